@@ -1,0 +1,104 @@
+"""The line to the portal: what an answer means, and the HTTP client that gets it (interfaces: agent ingest)."""
+
+import email.utils
+import gzip
+import http.client
+import json
+import logging
+import pathlib
+import socket
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+from agents import VERSION
+from agents.store import Store
+from kcover import fault, wire
+
+log = logging.getLogger(__name__)
+
+REPORTS = "/api/v1/agent/reports"
+COMMANDS = "/api/v1/agent/commands"
+ENROL = "/api/v1/agent/enrol"
+CREDENTIAL = "credential.json"  # the node's own token, in the store
+ENROLMENT_PREFIXES = ("kce_", "eyJ")  # an enrolment token; a Kubernetes service-account token (a JWT)
+MAX_ANSWER = 1 << 20
+MAX_RETRY_AFTER = 600.0
+GZIP_FROM = 1024  # under this, compressing costs more than it saves
+RENEW_BEFORE = timedelta(days=1)
+
+
+class UplinkError(Exception):
+    """A report was not taken. The plain error means: keep it, ask later, at the earliest after ``retry_after`` seconds."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Malformed(UplinkError):
+    """400: the envelope is wrong, sending it again will not help; drop it."""
+
+
+class SetAside(UplinkError):
+    """403, 413: this report is not wanted now, another one may be; keep it and let others pass."""
+
+
+class Uplink(Protocol):
+    """What an agent needs of a portal; a simulator may bring its own."""
+
+    def post_report(self, body: bytes) -> wire.Answer:
+        """Hand over one report (JSON, wire format 1), durable when this returns. Raises UplinkError."""
+
+    def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
+        """Commands for this node, waiting up to ``wait`` seconds for one. Raises UplinkError."""
+
+    def close(self) -> None:
+        """End calls under way, they raise UplinkError."""
+
+
+def read_answer(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime) -> wire.Answer:
+    """The meaning of the portal's answer to a report.
+
+    Raises Malformed (400), SetAside (403, 413) or UplinkError (everything else but 2xx). ``headers`` need only carry
+    ``Retry-After``.
+    """
+    check_status(status, headers, body, now=now)
+    try:
+        return wire.decode_answer(json.loads(body))
+    except (ValueError, KeyError, TypeError) as error:
+        raise UplinkError(f"answer {status} is not understood: {error}") from error
+
+
+def check_status(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime) -> None:
+    """Raise what a status other than 2xx means, see ``read_answer``."""
+    if 200 <= status < 300:
+        return
+    text = f"{status} {body[:300].decode(errors='replace')}".strip()
+    if status == 400:
+        raise Malformed(text)
+    retry_after = parse_retry_after(headers.get("Retry-After"), now=now)
+    raise (SetAside if status in (403, 413) else UplinkError)(text, retry_after=retry_after)
+
+
+def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
+    """Seconds to wait, from ``Retry-After``'s seconds or HTTP date, at most 10 minutes; None for absent or nonsense."""
+    if value is None:
+        return None
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            until = email.utils.parsedate_to_datetime(value)
+        except ValueError:
+            return None
+        seconds = (until.astimezone(UTC) - now).total_seconds()
+    return min(max(seconds, 0.0), MAX_RETRY_AFTER) if seconds == seconds else None
+
+
+def needs_enrolment(token: str) -> bool:
+    """Whether the token is good only for getting the node's own one."""
+    return token.startswith(ENROLMENT_PREFIXES)
