@@ -1,0 +1,84 @@
+"""Which rule a fault on a node meets: the highest priority wins, and only that rule runs (KCE help page).
+
+Equal priority: the oldest policy, then the order of rules (semantics section 4).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from kcover import catalog
+from kcover.policy import document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A rule in force, with where it comes from."""
+
+    policy: str
+    revision: int
+    created_at: datetime
+    rule: document.Rule
+
+    @property
+    def name(self) -> str:
+        """How people name the rule: policy and its place in it, counted from 1."""
+        return f"{self.policy}#{self.rule.index + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One rule held against the fault, and why it did or did not match."""
+
+    rule: str
+    matched: bool
+    because: str
+
+
+def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """Candidates in the order in which they are asked."""
+    return sorted(candidates, key=lambda c: (-c.rule.priority, c.created_at, c.policy, c.rule.index))
+
+
+def match(
+    candidates: Iterable[Candidate], *, kind: str, code: str, cause: int | None, labels: Mapping[str, str]
+) -> tuple[Candidate | None, tuple[Tried, ...]]:
+    """The rule that runs, if any, and every rule that was asked up to it."""
+    tried: list[Tried] = []
+    for candidate in rank(candidates):
+        refusal = _refusal(candidate.rule, kind=kind, code=code, cause=cause, labels=labels)
+        tried.append(Tried(candidate.name, refusal is None, refusal or "code and labels match"))
+        if refusal is None:
+            return candidate, tuple(tried)
+    return None, tuple(tried)
+
+
+def _refusal(
+    rule: document.Rule, *, kind: str, code: str, cause: int | None, labels: Mapping[str, str]
+) -> str | None:
+    """Why the rule does not match, or None."""
+    return _code_refusal(rule, kind=kind, code=code, cause=cause) or _label_refusal(rule, labels)
+
+
+def _code_refusal(rule: document.Rule, *, kind: str, code: str, cause: int | None) -> str | None:
+    if rule.codes is not None:
+        if kind != "xid":
+            return f"it lists Xid codes, and this is a fault of kind {kind}"
+        return None if code in rule.codes else f"it lists {', '.join(rule.codes)}, not {code}"
+    if kind not in ("xid", "sxid"):
+        return f"it means Xid and SXid faults, not kind {kind}"
+    if catalog.is_program_fault(kind, int(code), cause=cause):
+        return f"{kind} {code} is not a fault of the node, and only a rule that lists it matches"
+    if catalog.describe(kind, int(code)) is None:
+        return f"{kind} {code} is in no catalogue, and only a rule that lists it matches"
+    return None
+
+
+def _label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> str | None:
+    if not rule.labels:
+        return None
+    hits = [labels.get(key) == value for key, value in rule.labels.items()]
+    wanted = ", ".join(f"{key}={value}" for key, value in rule.labels.items())
+    if rule.operator == "any":
+        return None if any(hits) else f"the node has none of {wanted}"
+    return None if all(hits) else f"the node has not all of {wanted}"

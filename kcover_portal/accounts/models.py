@@ -1,0 +1,65 @@
+"""Users, their roles, and tokens. A token is stored as its SHA-256 only: 256 random bits need no slow hash."""
+
+from django.contrib.auth.models import AbstractUser
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kcover_portal.fleet.models import Cluster
+
+
+class Role(models.TextChoices):
+    """What a person may do; each role includes the ones before it."""
+
+    VIEWER = "viewer", _("Viewer")
+    OPERATOR = "operator", _("Operator")
+    APPROVER = "approver", _("Approver")
+    ADMIN = "admin", _("Admin")
+
+
+class User(AbstractUser):
+    """A person who signs in."""
+
+    language = models.CharField(max_length=10, blank=True)
+    zone = models.CharField(max_length=60, blank=True)
+
+
+class RoleBinding(models.Model):
+    """A role for one cluster, or for all of them (no cluster)."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="bindings")
+    role = models.CharField(max_length=10, choices=Role.choices)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True)
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("user", "cluster"), nulls_distinct=False, name="one_role_a_cluster"),
+        )
+
+
+class ApiToken(models.Model):
+    """A credential for a program. ``node`` set: an agent's own; kind agent without node: good only for enrolling."""
+
+    class Kind(models.TextChoices):
+        AGENT = "agent", _("Agent")
+        DECISION = "decision", _("Decision system")
+        OPERATOR = "operator", _("Operator")
+        VIEWER = "viewer", _("Viewer")
+
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    name = models.CharField(max_length=120, blank=True)
+    digest = models.CharField(max_length=64, unique=True)
+    prefix = models.CharField(max_length=16)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="tokens")
+    node = models.CharField(max_length=253, blank=True)
+    scopes = models.JSONField(default=list, blank=True)
+    created_by = models.CharField(max_length=200, blank=True)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.prefix}…"

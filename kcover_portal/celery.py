@@ -1,0 +1,19 @@
+"""The Celery application: workers are woken by name, and find their work in the rows."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
+
+app = Celery("kcover_portal")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+
+SWEEP_SECONDS = 1.0
+
+# The sweep finds whatever a lost message, a dead worker or a passed due date left lying.
+app.conf.beat_schedule = {
+    "sweep": {"task": "rescue.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS * 5}},
+    "prune": {"task": "incidents.prune", "schedule": 3600.0},
+}

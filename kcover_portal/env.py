@@ -1,0 +1,153 @@
+"""The process settings: one table, read from the environment once, nonsense refused with the variable's name.
+
+Every secret may also come from a file named by ``NAME_FILE``. ``docs/operations.md`` prints this table from here.
+"""
+
+import os
+import zoneinfo
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from kcover.policy import document
+
+
+class SettingsInvalid(Exception):
+    """One or more variables hold nonsense; the message names each and what is accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable: how it is read (raises ValueError with what is accepted) and what it is for."""
+
+    name: str
+    read: Callable[[str], object]
+    default: str
+    accepts: str
+    about: str
+    secret: bool = False
+
+
+def _url(*schemes: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text and urlsplit(text).scheme not in schemes:
+            raise ValueError
+        return text.rstrip("/") if "http" in schemes else text
+
+    return read
+
+
+def _mode(text: str) -> str:
+    if text not in document.MODES:
+        raise ValueError
+    return text
+
+
+def _zone(text: str) -> str:
+    try:
+        zoneinfo.ZoneInfo(text)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError from error
+    return text
+
+
+def _switch(text: str) -> bool:
+    return {"true": True, "1": True, "false": False, "0": False, "": False}[text.lower()]
+
+
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= 512:
+        raise ValueError
+    return number
+
+
+DATABASES = ("sqlite", "postgres", "postgresql")
+
+VARIABLES = (
+    Variable(
+        "KCOVER_DATABASE_URL",
+        _url(*DATABASES),
+        "sqlite:///var/kcover.sqlite3",
+        "sqlite:///PATH or postgres://USER:PASSWORD@HOST:PORT/NAME",
+        "where everything is kept",
+        secret=True,
+    ),
+    Variable(
+        "KCOVER_REDIS_URL",
+        _url("redis", "rediss", "unix"),
+        "",
+        "redis://HOST:PORT/DB, rediss://... or nothing (embedded: one process only)",
+        "the doorbell and the live pages' signals; losing it loses nothing",
+        secret=True,
+    ),
+    Variable(
+        "KCOVER_SECRET_KEY",
+        str,
+        "",
+        "a random text of at least 32 characters; nothing: one is made in var/ (one machine only)",
+        "signs sessions and links",
+        secret=True,
+    ),
+    Variable(
+        "KCOVER_ALLOWED_HOSTS", _words, "*", "host names, separated by commas; * for any", "names the portal answers to"
+    ),
+    Variable(
+        "KCOVER_PUBLIC_URL",
+        _url("http", "https"),
+        "",
+        "http://HOST:PORT or https://HOST",
+        "the address that browsers use; https switches secure cookies on",
+    ),
+    Variable("KCOVER_MODE", _mode, "enforce", "paused, shadow, approve or enforce", "the upper bound for everything"),
+    Variable("KCOVER_TIME_ZONE", _zone, "UTC", "a zone such as Asia/Shanghai", "the zone pages use by default"),
+    Variable(
+        "KCOVER_DEMO_URL",
+        _url("http", "https"),
+        "",
+        "a simulator's address",
+        "shows the console's buttons that inject faults into the simulator",
+    ),
+    Variable(
+        "KCOVER_WEB_URL",
+        _url("http", "https"),
+        "",
+        "http://HOST:PORT",
+        "where the live process hands pages and REST to; nothing: it answers them itself",
+    ),
+    Variable("KCOVER_WORKERS", _count, "8", "1 to 512", "threads of one worker process"),
+    Variable("KCOVER_DEBUG", _switch, "false", "true or false", "Django's debug pages; never in production"),
+)
+
+
+def read(environ: Mapping[str, str] = os.environ) -> dict[str, object]:
+    """Every variable by name; raises SettingsInvalid that lists each bad one."""
+    values: dict[str, object] = {}
+    problems = []
+    for variable in VARIABLES:
+        try:
+            text = _text(variable, environ)
+            values[variable.name] = variable.read(text)
+        except (ValueError, KeyError):
+            problems.append(f"{variable.name} is not understood: it takes {variable.accepts}")
+        except OSError as error:
+            problems.append(f"{variable.name}_FILE cannot be read: {error}")
+    known = {variable.name for variable in VARIABLES} | {f"{v.name}_FILE" for v in VARIABLES if v.secret}
+    for name in environ:
+        if name.startswith("KCOVER_") and not name.startswith("KCOVER_AGENT_") and name not in known:
+            problems.append(f"{name} is no setting of the portal: known are {', '.join(sorted(known))}")
+    if problems:
+        raise SettingsInvalid("; ".join(problems))
+    return values
+
+
+def _text(variable: Variable, environ: Mapping[str, str]) -> str:
+    path = environ.get(f"{variable.name}_FILE") if variable.secret else None
+    if path:
+        return Path(path).read_text(encoding="utf-8").strip()
+    return environ.get(variable.name) or variable.default

@@ -1,0 +1,181 @@
+"""Clusters, nodes, GPUs, agents, check results and commands to agents."""
+
+import uuid
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+
+class Mode(models.TextChoices):
+    """How far automation goes; the strictest of installation, cluster and rule wins."""
+
+    PAUSED = "paused", _("Paused")
+    SHADOW = "shadow", _("Shadow")
+    APPROVE = "approve", _("Approve")
+    ENFORCE = "enforce", _("Enforce")
+
+
+class Installation(models.Model):
+    """The one row of settings that hold for the whole portal."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
+    reason = models.CharField(max_length=500, blank=True)
+    changed_by = models.CharField(max_length=200, blank=True)
+    changed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (models.CheckConstraint(condition=models.Q(id=1), name="one_installation"),)
+
+
+class Cluster(models.Model):
+    """A Kubernetes cluster and how the portal may act on it."""
+
+    class Reboot(models.TextChoices):
+        AUTO = "auto", _("Agent where one reports, else job")
+        AGENT = "agent", _("Agent")
+        JOB = "job", _("Job")
+
+    class DecisionMode(models.TextChoices):
+        POLICIES = "policies", _("Policies")
+        EXTERNAL = "external", _("External system")
+        BOTH = "both", _("Both")
+
+    class Drills(models.TextChoices):
+        ACT = "act", _("Act")
+        RECORD = "record", _("Record only")
+
+    name = models.SlugField(max_length=100, unique=True)
+    kubeconfig = models.TextField(blank=True)
+    context = models.CharField(max_length=253, blank=True)
+    in_cluster = models.BooleanField(default=False)
+    mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
+    pause_reason = models.CharField(max_length=500, blank=True)
+    decision_mode = models.CharField(max_length=10, choices=DecisionMode.choices, default=DecisionMode.POLICIES)
+    drills = models.CharField(max_length=10, choices=Drills.choices, default=Drills.ACT)
+    reboot = models.CharField(max_length=10, choices=Reboot.choices, default=Reboot.AUTO)
+    job_image = models.CharField(max_length=300, default="docker.io/library/busybox:1.36")
+    job_namespace = models.CharField(max_length=63, default="kcover-system")
+    event_namespace = models.CharField(max_length=63, default="kce-rescue-system")
+    hold_down = models.PositiveIntegerField(default=30, help_text="seconds without a fault before a node is healthy")
+    ready_within = models.PositiveIntegerField(default=1800, help_text="seconds a reboot may take")
+    created_at = models.DateTimeField()
+    watched_at = models.DateTimeField(null=True, help_text="when the watch last had word from the cluster")
+    watch_error = models.CharField(max_length=500, blank=True)
+    version = models.CharField(max_length=40, blank=True)
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Node(models.Model):
+    """A node as the cluster's watch last showed it, or one that only an agent spoke of (``known`` false)."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
+    name = models.CharField(max_length=253)
+    uid = models.CharField(max_length=64, blank=True)
+    known = models.BooleanField(default=False, help_text="the cluster has it")
+    pool = models.CharField(max_length=120, blank=True)
+    model = models.CharField(max_length=120, blank=True)
+    labels = models.JSONField(default=dict)
+    taints = models.JSONField(default=list)
+    conditions = models.JSONField(default=dict)
+    marks = models.JSONField(default=dict, help_text="the kcover.io/rescue annotation, parsed")
+    unschedulable = models.BooleanField(default=False)
+    ready = models.BooleanField(default=False)
+    ready_since = models.DateTimeField(null=True)
+    boot_id = models.CharField(max_length=64, blank=True)
+    gpus = models.PositiveIntegerField(default=0, help_text="capacity by the device plugin")
+    kubelet = models.CharField(max_length=60, blank=True)
+    address = models.CharField(max_length=64, blank=True)
+    driver = models.CharField(max_length=60, blank=True)
+    kernel = models.CharField(max_length=120, blank=True)
+    created_at = models.DateTimeField()
+    synced_at = models.DateTimeField(null=True)
+    gone_at = models.DateTimeField(null=True, help_text="when the cluster stopped having it")
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_node_a_name"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Agent(models.Model):
+    """The last word from a node's agent: narrow, because every heartbeat writes it."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="agent")
+    seen_at = models.DateTimeField()
+    boot_id = models.CharField(max_length=64)
+    boot_seen_at = models.DateTimeField(help_text="first report with this boot id")
+    version = models.CharField(max_length=40, blank=True)
+    skew = models.FloatField(default=0, help_text="seconds the agent's clock is ahead of ours")
+
+
+class Gpu(models.Model):
+    """A GPU of a node's last inventory."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="devices")
+    index = models.PositiveSmallIntegerField()
+    uuid = models.CharField(max_length=96)
+    pci = models.CharField(max_length=32, blank=True)
+    model = models.CharField(max_length=120, blank=True)
+    serial = models.CharField(max_length=60, blank=True)
+    seen_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("node_id", "index")
+        constraints = (models.UniqueConstraint(fields=("node", "uuid"), name="one_gpu_a_uuid"),)
+
+    def __str__(self) -> str:
+        return self.uuid
+
+
+class CheckResult(models.Model):
+    """The latest result of one check on one device."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="checks")
+    name = models.CharField(max_length=64)
+    device = models.CharField(max_length=128, blank=True)
+    status = models.CharField(max_length=10)
+    value = models.FloatField(null=True)
+    unit = models.CharField(max_length=32, blank=True)
+    message = models.CharField(max_length=1000, blank=True)
+    seen_at = models.DateTimeField()
+    changed_at = models.DateTimeField(help_text="when the status last changed")
+
+    class Meta:
+        ordering = ("node_id", "name", "device")
+        constraints = (models.UniqueConstraint(fields=("node", "name", "device"), name="one_result_a_check"),)
+
+
+class Command(models.Model):
+    """What a node's agent is asked to do; offered until its result is in, executed at most once by its id."""
+
+    class State(models.TextChoices):
+        OFFERED = "offered", _("Offered")
+        DONE = "done", _("Done")
+        FAILED = "failed", _("Failed")
+        REFUSED = "refused", _("Refused")
+        EXPIRED = "expired", _("Expired")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4)
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="commands")
+    key = models.CharField(max_length=100, unique=True, help_text="who asked; asking again finds the same command")
+    kind = models.CharField(max_length=20)
+    args = models.JSONField(default=dict)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OFFERED)
+    message = models.CharField(max_length=1000, blank=True)
+    output = models.JSONField(default=dict)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        indexes = (
+            models.Index(fields=("node",), condition=models.Q(state="offered"), name="commands_on_offer"),
+        )

@@ -1,0 +1,89 @@
+"""Batches, incidents and events. Ordered by the portal's own time and ids, never by an agent's clock."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kcover_portal.fleet.models import Cluster, Node
+
+
+class Batch(models.Model):
+    """A report with items that was taken in: its resent twin adds nothing."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="batches")
+    batch_id = models.UUIDField()
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("node", "batch_id"), name="one_batch"),)
+
+
+class Incident(models.Model):
+    """One fault of one device of one node, from its first sighting until it is proved gone."""
+
+    class State(models.TextChoices):
+        OPEN = "open", _("Open")
+        CLOSED = "closed", _("Closed")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="incidents")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="incidents")
+    kind = models.CharField(max_length=12)
+    code = models.CharField(max_length=64)
+    device = models.CharField(max_length=128, blank=True, help_text="PCI address, else GPU UUID, else nothing")
+    gpu_uuid = models.CharField(max_length=96, blank=True)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
+    severity = models.CharField(max_length=12, blank=True)
+    program = models.BooleanField(default=False, help_text="a program's doing, not a fault of the node")
+    cause = models.PositiveIntegerField(null=True, help_text="the Xid that the line names as its cause")
+    drill = models.BooleanField(default=False)
+    count = models.PositiveBigIntegerField(default=0)
+    message = models.TextField(blank=True)
+    boot_id = models.CharField(max_length=64, blank=True, help_text="of the last sighting")
+    opened_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+    closed_because = models.CharField(max_length=500, blank=True)
+    judge_at = models.DateTimeField(null=True, help_text="when it is to be judged next; nothing: it was")
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("node", "kind", "code", "device"),
+                condition=models.Q(state="open"),
+                name="one_open_incident_a_fault",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("judge_at",), condition=models.Q(judge_at__isnull=False), name="incidents_to_judge"),
+            models.Index(fields=("node", "state"), name="incidents_of_node"),
+            models.Index(fields=("cluster", "state", "-id"), name="incidents_of_cluster"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.code} on {self.node_id}"
+
+
+class Event(models.Model):
+    """One sighting, or a run of equal ones; an incident keeps a bounded number of them."""
+
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
+    boot_id = models.CharField(max_length=64, blank=True)
+    source = models.CharField(max_length=32)
+    sequence = models.BigIntegerField(null=True)
+    message = models.TextField(blank=True)
+    drill = models.BooleanField(default=False)
+    count = models.PositiveBigIntegerField(default=1)
+    seen_at = models.DateTimeField(null=True, help_text="by the agent's clock: shown, never trusted")
+    at = models.DateTimeField(help_text="when the portal kept it")
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("node", "boot_id", "source", "sequence", "incident"),
+                condition=models.Q(sequence__isnull=False),
+                name="one_event_a_log_record",
+            ),
+        )
+        indexes = (models.Index(fields=("incident", "-id"), name="events_of_incident"),)

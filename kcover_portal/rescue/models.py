@@ -1,0 +1,139 @@
+"""Decisions, rescues and steps. Their rows are the queue: a worker claims a rescue by a conditional update."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kcover import lifecycle
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+
+
+class Decision(models.Model):
+    """An answer about one incident, kept also when it is no; equal repeats only raise ``count``."""
+
+    class Answer(models.TextChoices):
+        RESCUE = "rescue", _("Rescue")
+        APPROVE = "approve", _("Needs approval")
+        SHADOW = "shadow", _("Shadow")
+        HOLD = "hold", _("Held back")
+        NONE = "none", _("Nothing to do")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="decisions")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="decisions")
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, null=True, related_name="decisions")
+    answer = models.CharField(max_length=10, choices=Answer.choices)
+    mode = models.CharField(max_length=10)
+    rule = models.CharField(max_length=300, blank=True)
+    policy = models.CharField(max_length=253, blank=True)
+    revision = models.PositiveIntegerField(null=True)
+    because = models.JSONField(default=list)
+    tried = models.JSONField(default=list)
+    steps = models.JSONField(default=list)
+    facts = models.JSONField(default=dict)
+    count = models.PositiveIntegerField(default=1)
+    at = models.DateTimeField()
+    last_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("node", "-id"), name="decisions_of_node"),)
+
+
+class Rescue(models.Model):
+    """The rescue record: one plan for one node, and how far it came."""
+
+    class State(models.TextChoices):
+        HELD = "held", _("Held")
+        WAITING = "waiting", _("Waiting")
+        RUNNING = "running", _("Running")
+        SUCCEEDED = "succeeded", _("Succeeded")
+        FAILED = "failed", _("Failed")
+        CANCELLED = "cancelled", _("Cancelled")
+
+    class Origin(models.TextChoices):
+        POLICY = "policy", _("Policy")
+        API = "api", _("Decision system")
+        MANUAL = "manual", _("Operator")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="rescues")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="rescues")
+    decision = models.ForeignKey(Decision, on_delete=models.SET_NULL, null=True, related_name="rescues")
+    incidents = models.ManyToManyField(Incident, related_name="rescues")
+    origin = models.CharField(max_length=10, choices=Origin.choices)
+    requested_by = models.CharField(max_length=200)
+    reason = models.CharField(max_length=500, blank=True)
+    code = models.CharField(max_length=80, blank=True, help_text="the fault in short: xid 62")
+    rule = models.CharField(max_length=300, blank=True)
+    policy = models.CharField(max_length=253, blank=True)
+    revision = models.PositiveIntegerField(null=True)
+    plan_hash = models.CharField(max_length=64)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    outcome = models.CharField(max_length=20, blank=True, help_text="healed, isolated, escalated, done, ...")
+    verified = models.BooleanField(null=True, help_text="the node was proved healthy; nothing: not tried")
+    because = models.CharField(max_length=1000, blank=True, help_text="why it waits, is held or ended so")
+    needs_human = models.BooleanField(default=False)
+    opened_at = models.DateTimeField()
+    closed_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True, help_text="when a worker is to take it up next")
+    token = models.PositiveBigIntegerField(default=0, help_text="fencing token of the last lease")
+    lease_until = models.DateTimeField(null=True)
+    key = models.CharField(max_length=200, null=True, unique=True, help_text="idempotency key of the request")
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("node",),
+                condition=models.Q(state__in=lifecycle.OPEN_RESCUE),
+                name="one_open_rescue_a_node",
+            ),
+        )
+        indexes = (
+            models.Index(
+                fields=("due_at",), condition=models.Q(state__in=("waiting", "running")), name="rescues_due"
+            ),
+            models.Index(fields=("cluster", "state", "-id"), name="rescues_of_cluster"),
+        )
+
+    def __str__(self) -> str:
+        return f"rescue {self.pk} of {self.node_id}"
+
+
+class Step(models.Model):
+    """One step of a plan. ``progress`` is what it must remember between attempts: boot id asked at, pods left, ..."""
+
+    class State(models.TextChoices):
+        PENDING = "pending", _("Pending")
+        RUNNING = "running", _("Running")
+        WAITING = "waiting", _("Waiting")
+        DONE = "done", _("Done")
+        FAILED = "failed", _("Failed")
+        SKIPPED = "skipped", _("Skipped")
+        CANCELLED = "cancelled", _("Cancelled")
+
+    rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="steps")
+    index = models.PositiveSmallIntegerField()
+    name = models.CharField(max_length=30)
+    args = models.JSONField(default=dict)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
+    attempts = models.PositiveIntegerField(default=0, help_text="reserved before each call")
+    failures = models.PositiveIntegerField(default=0, help_text="attempts in a row that asked to be repeated")
+    progress = models.JSONField(default=dict)
+    because = models.CharField(max_length=1000, blank=True)
+    started_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("rescue_id", "index")
+        constraints = (models.UniqueConstraint(fields=("rescue", "index"), name="one_step_a_place"),)
+
+
+class Approval(models.Model):
+    """A person's yes or no to one rescue, bound to its plan."""
+
+    rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="approvals")
+    plan_hash = models.CharField(max_length=64)
+    approved = models.BooleanField()
+    by = models.CharField(max_length=200)
+    reason = models.CharField(max_length=500, blank=True)
+    at = models.DateTimeField()

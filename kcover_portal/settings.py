@@ -1,0 +1,239 @@
+"""Django's settings, made from the environment (see ``env.py``); operating settings are rows, not settings."""
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any, cast
+
+import dj_database_url
+from csp.constants import NONCE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+from kcover_portal import env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+VAR_DIR = BASE_DIR / "var"
+
+try:
+    ENV = env.read()
+except env.SettingsInvalid as error:
+    raise ImproperlyConfigured(str(error)) from error
+
+
+def _secret_key() -> str:
+    """The configured key, or one made once and kept in var/: a single machine needs no set-up."""
+    configured = cast("str", ENV["KCOVER_SECRET_KEY"])
+    if configured:
+        return configured
+    path = VAR_DIR / "secret_key"
+    VAR_DIR.mkdir(exist_ok=True)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text(encoding="utf-8").strip()
+    key = secrets.token_urlsafe(50)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(key)
+    return key
+
+
+SECRET_KEY = _secret_key()
+DEBUG = cast("bool", ENV["KCOVER_DEBUG"])
+ALLOWED_HOSTS = cast("list[str]", ENV["KCOVER_ALLOWED_HOSTS"])
+KCOVER_MODE = cast("str", ENV["KCOVER_MODE"])
+KCOVER_DEMO_URL = cast("str", ENV["KCOVER_DEMO_URL"])
+KCOVER_WEB_URL = cast("str", ENV["KCOVER_WEB_URL"])
+KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
+REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "channels",
+    "django_filters",
+    "django_htmx",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "csp",
+    "kcover_portal.ledger",
+    "kcover_portal.fleet",
+    "kcover_portal.accounts",
+    "kcover_portal.policies",
+    "kcover_portal.incidents",
+    "kcover_portal.rescue",
+    "kcover_portal.api",
+    "kcover_portal.console",
+    "kcover_portal.operate",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "kcover_portal.urls"
+WSGI_APPLICATION = "kcover_portal.wsgi.application"
+ASGI_APPLICATION = "kcover_portal.asgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.template.context_processors.i18n",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "kcover_portal.console.context.shared",
+            ],
+        },
+    }
+]
+
+
+def _database() -> dict[str, Any]:
+    config: dict[str, Any] = dict(dj_database_url.parse(cast("str", ENV["KCOVER_DATABASE_URL"])))
+    options = config.setdefault("OPTIONS", {})
+    if config["ENGINE"].endswith("sqlite3"):
+        name = Path(config["NAME"])
+        config["NAME"] = str(name if name.is_absolute() else BASE_DIR / name)
+        Path(config["NAME"]).parent.mkdir(parents=True, exist_ok=True)
+        # IMMEDIATE: a transaction that will write queues for the lock at its start instead of failing in its middle.
+        options |= {
+            "timeout": 20,
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+        }
+    else:
+        config["CONN_MAX_AGE"] = 60
+        config["CONN_HEALTH_CHECKS"] = True
+        options |= {"connect_timeout": 5}
+    return config
+
+
+DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "accounts.User"
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "console:sign-in"
+LOGIN_REDIRECT_URL = "console:overview"
+LOGOUT_REDIRECT_URL = "console:sign-in"
+SESSION_COOKIE_AGE = 12 * 3600
+
+# HTTPS is told by the public address: cookies, HSTS and redirects follow it.
+_https = KCOVER_PUBLIC_URL.startswith("https://")
+CSRF_TRUSTED_ORIGINS = [KCOVER_PUBLIC_URL] if KCOVER_PUBLIC_URL else []
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
+SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
+CSRF_FAILURE_VIEW = "django.views.csrf.csrf_failure"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "script-src": [SELF],
+        "style-src": [SELF, NONCE],
+        "style-src-attr": ["'unsafe-inline'"],
+        "img-src": [SELF, "data:"],
+        "connect-src": [SELF],
+        "frame-ancestors": ["'none'"],
+        "form-action": [SELF],
+        "base-uri": ["'none'"],
+    },
+}
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+TIME_ZONE = cast("str", ENV["KCOVER_TIME_ZONE"])
+USE_TZ = True
+USE_I18N = True
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = BASE_DIR / "staticfiles"
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+# A signal is a hint: the pub/sub layer forgets what nobody hears. socket_timeout None: redis-py 8 would cut idle
+# listeners after 5 s (django/channels_redis#422).
+CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}]},
+    }
+    if REDIS_URL
+    else {"BACKEND": "channels.layers.InMemoryChannelLayer"}
+}
+
+CELERY_BROKER_URL = REDIS_URL or "memory://"
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {} if REDIS_URL else {"polling_interval": 0.01}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_CONCURRENCY = cast("int", ENV["KCOVER_WORKERS"])
+CELERY_WORKER_POOL = "threads"
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TASK_DEFAULT_QUEUE = "kcover"
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "kcover_portal.api.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["kcover_portal.api.permissions.RolePermission"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "EXCEPTION_HANDLER": "kcover_portal.api.problems.handle",
+    "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "kcover portal",
+    "DESCRIPTION": "Faults, decisions and rescues of GPU nodes on Kubernetes.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_PERMISSIONS": [],
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        "celery": {"level": "WARNING"},
+        "kombu": {"level": "WARNING"},
+        "uvicorn.access": {"level": "WARNING"},
+    },
+}
