@@ -1,0 +1,111 @@
+"""Stored objects, their changes, and the bounded memory of changes that watches read from."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from simulator.kubeapi import errors, resources
+
+Object = dict[str, Any]
+
+ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
+
+
+class Entry:
+    """One version of one object, and its JSON once somebody asked for it.
+
+    ``obj`` belongs to the store and is never changed again; every write makes a new entry. ``body`` is the JSON without
+    apiVersion and kind, because the same object is served under several versions, and in lists without either.
+    """
+
+    __slots__ = ("_body", "obj", "version", "written_at")
+
+    def __init__(self, obj: Object, *, version: int, written_at: datetime) -> None:
+        self.obj = obj
+        self.version = version
+        self.written_at = written_at
+        self._body: bytes | None = None
+
+    @property
+    def body(self) -> bytes:
+        """JSON bytes of the object without apiVersion and kind."""
+        if self._body is None:
+            bare = {key: value for key, value in self.obj.items() if key not in ("apiVersion", "kind")}
+            self._body = msgspec.json.encode(bare)
+        return self._body
+
+    def forget_body(self) -> None:
+        """Drop the JSON of a version that is no longer the current one."""
+        self._body = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one object: ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
+
+    ``entry`` is the object after it (for a deletion: as it was, with the deletion's resource version), ``previous`` the
+    version before, None for an addition.
+    """
+
+    kind: str
+    resource: resources.Resource
+    entry: Entry
+    previous: Entry | None
+
+    @property
+    def object(self) -> Object:
+        """The object after the change. Not to be modified."""
+        return self.entry.obj
+
+    @property
+    def before(self) -> Object | None:
+        """The object before the change. Not to be modified."""
+        return self.previous.obj if self.previous else None
+
+
+class History:
+    """The last changes of one kind, numbered from 0, so that any number of readers can follow at their own pace."""
+
+    def __init__(self, *, size: int, floor: int) -> None:
+        self._changes: deque[Change] = deque(maxlen=size)
+        self._first = 0  # the number of the oldest change kept
+        self._floor = floor  # the resource version of the newest change that is gone
+
+    def append(self, change: Change) -> None:
+        """Remember a change, at the price of the oldest."""
+        if len(self._changes) == self._changes.maxlen:
+            self._floor = self._changes[0].entry.version
+            self._first += 1
+        self._changes.append(change)
+
+    def position_after(self, version: int) -> int:
+        """The number of the first change newer than a resource version. Raises ``ApiError`` 410 when some are gone."""
+        if version < self._floor:
+            raise errors.expired(f"too old resource version: {version} ({self._floor})")
+        number = self._first + len(self._changes)
+        for change in reversed(self._changes):
+            if change.entry.version <= version:
+                break
+            number -= 1
+        return number
+
+    def end(self) -> int:
+        """The number the next change will have."""
+        return self._first + len(self._changes)
+
+    def since(self, number: int) -> Iterator[Change]:
+        """Changes from a number on. Raises ``ApiError`` 410 when the reader fell behind what is kept."""
+        if number < self._first:
+            raise errors.expired(f"too old resource version: the watch fell behind ({self._floor})")
+        for at in range(number - self._first, len(self._changes)):
+            yield self._changes[at]
+
+    def compact(self, *, keep: int) -> None:
+        """Forget all but the newest ``keep`` changes, as etcd's compaction does."""
+        while len(self._changes) > keep:
+            self._floor = self._changes.popleft().entry.version
+            self._first += 1

@@ -1,0 +1,159 @@
+"""The kinds this API server knows, under which groups and versions.
+
+One ``Resource`` is one kind of stored object; it may be served under several group versions (PodDisruptionBudgets under
+policy/v1 and v1beta1, Events under v1 and events.k8s.io/v1): the same objects, seen twice, as in a real cluster.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """A kind of object. ``group`` and ``version`` are where it is stored; ``also`` lists other group versions.
+
+    ``subresources`` are those that are served beside ``status`` (which ``has_status`` tells). ``indexed`` names the fields
+    that selectors ask for so often that the store keeps an index of them. ``typed`` kinds leave apiVersion and kind out
+    of list items, as the API server's built-in kinds do. ``unconditional`` kinds may be replaced without naming a
+    resource version; ``generation`` counts changes of anything but metadata and status. ``stored`` is False for reviews,
+    which are answered and forgotten.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    singular: str
+    namespaced: bool = True
+    short: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    also: tuple[tuple[str, str], ...] = ()
+    has_status: bool = False
+    subresources: tuple[str, ...] = ()
+    indexed: tuple[str, ...] = ()
+    typed: bool = True
+    unconditional: bool = True
+    generation: bool = False
+    stored: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """``v1``, ``apps/v1`` …"""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def served(self) -> tuple[tuple[str, str], ...]:
+        """Every (group, version) under which the kind can be asked for."""
+        return ((self.group, self.version), *self.also)
+
+
+def _make(group: str, version: str, plural: str, kind: str, **more: object) -> Resource:
+    return Resource(group=group, version=version, plural=plural, kind=kind, singular=kind.lower(), **more)  # type: ignore[arg-type]
+
+
+NODES = _make("", "v1", "nodes", "Node", namespaced=False, short=("no",), has_status=True)
+PODS = _make(
+    "",
+    "v1",
+    "pods",
+    "Pod",
+    short=("po",),
+    categories=("all",),
+    has_status=True,
+    subresources=("binding", "eviction", "log"),
+    indexed=("spec.nodeName",),
+)
+NAMESPACES = _make("", "v1", "namespaces", "Namespace", namespaced=False, short=("ns",), has_status=True)
+EVENTS = _make(
+    "", "v1", "events", "Event", short=("ev",), also=(("events.k8s.io", "v1"),), indexed=("involvedObject.name",)
+)
+SERVICE_ACCOUNTS = _make("", "v1", "serviceaccounts", "ServiceAccount", short=("sa",), subresources=("token",))
+BUDGETS = _make(
+    "policy",
+    "v1",
+    "poddisruptionbudgets",
+    "PodDisruptionBudget",
+    short=("pdb",),
+    also=(("policy", "v1beta1"),),
+    has_status=True,
+    generation=True,
+)
+JOBS = _make("batch", "v1", "jobs", "Job", categories=("all",), has_status=True, generation=True)
+LEASES = _make("coordination.k8s.io", "v1", "leases", "Lease", unconditional=False)
+TOKEN_REVIEWS = _make("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False, stored=False)
+ACCESS_REVIEWS = _make(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False, stored=False
+)
+SELF_ACCESS_REVIEWS = _make(
+    "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False, stored=False
+)
+PYTORCH_JOBS = _make(
+    "kubeflow.org",
+    "v1",
+    "pytorchjobs",
+    "PyTorchJob",
+    has_status=True,
+    generation=True,
+    typed=False,
+    unconditional=False,
+)
+
+RESOURCES: tuple[Resource, ...] = (
+    NODES,
+    PODS,
+    NAMESPACES,
+    EVENTS,
+    SERVICE_ACCOUNTS,
+    _make("", "v1", "configmaps", "ConfigMap", short=("cm",)),
+    _make("", "v1", "secrets", "Secret"),
+    _make("", "v1", "services", "Service", short=("svc",), categories=("all",), has_status=True),
+    _make("", "v1", "endpoints", "Endpoints", short=("ep",)),
+    _make("apps", "v1", "daemonsets", "DaemonSet", short=("ds",), categories=("all",), has_status=True, generation=True),
+    _make("apps", "v1", "deployments", "Deployment", short=("deploy",), categories=("all",), has_status=True, generation=True),
+    _make("apps", "v1", "replicasets", "ReplicaSet", short=("rs",), categories=("all",), has_status=True, generation=True),
+    _make("apps", "v1", "statefulsets", "StatefulSet", short=("sts",), categories=("all",), has_status=True, generation=True),
+    JOBS,
+    BUDGETS,
+    LEASES,
+    PYTORCH_JOBS,
+    TOKEN_REVIEWS,
+    ACCESS_REVIEWS,
+    SELF_ACCESS_REVIEWS,
+)  # fmt: skip
+
+Ref = Resource | str | tuple[str, str]
+
+
+@cache
+def served_at(group: str, version: str, plural: str) -> Resource | None:
+    """The kind that a path names, or None."""
+    for resource in RESOURCES:
+        if resource.plural == plural and (group, version) in resource.served():
+            return resource
+    return None
+
+
+@cache
+def find(ref: Ref) -> Resource:
+    """A kind by itself, its name (``"Pod"``, ``"pods"``) or (group, plural). Raises KeyError for an unknown one."""
+    if isinstance(ref, Resource):
+        return ref
+    for resource in RESOURCES:
+        if isinstance(ref, tuple):
+            if any(ref == (group, resource.plural) for group, _ in resource.served()):
+                return resource
+        elif ref in (resource.kind, resource.plural):
+            return resource
+    raise KeyError(f"no such kind: {ref!r}")
+
+
+def group_versions() -> dict[str, tuple[str, ...]]:
+    """Each group with its versions, the preferred one first."""
+    found: dict[str, list[str]] = {}
+    for resource in RESOURCES:
+        for group, version in resource.served():
+            versions = found.setdefault(group, [])
+            if version not in versions:
+                versions.append(version)
+    return {group: tuple(versions) for group, versions in found.items()}
