@@ -1,0 +1,164 @@
+"""Making and withdrawing users' roles and programs' tokens; every act is in the ledger."""
+
+import hashlib
+import secrets
+from datetime import datetime, timedelta
+
+from django.contrib.auth import password_validation
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Q
+
+from kcover_portal.accounts.models import ApiToken, Role, RoleBinding, User
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.ledger import services as ledger
+
+# The kind can be read off a token, so that secret scanners and people know what leaked.
+PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
+SHOWN = 8  # characters of a secret that stay readable: its prefix and four more
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+class Refused(ValueError):
+    """What was asked for cannot be; the message says why and what is accepted."""
+
+
+def make_token(
+    kind: str,
+    *,
+    cluster: Cluster | None = None,
+    node: str = "",
+    name: str = "",
+    expires_at: datetime | None = None,
+    created_by: str,
+    now: datetime,
+) -> tuple[ApiToken, str]:
+    """A new token and its secret, which is shown this once: only its SHA-256 is kept.
+
+    An agent's token names its cluster; with a node it is that node's own, without one it is good only for enrolling.
+    Raises Refused when the parts do not fit together.
+    """
+    if kind not in ApiToken.Kind.values:
+        raise Refused(f"unknown kind {kind!r}: use one of {', '.join(ApiToken.Kind.values)}")
+    if kind == ApiToken.Kind.AGENT and cluster is None:
+        raise Refused("an agent's token needs the cluster that its nodes belong to")
+    if node and kind != ApiToken.Kind.AGENT:
+        raise Refused(f"only an agent's token is bound to a node, not one of kind {kind}")
+    if expires_at is not None and expires_at <= now:
+        raise Refused("the token would have expired already")
+    secret = PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
+    with transaction.atomic():
+        token = ApiToken.objects.create(
+            kind=kind,
+            name=name,
+            digest=digest(secret),
+            prefix=secret[:SHOWN],
+            cluster=cluster,
+            node=node,
+            created_by=created_by,
+            created_at=now,
+            expires_at=expires_at,
+        )
+        ledger.write(
+            cluster.name if cluster else "",
+            actor=created_by,
+            verb="token.created",
+            subject=f"token {token.prefix}",
+            node=node,
+            now=now,
+            data={"kind": kind, "name": name, "expires_at": expires_at.isoformat() if expires_at else None},
+        )
+    return token, secret
+
+
+def find_token(secret: str, *, now: datetime) -> ApiToken | None:
+    """The token that is in force under this secret, or None; its last use is noted at most once a minute."""
+    in_force = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
+    token = ApiToken.objects.select_related("cluster").filter(in_force, digest=digest(secret)).first()
+    if token is not None and (token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY):
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        token.last_used_at = now
+    return token
+
+
+def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = "") -> ApiToken:
+    """Withdraws the token for good; withdrawing it again changes nothing."""
+    with transaction.atomic():
+        if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
+            ledger.write(
+                token.cluster.name if token.cluster else "",
+                actor=actor,
+                verb="token.revoked",
+                subject=f"token {token.prefix}",
+                node=token.node,
+                now=now,
+                data={"kind": token.kind, "reason": reason},
+            )
+    token.refresh_from_db()
+    return token
+
+
+def make_user(
+    name: str, *, password: str, role: str, cluster: Cluster | None = None, created_by: str, now: datetime
+) -> User:
+    """A person who may sign in, with a role in one cluster or, without one, everywhere.
+
+    Raises Refused for a name that is taken or malformed, an unknown role or a weak password.
+    """
+    user = User(username=name)
+    try:
+        password_validation.validate_password(password, user)
+        user.set_password(password)
+        user.full_clean()
+    except ValidationError as error:
+        raise Refused(" ".join(error.messages)) from error
+    with transaction.atomic():
+        user.save()
+        bind(user, role, cluster=cluster, actor=created_by, now=now)
+    return user
+
+
+def bind(user: User, role: str, *, cluster: Cluster | None = None, actor: str, now: datetime) -> RoleBinding:
+    """Gives the user this role, instead of the one they had there; raises Refused for an unknown role."""
+    if role not in Role.values:
+        raise Refused(f"unknown role {role!r}: use one of {', '.join(Role.values)}")
+    with transaction.atomic():
+        binding, _ = RoleBinding.objects.update_or_create(user=user, cluster=cluster, defaults={"role": role})
+        _note(user, cluster, verb="role.given", role=role, actor=actor, now=now)
+    return binding
+
+
+def unbind(user: User, *, cluster: Cluster | None = None, actor: str, now: datetime) -> None:
+    """Takes the user's role there away."""
+    with transaction.atomic():
+        for binding in RoleBinding.objects.filter(user=user, cluster=cluster):
+            binding.delete()
+            _note(user, cluster, verb="role.taken", role=binding.role, actor=actor, now=now)
+
+
+def set_password(user: User, password: str, *, actor: str, now: datetime) -> None:
+    """Changes a password, which ends the user's sessions; raises Refused for a weak one."""
+    try:
+        password_validation.validate_password(password, user)
+    except ValidationError as error:
+        raise Refused(" ".join(error.messages)) from error
+    with transaction.atomic():
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        ledger.write("", actor=actor, verb="password.changed", subject=f"user {user.username}", now=now)
+
+
+def digest(secret: str) -> str:
+    """The SHA-256 under which a secret is kept and looked up."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def _note(user: User, cluster: Cluster | None, *, verb: str, role: str, actor: str, now: datetime) -> None:
+    ledger.write(
+        cluster.name if cluster else "",
+        actor=actor,
+        verb=verb,
+        subject=f"user {user.username}",
+        now=now,
+        data={"role": role},
+    )

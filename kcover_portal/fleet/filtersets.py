@@ -1,0 +1,110 @@
+"""What a list of nodes or GPUs can be narrowed by; pages, REST and exports use the same set."""
+
+import django_filters as filters
+from django.db.models import Q, QuerySet
+from django.db.models.fields.json import KeyTextTransform
+from django.utils.translation import gettext_lazy as _
+
+from kcover import lifecycle
+from kcover_portal.fleet.models import Gpu, Node
+
+NODE_STATES = (
+    ("healthy", _("Healthy")),
+    ("faulty", _("With an open fault")),
+    ("rescue", _("In rescue")),
+    ("cordoned", _("Cordoned")),
+    ("not-ready", _("Not ready")),
+    ("unknown", _("Not in the cluster")),
+    ("gone", _("Gone from the cluster")),
+)
+
+
+class NodeFilter(filters.FilterSet):
+    """Nodes by place, hardware and state; several states mean any of them."""
+
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="name", label=_("Node"))
+    pool = filters.CharFilter(field_name="pool", label=_("Pool"))
+    model = filters.CharFilter(field_name="model", label=_("GPU model"))
+    driver = filters.CharFilter(field_name="driver", label=_("Driver"))
+    state = filters.MultipleChoiceFilter(choices=NODE_STATES, method="by_state", label=_("State"))
+    ready = filters.BooleanFilter(field_name="ready", label=_("Ready"))
+    cordoned = filters.BooleanFilter(field_name="unschedulable", label=_("Cordoned"))
+    kind = filters.CharFilter(method="by_fault", label=_("Kind of an open fault"))
+    code = filters.CharFilter(method="by_fault", label=_("Code of an open fault"))
+    label = filters.CharFilter(method="by_label", label=_("Label: key, or key=value"))
+    seen_before = filters.IsoDateTimeFilter(
+        field_name="agent__seen_at", lookup_expr="lt", label=_("Agent last heard before")
+    )
+    q = filters.CharFilter(method="search", label=_("Search"))
+
+    class Meta:
+        model = Node
+        fields: tuple[str, ...] = ()
+
+    def by_state(self, rows: QuerySet[Node], name: str, value: list[str]) -> QuerySet[Node]:
+        """Nodes in any of the states."""
+        wanted = Q()
+        for state in value:
+            wanted |= _in_state(state)
+        return rows.filter(wanted)
+
+    def by_fault(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
+        """Nodes with one open incident of this kind and code."""
+        asked = {key: self.form.cleaned_data[key] for key in ("kind", "code") if self.form.cleaned_data.get(key)}
+        faulty = Node.objects.filter(incidents__state="open", **{f"incidents__{key}": asked[key] for key in asked})
+        return rows.filter(pk__in=faulty.values("pk"))
+
+    def by_label(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
+        """Nodes that carry the label, with that value if one is named."""
+        key, equals, wanted = value.partition("=")
+        if not equals:
+            return rows.filter(labels__has_key=key)
+        return rows.alias(label_value=KeyTextTransform(key, "labels")).filter(label_value=wanted)
+
+    def search(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
+        """Nodes whose name, pool, address or GPU model contains the text."""
+        return rows.filter(
+            Q(name__icontains=value)
+            | Q(pool__icontains=value)
+            | Q(address__icontains=value)
+            | Q(model__icontains=value)
+        )
+
+
+class GpuFilter(filters.FilterSet):
+    """GPUs by place and hardware."""
+
+    cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="node__name", label=_("Node"))
+    pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
+    model = filters.CharFilter(field_name="model", label=_("GPU model"))
+    q = filters.CharFilter(method="search", label=_("Search"))
+
+    class Meta:
+        model = Gpu
+        fields: tuple[str, ...] = ()
+
+    def search(self, rows: QuerySet[Gpu], name: str, value: str) -> QuerySet[Gpu]:
+        """GPUs whose UUID, serial number, PCI address or node contains the text."""
+        return rows.filter(
+            Q(uuid__icontains=value)
+            | Q(serial__icontains=value)
+            | Q(pci__icontains=value)
+            | Q(node__name__icontains=value)
+        )
+
+
+def _in_state(state: str) -> Q:
+    faulty = Q(pk__in=Node.objects.filter(incidents__state="open", incidents__program=False).values("pk"))
+    in_rescue = Q(pk__in=Node.objects.filter(rescues__state__in=lifecycle.OPEN_RESCUE).values("pk"))
+    here = Q(known=True, gone_at=None)
+    return {
+        "healthy": here & Q(ready=True, unschedulable=False) & ~faulty & ~in_rescue,
+        "faulty": faulty,
+        "rescue": in_rescue,
+        "cordoned": Q(unschedulable=True),
+        "not-ready": here & Q(ready=False),
+        "unknown": Q(known=False),
+        "gone": Q(gone_at__isnull=False),
+    }[state]

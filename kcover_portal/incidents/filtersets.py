@@ -1,0 +1,71 @@
+"""What a list of incidents or events can be narrowed by; pages, REST and exports use the same set."""
+
+import django_filters as filters
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from kcover import fault
+from kcover_portal.incidents.models import Event, Incident
+
+KINDS = [(kind, kind) for kind in fault.KINDS]
+
+
+class AnyOf(filters.BaseInFilter, filters.CharFilter):
+    """One value, or several separated by commas."""
+
+
+class IncidentFilter(filters.FilterSet):
+    """Incidents; ``since`` and ``until`` keep those that were open at some time between them."""
+
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="node__name", label=_("Node"))
+    pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
+    state = filters.MultipleChoiceFilter(choices=Incident.State.choices, label=_("State"))
+    kind = filters.MultipleChoiceFilter(choices=KINDS, label=_("Kind"))
+    code = AnyOf(field_name="code", lookup_expr="in", label=_("Code"))
+    severity = AnyOf(field_name="severity", lookup_expr="in", label=_("Severity"))
+    device = filters.CharFilter(field_name="device", label=_("Device"))
+    gpu = filters.CharFilter(field_name="gpu_uuid", label=_("GPU UUID"))
+    drill = filters.BooleanFilter(field_name="drill", label=_("Drill"))
+    program = filters.BooleanFilter(field_name="program", label=_("A program's doing"))
+    since = filters.IsoDateTimeFilter(field_name="last_at", lookup_expr="gte", label=_("Since"))
+    until = filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="lt", label=_("Until"))
+    q = filters.CharFilter(method="search", label=_("Search"))
+
+    class Meta:
+        model = Incident
+        fields: tuple[str, ...] = ()
+
+    def search(self, rows: QuerySet[Incident], name: str, value: str) -> QuerySet[Incident]:
+        """Incidents whose node, code, device or message contains the text."""
+        return rows.filter(
+            Q(node__name__icontains=value)
+            | Q(code__iexact=value)
+            | Q(device__icontains=value)
+            | Q(gpu_uuid__icontains=value)
+            | Q(message__icontains=value)
+        )
+
+
+class EventFilter(filters.FilterSet):
+    """Events, by the time at which the portal kept them."""
+
+    cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="node__name", label=_("Node"))
+    pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
+    incident = filters.NumberFilter(field_name="incident_id", label=_("Incident"))
+    kind = filters.MultipleChoiceFilter(field_name="incident__kind", choices=KINDS, label=_("Kind"))
+    code = AnyOf(field_name="incident__code", lookup_expr="in", label=_("Code"))
+    source = filters.CharFilter(field_name="source", label=_("Source"))
+    drill = filters.BooleanFilter(field_name="drill", label=_("Drill"))
+    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label=_("Since"))
+    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
+    q = filters.CharFilter(method="search", label=_("Search"))
+
+    class Meta:
+        model = Event
+        fields: tuple[str, ...] = ()
+
+    def search(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+        """Events whose node or message contains the text."""
+        return rows.filter(Q(node__name__icontains=value) | Q(message__icontains=value))

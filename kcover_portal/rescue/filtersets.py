@@ -1,0 +1,84 @@
+"""What a list of decisions, rescues or approvals can be narrowed by; pages, REST and exports use the same set."""
+
+import django_filters as filters
+from django.db.models import Q, QuerySet
+from django.utils.translation import gettext_lazy as _
+
+from kcover.policy import document
+from kcover_portal.rescue.models import Approval, Decision, Rescue
+
+MODES = [(mode, mode) for mode in document.MODES]
+
+
+class DecisionFilter(filters.FilterSet):
+    """Decisions; ``since`` and ``until`` keep those that stood at some time between them."""
+
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="node__name", label=_("Node"))
+    pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
+    incident = filters.NumberFilter(field_name="incident_id", label=_("Incident"))
+    answer = filters.MultipleChoiceFilter(choices=Decision.Answer.choices, label=_("Answer"))
+    mode = filters.MultipleChoiceFilter(choices=MODES, label=_("Mode"))
+    policy = filters.CharFilter(field_name="policy", label=_("Policy"))
+    rule = filters.CharFilter(field_name="rule", label=_("Rule"))
+    since = filters.IsoDateTimeFilter(field_name="last_at", lookup_expr="gte", label=_("Since"))
+    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
+    q = filters.CharFilter(method="search", label=_("Search"))
+
+    class Meta:
+        model = Decision
+        fields: tuple[str, ...] = ()
+
+    def search(self, rows: QuerySet[Decision], name: str, value: str) -> QuerySet[Decision]:
+        """Decisions whose node or rule contains the text."""
+        return rows.filter(Q(node__name__icontains=value) | Q(rule__icontains=value))
+
+
+class RescueFilter(filters.FilterSet):
+    """Rescues, by the time at which they were opened."""
+
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="node__name", label=_("Node"))
+    pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
+    incident = filters.NumberFilter(field_name="incidents", label=_("Incident"))
+    state = filters.MultipleChoiceFilter(choices=Rescue.State.choices, label=_("State"))
+    outcome = filters.CharFilter(field_name="outcome", label=_("Outcome"))
+    origin = filters.MultipleChoiceFilter(choices=Rescue.Origin.choices, label=_("Origin"))
+    verified = filters.BooleanFilter(field_name="verified", label=_("Verified healthy"))
+    needs_human = filters.BooleanFilter(field_name="needs_human", label=_("Needs a person"))
+    code = filters.CharFilter(field_name="code", label=_("Fault, such as xid 62"))
+    policy = filters.CharFilter(field_name="policy", label=_("Policy"))
+    rule = filters.CharFilter(field_name="rule", label=_("Rule"))
+    requested_by = filters.CharFilter(field_name="requested_by", label=_("Requested by"))
+    since = filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="gte", label=_("Since"))
+    until = filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="lt", label=_("Until"))
+    q = filters.CharFilter(method="search", label=_("Search"))
+
+    class Meta:
+        model = Rescue
+        fields: tuple[str, ...] = ()
+
+    def search(self, rows: QuerySet[Rescue], name: str, value: str) -> QuerySet[Rescue]:
+        """Rescues whose node, fault, rule, reason or reasons contain the text."""
+        return rows.filter(
+            Q(node__name__icontains=value)
+            | Q(code__icontains=value)
+            | Q(rule__icontains=value)
+            | Q(reason__icontains=value)
+            | Q(because__icontains=value)
+        )
+
+
+class ApprovalFilter(filters.FilterSet):
+    """Answers that people gave to rescues."""
+
+    cluster = filters.CharFilter(field_name="rescue__cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="rescue__node__name", label=_("Node"))
+    rescue = filters.NumberFilter(field_name="rescue_id", label=_("Rescue"))
+    approved = filters.BooleanFilter(field_name="approved", label=_("Approved"))
+    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label=_("Since"))
+    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
+
+    class Meta:
+        model = Approval
+        fields: tuple[str, ...] = ()
