@@ -29,16 +29,10 @@ def json_patch(target: Any, operations: Any) -> Any:
         try:
             target = _apply(target, operation)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
-            what = (
-                f"{operation.get('op')} {operation.get('path')}" if isinstance(operation, Mapping) else repr(operation)
-            )
-            raise _does_not_apply(f"{what}: {error}") from error
+            # The API server keeps the reason to itself as well.
+            text = "the server rejected our request due to an error in our request"
+            raise errors.ApiError(422, "Invalid", text) from error
     return target
-
-
-def _does_not_apply(why: str) -> errors.ApiError:
-    text = f"the server rejected our request due to an error in our request: {why}"
-    return errors.ApiError(422, "Invalid", text, details={})
 
 
 def _apply(target: Any, operation: Mapping[str, Any]) -> Any:

@@ -39,6 +39,16 @@ def key_of(obj: Object) -> Key:
     return metadata.get("namespace", ""), metadata["name"]
 
 
+def generated_name(prefix: str) -> str:
+    """A name as the API server makes it from ``generateName``."""
+    return prefix + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+
+
+def new_uid() -> str:
+    """A fresh ``metadata.uid``."""
+    return str(uuid.uuid4())
+
+
 class Shelf:
     """All objects of one kind, with their order, their index and their history."""
 
@@ -47,7 +57,8 @@ class Shelf:
         self.entries: dict[Key, Entry] = {}
         self.history = History(size=history, floor=floor)
         self._order: list[Key] | None = []
-        self._index: dict[str, dict[str, dict[Key, None]]] = {path: {} for path in resource.indexed}
+        indexed = (*resource.indexed, *(("metadata.namespace",) if resource.namespaced else ()))
+        self._index: dict[str, dict[str, dict[Key, None]]] = {path: {} for path in indexed}
 
     def put(self, key: Key, entry: Entry) -> None:
         """Add or replace one object."""
@@ -93,6 +104,9 @@ class Shelf:
             if term.path == "metadata.name" and (not self.resource.namespaced or selection.namespace is not None):
                 entry = self.entries.get((selection.namespace or "", term.value))
                 return [entry] if entry else []
+        if selection.namespace is not None and self.resource.namespaced:
+            inside = self._index["metadata.namespace"].get(selection.namespace, ())
+            return [self.entries[key] for key in sorted(inside)]
         return self.ordered()
 
 
@@ -146,7 +160,7 @@ class Store:
     # Writing
 
     def create(self, kind: resources.Ref, obj: Mapping[str, Any], *, dry_run: bool = False) -> Object:
-        """A new object; uid, creation time, resource version and a generated name are filled in.
+        """A new object; creation time, resource version, and what is absent of uid and name, are filled in.
 
         Raises ``ApiError`` 409 (AlreadyExists).
         """
@@ -154,10 +168,10 @@ class Store:
         resource = shelf.resource
         metadata = dict(obj["metadata"])
         if not metadata.get("name"):
-            metadata["name"] = metadata["generateName"] + "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(5))
+            metadata["name"] = generated_name(metadata["generateName"])
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(field, None)
-        metadata["uid"] = str(uuid.uuid4())
+        metadata["uid"] = metadata.get("uid") or new_uid()
         metadata["creationTimestamp"] = timestamp(self.now())
         if resource.generation:
             metadata["generation"] = 1
@@ -264,9 +278,9 @@ class Store:
     def _settle(self, shelf: Shelf, key: Key, new: Object) -> Object:
         """Commit a replacement, and finish a deletion whose last finalizer it took off."""
         metadata = new["metadata"]
-        if "deletionTimestamp" in metadata and not metadata.get("finalizers"):
-            if not metadata.get("deletionGracePeriodSeconds"):
-                return self._remove(shelf, key, last=new)
+        held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
+        if "deletionTimestamp" in metadata and not held:
+            return self._remove(shelf, key, last=new)
         return self._commit(shelf, key, new, MODIFIED)
 
     def _commit(self, shelf: Shelf, key: Key, new: Object, kind: str) -> Object:
