@@ -7,9 +7,9 @@ Three families of lines are faults, each with one literal that every line of the
 - ``nvidia-nvswitchN: SXid (PCI:dddd:bb:dd.f): CODE, ...``;
 - ``NVRM: ... fallen off the bus``, a line without a code, which is Xid 79.
 
-One SXid is printed as up to three lines (the fault, ``Severity ...``, ``Data {...}``) and a lost GPU as two. Each of them
-is a sighting of its own, because the ring buffer may have lost the others; they share (kind, code, `slot` of the address),
-which is what to fold them by. Only the line that carries the word has ``fatal`` set.
+One SXid is printed as up to three lines (the fault, ``Severity ...``, ``Data {...}``) and a lost GPU as two. Each of
+them is a sighting of its own, because the ring buffer may have lost the others; they share (kind, code, ``slot`` of the
+address), which is what to fold them by. Only the line that carries the word has ``fatal`` set.
 
 A process name is up to 15 bytes of anything, so it may itself look like a fault: the leftmost family on a line wins.
 Sources: NVIDIA's open kernel modules (print statements), gpud's and konduktor's patterns.
@@ -58,10 +58,10 @@ _AFTER = 8192
 class Sighting:
     """One fault line, with nothing in it that was not printed.
 
-    ``pci`` is lower case, without ``PCI:`` and MIG part; ``mig`` is that part (``GPU-I:05 GPU-CI:02``). ``process`` has the
-    kernel's ``\\xNN`` escapes undone where they spell text. ``fatal`` is the word of an SXid line (``Fatal`` true,
-    ``Non-fatal`` and ``Correctable`` false), None on any other. ``cause`` is N of ``caused by previous Xid N``. ``text`` is
-    what follows the code, the process part included; ``line`` is all of it.
+    ``pci`` is lower case, without ``PCI:`` and MIG part; ``mig`` is that part (``GPU-I:05 GPU-CI:02``). ``process`` has
+    the kernel's ``\\xNN`` escapes undone where they spell text. ``fatal`` is the word of an SXid line (``Fatal`` true,
+    ``Non-fatal`` and ``Correctable`` false), None on any other. ``cause`` is N of ``caused by previous Xid N``.
+    ``text`` is what follows the code, the process part included; ``line`` is all of it.
     """
 
     kind: str
@@ -105,7 +105,7 @@ def parse_lines(lines: Iterable[str]) -> Iterator[Sighting]:
 
 
 def scan(data: bytes | mmap.mmap) -> Iterator[Sighting]:
-    """The sightings of a saved log, in order. Bytes that are not UTF-8 come out as ``\\xNN``, as the kernel prints them.
+    """The sightings of a saved log, in order. Bytes that are not UTF-8 come out as ``\\xNN``, the kernel's way.
 
     A line is read up to 4 KiB before and 8 KiB after the words that give it away.
     """
