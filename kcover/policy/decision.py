@@ -13,6 +13,8 @@ EXCLUDE_LABEL = "kcover.io/exclude"
 
 # rescue: lay the plan down and run it. approve: lay it down, a person must say yes. shadow: it would have been done.
 # hold: a rule matches, something holds it back, judge again later. none: nothing is to be done.
+REPEATS = 5  # NVSentinel: after 5 remediations of one node in 168 h people take over
+
 ANSWERS = ("rescue", "approve", "shadow", "hold", "none")
 
 
@@ -26,6 +28,9 @@ class NodeFacts:
     labels: dict[str, str] = field(default_factory=dict)
     open_rescue: int | None = None
     left_to_people: int | None = None  # the rescue that ended by handing the node to people
+    isolated_by: int | None = None  # the closed rescue whose marks the node still carries
+    isolated_plan: str = ""  # and the hash of its plan
+    recent_rescues: int = 0  # policies' rescues with a reboot in the last seven days
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +99,8 @@ def decide(situation: Situation) -> Decision:
     if chosen is None:
         return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried)
     mode = strictest(installed, chosen.rule.mode)
-    answer, because = _hold(situation, mode=mode)
+    steps = plan.of_rule(chosen.rule, code=fault.code)
+    answer, because = _weigh(situation, mode=mode, steps=steps)
     return Decision(
         answer=answer,
         because=(f"rule {chosen.name} (priority {chosen.rule.priority}) matches {fault.kind} {fault.code}", *because),
@@ -102,7 +108,7 @@ def decide(situation: Situation) -> Decision:
         rule=chosen.name,
         policy=chosen.policy,
         revision=chosen.revision,
-        steps=plan.of_rule(chosen.rule, code=fault.code),
+        steps=steps,
         tried=tried,
     )
 
@@ -127,7 +133,7 @@ def _no_rule(tried: tuple[matching.Tried, ...]) -> tuple[str, ...]:
     return tuple(f"rule {one.rule} does not match: {one.because}" for one in tried)
 
 
-def _hold(situation: Situation, *, mode: str) -> tuple[str, tuple[str, ...]]:
+def _weigh(situation: Situation, *, mode: str, steps: tuple[plan.PlannedStep, ...]) -> tuple[str, tuple[str, ...]]:
     """The answer once a rule matches, and what holds it back, if anything."""
     node = situation.node
     if node.labels.get(EXCLUDE_LABEL) == "true":
@@ -139,6 +145,10 @@ def _hold(situation: Situation, *, mode: str) -> tuple[str, tuple[str, ...]]:
         return "hold", (f"rescue {node.open_rescue} is open on this node, and a node has one rescue at a time",)
     if node.left_to_people is not None:
         return "hold", (f"rescue {node.left_to_people} left this node to people: release it to let policies act again",)
+    if node.isolated_by is not None and plan.digest(steps) == node.isolated_plan:
+        return "none", (f"rescue {node.isolated_by} did just this already, and the node is still isolated",)
+    if node.recent_rescues >= REPEATS and any(step.name == "reboot" for step in steps):
+        return "hold", (f"{node.recent_rescues} rescues rebooted this node in seven days: a person must look at it",)
     if mode == "shadow":
         return "shadow", ("shadow mode: this is what would have been done",)
     if mode == "approve":

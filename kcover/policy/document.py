@@ -5,8 +5,9 @@ KCE's ``rescue.ksyun.com/v1`` is read unchanged; ``kcover.io/v1`` is the same an
 What an installation cannot carry out is refused here, when it is saved, not when it is needed.
 """
 
+import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +20,7 @@ DRAIN_TIMEOUTS = ("hold", "proceed", "force")
 KSYUN_ACTIONS = ("cordon", "drain", "reboot", "enableWarmStandby", "unCordon")
 OWN_ACTIONS = ("taint",)
 LATER_ACTIONS = ("enableWarmStandby", "label", "gpuReset", "restartJobs", "notify", "webhook", "runChecks")
+LATER_KINDS = ("WarmStandbyPolicy",)
 LATER_KEYS = ("match", "budget", "cooldown", "approval")
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -105,13 +107,16 @@ class _Reader:
         if not isinstance(document, dict):
             self._problem((), "a policy is a mapping with apiVersion, kind, metadata and spec")
             return None
+        version, kind = document.get("apiVersion"), document.get("kind")
+        if kind in LATER_KINDS:
+            self._problem(("kind",), f"{kind} is not carried out by this version: take this document out")
+            return None
         self._only(document, ("apiVersion", "kind", "metadata", "spec"), ())
-        version = document.get("apiVersion")
         if version not in (KSYUN, KCOVER):
             self._problem(("apiVersion",), f"unknown apiVersion {version!r}: write {KSYUN} or {KCOVER}")
         self.own = version == KCOVER
-        if document.get("kind") != "RescuePolicy":
-            self._problem(("kind",), f"unknown kind {document.get('kind')!r}: write RescuePolicy")
+        if kind != "RescuePolicy":
+            self._problem(("kind",), f"unknown kind {kind!r}: write RescuePolicy")
         name = self._name(document.get("metadata"))
         spec = document.get("spec")
         if not isinstance(spec, dict):
@@ -210,7 +215,9 @@ class _Reader:
             if not isinstance(key, str) or not LABEL_KEY.fullmatch(key):
                 self._problem((*at, "labels", key), f"{key!r} is no label name")
             elif not isinstance(wanted, str) or not LABEL_VALUE.fullmatch(wanted):
-                self._problem((*at, "labels", key), f'a label\'s value is a short string, "true" for example: {wanted!r}')
+                self._problem(
+                    (*at, "labels", key), f'a label\'s value is a short string, "true" for example: {wanted!r}'
+                )
         return str(operator), labels
 
     def _actions(self, value: object, at: tuple[str | int, ...]) -> tuple[Action, ...]:
@@ -240,7 +247,8 @@ class _Reader:
             return None
         if name not in known:
             hint = f" (it needs apiVersion: {KCOVER})" if name in OWN_ACTIONS else ""
-            self._problem((*at, "name"), f"unknown action {name!r}{hint}: use one of {', '.join(known)}")
+            message = f"unknown action {name!r}{hint}: use one of {', '.join(known)}{_meant(name, known)}"
+            self._problem((*at, "name"), message)
             return None
         self._only(item, ("name", "attribute"), at)
         attribute = item.get("attribute") or {}
@@ -294,9 +302,7 @@ class _Reader:
         names = {action.name: index for index, action in enumerate(actions)}
         for name, needed in (("reboot", "drain"), ("unCordon", "reboot")):
             if name in names and needed not in names:
-                self._problem(
-                    (*at, "actions", names[name], "name"), f"{name} needs {needed}: add {needed} before it"
-                )
+                self._problem((*at, "actions", names[name], "name"), f"{name} needs {needed}: add {needed} before it")
         if "onDrainTimeout" in rule and "drain" not in names:
             self._problem((*at, "onDrainTimeout"), "onDrainTimeout needs the action drain")
 
@@ -329,14 +335,23 @@ class _Reader:
     ) -> str:
         value = rule.get(key, default)
         if value not in allowed:
-            self._problem((*at, key), f"unknown {key} {value!r}: use one of {', '.join(allowed)}")
+            meant = _meant(value, allowed)
+            self._problem((*at, key), f"unknown {key} {value!r}: use one of {', '.join(allowed)}{meant}")
             return default
         return str(value)
 
     def _only(self, mapping: dict[Any, Any], allowed: tuple[str, ...], at: tuple[str | int, ...]) -> None:
         for key in mapping:
             if key not in allowed:
-                self._problem((*at, key), f"unknown key {key!r}: known here are {', '.join(allowed)}")
+                meant = _meant(key, allowed)
+                self._problem((*at, key), f"unknown key {key!r}: known here are {', '.join(allowed)}{meant}")
 
     def _problem(self, path: tuple[str | int, ...], message: str) -> None:
         self.problems.append(Problem(path, message))
+
+
+def _meant(word: object, known: Iterable[str]) -> str:
+    """The end of a message about an unknown word: the known one that it resembles, if any."""
+    spelled = {one.lower(): one for one in known}
+    close = difflib.get_close_matches(str(word).lower(), spelled, n=1)
+    return f" (did you mean {spelled[close[0]]}?)" if close else ""

@@ -53,9 +53,7 @@ def match(
     return None, tuple(tried)
 
 
-def _refusal(
-    rule: document.Rule, *, kind: str, code: str, cause: int | None, labels: Mapping[str, str]
-) -> str | None:
+def _refusal(rule: document.Rule, *, kind: str, code: str, cause: int | None, labels: Mapping[str, str]) -> str | None:
     """Why the rule does not match, or None."""
     return _code_refusal(rule, kind=kind, code=code, cause=cause) or _label_refusal(rule, labels)
 

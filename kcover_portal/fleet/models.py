@@ -176,6 +176,4 @@ class Command(models.Model):
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = (
-            models.Index(fields=("node",), condition=models.Q(state="offered"), name="commands_on_offer"),
-        )
+        indexes = (models.Index(fields=("node",), condition=models.Q(state="offered"), name="commands_on_offer"),)

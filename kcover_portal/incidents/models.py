@@ -42,6 +42,8 @@ class Incident(models.Model):
     last_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
     closed_because = models.CharField(max_length=500, blank=True)
+    judged_at = models.DateTimeField(null=True)
+    announced_at = models.DateTimeField(null=True, help_text="when the cluster's Events told of it")
     judge_at = models.DateTimeField(null=True, help_text="when it is to be judged next; nothing: it was")
 
     class Meta:

@@ -72,6 +72,7 @@ class Rescue(models.Model):
     verified = models.BooleanField(null=True, help_text="the node was proved healthy; nothing: not tried")
     because = models.CharField(max_length=1000, blank=True, help_text="why it waits, is held or ended so")
     needs_human = models.BooleanField(default=False)
+    marks = models.JSONField(default=dict, help_text="what it changed on the node and has not taken back")
     opened_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(null=True, help_text="when a worker is to take it up next")
@@ -89,9 +90,7 @@ class Rescue(models.Model):
             ),
         )
         indexes = (
-            models.Index(
-                fields=("due_at",), condition=models.Q(state__in=("waiting", "running")), name="rescues_due"
-            ),
+            models.Index(fields=("due_at",), condition=models.Q(state__in=("waiting", "running")), name="rescues_due"),
             models.Index(fields=("cluster", "state", "-id"), name="rescues_of_cluster"),
         )
 

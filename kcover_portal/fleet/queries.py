@@ -1,0 +1,72 @@
+"""Reading the fleet."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import cast
+
+from django.conf import settings
+
+from kcover.fault import Command as WireCommand
+from kcover.policy import decision
+from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Node
+from kcover_portal.kube import connections, port
+
+POOL_LABELS = (
+    "kcover.io/pool",
+    "pool",
+    "node-pool",
+    "nodepool",
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+)
+MODEL_LABEL = "nvidia.com/gpu.product"
+
+
+def pool_of(labels: dict[str, str]) -> str:
+    """The pool that a node's labels name, by the labels that the common platforms use."""
+    return next((labels[key] for key in POOL_LABELS if labels.get(key)), "")
+
+
+def installation() -> Installation:
+    """The settings that hold for the whole portal."""
+    return Installation.objects.filter(pk=1).first() or Installation()
+
+
+def mode_of(cluster: Cluster) -> tuple[str, str]:
+    """The strictest mode over environment, installation and cluster, and the reason of the pause if it is one."""
+    whole = installation()
+    mode = decision.strictest(cast("str", settings.KCOVER_MODE), whole.mode, cluster.mode)
+    reason = whole.reason if whole.mode == "paused" else cluster.pause_reason
+    return mode, reason
+
+
+def commands_on_offer(node: Node, *, now: datetime) -> list[WireCommand]:
+    """What the node's agent is asked to do and has not yet answered, oldest first."""
+    rows = Command.objects.filter(node=node, state=Command.State.OFFERED, expires_at__gt=now).order_by("created_at")
+    return [as_wire(row) for row in rows]
+
+
+def as_wire(row: Command) -> WireCommand:
+    """A command as it goes over the wire."""
+    return WireCommand(
+        id=str(row.pk), kind=row.kind, args=row.args, created_at=row.created_at, expires_at=row.expires_at
+    )
+
+
+def agent_reports(node: Node, *, within: timedelta, now: datetime) -> bool:
+    """Whether the node's agent was heard of lately."""
+    return Agent.objects.filter(node=node, seen_at__gte=now - within).exists()
+
+
+def clusters(names: Iterable[str] = ()) -> list[Cluster]:
+    """The registered clusters, all or those named."""
+    rows = Cluster.objects.order_by("name")
+    return list(rows.filter(name__in=list(names)) if names else rows)
+
+
+def connect(cluster: Cluster) -> port.Cluster:
+    """The client that speaks to the cluster. Raises port.KubeError when its way in is unusable."""
+    return connections.connect(
+        cluster.pk, kubeconfig=cluster.kubeconfig, context=cluster.context, in_cluster=cluster.in_cluster
+    )

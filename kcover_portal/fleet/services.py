@@ -1,0 +1,226 @@
+"""Writing the fleet: what the watch saw, what agents said of themselves, what is asked of them, modes."""
+
+import uuid
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from kcover import fault, marks
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries
+from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Command, Gpu, Installation, Mode, Node
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+
+# What a node's row takes from the cluster; a change of any of them is told to open pages.
+SYNCED = (
+    "uid known pool model labels taints conditions marks unschedulable ready ready_since boot_id gpus kubelet address "
+    "gone_at"
+).split()
+
+
+def sync_node(cluster: Cluster, seen: port.Node, *, now: datetime) -> tuple[Node, bool]:
+    """Brings a node's row in step with the cluster; returns it and whether anything changed."""
+    fields = _fields(seen)
+    node, created = Node.objects.get_or_create(
+        cluster=cluster, name=seen.name, defaults={**fields, "created_at": now, "synced_at": now}
+    )
+    if created:
+        doorbell.tell("node", node.pk, cluster=cluster.name)
+        return node, True
+    changed = [name for name, value in fields.items() if getattr(node, name) != value]
+    if not changed:
+        return node, False
+    for name in changed:
+        setattr(node, name, fields[name])
+    node.synced_at = now
+    node.save(update_fields=[*changed, "synced_at"])
+    doorbell.tell("node", node.pk, cluster=cluster.name)
+    return node, True
+
+
+def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -> list[Node]:
+    """Brings every row in step with a full list; returns the nodes that changed. Nodes not listed are gone."""
+    rows = {node.name: node for node in Node.objects.filter(cluster=cluster)}
+    fresh: list[Node] = []
+    stale: list[Node] = []
+    for one in seen:
+        fields = _fields(one)
+        row = rows.get(one.name)
+        if row is None:
+            fresh.append(Node(cluster=cluster, name=one.name, created_at=now, synced_at=now, **fields))
+        elif any(getattr(row, name) != value for name, value in fields.items()):
+            for name, value in fields.items():
+                setattr(row, name, value)
+            row.synced_at = now
+            stale.append(row)
+    listed = {one.name for one in seen}
+    gone = [row for name, row in rows.items() if row.known and name not in listed]
+    for row in gone:
+        row.known, row.ready, row.gone_at = False, False, now
+    with transaction.atomic():
+        Node.objects.bulk_create(fresh, batch_size=500)
+        Node.objects.bulk_update([*stale, *gone], [*SYNCED, "synced_at"], batch_size=200)
+    changed = [*fresh, *stale, *gone]
+    if changed:
+        doorbell.tell("node", 0, cluster=cluster.name)
+    return changed
+
+
+def remove_node(cluster: Cluster, name: str, *, now: datetime) -> Node | None:
+    """Notes that the cluster no longer has the node; its history stays."""
+    Node.objects.filter(cluster=cluster, name=name, known=True).update(known=False, ready=False, gone_at=now)
+    node = Node.objects.filter(cluster=cluster, name=name).first()
+    if node is not None:
+        doorbell.tell("node", node.pk, cluster=cluster.name)
+    return node
+
+
+def _fields(seen: port.Node) -> dict[str, Any]:
+    return {
+        "uid": seen.uid,
+        "known": True,
+        "pool": queries.pool_of(dict(seen.labels))[:120],
+        "model": seen.labels.get(queries.MODEL_LABEL, "")[:120],
+        "labels": dict(seen.labels),
+        "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in seen.taints],
+        "conditions": dict(seen.conditions),
+        "marks": marks.parse(seen.annotations.get(marks.ANNOTATION, "")),
+        "unschedulable": seen.unschedulable,
+        "ready": seen.ready,
+        "ready_since": seen.ready_since,
+        "boot_id": seen.boot_id,
+        "gpus": seen.gpus,
+        "kubelet": seen.kubelet,
+        "address": seen.internal_ip,
+        "gone_at": None,
+    }
+
+
+def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str = "") -> None:
+    """Notes that the watch had word from the cluster, or why it had none."""
+    fields: dict[str, Any] = {"watch_error": error[:500]}
+    if not error:
+        fields["watched_at"] = now
+    if version:
+        fields["version"] = version
+    Cluster.objects.filter(pk=cluster.pk).update(**fields)
+
+
+def node_of_report(cluster: Cluster, name: str, *, now: datetime) -> Node:
+    """The node that a report speaks of; one that the cluster does not have (yet) is kept as unknown."""
+    node, created = Node.objects.get_or_create(cluster=cluster, name=name, defaults={"created_at": now})
+    if created:
+        doorbell.tell("node", node.pk, cluster=cluster.name)
+    return node
+
+
+def hear_agent(node: Node, *, boot_id: str, version: str, sent_at: datetime, now: datetime) -> bool:
+    """Notes a heartbeat; returns whether the boot id is new. Adds no row after the first."""
+    skew = (sent_at - now).total_seconds()
+    fields = {"seen_at": now, "version": version[:40], "skew": skew}
+    if Agent.objects.filter(node=node, boot_id=boot_id).update(**fields):
+        return False
+    Agent.objects.update_or_create(node=node, defaults={**fields, "boot_id": boot_id, "boot_seen_at": now})
+    doorbell.tell("node", node.pk, cluster=node.cluster.name)
+    return True
+
+
+def keep_inventory(node: Node, inventory: fault.Inventory, *, now: datetime) -> None:
+    """Keeps what the node is made of; a GPU that is no longer there leaves the list."""
+    Node.objects.filter(pk=node.pk).update(driver=inventory.driver[:60], kernel=inventory.kernel[:120])
+    for gpu in inventory.gpus:
+        Gpu.objects.update_or_create(
+            node=node,
+            uuid=gpu.uuid,
+            defaults={
+                "index": gpu.index,
+                "pci": gpu.pci or "",
+                "model": gpu.model,
+                "serial": gpu.serial,
+                "seen_at": now,
+            },
+        )
+    Gpu.objects.filter(node=node).exclude(uuid__in=[gpu.uuid for gpu in inventory.gpus]).delete()
+    doorbell.tell("node", node.pk, cluster=node.cluster.name)
+
+
+def keep_checks(node: Node, checks: Collection[fault.Check], *, now: datetime) -> None:
+    """Keeps the latest result of each check; ``changed_at`` moves only when the status does."""
+    known = {(row.name, row.device): row for row in CheckResult.objects.filter(node=node)}
+    for check in checks:
+        row = known.get((check.name, check.device)) or CheckResult(node=node, name=check.name, device=check.device)
+        if row.status != check.status:
+            row.changed_at = now
+        row.status, row.value, row.unit, row.message = check.status, check.value, check.unit, check.message[:1000]
+        row.seen_at = now
+        row.save()
+
+
+def ask_agent(
+    node: Node, kind: str, *, key: str, args: Mapping[str, Any], expires_at: datetime, now: datetime
+) -> Command:
+    """Asks the node's agent for something; asking again with the same key finds the same command."""
+    command, created = Command.objects.get_or_create(
+        key=key,
+        defaults={
+            "id": uuid.uuid4(),
+            "node": node,
+            "kind": kind,
+            "args": dict(args),
+            "created_at": now,
+            "expires_at": expires_at,
+        },
+    )
+    if created:
+        doorbell.tell("command", node.pk, cluster=node.cluster.name)
+    return command
+
+
+def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) -> bool:
+    """Notes how a command of this node ended; a second answer, or one for another node's command, changes nothing."""
+    try:
+        wanted = uuid.UUID(result.id)
+    except ValueError:
+        return False
+    changed = Command.objects.filter(pk=wanted, node=node, state=Command.State.OFFERED).update(
+        state=result.status,
+        message=result.message[:1000],
+        output=dict(result.output),
+        finished_at=now,
+    )
+    return bool(changed)
+
+
+def expire_commands(*, now: datetime) -> int:
+    """Closes commands that nobody answered in time; returns how many."""
+    return Command.objects.filter(state=Command.State.OFFERED, expires_at__lte=now).update(
+        state=Command.State.EXPIRED, finished_at=now
+    )
+
+
+def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) -> None:
+    """Stops every act on one cluster, or on all, before its next cluster call."""
+    _set_mode(Mode.PAUSED, cluster=cluster, reason=reason, actor=actor, now=now, verb="automation.paused")
+
+
+def resume(*, cluster: Cluster | None, reason: str, actor: str, now: datetime, mode: str = Mode.ENFORCE) -> None:
+    """Lets acts on go in ``mode``."""
+    _set_mode(mode, cluster=cluster, reason=reason, actor=actor, now=now, verb="automation.resumed")
+
+
+@transaction.atomic
+def _set_mode(mode: str, *, cluster: Cluster | None, reason: str, actor: str, now: datetime, verb: str) -> None:
+    if cluster is None:
+        Installation.objects.update_or_create(
+            pk=1, defaults={"mode": mode, "reason": reason, "changed_by": actor, "changed_at": now}
+        )
+    else:
+        Cluster.objects.filter(pk=cluster.pk).update(mode=mode, pause_reason=reason if mode == Mode.PAUSED else "")
+    name = cluster.name if cluster else ""
+    ledger.write(
+        name, actor=actor, verb=verb, subject=name or "installation", now=now, data={"mode": mode, "reason": reason}
+    )
+    doorbell.tell("cluster", cluster.pk if cluster else 0, cluster=name)

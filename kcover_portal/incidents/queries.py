@@ -1,0 +1,25 @@
+"""Reading incidents."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db.models import QuerySet
+
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+
+
+def to_judge(*, now: datetime, limit: int = 200) -> list[int]:
+    """Incidents whose judgement is due, oldest first."""
+    rows = Incident.objects.filter(judge_at__lte=now, state=Incident.State.OPEN).order_by("judge_at")
+    return list(rows.values_list("pk", flat=True)[:limit])
+
+
+def open_on(node: Node) -> QuerySet[Incident]:
+    """Open incidents of a node, programs' doings included, newest first."""
+    return Incident.objects.filter(node=node, state=Incident.State.OPEN).order_by("-pk")
+
+
+def faults_since(node: Node, since: datetime) -> Sequence[Incident]:
+    """Open incidents that are faults of the node and were seen again after a moment of the portal's own time."""
+    return list(open_on(node).filter(program=False, last_at__gt=since))

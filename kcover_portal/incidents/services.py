@@ -1,0 +1,201 @@
+"""Keeping what was reported: one door for every source, one path for every fault."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from kcover import catalog, fault, wire, xid
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet_queries
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Cluster, Gpu, Node
+from kcover_portal.incidents.models import Batch, Event, Incident
+from kcover_portal.ledger import services as ledger
+
+EVENTS_KEPT = 50  # per incident: enough to see the story, bounded in a storm
+JUDGE_AGAIN = timedelta(seconds=5)  # a repeated fault asks for judgement at most this often (Delta study's window)
+BATCHES_KEPT = timedelta(days=7)  # longer than any agent's spool is old
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One decoded report, with the cluster and the node that its credential speaks for."""
+
+    cluster: Cluster
+    node: str
+    decoded: wire.Decoded
+
+
+def ingest(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]:
+    """Keeps several reports in one transaction and says, in their order, what became of each.
+
+    When this returns, everything accepted is durable. A resent batch changes nothing (invariant 2).
+    """
+    with transaction.atomic():
+        return [_keep(delivery, now=now) for delivery in deliveries]
+
+
+def _keep(delivery: Delivery, *, now: datetime) -> wire.Answer:
+    report = delivery.decoded.report
+    node = fleet.node_of_report(delivery.cluster, delivery.node, now=now)
+    items = len(report.faults) + len(report.checks)
+    fleet.hear_agent(node, boot_id=report.boot_id, version=report.agent, sent_at=report.sent_at, now=now)
+    for result in report.command_results:
+        if fleet.settle_command(node, result, now=now):
+            doorbell.ring("rescue.nudge", node.pk)
+    known = items > 0 and not _first_time(node, report.batch_id, now=now)
+    duplicates = items if known else 0
+    if not known:
+        if report.inventory is not None:
+            fleet.keep_inventory(node, report.inventory, now=now)
+        if report.checks:
+            fleet.keep_checks(node, report.checks, now=now)
+        duplicates = sum(not keep_fault(node, one, boot_id=report.boot_id, now=now) for one in report.faults)
+    return wire.Answer(
+        accepted=items - duplicates,
+        duplicates=duplicates,
+        rejected=delivery.decoded.rejected,
+        commands=tuple(fleet_queries.commands_on_offer(node, now=now)),
+    )
+
+
+def _first_time(node: Node, batch_id: str, *, now: datetime) -> bool:
+    _, created = Batch.objects.get_or_create(node=node, batch_id=batch_id, defaults={"at": now})
+    return created
+
+
+def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
+    """Adds one fault to its incident, opening it if need be; False if this very log record was kept before."""
+    code = str(seen.code)
+    device = _device(seen)
+    incident, opened = Incident.objects.get_or_create(
+        node=node,
+        kind=seen.kind,
+        code=code,
+        device=device,
+        state=Incident.State.OPEN,
+        defaults=_opening(node, seen, boot_id=boot_id, now=now),
+    )
+    if not _keep_event(incident, seen, boot_id=boot_id, now=now):
+        return False
+    changes: dict[str, Any] = {"count": F("count") + seen.count, "last_at": now, "boot_id": boot_id}
+    # A real sighting outweighs a drill: what was seen once for real is no exercise.
+    if incident.drill and not seen.drill:
+        changes["drill"] = False
+    again = incident.boot_id != boot_id or incident.judged_at is None or now - incident.judged_at >= JUDGE_AGAIN
+    if opened or again:
+        changes["judge_at"] = now
+        doorbell.ring("rescue.judge", incident.pk)
+    Incident.objects.filter(pk=incident.pk).update(**changes)
+    doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
+    return True
+
+
+def _device(seen: fault.Fault) -> str:
+    """What tells two devices of a node apart: the slot if it was printed, so that a replaced GPU keeps its incident."""
+    if seen.pci:
+        return seen.pci.lower().split(".")[0]
+    return seen.gpu_uuid or ""
+
+
+def _opening(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> dict[str, Any]:
+    cause = xid.cause_of(seen.message) if seen.kind == "xid" else None
+    numeric = int(seen.code) if seen.kind in fault.NUMERIC_KINDS else None
+    return {
+        "cluster": node.cluster,
+        "gpu_uuid": seen.gpu_uuid or _uuid_at(node, seen.pci),
+        "severity": catalog.severity(seen.kind, numeric) if numeric is not None else "warning",
+        "program": numeric is not None and catalog.is_program_fault(seen.kind, numeric, cause=cause),
+        "cause": cause,
+        "drill": seen.drill,
+        "message": seen.message,
+        "boot_id": boot_id,
+        "opened_at": now,
+        "last_at": now,
+        "judge_at": now,
+    }
+
+
+def _uuid_at(node: Node, pci: str | None) -> str:
+    """The GPU in that slot by the node's inventory; the kernel log prints slots only."""
+    if not pci:
+        return ""
+    slot = pci.lower().split(".")[0]
+    devices = Gpu.objects.filter(node=node).values_list("pci", "uuid")
+    return next((uuid for at, uuid in devices if at.lower().split(".")[0] == slot), "")
+
+
+def _keep_event(incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
+    """Keeps the sighting, in bounds; False if the same log record is there already."""
+    if seen.sequence is not None:
+        same = incident.events.filter(boot_id=boot_id, source=seen.source, sequence=seen.sequence)
+        if same.exists():
+            return False
+    if incident.events.count() < EVENTS_KEPT:
+        Event.objects.create(
+            incident=incident,
+            node_id=incident.node_id,
+            boot_id=boot_id,
+            source=seen.source,
+            sequence=seen.sequence,
+            message=seen.message,
+            drill=seen.drill,
+            count=seen.count,
+            seen_at=seen.seen_at,
+            at=now,
+        )
+    else:
+        newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
+        Event.objects.filter(pk__in=newest).update(count=F("count") + seen.count, at=now)
+    return True
+
+
+def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, before: datetime | None = None) -> int:
+    """Closes open incidents by id, and says why; those with a sighting after ``before`` stay open.
+
+    A late proof never closes a newer fault (invariant 4). Returns how many were closed.
+    """
+    closed = 0
+    with transaction.atomic():
+        rows = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).select_related("node", "cluster")
+        if before is not None:
+            rows = rows.filter(last_at__lte=before)
+        for row in rows.order_by("pk"):
+            closed += Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
+                state=Incident.State.CLOSED, closed_at=now, closed_because=because[:500], judge_at=None
+            )
+            ledger.write(
+                row.cluster.name,
+                actor=actor,
+                verb="incident.closed",
+                subject=f"incident {row.pk}",
+                node=row.node.name,
+                now=now,
+                data={"because": because},
+            )
+            doorbell.tell("incident", row.pk, cluster=row.cluster.name)
+    return closed
+
+
+def mark_judged(incident: Incident, *, now: datetime, again_at: datetime | None) -> None:
+    """Notes that the incident was judged as it stood; a sighting that came meanwhile keeps its own call."""
+    Incident.objects.filter(pk=incident.pk).update(judged_at=now)
+    Incident.objects.filter(pk=incident.pk, judge_at__lte=now, last_at=incident.last_at).update(judge_at=again_at)
+
+
+def call_for_judgement(node: Node, *, now: datetime) -> None:
+    """Asks for a new judgement of everything open on the node, after what held it back has gone."""
+    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN)
+    rows.update(judge_at=now)
+    for pk in rows.values_list("pk", flat=True):
+        doorbell.ring("rescue.judge", pk)
+
+
+def prune(*, now: datetime) -> int:
+    """Forgets batch ids that no agent can send again; returns how many."""
+    removed, _ = Batch.objects.filter(at__lt=now - BATCHES_KEPT).delete()
+    return removed

@@ -1,0 +1,12 @@
+"""Housekeeping of incidents."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from kcover_portal.incidents import services
+
+
+@shared_task(name="incidents.prune")
+def prune() -> None:
+    """Forgets old batch ids."""
+    services.prune(now=timezone.now())

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class OperateConfig(AppConfig):
+    name = "kcover_portal.operate"

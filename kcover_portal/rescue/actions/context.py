@@ -1,0 +1,152 @@
+"""What a step is given to work with, and the one way in which it may write to a cluster."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.db import transaction
+
+from kcover import marks as kernel_marks
+from kcover.policy import decision
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.models import Rescue, Step
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LEASE = timedelta(seconds=30)  # longer than any single call may take; renewed before each write
+
+
+class LeaseLost(Exception):
+    """Another worker has the rescue now, or an operator ended it: stop, settle nothing."""
+
+
+class HeldBack(Exception):
+    """A guard refuses the write that was about to be made; the text says which."""
+
+
+class TakenBack(Exception):
+    """The node no longer carries what the rescue did to it: somebody else took it back by hand."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One run of one step by the worker that holds the lease with ``token``."""
+
+    rescue: Rescue
+    step: Step
+    node: Node
+    cluster: Cluster
+    kube: port.Cluster
+    token: int
+    clock: Callable[[], datetime]
+
+    @property
+    def now(self) -> datetime:
+        """The present moment, by the injected clock."""
+        return self.clock()
+
+    @property
+    def marks(self) -> kernel_marks.Marks:
+        """What this rescue (or the one whose marks it took over) has changed on the node."""
+        return kernel_marks.read(self.rescue.marks) or kernel_marks.Marks(rescue=self.rescue.pk)
+
+    def remember(self, **progress: Any) -> None:
+        """Stores what the step must know if it is run again, before the call that it is about."""
+        with transaction.atomic():
+            self._renew()
+            self.step.progress = {**self.step.progress, **progress}
+            Step.objects.filter(pk=self.step.pk).update(progress=self.step.progress)
+
+    def write(
+        self, verb: str, call: Callable[[], T], *, subject: str = "", destructive: bool = False, data: Any = None
+    ) -> T:
+        """Makes one write to the cluster: guards and lease first, a ledger entry before and one after.
+
+        Raises HeldBack, LeaseLost, or the port's error after noting it.
+        """
+        subject = subject or f"node {self.node.name}"
+        with transaction.atomic():
+            self._renew()
+            self.check_guards(destructive=destructive)
+            self._note(f"{verb}.begun", subject, {"wanted": data, "attempt": self.step.attempts})
+        try:
+            result = call()
+        except port.KubeError as error:
+            self._note(f"{verb}.failed", subject, {"error": str(error), "kind": type(error).__name__})
+            raise
+        self._note(f"{verb}.done", subject, _brief(result))
+        return result
+
+    def check_guards(self, *, destructive: bool) -> None:
+        """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""
+        mode, reason = fleet.mode_of(Cluster.objects.get(pk=self.cluster.pk))
+        if mode == "paused":
+            raise HeldBack(f"paused{': ' + reason if reason else ''}")
+        if mode == "shadow":
+            raise HeldBack("shadow mode: nothing is written to the cluster")
+        if destructive:
+            labels = Node.objects.values_list("labels", flat=True).get(pk=self.node.pk)
+            if labels.get(decision.EXCLUDE_LABEL) == "true":
+                raise HeldBack(f"the node carries {decision.EXCLUDE_LABEL}=true")
+
+    def keep_marks(self, marks: kernel_marks.Marks | None) -> None:
+        """Stores what is on the node now; None: everything was taken back, also by rescues before this one."""
+        with transaction.atomic():
+            self._renew()
+            if marks is None:
+                Rescue.objects.filter(node=self.node).exclude(marks={}).update(marks={})
+            else:
+                Rescue.objects.filter(node=self.node).exclude(pk=self.rescue.pk).exclude(marks={}).update(marks={})
+                Rescue.objects.filter(pk=self.rescue.pk).update(marks=marks.to_json())
+            self.rescue.marks = marks.to_json() if marks else {}
+
+    def _renew(self) -> None:
+        """Extends the lease; raises LeaseLost if the rescue is no longer this worker's."""
+        ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).update(
+            lease_until=self.now + LEASE
+        )
+        if not ours:
+            raise LeaseLost(f"rescue {self.rescue.pk} is no longer held with token {self.token}")
+
+    def _note(self, verb: str, subject: str, data: dict[str, Any]) -> None:
+        ledger.write(
+            self.cluster.name,
+            actor=f"rescue {self.rescue.pk}",
+            verb=verb,
+            subject=subject,
+            node=self.node.name,
+            rescue=self.rescue.pk,
+            now=self.now,
+            data={
+                "step": self.step.name,
+                "rule": self.rescue.rule,
+                "revision": self.rescue.revision,
+                **{key: value for key, value in data.items() if value is not None},
+            },
+        )
+
+
+def _brief(result: object) -> dict[str, Any]:
+    """An answer in a few words; whole objects stay out of the ledger."""
+    match result:
+        case (port.Node() as before, port.Node() as after):
+            return {"before": _shape(before), "after": _shape(after)}
+        case port.Evicted() | port.Gone() | port.Blocked() | port.JobState() | str():
+            return {"answer": str(result)[:500]}
+    return {}
+
+
+def _shape(node: port.Node) -> dict[str, Any]:
+    """What of a node the portal may have changed."""
+    return {
+        "unschedulable": node.unschedulable,
+        "taints": [f"{taint.key}={taint.value}:{taint.effect}" for taint in node.taints],
+        "state": node.labels.get(kernel_marks.STATE_LABEL),
+        "boot_id": node.boot_id,
+    }

@@ -1,0 +1,102 @@
+"""drain: evicts what runs on the node, gently, for as long as the policy allows.
+
+DaemonSet and mirror pods stay; completed and failed pods do not block; a budget's refusal is waited out
+(invariants 24 to 28).
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from kcover_portal.kube import port
+from kcover_portal.rescue.actions import marking
+from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
+
+POLL_SECONDS = 0.5
+BLOCKED_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0)  # between tries against a budget that refuses
+NAMED = 8  # pods named in a sentence
+
+
+def run(context: Context) -> Outcome:
+    """One round: asks for every pod that is still in the way, then waits for them to go."""
+    marking.restate(context, "draining")
+    left = in_the_way(context.kube.list_pods(node=context.node.name))
+    if not left:
+        evicted = len(context.step.progress.get("evicted", ()))
+        return Done(f"{evicted} pods evicted" if evicted else "no pod was in the way")
+    deadline = _deadline(context)
+    if context.now >= deadline:
+        return _out_of_time(context, left)
+    blocked = _evict(context, left)
+    names = _names(left)
+    if blocked:
+        round_ = int(context.step.progress.get("refusals", 0))
+        context.remember(refusals=round_ + 1, blocked=blocked)
+        budgets = ", ".join(sorted({name for names in blocked.values() for name in names})) or "a disruption budget"
+        wait = BLOCKED_SECONDS[min(round_, len(BLOCKED_SECONDS) - 1)]
+        return Wait(wait, f"{budgets} refuses to evict {', '.join(sorted(blocked)[:NAMED])}; until {_clock(deadline)}")
+    if context.step.progress.get("blocked"):
+        context.remember(refusals=0, blocked={})
+    return Wait(POLL_SECONDS, f"{len(left)} pods are leaving: {names}")
+
+
+def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
+    """The pods that a drain must move: not DaemonSets' or mirror pods, not those that have ended."""
+    return [pod for pod in pods if not (pod.daemonset or pod.mirror or pod.terminal)]
+
+
+def _deadline(context: Context) -> datetime:
+    """Counted from the stored start of the step, so that a restart does not extend it (invariant 26)."""
+    started = context.step.started_at or context.now
+    return started + timedelta(seconds=context.step.args["seconds"])
+
+
+def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:
+    """Asks once for each pod that is not leaving yet; returns the refused with the budgets that refuse."""
+    blocked: dict[str, list[str]] = {}
+    for pod in left:
+        if pod.deleting:
+            continue
+        name = f"{pod.namespace}/{pod.name}"
+
+        def evict(pod: port.Pod = pod) -> port.Eviction:
+            # uid: a pod that took this one's name since the list is not touched (invariant 25).
+            return context.kube.evict(pod.namespace, pod.name, uid=pod.uid)
+
+        answer = context.write("evict", evict, subject=f"pod {name}", destructive=True, data={"uid": pod.uid})
+        if isinstance(answer, port.Blocked):
+            blocked[name] = list(answer.budgets)
+        elif isinstance(answer, port.Evicted):
+            context.remember(evicted=[*context.step.progress.get("evicted", ()), name])
+    return blocked
+
+
+def _out_of_time(context: Context, left: Sequence[port.Pod]) -> Outcome:
+    """What the rule says about pods that would not go: hold, proceed without them, or force them out."""
+    names = _names(left)
+    context.remember(left=[f"{pod.namespace}/{pod.name}" for pod in left])
+    match context.step.args.get("on_timeout", "hold"):
+        case "proceed":
+            return Done(f"time is up; going on with {len(left)} pods left: {names}")
+        case "force":
+            for pod in left:
+                context.write(
+                    "delete",
+                    lambda pod=pod: context.kube.delete_pod(pod.namespace, pod.name, uid=pod.uid),
+                    subject=f"pod {pod.namespace}/{pod.name}",
+                    destructive=True,
+                    data={"uid": pod.uid, "forced": True},
+                )
+            return Wait(POLL_SECONDS, f"time is up; {len(left)} pods were deleted by force: {names}")
+        case _:
+            return Hold(f"the drain's time is up and {len(left)} pods are left: {names}")
+
+
+def _names(pods: Sequence[port.Pod]) -> str:
+    names = sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
+
+
+def _clock(moment: datetime) -> str:
+    return moment.strftime("%H:%M:%S UTC")

@@ -1,0 +1,135 @@
+"""Changing a node and taking it back: each one patch, with the portal's mark in the same patch."""
+
+from collections.abc import Callable
+from typing import Any
+
+from kcover import marks as kernel_marks
+from kcover_portal.kube import port
+from kcover_portal.rescue.actions.context import Context, TakenBack
+
+Marks = kernel_marks.Marks
+
+
+def adopt(context: Context, node: port.Node) -> Marks:
+    """The marks to go on from: those on the node, if the portal wrote them, else a clean sheet.
+
+    A rescue that follows another on an isolated node takes its marks over, so that the last one takes all back.
+    """
+    on_node = kernel_marks.read(kernel_marks.parse(node.annotations.get(kernel_marks.ANNOTATION, "")))
+    if on_node is None:
+        return Marks(rescue=context.rescue.pk)
+    return Marks(
+        rescue=context.rescue.pk,
+        cordon=on_node.cordon,
+        foreign_cordon=on_node.foreign_cordon,
+        taints=on_node.taints,
+        labels=on_node.labels,
+    )
+
+
+def change(
+    context: Context,
+    verb: str,
+    *,
+    state: str,
+    cordon: bool = False,
+    taint: port.Taint | None = None,
+) -> Marks:
+    """Cordons or taints the node, labels it with ``state`` and writes the marks, in one patch."""
+    kube, name = context.kube, context.node.name
+    planned: list[Marks] = []
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        marks = adopt(context, node)
+        if cordon:
+            marks = marks.with_cordon(was_unschedulable=node.unschedulable)
+        if taint is not None:
+            there = any((t.key, t.value, t.effect) == (taint.key, taint.value, taint.effect) for t in node.taints)
+            marks = marks.with_taint((taint.key, taint.value, taint.effect), was_there=there)
+        marks = marks.with_label(kernel_marks.STATE_LABEL, before=node.labels.get(kernel_marks.STATE_LABEL))
+        planned[:] = [marks]
+        return port.NodeChange(
+            cordon=True if cordon else None,
+            labels={kernel_marks.STATE_LABEL: state},
+            annotations={kernel_marks.ANNOTATION: marks.render()},
+            add_taints=(taint,) if taint else (),
+        )
+
+    data: dict[str, Any] = {"state": state, "cordon": cordon}
+    if taint is not None:
+        data["taint"] = f"{taint.key}={taint.value}:{taint.effect}"
+    context.write(verb, lambda: kube.apply_node(name, wanted), data=data)
+    context.keep_marks(planned[0])
+    return planned[0]
+
+
+def restate(context: Context, state: str) -> None:
+    """Changes the state label only, on a node that already carries the marks. Raises TakenBack on drift."""
+    node = expect_isolated(context)
+    if node.labels.get(kernel_marks.STATE_LABEL) == state or kernel_marks.STATE_LABEL not in context.marks.labels:
+        return
+    wanted = port.NodeChange(labels={kernel_marks.STATE_LABEL: state})
+    context.write("label", lambda: context.kube.apply_node(context.node.name, wanted), data={"state": state})
+
+
+def expect_isolated(context: Context) -> port.Node:
+    """Reads the live node; raises TakenBack if the rescue's cordon or its marks are gone (invariant 20)."""
+    node = context.kube.get_node(context.node.name)
+    check = still_marked(context)
+    if check is not None:
+        check(node)
+    return node
+
+
+def still_marked(context: Context) -> Callable[[port.Node], None] | None:
+    """A check for the node about to be written to; None when the rescue has put no marks on it yet."""
+    marks = kernel_marks.read(context.rescue.marks)
+    if marks is None:
+        return None
+
+    def check(node: port.Node) -> None:
+        if marks.cordon and not node.unschedulable:
+            raise TakenBack(f"somebody uncordoned {node.name} by hand")
+        if not kernel_marks.parse(node.annotations.get(kernel_marks.ANNOTATION, "")):
+            raise TakenBack(f"somebody removed the portal's mark from {node.name}")
+
+    return check
+
+
+def take_back(context: Context, verb: str, *, foreign: bool = False) -> str:
+    """Removes exactly what the portal added, and its mark, in one patch; returns what that was, in words.
+
+    ``foreign``: an operator asked for a schedulable node whoever cordoned it.
+    """
+    kube, name = context.kube, context.node.name
+    said: list[str] = []
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        marks = adopt(context, node)
+        uncordon = marks.cordon or foreign
+        labels = {
+            key: before
+            for key, before in marks.labels.items()
+            if node.labels.get(key) is not None or before is not None
+        }
+        taints = tuple(port.Taint(*taint) for taint in marks.taints)
+        said[:] = [_words(marks, uncordon=uncordon, unschedulable=node.unschedulable)]
+        return port.NodeChange(
+            cordon=False if uncordon else None,
+            labels=labels,
+            annotations={kernel_marks.ANNOTATION: None},
+            remove_taints=taints,
+        )
+
+    context.write(verb, lambda: kube.apply_node(name, wanted))
+    context.keep_marks(None)
+    return said[0]
+
+
+def _words(marks: Marks, *, uncordon: bool, unschedulable: bool) -> str:
+    words = []
+    if uncordon and unschedulable:
+        words.append("cordon")
+    words += [f"taint {key}={value}:{effect}" for key, value, effect in marks.taints]
+    kept = "; still cordoned by somebody else" if marks.foreign_cordon and not uncordon else ""
+    return f"took back {', '.join(words) or 'its marks'}{kept}"

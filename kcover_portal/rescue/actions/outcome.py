@@ -1,0 +1,50 @@
+"""How a run of a step ended: one frozen value, told to the engine, which settles it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The wanted end is reached; ``note`` says how in a few words."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing to do for ``seconds``; not a failure."""
+
+    seconds: float
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """It failed in a way that is safe to repeat; the engine backs off."""
+
+    because: str
+    after: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """A person has the next word; the node stays as it is."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """It cannot be done; the node stays isolated and a person is asked."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overruled:
+    """Somebody took the node back by hand; the rescue ends and removes its marks."""
+
+    because: str
+
+
+Outcome = Done | Wait | Again | Hold | Failed | Overruled

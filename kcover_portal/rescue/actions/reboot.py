@@ -1,0 +1,79 @@
+"""reboot: asks for one reboot of the boot that was found, and waits until the node reports another.
+
+The boot id asked at is stored before the call. Whatever is unclear afterwards (time-out, crash, a lost answer) is settled
+by looking at the node's boot id, never by asking twice for the same boot (invariants 13, 16, 17).
+"""
+
+from datetime import timedelta
+
+from kcover import lifecycle
+from kcover_portal.kube import port
+from kcover_portal.rescue.actions import marking
+from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.actions.drivers import agent, job
+from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
+
+DRIVERS = {"agent": agent, "job": job}
+POLL_SECONDS = 1.0
+
+
+def run(context: Context) -> Outcome:
+    """Waits out the rule's wait time, asks once, then looks at the boot id until it changes or time is up."""
+    progress = context.step.progress
+    node = marking.expect_isolated(context)
+    if "boot_id" in progress and node.boot_id != progress["boot_id"]:
+        return Done(f"the node reports a new boot, {node.boot_id[:8]}")
+    if not progress.get("asked"):
+        return _before_asking(context, node)
+    return _after_asking(context)
+
+
+def _before_asking(context: Context, node: port.Node) -> Outcome:
+    undrained = context.rescue.steps.filter(name="drain").exclude(state__in=lifecycle.FINISHED_STEP).exists()
+    if undrained:
+        return Hold("the drain did not end well, and nothing is rebooted undrained")
+    started = context.step.started_at or context.now
+    wait = timedelta(seconds=context.step.args.get("wait_seconds", 0)) - (context.now - started)
+    if wait > timedelta(0):
+        return Wait(wait.total_seconds(), "the rule waits between drain and reboot")
+    if not node.boot_id:
+        return Hold("the cluster does not tell the node's boot id, so a reboot could not be told from none")
+    if "boot_id" not in context.step.progress:
+        context.remember(boot_id=node.boot_id, driver=_driver(context), asked_at=context.now.isoformat())
+    marking.restate(context, "rebooting")
+    name, key = context.step.progress["driver"], _key(context)
+    driver = DRIVERS[name]
+
+    def ask() -> str:
+        return driver.ask(context, key=key, boot_id=context.step.progress["boot_id"])
+
+    asked = context.write(
+        "reboot", ask, destructive=True, data={"driver": name, "boot_id": context.step.progress["boot_id"], "key": key}
+    )
+    context.remember(asked=asked)
+    return Wait(POLL_SECONDS, f"asked for by {asked}")
+
+
+def _after_asking(context: Context) -> Outcome:
+    progress = context.step.progress
+    refused = DRIVERS[progress["driver"]].ended(context, key=_key(context))
+    if refused:
+        return Hold(f"{refused}; the node still reports the old boot")
+    asked_for = context.now - (context.step.started_at or context.now)
+    limit = timedelta(seconds=context.cluster.ready_within + context.step.args.get("wait_seconds", 0))
+    if asked_for > limit:
+        return Hold(f"asked for by {progress['asked']}, but no new boot was reported in {limit}: look at the machine")
+    return Wait(POLL_SECONDS, f"asked for by {progress['asked']}; the node still reports the old boot")
+
+
+def _driver(context: Context) -> str:
+    """agent or job; auto takes the agent where one reported lately, else the job."""
+    chosen = context.cluster.reboot
+    if chosen != "auto":
+        return chosen
+    return "agent" if agent.usable(context) else "job"
+
+
+def _key(context: Context) -> str:
+    """Names this one request for all time: the same step asks for the same reboot, however often it is run."""
+    return f"reboot-{context.rescue.pk}-{context.step.index}-{context.step.progress.get('retry', 0)}"

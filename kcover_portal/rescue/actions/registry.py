@@ -1,0 +1,19 @@
+"""Every step that the engine can run, by its name in plans."""
+
+from collections.abc import Callable
+
+from kcover_portal.rescue.actions import cordon, drain, escalate, ready, reboot, release, taint, uncordon, verify
+from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.actions.outcome import Outcome
+
+ACTIONS: dict[str, Callable[[Context], Outcome]] = {
+    "taint": taint.run,
+    "cordon": cordon.run,
+    "drain": drain.run,
+    "reboot": reboot.run,
+    "ready": ready.run,
+    "verify": verify.run,
+    "uncordon": uncordon.run,
+    "release": release.run,
+    "escalate": escalate.run,
+}

@@ -1,0 +1,14 @@
+"""taint: keeps new pods away that do not tolerate it; running pods stay (as Konduktor does)."""
+
+from kcover_portal.kube import port
+from kcover_portal.rescue.actions import marking
+from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.actions.outcome import Done, Outcome
+
+
+def run(context: Context) -> Outcome:
+    """Adds the taint of the plan."""
+    args = context.step.args
+    taint = port.Taint(args["key"], args["value"], args["effect"])
+    marking.change(context, "taint", state="quarantined", taint=taint)
+    return Done(f"tainted {taint.key}={taint.value}:{taint.effect}")

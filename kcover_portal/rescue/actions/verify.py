@@ -1,0 +1,53 @@
+"""verify: proof that the node is healthy, before anything runs on it again (invariant 38).
+
+Ready; the boot id that ``ready`` saw; a report of the agent received after that, under that boot id; no fault of the node
+since; and all this for the cluster's hold-down time. Silence proves nothing.
+"""
+
+from datetime import datetime, timedelta
+
+from kcover_portal.fleet.models import Agent
+from kcover_portal.incidents import queries as incidents
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions import marking
+from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.actions.outcome import Done, Failed, Hold, Outcome, Wait
+
+POLL_SECONDS = 1.0
+AGENT_WITHIN = timedelta(minutes=5)  # ten default heartbeats
+
+
+def run(context: Context) -> Outcome:
+    """One look at the proof."""
+    marking.restate(context, "verifying")
+    node = marking.expect_isolated(context)
+    since, boot_id = _proof_starts(context)
+    active = incidents.faults_since(context.node, since)
+    if active:
+        return Failed("after the reboot: " + ", ".join(f"{one.kind} {one.code} {one.device}".strip() for one in active))
+    if boot_id and node.boot_id != boot_id:
+        return Failed("the node rebooted once more, and not by this rescue")
+    if not node.ready:
+        return Wait(POLL_SECONDS, "the node is not Ready")
+    if context.step.args.get("agent", True) and not _agent_is_fresh(context, since=since, boot_id=node.boot_id):
+        if context.now - since > AGENT_WITHIN:
+            return Hold("no report of the node's agent since it came back, and silence is no proof of health")
+        return Wait(POLL_SECONDS, "waiting for the agent's first report after the reboot")
+    left = since + timedelta(seconds=context.cluster.hold_down) - context.now
+    if left > timedelta(0):
+        return Wait(
+            left.total_seconds(), f"healthy so far; {context.cluster.hold_down} s without a fault are asked for"
+        )
+    return Done("Ready, agent reporting, no fault since")
+
+
+def _proof_starts(context: Context) -> tuple[datetime, str]:
+    """When the proof counts from, by the portal's clock, and the boot id it is about."""
+    ready = queries.step_named(context.rescue, "ready")
+    if ready is not None and ready.finished_at is not None:
+        return ready.finished_at, ready.progress.get("boot_id", "")
+    return context.step.started_at or context.now, ""
+
+
+def _agent_is_fresh(context: Context, *, since: datetime, boot_id: str) -> bool:
+    return Agent.objects.filter(node=context.node, boot_id=boot_id, seen_at__gt=since).exists()

@@ -1,0 +1,93 @@
+"""Gathering the facts that a decision or a step needs."""
+
+from datetime import datetime, timedelta
+
+from django.db.models import Q, QuerySet
+
+from kcover import lifecycle
+from kcover.policy import decision
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.policies import queries as policies
+from kcover_portal.rescue.models import Rescue, Step
+
+REPEAT_WINDOW = timedelta(days=7)  # NVSentinel: remediations of one node, 5 in 168 h, then people
+
+
+def situation(incident: Incident, *, now: datetime) -> decision.Situation:
+    """Every fact that the judgement of one incident depends on."""
+    node, cluster = incident.node, incident.cluster
+    mode, pause_reason = fleet.mode_of(cluster)
+    return decision.Situation(
+        now=now,
+        fault=decision.FaultFacts(
+            kind=incident.kind, code=incident.code, cause=incident.cause, count=incident.count, drill=incident.drill
+        ),
+        node=node_facts(node, now=now),
+        cluster=decision.ClusterFacts(
+            name=cluster.name,
+            installation_mode=mode,
+            mode=cluster.mode,
+            pause_reason=pause_reason,
+            decision_mode=cluster.decision_mode,
+            drills=cluster.drills,
+        ),
+        rules=policies.candidates(),
+    )
+
+
+def node_facts(node: Node, *, now: datetime) -> decision.NodeFacts:
+    """What a decision may know of the node, its rescues included."""
+    open_rescue = open_on(node)
+    marked = marked_on(node)
+    left = marked if marked and marked.pk != (open_rescue and open_rescue.pk) else None
+    return decision.NodeFacts(
+        name=node.name,
+        known=node.known,
+        gpus=node.gpus,
+        labels=node.labels,
+        open_rescue=open_rescue.pk if open_rescue else None,
+        left_to_people=left.pk if left and (left.needs_human or left.state == Rescue.State.FAILED) else None,
+        isolated_by=left.pk if left else None,
+        isolated_plan=left.plan_hash if left else "",
+        recent_rescues=Rescue.objects.filter(
+            node=node, origin=Rescue.Origin.POLICY, opened_at__gte=now - REPEAT_WINDOW, steps__name="reboot"
+        ).count(),
+    )
+
+
+def open_on(node: Node) -> Rescue | None:
+    """The node's open rescue; there is at most one."""
+    return Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE).first()
+
+
+def marked_on(node: Node) -> Rescue | None:
+    """The newest rescue that still has marks on the node."""
+    return Rescue.objects.filter(node=node).exclude(marks={}).order_by("-pk").first()
+
+
+def due(*, now: datetime, limit: int = 200) -> list[int]:
+    """Rescues that a worker may take up: due, and under no lease that still runs."""
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
+    rows = Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at")
+    return list(rows.values_list("pk", flat=True)[:limit])
+
+
+def current_step(rescue: Rescue) -> Step | None:
+    """The first step that is not finished."""
+    return rescue.steps.exclude(state__in=lifecycle.FINISHED_STEP).order_by("index").first()
+
+
+def step_named(rescue: Rescue, name: str) -> Step | None:
+    """The rescue's step of that name, if its plan has one."""
+    return rescue.steps.filter(name=name).first()
+
+
+def active() -> QuerySet[Rescue]:
+    """Open rescues with what a list shows of them."""
+    return (
+        Rescue.objects.filter(state__in=lifecycle.OPEN_RESCUE)
+        .select_related("node", "cluster")
+        .prefetch_related("steps")
+    )

@@ -1,0 +1,22 @@
+"""Deciding and doing: judge an incident, lay a rescue down, run it, steer it."""
+
+from kcover_portal.rescue.services.judging import judge
+from kcover_portal.rescue.services.opening import Preview, Refused, preview, request
+from kcover_portal.rescue.services.running import nudge, run, sweep
+from kcover_portal.rescue.services.steering import approve, cancel, reject, retry, skip
+
+__all__ = [
+    "Preview",
+    "Refused",
+    "approve",
+    "cancel",
+    "judge",
+    "nudge",
+    "preview",
+    "reject",
+    "request",
+    "retry",
+    "run",
+    "skip",
+    "sweep",
+]

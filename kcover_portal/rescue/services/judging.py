@@ -1,0 +1,91 @@
+"""Judging: facts in, a kept decision out, and a rescue if that is the answer."""
+
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+
+from kcover.policy import decision as kernel
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.services import opening
+
+HELD_AGAIN = timedelta(seconds=15)  # what was held back is judged again on the facts of then
+
+
+def judge(incident_id: int, *, now: datetime) -> Rescue | None:
+    """Judges one open incident; returns the rescue that was opened, if one was.
+
+    The node's row is locked meanwhile, so that two faults of one node are judged one after the other.
+    """
+    with transaction.atomic():
+        incident = Incident.objects.select_related("node__cluster", "cluster").filter(pk=incident_id).first()
+        if incident is None:
+            return None
+        Node.objects.select_for_update().get(pk=incident.node_id)
+        incident.refresh_from_db(fields=["state", "judge_at", "last_at", "count"])
+        if incident.state != Incident.State.OPEN or incident.judge_at is None:
+            return None
+        situation = queries.situation(incident, now=now)
+        judged = kernel.decide(situation)
+        row = keep(judged, situation, incident=incident, now=now)
+        opened = None
+        if judged.answer in ("rescue", "approve"):
+            opened = opening.open_by_policy(judged, row, incident=incident, now=now)
+        again = now + HELD_AGAIN if judged.answer == "hold" else None
+        incidents.mark_judged(incident, now=now, again_at=again)
+    return opened
+
+
+def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Incident, now: datetime) -> Decision:
+    """Keeps a decision; one that equals the incident's last raises its count instead."""
+    because = list(judged.because)
+    last = Decision.objects.filter(incident=incident).order_by("-pk").first()
+    if last is not None and (last.answer, last.because, last.revision) == (judged.answer, because, judged.revision):
+        Decision.objects.filter(pk=last.pk).update(count=F("count") + 1, last_at=now)
+        return last
+    row = Decision.objects.create(
+        cluster=incident.cluster,
+        node=incident.node,
+        incident=incident,
+        answer=judged.answer,
+        mode=judged.mode,
+        rule=judged.rule or "",
+        policy=judged.policy or "",
+        revision=judged.revision,
+        because=because,
+        tried=[asdict(one) for one in judged.tried],
+        steps=[{"name": step.name, "args": dict(step.args)} for step in judged.steps],
+        facts=_facts(situation),
+        at=now,
+        last_at=now,
+    )
+    ledger.write(
+        incident.cluster.name,
+        actor=f"policy:{judged.rule}" if judged.rule else "system",
+        verb=f"decision.{judged.answer}",
+        subject=f"incident {incident.pk}",
+        node=incident.node.name,
+        now=now,
+        data={"because": because, "decision": row.pk, "mode": judged.mode, "revision": judged.revision},
+    )
+    doorbell.tell("decision", row.pk, cluster=incident.cluster.name)
+    return row
+
+
+def _facts(situation: kernel.Situation) -> dict[str, Any]:
+    """The facts as plain JSON; rules are named by policy and revision, which never change."""
+    return {
+        "now": situation.now.isoformat(),
+        "fault": asdict(situation.fault),
+        "node": asdict(situation.node),
+        "cluster": asdict(situation.cluster),
+        "rules": sorted({f"{c.policy}@{c.revision}" for c in situation.rules}),
+    }

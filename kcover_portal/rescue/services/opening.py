@@ -1,0 +1,244 @@
+"""Laying down: a plan becomes a rescue and its steps, a snapshot that later edits do not touch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from kcover import lifecycle, plan
+from kcover.policy import decision as kernel
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions import drain
+from kcover_portal.rescue.models import Decision, Rescue, Step
+
+# These end what is under way on the node before they begin: an operator's word on the node's release comes last.
+ENDING = ("uncordon", "release")
+
+
+class Refused(Exception):
+    """The request cannot be met as things stand; the message says why and what would help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a request would do, and what would hold it back, without doing anything."""
+
+    steps: list[dict[str, Any]]
+    held_back: list[str]
+    pods: list[dict[str, Any]] | None
+    plan_hash: str
+
+
+def open_by_policy(judged: kernel.Decision, row: Decision, *, incident: Incident, now: datetime) -> Rescue | None:
+    """Opens the rescue that a rule asked for; None if another was opened on the node in the same moment."""
+    held = judged.answer == "approve"
+    rescue = _open(
+        incident.node,
+        judged.steps,
+        now=now,
+        decision=row,
+        origin=Rescue.Origin.POLICY,
+        requested_by=f"policy:{judged.rule}",
+        reason="; ".join(judged.because)[:500],
+        code=f"{incident.kind} {incident.code}",
+        rule=judged.rule or "",
+        policy=judged.policy or "",
+        revision=judged.revision,
+        state=Rescue.State.HELD if held else Rescue.State.RUNNING,
+        because="waits for a person's approval" if held else "",
+        needs_human=held,
+    )
+    if rescue is not None:
+        rescue.incidents.set(incident_queries.open_on(incident.node).filter(program=False) | _only(incident))
+    return rescue
+
+
+def _only(incident: Incident) -> Any:
+    return Incident.objects.filter(pk=incident.pk)
+
+
+def request(
+    node: Node,
+    verb: str,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    origin: str = Rescue.Origin.MANUAL,
+    key: str | None = None,
+) -> Rescue:
+    """Opens the rescue behind a button or REST call; the same ``key`` finds the rescue it opened before.
+
+    Raises Refused when a guard or an open rescue is in the way, ValueError for an unknown verb.
+    """
+    steps = plan.manual(verb)
+    with transaction.atomic():
+        Node.objects.select_for_update().get(pk=node.pk)
+        node.refresh_from_db()
+        if key is not None:
+            before = Rescue.objects.filter(key=key).first()
+            if before is not None:
+                return before
+        refusals = _refusals(node, verb)
+        if refusals:
+            raise Refused("; ".join(refusals))
+        under_way = queries.open_on(node)
+        if under_way is not None:
+            end(
+                under_way,
+                state=Rescue.State.CANCELLED,
+                because=f"{actor} asked to {verb} the node",
+                actor=actor,
+                now=now,
+            )
+        rescue = _open(
+            node,
+            steps,
+            now=now,
+            origin=origin,
+            requested_by=actor,
+            reason=reason,
+            state=Rescue.State.RUNNING,
+            key=key,
+        )
+    if rescue is None:
+        raise Refused("another rescue was opened on this node in the same moment: look at it first")
+    return rescue
+
+
+def preview(node: Node, verb: str, *, now: datetime) -> Preview:
+    """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
+    steps = plan.manual(verb)
+    held_back = _refusals(node, verb)
+    pods: list[dict[str, Any]] | None = None
+    if any(step.name == "drain" for step in steps):
+        try:
+            found = drain.in_the_way(fleet.connect(node.cluster).list_pods(node=node.name))
+            pods = [
+                {"namespace": pod.namespace, "name": pod.name, "owner": f"{pod.owner_kind} {pod.owner_name}".strip()}
+                for pod in found
+            ]
+        except port.KubeError as error:
+            held_back.append(f"the cluster does not answer: {error}")
+    return Preview(
+        steps=[{"name": step.name, "args": dict(step.args)} for step in steps],
+        held_back=held_back,
+        pods=pods,
+        plan_hash=plan.digest(steps),
+    )
+
+
+def _refusals(node: Node, verb: str) -> list[str]:
+    """What stands against an operator's request now; the same words in the dry run and in the refusal."""
+    refusals = []
+    mode, reason = fleet.mode_of(node.cluster)
+    if not node.known:
+        refusals.append(f"the cluster {node.cluster.name} has no node {node.name}")
+    if mode == "paused":
+        refusals.append(f"everything is paused{': ' + reason if reason else ''}: resume first")
+    if mode == "shadow":
+        refusals.append("shadow mode: nothing is written to the cluster")
+    if verb not in ENDING:
+        if node.labels.get(kernel.EXCLUDE_LABEL) == "true":
+            refusals.append(f"the node carries {kernel.EXCLUDE_LABEL}=true: hands off")
+        under_way = queries.open_on(node)
+        if under_way is not None:
+            refusals.append(f"rescue {under_way.pk} is open on this node: cancel it, or release the node")
+    return refusals
+
+
+def _open(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetime, **fields: Any) -> Rescue | None:
+    """Writes the rescue and its steps; None if the node has an open one (a database constraint, invariant 8)."""
+    try:
+        with transaction.atomic():
+            rescue = Rescue.objects.create(
+                node=node,
+                cluster=node.cluster,
+                plan_hash=plan.digest(steps),
+                opened_at=now,
+                due_at=None if fields.get("state") == Rescue.State.HELD else now,
+                **fields,
+            )
+    except IntegrityError:
+        return None
+    Step.objects.bulk_create(
+        Step(rescue=rescue, index=index, name=step.name, args=dict(step.args)) for index, step in enumerate(steps)
+    )
+    ledger.write(
+        node.cluster.name,
+        actor=rescue.requested_by,
+        verb="rescue.opened",
+        subject=f"rescue {rescue.pk}",
+        node=node.name,
+        rescue=rescue.pk,
+        now=now,
+        data={
+            "steps": [{"name": step.name, "args": dict(step.args)} for step in steps],
+            "plan_hash": rescue.plan_hash,
+            "reason": rescue.reason,
+            "state": rescue.state,
+        },
+    )
+    doorbell.ring("rescue.run", rescue.pk)
+    doorbell.tell("rescue", rescue.pk, cluster=node.cluster.name)
+    return rescue
+
+
+def end(
+    rescue: Rescue,
+    *,
+    state: str,
+    because: str,
+    actor: str,
+    now: datetime,
+    outcome: str = "",
+    needs_human: bool = False,
+    token: int | None = None,
+) -> bool:
+    """Closes a rescue from any state that may move there; False if somebody else was faster.
+
+    The token is raised, so that whatever a worker has in flight settles nothing afterwards (invariant 9). ``token``
+    given: only if the caller still holds the lease.
+    """
+    with transaction.atomic():
+        rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
+        if token is not None:
+            rows = rows.filter(token=token)
+        ended = rows.update(
+            state=state,
+            outcome=outcome or state,
+            because=because[:1000],
+            needs_human=needs_human,
+            closed_at=now,
+            due_at=None,
+            lease_until=None,
+            token=rescue.token + 1 if token is not None else _raised(rescue),
+        )
+        if not ended:
+            return False
+        rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
+        ledger.write(
+            rescue.cluster.name,
+            actor=actor,
+            verb=f"rescue.{state}",
+            subject=f"rescue {rescue.pk}",
+            node=rescue.node.name,
+            rescue=rescue.pk,
+            now=now,
+            data={"because": because, "outcome": outcome or state, "needs_human": needs_human},
+        )
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    return True
+
+
+def _raised(rescue: Rescue) -> int:
+    return Rescue.objects.values_list("token", flat=True).get(pk=rescue.pk) + 1

@@ -1,0 +1,285 @@
+"""Running: claim a due rescue under a lease, run its step, settle what came of it, go on until there is a wait.
+
+The rows are the queue. Any worker may call ``run`` for any rescue at any time: only the one whose conditional update
+claims it does the work, and only under its token can it settle (rules 4 to 6 of the house).
+"""
+
+import logging
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Q
+
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet import services as fleet_services
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents import services as incidents
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions import marking
+from kcover_portal.rescue.actions.context import LEASE, Context, HeldBack, LeaseLost, TakenBack
+from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Hold, Outcome, Overruled, Wait
+from kcover_portal.rescue.actions.registry import ACTIONS
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.services import announcing, opening
+
+log = logging.getLogger(__name__)
+
+BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+TOO_MANY_FAILURES = 40  # about half an hour of back-off, then a person is asked
+HELD_BACK_AGAIN = 5.0  # seconds until a refused write is tried again
+
+
+def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
+    """Takes the rescue as far as it goes now; does nothing if it is not due or somebody else has it."""
+    rescue = _claim(rescue_id, now=clock())
+    if rescue is None:
+        return
+    while _advance(rescue, clock=clock):
+        pass
+
+
+def sweep(*, now: datetime) -> None:
+    """Wakes workers for everything that is due: the net under every lost message and dead worker."""
+    for pk in queries.due(now=now):
+        doorbell.ring("rescue.run", pk)
+    for pk in incident_queries.to_judge(now=now):
+        doorbell.ring("rescue.judge", pk)
+    fleet_services.expire_commands(now=now)
+
+
+def nudge(node: Node, *, now: datetime) -> None:
+    """Something about the node changed: a rescue that waits for it looks at once, what was held is judged again."""
+    waiting = Rescue.objects.filter(node=node, state=Rescue.State.WAITING, due_at__gt=now)
+    for pk in waiting.values_list("pk", flat=True):
+        if Rescue.objects.filter(pk=pk, state=Rescue.State.WAITING).update(due_at=now):
+            doorbell.ring("rescue.run", pk)
+
+
+def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
+    rescue = Rescue.objects.select_related("node", "cluster").filter(pk=rescue_id).first()
+    if rescue is None:
+        return None
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
+    claimed = Rescue.objects.filter(
+        free, pk=rescue.pk, token=rescue.token, state__in=("waiting", "running"), due_at__lte=now
+    ).update(state=Rescue.State.RUNNING, token=rescue.token + 1, lease_until=now + LEASE)
+    if not claimed:
+        return None
+    rescue.refresh_from_db(fields=["state", "token", "lease_until", "marks", "due_at"])
+    return rescue
+
+
+def _advance(rescue: Rescue, *, clock: Callable[[], datetime]) -> bool:
+    """Runs the current step once and settles it; True when the next step may follow at once."""
+    step = queries.current_step(rescue)
+    if step is None:
+        _finish(rescue, now=clock())
+        return False
+    if not _reserve(rescue, step, now=clock()):
+        return False
+    try:
+        outcome = _attempt(rescue, step, clock=clock)
+    except LeaseLost as lost:
+        log.info("rescue %s: %s", rescue.pk, lost)
+        return False
+    return _settle(rescue, step, outcome, clock=clock)
+
+
+def _reserve(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Counts the attempt before it is made; a crash leaves it counted (invariant 17)."""
+    with transaction.atomic():
+        if not _still_ours(rescue, lease_until=now + LEASE):
+            return False
+        began = step.state == Step.State.PENDING
+        step.attempts += 1
+        step.started_at = step.started_at or now
+        step.state = Step.State.RUNNING
+        step.save(update_fields=["attempts", "started_at", "state"])
+        if began:
+            doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    return True
+
+
+def _attempt(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> Outcome:
+    """Runs the action; every way in which it can break becomes an outcome."""
+    try:
+        kube = fleet.connect(rescue.cluster)
+        context = Context(
+            rescue=rescue,
+            step=step,
+            node=rescue.node,
+            cluster=rescue.cluster,
+            kube=kube,
+            token=rescue.token,
+            clock=clock,
+        )
+        return _act(context)
+    except HeldBack as refusal:
+        return Wait(HELD_BACK_AGAIN, f"held back: {refusal}")
+    except port.NotFound as error:
+        return Failed(f"the cluster no longer has it: {error}")
+    except port.Refused as error:
+        return Failed(f"the cluster refuses, and asking again will not help: {error}")
+    except port.KubeError as error:
+        return Again(f"the cluster does not answer: {error}", after=getattr(error, "retry_after", None))
+
+
+def _act(context: Context) -> Outcome:
+    try:
+        return ACTIONS[context.step.name](context)
+    except TakenBack as drift:
+        marking.take_back(context, "yield")
+        return Overruled(str(drift))
+
+
+def _settle(rescue: Rescue, step: Step, outcome: Outcome, *, clock: Callable[[], datetime]) -> bool:
+    """Writes down what came of the attempt; nothing at all if the lease was lost meanwhile."""
+    now = clock()
+    go_on = False
+    with transaction.atomic():
+        match outcome:
+            case Done(note):
+                settled = _still_ours(rescue, lease_until=now + LEASE)
+                if settled:
+                    _close_step(step, "done", because=note, now=now)
+                    _after_step(rescue, step, now=now)
+                    go_on = True
+            case Wait(seconds, because):
+                settled = _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now)
+            case Again(because, after):
+                failures = step.failures + 1
+                if failures >= TOO_MANY_FAILURES:
+                    settled = _hold(rescue, step, because=f"tried {failures} times: {because}", now=now)
+                else:
+                    seconds = max(after or 0.0, _back_off(failures))
+                    settled = _put_down(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
+            case Hold(because):
+                settled = _hold(rescue, step, because=because, now=now)
+            case Failed(because):
+                settled = _end(rescue, step, state="failed", because=because, now=now)
+            case Overruled(because):
+                settled = _end(rescue, step, state="cancelled", because=because, now=now)
+        if settled and not isinstance(outcome, Wait):
+            _note(rescue, step, outcome, now=now)
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    if settled and not isinstance(outcome, Wait | Again):
+        announcing.step(rescue, step, outcome, now=now)
+    return go_on and settled
+
+
+def _close_step(step: Step, state: str, *, because: str, now: datetime) -> None:
+    step.state, step.because, step.finished_at, step.failures = state, because[:1000], now, 0
+    step.save(update_fields=["state", "because", "finished_at", "failures"])
+
+
+def _put_down(rescue: Rescue, step: Step, *, seconds: float, because: str, failures: int, now: datetime) -> bool:
+    """Lets the rescue wait until a due date, and gives the lease back."""
+    wake = now + timedelta(seconds=seconds)
+    if not _still_ours(rescue, state=Rescue.State.WAITING, due_at=wake, lease_until=None, because=because[:1000]):
+        return False
+    step.state, step.because, step.failures = Step.State.WAITING, because[:1000], failures
+    step.save(update_fields=["state", "because", "failures"])
+    return True
+
+
+def _hold(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bool:
+    """Stops and asks a person; the rescue stays open and the node isolated."""
+    held = _still_ours(
+        rescue, state=Rescue.State.HELD, due_at=None, lease_until=None, because=because[:1000], needs_human=True
+    )
+    if held:
+        _close_step(step, "failed", because=because, now=now)
+    return held
+
+
+def _end(rescue: Rescue, step: Step, *, state: str, because: str, now: datetime) -> bool:
+    ended = opening.end(
+        rescue,
+        state=state,
+        because=f"{step.name}: {because}",
+        actor=f"rescue {rescue.pk}",
+        now=now,
+        needs_human=state == "failed",
+        token=rescue.token,
+    )
+    if ended:
+        _close_step(step, "failed" if state == "failed" else "cancelled", because=because, now=now)
+        if step.name == "verify":
+            Rescue.objects.filter(pk=rescue.pk).update(verified=False)
+    return ended
+
+
+def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
+    """What a finished step proves: a verification closes the incidents that were seen before it (invariant 4)."""
+    if step.name == "verify":
+        Rescue.objects.filter(pk=rescue.pk).update(verified=True)
+        ready = queries.step_named(rescue, "ready")
+        proof = ready.finished_at if ready and ready.finished_at else step.started_at
+        _close_incidents(rescue, because=f"verified by rescue {rescue.pk}", before=proof, now=now)
+    elif (
+        step.name in ("release", "uncordon") and rescue.origin == Rescue.Origin.MANUAL and len(rescue.steps.all()) == 1
+    ):
+        because = f"{rescue.requested_by} took the node back: {rescue.reason}".rstrip(": ")
+        _close_incidents(rescue, because=because, before=rescue.opened_at, now=now)
+
+
+def _close_incidents(rescue: Rescue, *, because: str, before: datetime | None, now: datetime) -> None:
+    open_ones = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
+    incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
+
+
+def _finish(rescue: Rescue, *, now: datetime) -> None:
+    """Every step is finished: says what the node is now."""
+    done = {step.name for step in rescue.steps.filter(state=Step.State.DONE)}
+    rescue.refresh_from_db(fields=["marks", "verified"])
+    escalated = rescue.steps.filter(name="escalate").first()
+    if escalated is not None:
+        outcome, because = "escalated", str(escalated.args.get("message", ""))
+    elif rescue.origin == Rescue.Origin.MANUAL:
+        outcome, because = "done", ""
+    elif "uncordon" in done:
+        outcome, because = "healed", "the node takes work again"
+    else:
+        outcome, because = "isolated", "the plan ends here; the node stays out of scheduling"
+    opening.end(
+        rescue,
+        state="succeeded",
+        outcome=outcome,
+        because=because,
+        actor=f"rescue {rescue.pk}",
+        now=now,
+        needs_human=escalated is not None,
+        token=rescue.token,
+    )
+
+
+def _still_ours(rescue: Rescue, **fields: Any) -> bool:
+    """Updates the rescue if this worker's token still stands; the row is locked until the transaction ends."""
+    ours = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(**fields)
+    return bool(ours)
+
+
+def _note(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> None:
+    ledger.write(
+        rescue.cluster.name,
+        actor=f"rescue {rescue.pk}",
+        verb=f"step.{type(outcome).__name__.lower()}",
+        subject=f"step {step.index} {step.name}",
+        node=rescue.node.name,
+        rescue=rescue.pk,
+        now=now,
+        data={"because": step.because, "attempt": step.attempts},
+    )
+
+
+def _back_off(failures: int) -> float:
+    """Seconds until the next try: growing, with jitter so that many rescues do not knock in step."""
+    base = BACK_OFF[min(failures, len(BACK_OFF)) - 1]
+    return base * random.uniform(0.8, 1.2)  # noqa: S311 (no secret depends on it)

@@ -1,0 +1,119 @@
+"""Steering: what a person may do to a rescue under way. Each is one conditional move; the second of two finds it made."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from kcover_portal import doorbell
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.models import Approval, Rescue, Step
+from kcover_portal.rescue.services import opening
+from kcover_portal.rescue.services.opening import Refused
+
+APPROVAL = "waits for a person's approval"
+
+
+def cancel(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
+    """Ends an open rescue; the node stays isolated if it was (release it to take it back). Raises Refused."""
+    _check_plan(rescue, plan_hash)
+    because = f"cancelled by {actor}: {reason}" if reason else f"cancelled by {actor}"
+    if not opening.end(rescue, state="cancelled", because=because, actor=actor, now=now):
+        raise Refused(f"rescue {rescue.pk} has ended already")
+    rescue.refresh_from_db()
+    return rescue
+
+
+def retry(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
+    """Runs the step that a held rescue stopped at once more, from its beginning. Raises Refused."""
+    return _go_on(rescue, "retry", actor=actor, reason=reason, now=now, plan_hash=plan_hash)
+
+
+def skip(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
+    """Goes on without the step that a held rescue stopped at; on record as this person's doing. Raises Refused."""
+    return _go_on(rescue, "skip", actor=actor, reason=reason, now=now, plan_hash=plan_hash)
+
+
+def approve(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
+    """Says yes to a rescue that waits for it. Raises Refused, also when somebody else was faster."""
+    _check_plan(rescue, plan_hash)
+    with transaction.atomic():
+        moved = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.HELD, because=APPROVAL).update(
+            state=Rescue.State.RUNNING, due_at=now, because="", needs_human=False
+        )
+        if not moved:
+            raise Refused(f"rescue {rescue.pk} does not wait for approval (any more)")
+        _record(rescue, approved=True, actor=actor, reason=reason, now=now)
+        doorbell.ring("rescue.run", rescue.pk)
+    rescue.refresh_from_db()
+    return rescue
+
+
+def reject(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
+    """Says no to a rescue that waits for approval; nothing is done. Raises Refused."""
+    _check_plan(rescue, plan_hash)
+    with transaction.atomic():
+        waits = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.HELD, because=APPROVAL).exists()
+        because = f"rejected by {actor}: {reason}" if reason else f"rejected by {actor}"
+        if not waits or not opening.end(rescue, state="cancelled", because=because, actor=actor, now=now):
+            raise Refused(f"rescue {rescue.pk} does not wait for approval (any more)")
+        _record(rescue, approved=False, actor=actor, reason=reason, now=now)
+    rescue.refresh_from_db()
+    return rescue
+
+
+def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, plan_hash: str | None) -> Rescue:
+    _check_plan(rescue, plan_hash)
+    with transaction.atomic():
+        step = queries.current_step(rescue)
+        if step is None or step.state != Step.State.FAILED:
+            raise Refused(f"rescue {rescue.pk} is not held at a step: there is nothing to {verb}")
+        moved = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.HELD).update(
+            state=Rescue.State.RUNNING, due_at=now, because="", needs_human=False
+        )
+        if not moved:
+            raise Refused(f"rescue {rescue.pk} is not held (any more)")
+        if verb == "retry":
+            # A fresh start of the step: its own time, its own request; what was asked before stays in the ledger.
+            Step.objects.filter(pk=step.pk).update(
+                state=Step.State.WAITING,
+                started_at=now,
+                finished_at=None,
+                failures=0,
+                progress={"retry": int(step.progress.get("retry", 0)) + 1},
+            )
+        else:
+            Step.objects.filter(pk=step.pk).update(
+                state=Step.State.SKIPPED, finished_at=now, because=f"skipped by {actor}: {reason}"[:1000]
+            )
+        _ledger(rescue, f"step.{verb}", actor=actor, reason=reason, now=now, step=step.name)
+        doorbell.ring("rescue.run", rescue.pk)
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    rescue.refresh_from_db()
+    return rescue
+
+
+def _check_plan(rescue: Rescue, plan_hash: str | None) -> None:
+    if plan_hash is not None and plan_hash != rescue.plan_hash:
+        raise Refused("the plan is not the one you saw: look at it again")
+
+
+def _record(rescue: Rescue, *, approved: bool, actor: str, reason: str, now: datetime) -> None:
+    Approval.objects.create(
+        rescue=rescue, plan_hash=rescue.plan_hash, approved=approved, by=actor, reason=reason, at=now
+    )
+    _ledger(rescue, "rescue.approved" if approved else "rescue.rejected", actor=actor, reason=reason, now=now, step="")
+    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+
+
+def _ledger(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, step: str) -> None:
+    ledger.write(
+        rescue.cluster.name,
+        actor=actor,
+        verb=verb,
+        subject=f"rescue {rescue.pk}",
+        node=rescue.node.name,
+        rescue=rescue.pk,
+        now=now,
+        data={"reason": reason, "step": step, "plan_hash": rescue.plan_hash},
+    )

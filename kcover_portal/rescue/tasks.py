@@ -1,0 +1,40 @@
+"""What workers are woken for. Each takes ids, does what is due and forgets; a lost call is found by the sweep."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import services
+from kcover_portal.rescue.services import announcing
+
+
+@shared_task(name="rescue.judge")
+def judge(incident_id: int) -> None:
+    """Judges an incident, runs the rescue that came of it, then tells the cluster's Events."""
+    opened = services.judge(incident_id, now=timezone.now())
+    if opened is not None:
+        services.run(opened.pk, clock=timezone.now)
+    seen = Incident.objects.select_related("node", "cluster").filter(pk=incident_id).first()
+    if seen is not None:
+        announcing.incident(seen, now=timezone.now())
+
+
+@shared_task(name="rescue.run")
+def run(rescue_id: int) -> None:
+    """Takes a rescue as far as it goes now."""
+    services.run(rescue_id, clock=timezone.now)
+
+
+@shared_task(name="rescue.nudge")
+def nudge(node_id: int) -> None:
+    """Lets a waiting rescue of the node look at once."""
+    node = Node.objects.filter(pk=node_id).first()
+    if node is not None:
+        services.nudge(node, now=timezone.now())
+
+
+@shared_task(name="rescue.sweep")
+def sweep() -> None:
+    """Finds everything that is due."""
+    services.sweep(now=timezone.now())
