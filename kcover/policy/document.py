@@ -207,7 +207,9 @@ class _Reader:
             what = "is missing" if operator is None else f"{operator!r} is unknown"
             self._problem((*at, "operator"), f'operator {what}: write "any" (one label is enough) or "all"')
             operator = "all"
-        labels = value.get("labels") or {}
+        labels = value.get("labels")
+        if labels is None:
+            return str(operator), {}
         if not isinstance(labels, dict):
             self._problem((*at, "labels"), "labels is a mapping of label names to strings")
             return str(operator), {}
@@ -251,7 +253,9 @@ class _Reader:
             self._problem((*at, "name"), message)
             return None
         self._only(item, ("name", "attribute"), at)
-        attribute = item.get("attribute") or {}
+        attribute = item.get("attribute")
+        if attribute is None:
+            return Action(name=name)
         if not isinstance(attribute, dict):
             self._problem((*at, "attribute"), "attribute is a mapping")
             return Action(name=name)
@@ -272,7 +276,7 @@ class _Reader:
                 takes = f"takes {', '.join(allowed)}" if allowed else "takes no attribute"
                 self._problem(where, f"{name} has no attribute {key!r}: it {takes}")
             elif not isinstance(value, str):
-                self._problem(where, f'{key} must be a string: write "{str(value).lower()}"')
+                self._problem(where, f"{key} must be a string: {_quoted(key, value)}")
             elif self._attribute_value(key, value, where):
                 read[key] = value
         return read
@@ -348,6 +352,17 @@ class _Reader:
 
     def _problem(self, path: tuple[str | int, ...], message: str) -> None:
         self.problems.append(Problem(path, message))
+
+
+def _name_of(item: object) -> object:
+    return item.get("name") if isinstance(item, dict) else None
+
+
+def _quoted(key: str, value: object) -> str:
+    """What to write instead of a value that YAML did not read as a string."""
+    if key == "waittime":
+        return f'write "{value}min"' if type(value) is int else 'write "20min" for example'
+    return f'write "{str(value).lower()}"' if isinstance(value, bool | int | float) else "write it in quotes"
 
 
 def _meant(word: object, known: Iterable[str]) -> str:
