@@ -1,7 +1,7 @@
 """YAML text to plain documents, each value with the place where it was written.
 
-Built on PyYAML's events, not on its loader: that shows duplicate keys, keeps line and column of everything, bounds depth
-and size before anything is built, and refuses what YAML 1.1 and 1.2 read differently (``on``, ``012``, ``1:30``)
+Built on PyYAML's events, not on its loader: that shows duplicate keys, keeps line and column of everything, bounds
+depth and size before anything is built, and refuses what YAML 1.1 and 1.2 read differently (``on``, ``012``, ``1:30``)
 instead of guessing.
 """
 
