@@ -11,7 +11,7 @@ MAX = timedelta(days=3650)
 
 _PIECE = re.compile(r"([0-9]*)([^0-9]*)")
 _UNITS = {"day": timedelta(days=1), "h": timedelta(hours=1), "min": timedelta(minutes=1)}
-_MAX_DIGITS = 9
+_MAX_DIGITS = 8
 _SECONDS = ("s", "sec", "secs", "second", "seconds")
 # What people write for a unit, and the unit they mean.
 _MEANT = {
@@ -38,7 +38,7 @@ def parse(text: str) -> timedelta | None:
             continue
         count, unit = _part(*piece.groups(), before=before)
         before.append(unit)
-        wait += count * _UNITS[unit] if count <= MAX // _UNITS[unit] else 2 * MAX
+        wait += count * _UNITS[unit]
     if wait > MAX:
         raise WaitError(f'{_shown(text)}: too long, write "{MAX.days}day" or less')
     return wait
