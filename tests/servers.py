@@ -1,0 +1,364 @@
+"""Private PostgreSQL and Redis servers on free ports, for as long as a program runs.
+
+As a program: ``python -m tests.servers [--durable] -- COMMAND ...`` starts both, runs the command with the addresses in
+its environment, stops both, and exits as the command did. As a module: ``with servers.postgres() as url`` and
+``with servers.redis() as url``, or ``Postgres`` and ``Redis`` themselves where a test kills a server and starts it
+again on the same port and data. Works as root (PostgreSQL then runs as the user postgres) and as anybody else.
+"""
+
+import abc
+import argparse
+import contextlib
+import glob
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+import psycopg
+import redis as redis_client
+
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+USER = "kcover"
+DATABASE = "kcover"
+
+
+class ServerError(Exception):
+    """A server is not installed, or did not start; the message says what to install, or ends with the server's log."""
+
+
+class Server(abc.ABC):
+    """One server process in a session of its own, with a folder of its own that goes when the server is closed.
+
+    The session keeps a Ctrl-C in the terminal from reaching it before its users are done; the parent-death signal
+    takes it along when this process is killed without warning.
+    """
+
+    name: str
+    stop_signal = signal.SIGTERM
+
+    def __init__(self) -> None:
+        # Not $TMPDIR: a socket's path holds 107 bytes, and the folder must be open to the server's own user.
+        self.folder = Path(tempfile.mkdtemp(prefix=f"kcover-{self.name}-", dir="/tmp"))
+        self.user: str | None = None
+        self.port = free_port()
+        self.password = secrets.token_hex(8)
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    @abc.abstractmethod
+    def url(self) -> str:
+        """The address as KCOVER_DATABASE_URL or KCOVER_REDIS_URL takes it."""
+
+    @property
+    def log(self) -> Path:
+        """What the server printed."""
+        return self.folder / "log"
+
+    @abc.abstractmethod
+    def command(self) -> list[str]:
+        """What to run."""
+
+    @abc.abstractmethod
+    def ready(self) -> bool:
+        """Whether it answers."""
+
+    def start(self) -> Self:
+        """Starts the process (again: same port, same data) and returns when it answers; raises ServerError."""
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*_parent_death_signal("INT"), *self.command()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                start_new_session=True,
+                **_identity(self.user),
+            )
+        deadline = time.monotonic() + START_SECONDS
+        while not self.ready():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                tail = self.log.read_text(errors="replace")[-2000:]
+                raise ServerError(f"{self.name} did not start on port {self.port}:\n{tail}")
+            time.sleep(0.05)
+        return self
+
+    def stop(self) -> None:
+        """Stops the process in order; data stay."""
+        self._end(self.stop_signal)
+
+    def kill(self) -> None:
+        """Kills the process group at once, as a crash would; data stay."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Stops the process and removes its folder."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self.process = self.process, None
+        if process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if how is signal.SIGKILL:
+                os.killpg(process.pid, how)
+            else:
+                process.send_signal(how)
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+class Postgres(Server):
+    """A PostgreSQL cluster with the database and user ``kcover``.
+
+    ``durable=False`` trades what a crash would lose for speed; with ``durable=True`` the server writes as in
+    production (fsync and synchronous_commit on).
+    """
+
+    name = "postgres"
+    stop_signal = signal.SIGINT  # a fast shutdown: cuts clients, writes a checkpoint
+
+    def __init__(self, *, durable: bool = False) -> None:
+        self.bin = postgres_bin()
+        super().__init__()
+        self.durable = durable
+        if os.geteuid() == 0:  # PostgreSQL refuses to run as root
+            self.user = "postgres"
+            shutil.chown(self.folder, self.user, self.user)
+
+    @property
+    def data(self) -> Path:
+        """The data directory."""
+        return self.folder / "data"
+
+    @property
+    def url(self) -> str:
+        return f"postgres://{USER}:{self.password}@127.0.0.1:{self.port}/{DATABASE}"
+
+    def start(self) -> Self:
+        if not self.data.exists():
+            self._initdb()
+            super().start()
+            with psycopg.connect(**self._socket(), autocommit=True) as connection:
+                connection.execute(f"CREATE DATABASE {DATABASE}")
+            return self
+        return super().start()
+
+    def command(self) -> list[str]:
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": str(self.folder),
+            "max_connections": "200",
+        }
+        if not self.durable:
+            options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+        pairs = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+        return [str(self.bin / "postgres"), "-D", str(self.data), *pairs]
+
+    def ready(self) -> bool:
+        try:
+            psycopg.connect(**self._socket(), connect_timeout=2).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _socket(self) -> dict[str, str]:
+        return {"host": str(self.folder), "port": str(self.port), "user": USER, "dbname": "postgres"}
+
+    def _initdb(self) -> None:
+        """Makes the cluster: the socket (in a folder only we can enter) trusts, TCP asks for the password."""
+        secret = self.folder / "password"
+        secret.write_text(self.password)
+        if self.user:
+            shutil.chown(secret, self.user, self.user)
+        command = [
+            str(self.bin / "initdb"),
+            f"--pgdata={self.data}",
+            f"--username={USER}",
+            f"--pwfile={secret}",
+            "--auth-local=trust",
+            "--auth-host=password",
+            "--encoding=UTF8",
+            "--locale=C.UTF-8",
+            "--no-sync",
+        ]
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+            **_identity(self.user),
+        )
+        if done.returncode:
+            raise ServerError(f"initdb failed:\n{done.stdout.decode(errors='replace')}")
+
+
+class Redis(Server):
+    """A Redis server that keeps nothing on disk."""
+
+    name = "redis"
+
+    def __init__(self) -> None:
+        self.program = shutil.which("redis-server")
+        if self.program is None:
+            raise ServerError("redis-server is not installed (Debian: apt-get install redis-server)")
+        super().__init__()
+
+    @property
+    def url(self) -> str:
+        return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
+
+    def command(self) -> list[str]:
+        assert self.program
+        return [
+            self.program,
+            *("--port", str(self.port), "--bind", "127.0.0.1"),
+            *("--requirepass", self.password),
+            *("--save", "", "--appendonly", "no"),
+            *("--dir", str(self.folder)),
+        ]
+
+    def ready(self) -> bool:
+        with contextlib.closing(redis_client.Redis.from_url(self.url, socket_timeout=2)) as client:
+            try:
+                return bool(client.ping())
+            except redis_client.ConnectionError:
+                return False
+
+
+@contextlib.contextmanager
+def postgres(*, durable: bool = False) -> Iterator[str]:
+    """A PostgreSQL server for the length of the block; yields its address; raises ServerError."""
+    with Postgres(durable=durable) as server:
+        yield server.url
+
+
+@contextlib.contextmanager
+def redis() -> Iterator[str]:
+    """A Redis server for the length of the block; yields its address; raises ServerError."""
+    with Redis() as server:
+        yield server.url
+
+
+def postgres_bin() -> Path:
+    """The folder of the newest PostgreSQL's programs: Debian's place first, then PATH; raises ServerError."""
+    found = glob.glob("/usr/lib/postgresql/*/bin/initdb")
+    if found:
+        return Path(max(found, key=lambda path: int(re.findall(r"postgresql/(\d+)", path)[0]))).parent
+    program = shutil.which("initdb")
+    if program:
+        return Path(program).resolve().parent
+    raise ServerError("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+
+
+def free_port() -> int:
+    """A TCP port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(base: Mapping[str, str], *, database_url: str, redis_url: str) -> dict[str, str]:
+    """The command's environment: the caller's without its own portal settings, and these servers' addresses."""
+    kept = {name: value for name, value in base.items() if not name.startswith("KCOVER_")}
+    return kept | {
+        "KCOVER_DATABASE_URL": database_url,
+        "KCOVER_REDIS_URL": redis_url,
+        "KCOVER_SECRET_KEY": "for-tests-only-for-tests-only-for-tests-only-0123456789",
+    }
+
+
+def run(command: Sequence[str], *, env: Mapping[str, str]) -> int:
+    """Runs the command in our process group (it keeps the terminal) and returns its exit status, 128 + n for a signal.
+
+    On Ctrl-C the terminal has told the command too: it gets time to finish. On SIGTERM and SIGHUP it is told.
+    """
+    child = subprocess.Popen([*_parent_death_signal("TERM"), *command], env=dict(env))
+    try:
+        status = child.wait()
+    except KeyboardInterrupt:
+        _finish(child)
+        return 128 + signal.SIGINT
+    except SystemExit:
+        child.terminate()
+        _finish(child)
+        raise
+    finally:
+        _ignore_signals()  # what follows is short and must happen: the servers are stopped
+    return status if status >= 0 else 128 - status
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The program; returns the exit status (69: a server could not be started)."""
+    parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__.splitlines()[0])
+    parser.add_argument("--durable", action="store_true", help="PostgreSQL with fsync and synchronous_commit on")
+    parser.add_argument("command", nargs="+", metavar="-- COMMAND")
+    options = parser.parse_args(arguments)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _exit)
+    try:
+        with postgres(durable=options.durable) as database_url, redis() as redis_url:
+            return run(options.command, env=environment(os.environ, database_url=database_url, redis_url=redis_url))
+    except ServerError as error:
+        print(error, file=sys.stderr)
+        return os.EX_UNAVAILABLE
+
+
+def _exit(number: int, _frame: FrameType | None) -> None:
+    _ignore_signals()
+    raise SystemExit(128 + number)
+
+
+def _finish(child: subprocess.Popen[bytes]) -> None:
+    _ignore_signals()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _parent_death_signal(name: str) -> list[str]:
+    program = shutil.which("setpriv")  # util-linux
+    return [program, "--pdeathsig", name, "--"] if program else []
+
+
+def _identity(user: str | None) -> dict[str, object]:
+    return {"user": user, "group": user, "extra_groups": []} if user else {}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
