@@ -120,9 +120,9 @@ class _Reader:
         while not isinstance(event := self._next(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors.clear()
-                marks: dict[Path, tuple[int, int]] = {}
-                content = self._value(self._next(), (), marks)
-                begun.append((event.start_mark.line, content, marks))
+                found: dict[Path, tuple[int, int]] = {}
+                content = self._value(self._next(), (), found)
+                begun.append((_mark(event)[0] - 1, content, found))
         for index, (first, content, marks) in enumerate(begun):
             last = begun[index + 1][0] if index + 1 < len(begun) else len(self.lines)
             if content is not None:
@@ -165,11 +165,11 @@ class _Reader:
 
     def _value(self, event: Any, path: Path, marks: dict[Path, tuple[int, int]]) -> Any:
         """The value that begins with ``event``; fills ``marks`` for it and everything in it."""
-        place = (event.start_mark.line + 1, event.start_mark.column + 1)
+        place = _mark(event)
         marks.setdefault(path, place)  # a mapping's value keeps the place of its key
         self._count(place)
         if isinstance(event, yaml.AliasEvent):
-            return self._alias(event.anchor, path, marks, place)
+            return self._alias(str(event.anchor), path, marks, place)
         if len(path) > MAX_DEPTH:
             raise Unreadable(Problem(*place, spell(path), f"nested more than {MAX_DEPTH} levels deep"))
         if event.anchor:
@@ -200,7 +200,7 @@ class _Reader:
     def _mapping(self, path: Path, marks: dict[Path, tuple[int, int]]) -> dict[Any, Any]:
         content: dict[Any, Any] = {}
         while not isinstance(event := self._next(), yaml.MappingEndEvent):
-            place = (event.start_mark.line + 1, event.start_mark.column + 1)
+            place = _mark(event)
             key = self._key(event, path, place)
             if key in content:
                 first = marks[(*path, key)][0]
@@ -255,3 +255,8 @@ class _Reader:
 
     def _problem(self, place: tuple[int, int], path: Path, message: str) -> None:
         self.problems.append(Problem(*place, spell(path), message))
+
+
+def _mark(event: Any) -> tuple[int, int]:
+    """Line and column at which an event begins, counted from 1."""
+    return event.start_mark.line + 1, event.start_mark.column + 1

@@ -1,0 +1,136 @@
+"""``manage.py token``: credentials of programs and agents."""
+
+import re
+from argparse import ArgumentParser
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+from django.utils import timezone
+
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.fleet.models import Cluster
+
+NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+SPAN = re.compile(r"([1-9][0-9]{0,4})([dh])")
+
+
+class Command(BaseCommand):
+    """Makes, lists and withdraws tokens; a secret is printed once and kept nowhere."""
+
+    help = "makes, lists and withdraws the credentials of programs and agents"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """One sub-command a deed."""
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|revoke|list")
+        create = verbs.add_parser("create", help="prints a new token, alone on one line, once")
+        create.add_argument("--kind", required=True, help=" | ".join(ApiToken.Kind.values))
+        create.add_argument("--cluster", help="where it is good; an agent's default is the only cluster there is")
+        nodes = create.add_mutually_exclusive_group()
+        nodes.add_argument("--node", default="", help="binds an agent's token to this node; without: for enrolling")
+        nodes.add_argument("--nodes", metavar="FILE", help="a node a line; prints node<TAB>token lines")
+        create.add_argument("--expires", metavar="90d", help="days (90d) or hours (12h) until it expires")
+        create.add_argument("--name", default="", help="what it is for")
+        revoke = verbs.add_parser("revoke", help="withdraws a token")
+        revoke.add_argument("prefix", help="how it begins, as list shows it")
+        revoke.add_argument("--reason", default="")
+        verbs.add_parser("list", help="lists the tokens, without their secrets")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Carries out one sub-command."""
+        try:
+            getattr(self, f"_{options['verb']}")(options)
+        except services.Refused as error:
+            raise CommandError(str(error)) from error
+
+    def _create(self, options: dict[str, Any]) -> None:
+        now = timezone.now()
+        settings = {
+            "cluster": _cluster(options["cluster"], kind=options["kind"]),
+            "name": options["name"],
+            "expires_at": _expiry(options["expires"], now=now),
+            "created_by": queries.shell_actor(),
+            "now": now,
+        }
+        if not options["nodes"]:
+            if options["node"]:
+                _check_nodes([options["node"]])
+            _, secret = services.make_token(options["kind"], node=options["node"], **settings)
+            self.stdout.write(secret)
+            return
+        nodes = _nodes(options["nodes"])
+        with transaction.atomic():
+            made = [(node, services.make_token(options["kind"], node=node, **settings)[1]) for node in nodes]
+        for node, secret in made:
+            self.stdout.write(f"{node}\t{secret}")
+
+    def _revoke(self, options: dict[str, Any]) -> None:
+        found = list(ApiToken.objects.select_related("cluster").filter(prefix=options["prefix"][: services.SHOWN]))
+        if not found:
+            raise CommandError(f"there is no token that begins with {options['prefix']}")
+        if len(found) > 1:
+            raise CommandError(f"{len(found)} tokens begin with {options['prefix']}: withdraw it in the console")
+        services.revoke_token(found[0], actor=queries.shell_actor(), reason=options["reason"], now=timezone.now())
+        self.stdout.write(f"token {found[0].prefix} is withdrawn")
+
+    def _list(self, options: dict[str, Any]) -> None:
+        now = timezone.now()
+        for one in ApiToken.objects.select_related("cluster"):
+            where = " ".join(part for part in (one.cluster.name if one.cluster else "all clusters", one.node) if part)
+            self.stdout.write(f"{one.prefix}\t{one.kind}\t{where}\t{_state(one, now=now)}\t{one.name}")
+
+
+def _state(token: ApiToken, *, now: datetime) -> str:
+    if token.revoked_at:
+        return "withdrawn"
+    if token.expires_at is None:
+        return "no expiry"
+    return "expired" if token.expires_at <= now else f"expires {token.expires_at:%Y-%m-%d %H:%M}"
+
+
+def _cluster(name: str | None, *, kind: str) -> Cluster | None:
+    clusters = {cluster.name: cluster for cluster in Cluster.objects.all()}
+    if name is not None:
+        if name not in clusters:
+            known = ", ".join(clusters) or "none yet (make one with: cluster add)"
+            raise CommandError(f"there is no cluster {name}: known are {known}")
+        return clusters[name]
+    if kind == ApiToken.Kind.AGENT and len(clusters) == 1:
+        return next(iter(clusters.values()))
+    return None
+
+
+def _expiry(text: str | None, *, now: datetime) -> datetime | None:
+    if text is None:
+        return None
+    span = SPAN.fullmatch(text)
+    if span is None:
+        raise CommandError(f"--expires {text!r} is not understood: write 90d for days or 12h for hours")
+    number = int(span[1])
+    return now + (timedelta(days=number) if span[2] == "d" else timedelta(hours=number))
+
+
+def _nodes(path: str) -> list[str]:
+    """The node names of a file, a line each; empty lines and comments (#) are passed over."""
+    try:
+        lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandError(f"the list of nodes cannot be read: {error}") from error
+    nodes = [line for line in lines if line and not line.startswith("#")]
+    if not nodes:
+        raise CommandError(f"{path} names no node")
+    _check_nodes(nodes)
+    return nodes
+
+
+def _check_nodes(nodes: list[str]) -> None:
+    seen: set[str] = set()
+    for node in nodes:
+        if not NODE.fullmatch(node):
+            raise CommandError(f"{node!r} is no node name: lower-case letters, digits, '-' and '.' are")
+        if node in seen:
+            raise CommandError(f"node {node} is listed twice")
+        seen.add(node)

@@ -1,0 +1,99 @@
+"""``manage.py cluster``: which clusters the portal looks after."""
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.contrib.auth.management import get_system_username
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from kcover_portal.fleet import queries
+from kcover_portal.fleet.management import kubeconfig, registry
+from kcover_portal.fleet.models import Cluster, Mode
+
+
+class Command(BaseCommand):
+    """Registers, lists and removes clusters."""
+
+    help = "registers, lists and removes the clusters that the portal looks after"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """One sub-command a deed."""
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|list|remove")
+        add = verbs.add_parser("add", help="registers a cluster")
+        add.add_argument("name")
+        access = add.add_mutually_exclusive_group(required=True)
+        access.add_argument("--kubeconfig", metavar="FILE", help="kept in the database, with the files it names put in")
+        access.add_argument("--in-cluster", action="store_true", help="the cluster that the portal runs in")
+        add.add_argument("--context", default="", help="the kubeconfig's context; without: its current one")
+        add.add_argument("--replace", action="store_true", help="changes a cluster that is registered already")
+        add.add_argument("--reboot", help=" | ".join(Cluster.Reboot.values) + " (auto: agent where one reports)")
+        add.add_argument("--job-image", metavar="IMAGE", help="the image of the reboot job")
+        add.add_argument("--job-namespace", metavar="NAMESPACE", help="the namespace of the reboot job")
+        add.add_argument("--mode", help=" | ".join(Mode.values))
+        verbs.add_parser("list", help="lists the clusters")
+        remove = verbs.add_parser("remove", help="forgets a cluster and all that was recorded of it")
+        remove.add_argument("name")
+        remove.add_argument("--yes", action="store_true", help="it is meant")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Carries out one sub-command."""
+        getattr(self, f"_{options['verb']}")(options)
+
+    def _add(self, options: dict[str, Any]) -> None:
+        _one_of(Cluster.Reboot.values, options, "reboot")
+        _one_of(Mode.values, options, "mode")
+        asked = {key: options[key] for key in ("reboot", "job_image", "job_namespace", "mode") if options[key]}
+        asked |= self._access(options)
+        try:
+            cluster = registry.add(
+                options["name"], actor=_actor(), now=timezone.now(), replace=options["replace"], **asked
+            )
+        except registry.Refused as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"cluster {cluster.name} is registered (mode {cluster.mode}, reboot {cluster.reboot})")
+
+    def _access(self, options: dict[str, Any]) -> dict[str, Any]:
+        if options["in_cluster"]:
+            if options["context"]:
+                raise CommandError("--context goes with --kubeconfig")
+            return {"in_cluster": True, "kubeconfig": "", "context": ""}
+        try:
+            read = kubeconfig.read(Path(options["kubeconfig"]), context=options["context"])
+        except kubeconfig.KubeconfigInvalid as error:
+            raise CommandError(str(error)) from error
+        for warning in read.warnings:
+            self.stderr.write(f"warning: {warning}")
+        return {"in_cluster": False, "kubeconfig": read.text, "context": read.context}
+
+    def _list(self, options: dict[str, Any]) -> None:
+        for cluster in queries.clusters():
+            heard = f"{cluster.watched_at:%Y-%m-%d %H:%M}" if cluster.watched_at else "never"
+            access = "in-cluster" if cluster.in_cluster else f"context {cluster.context}"
+            trouble = f"\t{cluster.watch_error}" if cluster.watch_error else ""
+            self.stdout.write(
+                f"{cluster.name}\t{access}\tmode {cluster.mode}\treboot {cluster.reboot}\tlast heard {heard}{trouble}"
+            )
+
+    def _remove(self, options: dict[str, Any]) -> None:
+        cluster = next(iter(queries.clusters([options["name"]])), None)
+        if cluster is None:
+            known = ", ".join(one.name for one in queries.clusters()) or "none"
+            raise CommandError(f"there is no cluster {options['name']}: known are {known}")
+        if not options["yes"]:
+            raise CommandError(
+                f"this forgets {cluster.nodes.count()} nodes of {cluster.name} with their incidents, rescues and"
+                " tokens (the ledger stays): say --yes"
+            )
+        registry.remove(cluster, actor=_actor(), now=timezone.now())
+        self.stdout.write(f"cluster {cluster.name} is forgotten")
+
+
+def _one_of(known: list[str], options: dict[str, Any], name: str) -> None:
+    if options[name] is not None and options[name] not in known:
+        raise CommandError(f"unknown --{name} {options[name]!r}: use one of {', '.join(known)}")
+
+
+def _actor() -> str:
+    return f"command:{get_system_username() or 'unknown'}"

@@ -1,0 +1,115 @@
+"""A kubeconfig file made independent of its machine: one context of it, with the files it names put in."""
+
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+MAX_BYTES = 1024 * 1024
+# what is named by path -> what holds the content itself, base64 (kubectl's own pairs)
+CLUSTER_FILES = {"certificate-authority": "certificate-authority-data"}
+USER_FILES = {"client-certificate": "client-certificate-data", "client-key": "client-key-data"}
+
+
+class KubeconfigInvalid(ValueError):
+    """The file cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kubeconfig:
+    """One context as YAML text, its name, the server's address, and what the operator should know about it."""
+
+    text: str
+    context: str
+    server: str
+    warnings: tuple[str, ...]
+
+
+def read(path: Path, *, context: str = "") -> Kubeconfig:
+    """Reads one context (the file's current one without a name); raises KubeconfigInvalid."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise KubeconfigInvalid(f"{path} cannot be read: {error.strerror}") from error
+    if len(raw) > MAX_BYTES:
+        raise KubeconfigInvalid(f"{path} has {len(raw)} bytes: at most {MAX_BYTES} are read")
+    try:
+        content = yaml.safe_load(raw)
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        raise KubeconfigInvalid(f"{path} is not YAML: {error}") from error
+    if not isinstance(content, dict):
+        raise KubeconfigInvalid(f"{path} is no kubeconfig: it needs clusters, contexts and users")
+    contexts = _named(content, "contexts", "context")
+    chosen = context or content.get("current-context") or (next(iter(contexts)) if len(contexts) == 1 else "")
+    if not chosen:
+        raise KubeconfigInvalid(f"name a context: the file has {', '.join(contexts)} and none is current")
+    if chosen not in contexts:
+        raise KubeconfigInvalid(f"there is no context {chosen!r}: the file has {', '.join(contexts)}")
+    cluster = _one(content, "clusters", "cluster", contexts[chosen].get("cluster"), chosen)
+    user = _one(content, "users", "user", contexts[chosen].get("user"), chosen)
+    server = cluster.get("server")
+    if not isinstance(server, str) or not server.startswith(("https://", "http://")):
+        raise KubeconfigInvalid(f"the cluster of context {chosen!r} names no server (https://...)")
+    warnings = [*_inline(cluster, CLUSTER_FILES, path), *_inline(user, USER_FILES, path), *_doubts(cluster, user)]
+    alone = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": chosen,
+        "clusters": [{"name": contexts[chosen]["cluster"], "cluster": cluster}],
+        "contexts": [{"name": chosen, "context": contexts[chosen]}],
+        "users": [{"name": contexts[chosen]["user"], "user": user}],
+    }
+    return Kubeconfig(yaml.safe_dump(alone, sort_keys=False), chosen, server, tuple(warnings))
+
+
+def _named(content: dict[str, Any], section: str, key: str) -> dict[str, dict[str, Any]]:
+    """A section's entries by name."""
+    entries = content.get(section)
+    if not isinstance(entries, list) or not entries:
+        raise KubeconfigInvalid(f"this is no kubeconfig: {section} is missing or empty")
+    return {
+        entry["name"]: dict(entry.get(key) or {})
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get(key) or {}, dict)
+    }
+
+
+def _one(content: dict[str, Any], section: str, key: str, name: object, context: str) -> dict[str, Any]:
+    entries = _named(content, section, key)
+    if not isinstance(name, str) or name not in entries:
+        raise KubeconfigInvalid(f"context {context!r} names the {key} {name!r}, which the file does not have")
+    return entries[name]
+
+
+def _inline(entry: dict[str, Any], files: dict[str, str], path: Path) -> list[str]:
+    """Puts the named files' content in; returns what to tell about relative paths."""
+    warnings = []
+    for key, data_key in files.items():
+        named = entry.pop(key, None)
+        if named is None or data_key in entry:
+            continue
+        file = Path(str(named))
+        if not file.is_absolute():
+            warnings.append(f"{key} {named} is relative: it was read beside the kubeconfig")
+            file = path.parent / file
+        try:
+            entry[data_key] = base64.b64encode(file.read_bytes()).decode("ascii")
+        except OSError as error:
+            raise KubeconfigInvalid(f"{key} {file} cannot be read: {error.strerror}") from error
+    return warnings
+
+
+def _doubts(cluster: dict[str, Any], user: dict[str, Any]) -> list[str]:
+    doubts = []
+    if isinstance(user.get("exec"), dict):
+        program = user["exec"].get("command", "?")
+        doubts.append(f"the user signs in by running {program}: it must be installed wherever the portal runs")
+    if "auth-provider" in user:
+        doubts.append("auth-provider is no longer part of Kubernetes clients: use a service account's token")
+    if "tokenFile" in user:
+        doubts.append(f"the token is read from {user['tokenFile']}: the file must exist wherever the portal runs")
+    if cluster.get("insecure-skip-tls-verify"):
+        doubts.append("the API server's certificate is not verified (insecure-skip-tls-verify)")
+    return doubts
