@@ -32,7 +32,7 @@ _SXID = re.compile("SXid" + _CODE)
 _OFF_THE_BUS = re.compile(r"NVRM: (?P<text>(?P<device>[^\r\n]{0,200}?)fallen off the bus[^\r\n]*)")
 _LOST_DEVICE = re.compile(rf"NVRM: The NVIDIA GPU ({_HEX_ADDRESS})\b")  # first of the three lines of older drivers
 _ADDRESS = re.compile(rf"(?:PCI:)?(?P<pci>{_HEX_ADDRESS})(?: (?P<mig>GPU-[^\n]+))?", re.IGNORECASE)
-_BARE_ADDRESS = re.compile(r"(?<![0-9A-Fa-f:])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?")
+_BARE_ADDRESS = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?")
 _SLOT = re.compile(r"(?:0*([0-9a-f]{1,8}):)?([0-9a-f]{2,4}:[0-9a-f]{2})(?:\.[0-7])?")
 _PID = re.compile(r"pid='?(?:<unknown>|(?P<pid>[0-9]{1,10}))'?(?:, |,?$)")
 _SEVERITY = re.compile(
