@@ -67,7 +67,8 @@ class Folder:
         _sync_folder(target.parent)
 
     def delete(self, name: str) -> None:
-        """See ``Store.delete``. Not synced: a blob that comes back after a power cut is sent again, which is harmless."""
+        """See ``Store.delete``. Not synced: a blob that comes back after a power cut is sent again, which is
+        harmless."""
         (self._path / name).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:

@@ -1,38 +1,20 @@
-"""The line to the portal: what an answer means, and the HTTP client that gets it (interfaces: agent ingest)."""
+"""What the portal's answers to an agent mean (interfaces: agent ingest), and what an agent needs of a line to it."""
 
 import email.utils
-import gzip
-import http.client
 import json
-import logging
-import pathlib
-import socket
-import ssl
-import threading
-import urllib.parse
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Protocol
 
-from agents import VERSION
-from agents.store import Store
 from kcover import fault, wire
 
-log = logging.getLogger(__name__)
-
-REPORTS = "/api/v1/agent/reports"
-COMMANDS = "/api/v1/agent/commands"
-ENROL = "/api/v1/agent/enrol"
-CREDENTIAL = "credential.json"  # the node's own token, in the store
-ENROLMENT_PREFIXES = ("kce_", "eyJ")  # an enrolment token; a Kubernetes service-account token (a JWT)
-MAX_ANSWER = 1 << 20
 MAX_RETRY_AFTER = 600.0
-GZIP_FROM = 1024  # under this, compressing costs more than it saves
-RENEW_BEFORE = timedelta(days=1)
+ENROLMENT_PREFIXES = ("kce_", "eyJ")  # an enrolment token; a Kubernetes service-account token (a JWT)
 
 
 class UplinkError(Exception):
-    """A report was not taken. The plain error means: keep it, ask later, at the earliest after ``retry_after`` seconds."""
+    """A report was not taken. The plain error means: keep it, ask later, at the earliest after ``retry_after``
+    seconds."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -69,7 +51,7 @@ def read_answer(status: int, headers: Mapping[str, str], body: bytes, *, now: da
     check_status(status, headers, body, now=now)
     try:
         return wire.decode_answer(json.loads(body))
-    except (ValueError, KeyError, TypeError) as error:
+    except ValueError as error:
         raise UplinkError(f"answer {status} is not understood: {error}") from error
 
 

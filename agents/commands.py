@@ -1,0 +1,240 @@
+"""What the portal asks of this node: each command at most once, across crashes and reboots, and its result until told.
+
+The journal entry is on disk before anything is done. A reboot stays ``started`` until the boot id changes, which is how
+it becomes ``done``; any other command found ``started`` at start was cut short, and is reported failed, never done
+again.
+"""
+
+import hashlib
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from agents.store import Store
+from kcover.fault import Command, CommandResult
+
+log = logging.getLogger(__name__)
+
+FOLDER = "commands"
+REBOOT_GRACE = timedelta(minutes=10)  # a reboot that has not ended this boot by then is told as failed
+KEEP = timedelta(days=7)  # a told result is remembered this long after the command expired
+MAX_ANSWER = 100  # results a report carries
+MAX_OUTPUT = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How an execution ended: ``done``, ``failed`` or ``refused``, and why."""
+
+    status: str
+    message: str = ""
+    output: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Executor(Protocol):
+    """What can be done to the node. Each verb waits for its end, with a time limit of its own, and raises nothing."""
+
+    def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
+        """Ask the node to reboot. None: asked, the next boot tells; else it could not be asked."""
+
+    def reset_gpu(self, args: Mapping[str, Any]) -> Outcome:
+        """Reset one GPU (``args``: ``gpu_uuid``, ``pci`` or ``index``)."""
+
+    def run_check(self, args: Mapping[str, Any]) -> Outcome:
+        """Run one check."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """One command in the journal. ``state``: offered (not begun, in memory only), started, finished (result not known
+    to be told), told."""
+
+    command: Command
+    state: str
+    boot_id: str = ""
+    started_at: datetime | None = None
+    result: CommandResult | None = None
+
+
+class Journal:
+    """All commands this node was given lately. Safe to use from several threads; ``work`` runs one command at a
+    time."""
+
+    def __init__(self, store: Store, executor: Executor) -> None:
+        self._store, self._executor = store, executor
+        self._guard = threading.RLock()
+        self._working = threading.Lock()
+        self._entries: dict[str, Entry] = {}
+        for name in store.names(FOLDER):
+            self._load(name)
+        self._from_before = {id for id, entry in self._entries.items() if entry.state == "started"}
+
+    def offer(self, commands: Iterable[Command]) -> bool:
+        """Take commands in; True when there is work. One that was told before is told again: the portal lacks it."""
+        with self._guard:
+            for command in commands:
+                entry = self._entries.get(command.id)
+                if entry is None:
+                    self._entries[command.id] = Entry(command=command, state="offered")
+                elif entry.state == "told":
+                    entry.state = "finished"
+            return any(entry.state == "offered" for entry in self._entries.values())
+
+    def work(self, *, now: datetime, boot_id: str) -> int:
+        """Execute what was offered, in order. Returns how many came to a result."""
+        done = 0
+        with self._working:
+            with self._guard:
+                offered = [entry for entry in self._entries.values() if entry.state == "offered"]
+            for entry in offered:
+                result = self._execute(entry, now=now, boot_id=boot_id)
+                if result is not None:
+                    self._finish(entry, result, now=now)
+                    done += 1
+        return done
+
+    def results(self, *, now: datetime, boot_id: str) -> tuple[CommandResult, ...]:
+        """The results to tell, reboots judged by the boot id; at most 100."""
+        with self._guard:
+            for entry in list(self._entries.values()):
+                if entry.state == "started":
+                    self._judge(entry, now=now, boot_id=boot_id)
+            finished = [entry.result for entry in self._entries.values() if entry.state == "finished" and entry.result]
+            return tuple(finished[:MAX_ANSWER])
+
+    def told(self, ids: Iterable[str], *, now: datetime) -> None:
+        """The portal has these results."""
+        with self._guard:
+            for id in ids:
+                entry = self._entries.get(id)
+                if entry is not None and entry.state == "finished":
+                    entry.state = "told"
+                    self._keep(entry)
+            for id, entry in list(self._entries.items()):
+                if entry.state == "told" and now - entry.command.expires_at > KEEP:
+                    del self._entries[id]
+                    self._store.delete(_name(id))
+
+    def _execute(self, entry: Entry, *, now: datetime, boot_id: str) -> Outcome | None:
+        command = entry.command
+        if command.expires_at <= now:
+            return Outcome(status="expired", message=f"expired at {command.expires_at.isoformat()}")
+        wanted = command.args.get("boot_id")
+        if command.kind == "reboot" and wanted not in (None, "", boot_id):
+            return Outcome(status="refused", message=f"meant for boot {wanted}, this is {boot_id}")
+        verbs = {
+            "reboot": self._executor.reboot,
+            "reset_gpu": self._executor.reset_gpu,
+            "run_check": self._executor.run_check,
+        }
+        if command.kind not in verbs:
+            return Outcome(status="refused", message=f"unknown command {command.kind!r}")
+        with self._guard:
+            entry.state, entry.boot_id, entry.started_at = "started", boot_id, now
+            if not self._keep(entry):
+                return Outcome(status="refused", message="the journal cannot be written, so it could be done twice")
+        log.info("command %s: %s begins", command.id, command.kind)
+        return verbs[command.kind](command.args)
+
+    def _judge(self, entry: Entry, *, now: datetime, boot_id: str) -> None:
+        command = entry.command
+        if command.kind != "reboot":
+            if command.id in self._from_before:
+                self._finish(entry, Outcome(status="failed", message="cut short: the agent was restarted"), now=now)
+        elif entry.boot_id != boot_id:
+            output = {"boot_id": boot_id, "before": entry.boot_id}
+            self._finish(entry, Outcome(status="done", message="the node is in another boot", output=output), now=now)
+        elif entry.started_at is not None and not timedelta() <= now - entry.started_at < REBOOT_GRACE:
+            message = f"still in the same boot {REBOOT_GRACE} after it was asked for"
+            self._finish(entry, Outcome(status="failed", message=message), now=now)
+
+    def _finish(self, entry: Entry, outcome: Outcome, *, now: datetime) -> None:
+        with self._guard:
+            entry.result = CommandResult(
+                id=entry.command.id,
+                status=outcome.status,
+                message=outcome.message[:MAX_OUTPUT],
+                finished_at=now,
+                output=outcome.output,
+            )
+            entry.state = "finished"
+            self._keep(entry)
+        log.info("command %s: %s %s", entry.command.id, outcome.status, outcome.message[:200])
+
+    def _keep(self, entry: Entry) -> bool:
+        try:
+            self._store.write(_name(entry.command.id), json.dumps(_dump(entry)).encode())
+        except OSError as error:
+            log.error("command %s: journal not written: %s", entry.command.id, error)
+            return False
+        return True
+
+    def _load(self, name: str) -> None:
+        try:
+            data = self._store.read(name)
+            if data is not None:
+                entry = _parse(json.loads(data))
+                self._entries[entry.command.id] = entry
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            log.error("command journal: %s set aside, it is damaged: %s", name, error)
+            self._store.set_aside(name)
+
+
+def _name(id: str) -> str:
+    return f"{FOLDER}/{hashlib.sha256(id.encode()).hexdigest()[:32]}.json"  # an id is the portal's: not a file name
+
+
+def _dump(entry: Entry) -> dict[str, Any]:
+    command, result = entry.command, entry.result
+    data: dict[str, Any] = {
+        "id": command.id,
+        "kind": command.kind,
+        "args": dict(command.args),
+        "created_at": command.created_at.isoformat(),
+        "expires_at": command.expires_at.isoformat(),
+        "state": entry.state,
+        "boot_id": entry.boot_id,
+        "started_at": entry.started_at.isoformat() if entry.started_at else None,
+    }
+    if result is not None:
+        finished_at = result.finished_at.isoformat() if result.finished_at else None
+        data["result"] = {
+            "status": result.status,
+            "message": result.message,
+            "finished_at": finished_at,
+            "output": dict(result.output),
+        }
+    return data
+
+
+def _parse(data: Mapping[str, Any]) -> Entry:
+    command = Command(
+        id=data["id"],
+        kind=data["kind"],
+        args=data["args"],
+        created_at=datetime.fromisoformat(data["created_at"]),
+        expires_at=datetime.fromisoformat(data["expires_at"]),
+    )
+    result = data.get("result")
+    return Entry(
+        command=command,
+        state=data["state"],
+        boot_id=data["boot_id"],
+        started_at=_time(data["started_at"]),
+        result=result
+        and CommandResult(
+            id=command.id,
+            status=result["status"],
+            message=result["message"],
+            finished_at=_time(result["finished_at"]),
+            output=result["output"],
+        ),
+    )
+
+
+def _time(value: str | None) -> datetime | None:
+    return datetime.fromisoformat(value) if value else None

@@ -1,0 +1,215 @@
+"""What the agent is told: a YAML file (kcover's keys and its own) and the environment, which wins.
+
+kcover's own values are forgiving, as kcover is: a value out of range is its default. Everything else is refused with
+its name and what is accepted.
+"""
+
+import pathlib
+import re
+import shlex
+import socket
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import time, timedelta
+from typing import Any
+
+import yaml
+
+from kcover.wire import fields
+
+VENDORS = {1: "nvidia", 2: "metax"}
+MAX_INTERVAL = 86_400.0
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used: its name, and what is accepted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetaX:
+    """Limits of the MetaX checks (kcover's ``metaX``): GPUs there must be, degrees Celsius, double-bit errors, ms."""
+
+    hca_ids: tuple[str, ...] = ()
+    day2_check_time: time = time(10, 0)
+    gpu_count: int = 8
+    temperature: int = 85
+    ecc_max_count: int = 64
+    ntp_max_offset_ms: int = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """One agent's settings. ``interval``: between looks at devices; ``heartbeat``: between reports with nothing to
+    tell.
+
+    The token is read again at each use where it is a file, so that it can be rotated.
+    """
+
+    node: str
+    url: str = ""
+    token: str = ""
+    token_file: pathlib.Path | None = None
+    cluster: str | None = None
+    ca_file: pathlib.Path | None = None
+    kmsg: pathlib.Path = pathlib.Path("/dev/kmsg")
+    boot_id_file: pathlib.Path = pathlib.Path("/proc/sys/kernel/random/boot_id")
+    spool: pathlib.Path = pathlib.Path("/var/lib/kcover-agent")
+    heartbeat: timedelta = timedelta(seconds=30)
+    interval: timedelta = timedelta(seconds=5)
+    reboot_command: tuple[str, ...] = ("systemctl", "reboot")
+    vendor: str = "nvidia"
+    metax: MetaX = field(default_factory=MetaX)
+    unknown: tuple[str, ...] = ()
+
+    def read_token(self) -> str:
+        """The token to show to the portal. Raises OSError for an unreadable file."""
+        return self.token_file.read_text().strip() if self.token_file else self.token
+
+    def read_boot_id(self) -> str:
+        """The identity of the boot that runs now. Raises OSError for an unreadable file."""
+        return self.boot_id_file.read_text().strip()
+
+
+# Own setting -> its environment variables (the later ones are older names) and its key in the YAML file.
+SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
+    "node": (("NODE_NAME", "FAST_RECOVERY_NODE_NAME"), "nodeName"),
+    "url": (("KCOVER_AGENT_URL",), "url"),
+    "token": (("KCOVER_AGENT_TOKEN",), "token"),
+    "token_file": (("KCOVER_AGENT_TOKEN_FILE",), "tokenFile"),
+    "cluster": (("KCOVER_AGENT_CLUSTER",), "cluster"),
+    "ca_file": (("KCOVER_AGENT_CA_FILE",), "caFile"),
+    "kmsg": (("KCOVER_AGENT_KMSG",), "kmsg"),
+    "boot_id_file": (("KCOVER_AGENT_BOOT_ID",), "bootIdFile"),
+    "spool": (("KCOVER_AGENT_SPOOL",), "spool"),
+    "heartbeat": (("KCOVER_AGENT_INTERVAL",), "heartbeat"),
+    "reboot_command": (("KCOVER_AGENT_REBOOT_COMMAND",), "rebootCommand"),
+}
+_PATHS = ("token_file", "ca_file", "kmsg", "boot_id_file", "spool")
+_KCOVER_KEYS = ("vendor", "interval", "metaX")
+_METAX_KEYS = ("hcaIDs", "day2CheckHour", "day2CheckTime", "gpuNum", "temperature", "eccMaxCount", "ntpMaxOffsetMillis")
+
+
+def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
+    """The settings from a YAML file (None: none) and an environment. Raises ConfigError."""
+    content = _read(file) if file is not None else {}
+    given: dict[str, tuple[str, str]] = {}  # setting -> the name to complain about, value
+    for setting, (variables, key) in SETTINGS.items():
+        if content.get(key) not in (None, ""):
+            given[setting] = (key, str(content[key]))
+        for variable in reversed(variables):
+            if environ.get(variable):
+                given[setting] = (variable, environ[variable])
+    if "token" in given and "token_file" in given:
+        # The environment's wins over the file's; both from one place is a slip.
+        names = {setting: given[setting][0] for setting in ("token", "token_file")}
+        from_environment = [setting for setting, name in names.items() if name.startswith("KCOVER_")]
+        if len(from_environment) != 1:
+            raise ConfigError(f"{names['token']} and {names['token_file']}: give one of them")
+        del given["token_file" if from_environment == ["token"] else "token"]
+    values: dict[str, Any] = {setting: _parse(setting, *named) for setting, named in given.items()}
+    values.setdefault("node", socket.gethostname().lower())
+    metax = content.get("metaX")
+    return Config(
+        **values,
+        vendor=VENDORS.get(_whole(content, "vendor", 1, least=1), VENDORS[1]),
+        interval=timedelta(seconds=min(_whole(content, "interval", 5, least=1), MAX_INTERVAL)),
+        metax=_metax(metax if isinstance(metax, dict) else {}),
+        unknown=_unknown(content, metax),
+    )
+
+
+def _read(file: pathlib.Path) -> dict[str, Any]:
+    try:
+        content = yaml.safe_load(file.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"--config {file}: {error}") from error
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"--config {file}: a YAML mapping is accepted, not {type(content).__name__}")
+    return {str(key): value for key, value in content.items()}
+
+
+def _parse(setting: str, name: str, value: str) -> Any:
+    value = value.strip()
+    if setting in _PATHS:
+        return pathlib.Path(value)
+    if setting == "url":
+        return _url(name, value)
+    if setting == "heartbeat":
+        return _seconds(name, value)
+    if setting == "node":
+        if not fields.NODE.fullmatch(value) or len(value) > 253:
+            raise ConfigError(f"{name}={value!r}: accepted is the name of a Kubernetes node (a-z, 0-9, '-', '.')")
+        return value
+    if setting == "reboot_command":
+        return _command(name, value)
+    return value
+
+
+def _url(name: str, value: str) -> str:
+    try:
+        parts = urllib.parse.urlsplit(value)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or "?" in value or "#" in value or "@" in value:
+        raise ConfigError(f"{name}={value!r}: accepted is http://HOST[:PORT][/PATH] or https://…")
+    return value
+
+
+def _seconds(name: str, value: str) -> timedelta:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = float("nan")
+    if not 0.1 <= seconds <= MAX_INTERVAL:
+        raise ConfigError(f"{name}={value!r}: accepted are seconds from 0.1 to {MAX_INTERVAL:.0f}")
+    return timedelta(seconds=seconds)
+
+
+def _command(name: str, value: str) -> tuple[str, ...]:
+    try:
+        words = tuple(shlex.split(value))
+    except ValueError as error:
+        raise ConfigError(f"{name}={value!r}: {error}; accepted is a program with its arguments") from error
+    if not words:
+        raise ConfigError(f"{name}: accepted is a program with its arguments")
+    return words
+
+
+def _metax(content: Mapping[str, Any]) -> MetaX:
+    plain = MetaX()
+    hcas = content.get("hcaIDs")
+    return MetaX(
+        hca_ids=tuple(str(hca) for hca in hcas) if isinstance(hcas, list) else (),
+        day2_check_time=_time_of_day(content, plain.day2_check_time),
+        gpu_count=_whole(content, "gpuNum", plain.gpu_count, least=0),
+        temperature=_whole(content, "temperature", plain.temperature, least=1),
+        ecc_max_count=_whole(content, "eccMaxCount", plain.ecc_max_count, least=0),
+        ntp_max_offset_ms=_whole(content, "ntpMaxOffsetMillis", plain.ntp_max_offset_ms, least=0),
+    )
+
+
+def _time_of_day(content: Mapping[str, Any], default: time) -> time:
+    """Newer kcover's ``day2CheckTime: "10:00"`` before older ``day2CheckHour: 10``. YAML 1.1 reads an unquoted 10:30 as
+    the number 630, base 60."""
+    value = content.get("day2CheckTime")
+    if isinstance(value, int) and 0 <= value < 1440:
+        return time(value // 60, value % 60)
+    if isinstance(value, str) and (match := re.fullmatch(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", value.strip())):
+        return time(int(match[1]), int(match[2]))
+    hour = _whole(content, "day2CheckHour", default.hour, least=0)
+    return time(hour, 0) if hour < 24 else default
+
+
+def _whole(content: Mapping[str, Any], key: str, default: int, *, least: int) -> int:
+    value = content.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else default
+
+
+def _unknown(content: Mapping[str, Any], metax: object) -> tuple[str, ...]:
+    known = {key for _, key in SETTINGS.values()} | set(_KCOVER_KEYS)
+    below = [f"metaX.{key}" for key in metax if key not in _METAX_KEYS] if isinstance(metax, dict) else []
+    return tuple([key for key in content if key not in known] + below)

@@ -1,0 +1,313 @@
+"""One node's agent: look, keep, tell, obey. Synchronous and free of threads; ``process`` drives it on a real node.
+
+Whoever drives it calls ``observe`` (reads the log, keeps faults), ``inspect`` (asks the devices), ``report_once``
+(tells) and ``work`` (executes commands), each as often as it likes, from a thread each if it likes. A driver with its
+own way of sending uses ``pending``, ``settle`` and ``postpone`` in place of ``report_once``.
+"""
+
+import json
+import logging
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from agents import VERSION
+from agents.commands import Executor, Journal
+from agents.config import Config
+from agents.probes import follow, kmsg
+from agents.probes.health import LogHealth
+from agents.spool import Spool
+from agents.uplink import Malformed, SetAside, Uplink, UplinkError
+from kcover import wire, xid
+from kcover.fault import Check, Command, Fault, Inventory
+
+log = logging.getLogger(__name__)
+
+PER_BATCH = 32  # faults in a report: with the longest messages, escaped, it stays under the wire's 1 MiB
+SAVE_EVERY = timedelta(minutes=1)  # how much of a log without faults is read again after a crash
+FIRST_PAUSE = 0.5  # seconds, doubled with every failure
+LONGEST_PAUSE = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outgoing:
+    """One report on its way. ``body``: JSON of the wire format."""
+
+    batch_id: str
+    body: bytes
+    boot_id: str
+    results: tuple[str, ...] = ()
+    inventory: Inventory | None = None
+
+
+class Agent:
+    """All state of one agent. Hundreds may live in one process."""
+
+    def __init__(
+        self,
+        config: Config,
+        *,
+        sources: Sequence[follow.Source],
+        clock: Callable[[], datetime],
+        boot_id: Callable[[], str],
+        inventory: Callable[[], Inventory],
+        uplink: Uplink,
+        spool: Spool,
+        executor: Executor,
+        rng: random.Random | None = None,
+    ) -> None:
+        """``clock`` gives aware UTC times; ``boot_id`` and ``inventory`` are asked again and again, and may change.
+
+        The spool's store also keeps the command journal. ``rng`` spreads heartbeats and retries.
+        """
+        self.config = config
+        self.clock = clock
+        self.uplink = uplink
+        self.sources = tuple(sources)
+        self.spool = spool
+        self.journal = Journal(spool.store, executor)
+        self.to_report = threading.Event()  # set when there is something to tell at once
+        self.to_do = threading.Event()  # set when there is a command to execute
+        self._boot_id, self._ask_inventory = boot_id, inventory
+        self._rng = rng or random.Random()
+        self._windows: dict[str, kmsg.Windows] = {}
+        self._health = {source.name: LogHealth() for source in self.sources}
+        self._mark: dict[str, Any] = dict(spool.mark)
+        for source in self.sources:
+            known = self._mark.get(source.name, {})
+            source.resume(known.get("position", {}))
+            self._windows[source.name] = kmsg.Windows(known.get("windows", ()))
+        self._saved_at: datetime | None = None
+        self._inventory: Inventory | None = None
+        self._told_inventory: Inventory | None = None
+        self._alive_at: datetime | None = None  # when the portal last took a report about this boot
+        self._alive_boot = ""
+        self._interval = config.heartbeat
+        self._failures = 0
+        self._paused_at: datetime | None = None
+        self._pause = timedelta()
+
+    # see
+
+    def observe(self, now: datetime) -> bool:
+        """Read the logs and keep what they tell. True: there is more to read at once.
+
+        Reads nothing while the spool is full: the kernel's ring and the file keep their records meanwhile. Raises
+        OSError where the boot id cannot be read.
+        """
+        if self.spool.full:
+            return False
+        boot_id = self._boot_id()
+        faults: list[Fault] = []
+        checks: list[Check] = []
+        more = moved = False
+        for source in self.sources:
+            windows, health = self._windows[source.name], self._health[source.name]
+            try:
+                chunk = source.read(boot_id=boot_id, now=now)
+            except OSError as error:
+                found: list[Fault] = []
+                check = health.judge(now=now, error=f"{error.strerror or error}: {error.filename or source.name}")
+                position = self._mark.get(source.name, {}).get("position", {})
+            else:
+                found = kmsg.sightings(chunk.records)
+                check = health.judge(now=now, lost=chunk.lost)
+                more, moved, position = more or chunk.more, moved or bool(chunk.records), chunk.position
+            if check is not None:
+                log.log(logging.INFO if check.status == "pass" else logging.WARNING, "kernel log: %s", check)
+                checks.append(check)
+            faults += windows.fold(found, now=now)
+            self._mark[source.name] = {"position": position, "windows": windows.state()}
+        if faults or checks:
+            self._keep(faults, checks, boot_id=boot_id, now=now)
+        elif moved:
+            self.spool.remember(dict(self._mark))
+        if self._saved_at is None or not timedelta() <= now - self._saved_at < SAVE_EVERY:
+            self._saved_at = now
+            self.spool.save()
+        return more
+
+    def inspect(self, now: datetime) -> None:
+        """Ask what the node is made of; what changed goes with the next report. May block as long as the driver
+        does."""
+        inventory = self._ask_inventory()
+        if inventory != self._inventory:
+            log.info("inventory: driver %s, %d GPUs", inventory.driver or "none", len(inventory.gpus))
+            self._inventory = inventory
+            self.to_report.set()
+
+    # tell
+
+    def report_once(self, now: datetime) -> bool:
+        """Send one report if one is due. True: it was taken, another one may be due at once."""
+        outgoing = self.pending(now)
+        if outgoing is None:
+            return False
+        try:
+            answer = self.uplink.post_report(outgoing.body)
+        except UplinkError as error:
+            self.postpone(outgoing, error, now=now)
+            return False
+        self.settle(outgoing, answer, now=now)
+        return True
+
+    def pending(self, now: datetime) -> Outgoing | None:
+        """The report to send now: what is spooled, oldest first, else a heartbeat when one is due. None: nothing yet.
+
+        While a backlog is sent, a heartbeat goes in between at every interval, as spooled reports may be about an
+        earlier boot. A report carries the results of commands only as a heartbeat.
+        """
+        if self._remaining_pause(now) > 0:
+            return None
+        boot_id = self._boot_id()
+        if self._alive_at is None or boot_id != self._alive_boot:
+            overdue = False  # faults first: a portal that waits for this boot's first report must not miss them
+        else:
+            overdue = not timedelta() <= now - self._alive_at < self._interval
+        report = None if overdue else self.spool.next()
+        if report is not None:
+            body = _dump({**report, "sent_at": _time(now)})
+            return Outgoing(batch_id=report["batch_id"], body=body, boot_id=report["boot_id"])
+        results = self.journal.results(now=now, boot_id=boot_id)
+        inventory = self._inventory if self._inventory != self._told_inventory else None
+        if not (overdue or results or inventory or boot_id != self._alive_boot):
+            return None
+        heartbeat = wire.Report(
+            node=self.config.node,
+            boot_id=boot_id,
+            batch_id=str(uuid.uuid4()),
+            agent=VERSION,
+            sent_at=now,
+            inventory=inventory,
+            command_results=results,
+        )
+        return Outgoing(
+            batch_id=heartbeat.batch_id,
+            body=_dump(wire.encode(heartbeat)),
+            boot_id=boot_id,
+            results=tuple(result.id for result in results),
+            inventory=inventory,
+        )
+
+    def settle(self, outgoing: Outgoing, answer: wire.Answer, *, now: datetime) -> None:
+        """The portal has the report: forget it, and take in the commands that came back."""
+        for rejected in answer.rejected:
+            log.warning("report %s: %s rejected: %s", outgoing.batch_id, rejected.path, rejected.reason)
+        for unread in answer.unread:
+            log.warning("answer to %s: %s not understood: %s", outgoing.batch_id, unread.path, unread.reason)
+        self._forget(outgoing, now=now)
+        if self._failures:
+            log.info("the portal answers again after %d failures", self._failures)
+        self._failures, self._paused_at = 0, None
+        if outgoing.boot_id == self._boot_id():
+            if self._alive_at is None:  # many nodes may start at once: spread what follows
+                self._interval = self.config.heartbeat * self._rng.uniform(0.3, 1.0)
+            else:
+                self._interval = self.config.heartbeat
+            self._alive_at, self._alive_boot = now, outgoing.boot_id
+        self.offer(answer.commands)
+
+    def postpone(self, outgoing: Outgoing, error: UplinkError, *, now: datetime) -> None:
+        """The report was not taken: drop it where the portal says so, else send it again later."""
+        if isinstance(error, Malformed):
+            log.error("report %s dropped, the portal will never take it: %s", outgoing.batch_id, error)
+            self._forget(outgoing, now=now)
+            self._alive_at, self._alive_boot = (
+                now,
+                self._boot_id(),
+            )  # or a heartbeat that is refused would be sent at once
+            return
+        if isinstance(error, SetAside):
+            self.spool.defer(outgoing.batch_id)
+        longest = min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE)
+        pause = longest * self._rng.uniform(0.5, 1.0)
+        if error.retry_after is not None:
+            pause = error.retry_after + self._rng.uniform(0, min(5.0, error.retry_after))
+        self._failures = min(self._failures + 1, 16)
+        self._paused_at, self._pause = now, timedelta(seconds=pause)
+        level = logging.WARNING if self._failures in (1, 4, 8, 16) else logging.DEBUG
+        log.log(level, "report kept, %d waiting, again in %.1f s: %s", len(self.spool), pause, error)
+
+    def due_in(self, now: datetime) -> float:
+        """Seconds until ``pending`` may have something; 0: now."""
+        remaining = self._remaining_pause(now)
+        if remaining > 0 or len(self.spool) or self._alive_at is None or self._inventory != self._told_inventory:
+            return remaining
+        return max(0.0, (self._interval - abs(now - self._alive_at)).total_seconds())
+
+    # obey
+
+    def offer(self, commands: Iterable[Command]) -> bool:
+        """Take in commands from the portal, each executed once. True: there is one that was not known."""
+        fresh = self.journal.offer(commands)
+        if fresh:
+            self.to_do.set()
+        return fresh
+
+    def work(self, now: datetime) -> int:
+        """Execute what was offered; returns how many came to a result. Takes as long as the commands do."""
+        finished = self.journal.work(now=now, boot_id=self._boot_id())
+        if finished:
+            self.to_report.set()
+        return finished
+
+    def close(self) -> None:
+        """Store how far was read and let go of the logs."""
+        self.spool.save()
+        for source in self.sources:
+            source.close()
+
+    def _keep(self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime) -> None:
+        by_slot = {xid.slot(gpu.pci): gpu.uuid for gpu in self._inventory.gpus if gpu.pci} if self._inventory else {}
+        named = [_named(fault, by_slot) for fault in faults]
+        parts = [tuple(named[start : start + PER_BATCH]) for start in range(0, len(named), PER_BATCH)] or [()]
+        before = self.spool.mark
+        for index, part in enumerate(parts):
+            last = index == len(parts) - 1
+            report = wire.Report(
+                node=self.config.node,
+                boot_id=boot_id,
+                batch_id=str(uuid.uuid4()),
+                agent=VERSION,
+                sent_at=now,
+                faults=part,
+                checks=tuple(checks) if last else (),
+            )
+            # Only the last one carries the new mark: a crash in between reads the lines again rather than never.
+            self.spool.append(wire.encode(report), mark=dict(self._mark) if last else before)
+        for fault in named:
+            log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
+        self.to_report.set()
+
+    def _forget(self, outgoing: Outgoing, *, now: datetime) -> None:
+        self.spool.acknowledge(outgoing.batch_id)
+        if outgoing.results:
+            self.journal.told(outgoing.results, now=now)
+        if outgoing.inventory is not None:
+            self._told_inventory = outgoing.inventory
+
+    def _remaining_pause(self, now: datetime) -> float:
+        if self._paused_at is None or now < self._paused_at:  # a clock that was set back must not silence the agent
+            return 0.0
+        return max(0.0, (self._paused_at + self._pause - now).total_seconds())
+
+
+def _named(fault: Fault, by_slot: Mapping[str | None, str]) -> Fault:
+    uuid = by_slot.get(xid.slot(fault.pci)) if fault.pci and fault.kind == "xid" else None
+    return replace(fault, gpu_uuid=uuid) if uuid else fault
+
+
+def _words(fault: Fault) -> tuple[object, ...]:
+    return fault.kind, fault.code, fault.pci, fault.count, " drill" if fault.drill else ""
+
+
+def _dump(report: Mapping[str, Any]) -> bytes:
+    return json.dumps(report, separators=(",", ":")).encode()
+
+
+def _time(now: datetime) -> str:
+    return now.astimezone(UTC).isoformat().replace("+00:00", "Z")

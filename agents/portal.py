@@ -1,0 +1,227 @@
+"""The portal over HTTP/1.1: the uplink of a real agent, with its token and the line it keeps open."""
+
+import gzip
+import http.client
+import json
+import logging
+import pathlib
+import socket
+import ssl
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from agents import VERSION, uplink
+from agents.store import Store
+from agents.uplink import UplinkError
+from kcover import fault, wire
+
+log = logging.getLogger(__name__)
+
+REPORTS = "/api/v1/agent/reports"
+COMMANDS = "/api/v1/agent/commands"
+ENROL = "/api/v1/agent/enrol"
+CREDENTIAL = "credential.json"  # the node's own token, in the store
+RENEW_BEFORE = timedelta(days=1)
+MAX_ANSWER = 1 << 20
+GZIP_FROM = 1024  # under this, compressing costs more than it saves
+
+Answered = tuple[int, Mapping[str, str], bytes]
+
+
+class Portal:
+    """An ``Uplink``. Reports and the long poll have a connection each, so that a waiting poll holds no report back.
+
+    With an enrolment token the node's own token is asked for once and kept in the store (readable by its owner only);
+    it is asked for again a day before it expires, and when the portal no longer takes it.
+    """
+
+    def __init__(
+        self,
+        *,
+        url: str,
+        node: str,
+        token: Callable[[], str],
+        store: Store,
+        clock: Callable[[], datetime],
+        cluster: str | None = None,
+        ca_file: pathlib.Path | None = None,
+        timeout: float = 10.0,
+    ) -> None:
+        """``token`` is asked at each call, as the file behind it may be rotated. ``cluster`` names the cluster where
+        the token does not (a Kubernetes service-account token). Raises OSError for an unreadable ``ca_file``."""
+        self._node, self._token, self._store, self._clock = node, token, store, clock
+        self._cluster = cluster
+        context = ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else None
+        self._reports, self._commands = (_Line(url, context=context, timeout=timeout) for _ in range(2))
+        self._enrolling = threading.Lock()
+        self._own = self._stored()
+
+    def post_report(self, body: bytes) -> wire.Answer:
+        """See ``Uplink.post_report``."""
+        headers = {"Content-Type": "application/json"}
+        if len(body) >= GZIP_FROM:
+            body = gzip.compress(body, compresslevel=1, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        answered = self._call(self._reports, "POST", REPORTS, body=body, headers=headers)
+        return uplink.read_answer(*answered, now=self._clock())
+
+    def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
+        """See ``Uplink.poll_commands``."""
+        query = urllib.parse.urlencode({"node": self._node, "wait": int(wait)})
+        answered = self._call(self._commands, "GET", f"{COMMANDS}?{query}", patience=wait)
+        return uplink.read_answer(*answered, now=self._clock()).commands
+
+    def close(self) -> None:
+        """See ``Uplink.close``."""
+        self._reports.close()
+        self._commands.close()
+
+    def _call(
+        self,
+        line: "_Line",
+        method: str,
+        path: str,
+        *,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        patience: float = 0.0,
+    ) -> Answered:
+        bearer = self._bearer(line)
+        sent = {**(headers or {}), **self._headers(bearer)}
+        answered = line.call(method, path, body=body, headers=sent, patience=patience)
+        if answered[0] == 401 and bearer != self._token():
+            log.warning("the portal no longer takes this node's token, enrolling again")
+            with self._enrolling:
+                if self._own is not None and self._own["token"] == bearer:
+                    self._own = None
+            sent |= self._headers(self._bearer(line))
+            answered = line.call(method, path, body=body, headers=sent, patience=patience)
+        return answered
+
+    def _headers(self, bearer: str) -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {bearer}", "User-Agent": f"kcover-agent/{VERSION}"}
+        return headers | ({"X-Kcover-Cluster": self._cluster} if self._cluster else {})
+
+    def _bearer(self, line: "_Line") -> str:
+        given = self._token()
+        if not uplink.needs_enrolment(given):
+            return given
+        with self._enrolling:
+            if self._own is None:
+                self._own = self._enrol(given, line)
+            elif self._expires_soon(self._own):
+                try:
+                    self._own = self._enrol(given, line)
+                except UplinkError as error:
+                    log.warning("token not renewed yet: %s", error)
+            token: str = self._own["token"]
+            return token
+
+    def _enrol(self, token: str, line: "_Line") -> dict[str, Any]:
+        """Trade an enrolment token for the node's own one, and keep that. Raises UplinkError."""
+        body = json.dumps({"node": self._node}).encode()
+        headers = self._headers(token) | {"Content-Type": "application/json"}
+        status, answered, answer = line.call("POST", ENROL, body=body, headers=headers)
+        try:
+            uplink.check_status(status, answered, answer, now=self._clock())
+        except UplinkError as error:  # whatever it is, no report is to be dropped or set aside over it
+            raise UplinkError(f"enrolment: {error}", retry_after=error.retry_after) from error
+        try:
+            content = json.loads(answer)
+            own = {"node": self._node, "token": content["token"], "expires_at": content.get("expires_at")}
+            if not isinstance(own["token"], str) or not own["token"]:
+                raise ValueError("no token")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UplinkError(f"enrolment: answer not understood: {error}") from error
+        try:
+            self._store.write(CREDENTIAL, json.dumps(own).encode())
+        except OSError as error:
+            log.warning("this node's token could not be stored: %s", error)
+        log.info("enrolled as %s until %s", self._node, own["expires_at"])
+        return own
+
+    def _stored(self) -> dict[str, Any] | None:
+        try:
+            data = self._store.read(CREDENTIAL)
+            own: dict[str, Any] = json.loads(data) if data else {}
+            return own if own.get("node") == self._node and isinstance(own.get("token"), str) else None
+        except (OSError, ValueError, AttributeError) as error:
+            log.warning("this node's token could not be read, enrolling again: %s", error)
+            return None
+
+    def _expires_soon(self, own: Mapping[str, Any]) -> bool:
+        try:
+            return datetime.fromisoformat(own["expires_at"]) - self._clock() < RENEW_BEFORE
+        except (TypeError, ValueError):
+            return False  # no date, or one this side cannot read: the portal's 401 will tell
+
+
+class _Line:
+    """One kept-alive connection. Every failure is an UplinkError; one thread at a time, a lock sees to it."""
+
+    def __init__(self, url: str, *, context: ssl.SSLContext | None, timeout: float) -> None:
+        parts = urllib.parse.urlsplit(url)
+        self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path.rstrip("/")
+        self._context, self._timeout = context, timeout
+        self._connection: http.client.HTTPConnection | None = None
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def call(
+        self, method: str, path: str, *, body: bytes | None = None, headers: Mapping[str, str], patience: float = 0.0
+    ) -> Answered:
+        """One request; the answer may take ``patience`` seconds more than the line's own time limit.
+
+        A kept-alive connection that the other side has closed meanwhile is opened again, once: every request of an
+        agent may be sent twice.
+        """
+        with self._guard:
+            for fresh in (self._connection is None, True):
+                if self._closed:
+                    raise UplinkError("closed")
+                try:
+                    return self._exchange(method, path, body=body, headers=headers, patience=patience)
+                except (OSError, http.client.HTTPException) as error:
+                    self._drop()
+                    if fresh or isinstance(error, TimeoutError):
+                        raise UplinkError(f"{method} {path}: {type(error).__name__}: {error}") from error
+            raise AssertionError("the second attempt returns or raises")
+
+    def close(self) -> None:
+        """End a call under way, and allow no other."""
+        self._closed = True
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            try:
+                connection.sock.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                log.debug("the line was down already")
+
+    def _exchange(
+        self, method: str, path: str, *, body: bytes | None, headers: Mapping[str, str], patience: float
+    ) -> Answered:
+        if self._connection is None:
+            self._connection = self._connect()
+        connection = self._connection
+        if connection.sock is None:
+            connection.connect()
+        connection.sock.settimeout(self._timeout + patience)
+        connection.request(method, self._base + path, body=body, headers=dict(headers))
+        response = connection.getresponse()
+        content = response.read(MAX_ANSWER + 1)
+        if len(content) > MAX_ANSWER or response.will_close:
+            self._drop()
+        return response.status, {name.title(): value for name, value in response.headers.items()}, content
+
+    def _connect(self) -> http.client.HTTPConnection:
+        if self._context is None:
+            return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

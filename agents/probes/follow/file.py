@@ -1,0 +1,149 @@
+"""Following a plain file."""
+
+import os
+import pathlib
+import time
+import zlib
+from collections.abc import Iterator
+from datetime import datetime
+
+from agents.probes.follow.port import Chunk, Position
+from agents.probes.kmsg import MAX_LINE, Record, split
+
+CHUNK = 1 << 20  # bytes read at once
+POLL = 0.25  # seconds between looks
+_HEAD = 256  # bytes at a file's start that tell it from another one with the same inode number
+
+
+class File:
+    """A plain file, followed by name: survives rotation, truncation, half lines and lines without an end.
+
+    The position is inode, offset of the first byte not handed out, and a checksum of the file's first bytes (inode
+    numbers are used again). A file that was renamed away while nobody looked is found by its inode and read to its end.
+    """
+
+    name = "file"
+
+    def __init__(self, path: pathlib.Path) -> None:
+        self._path = path
+        self._handle: int | None = None
+        self._inode = 0
+        self._offset = 0
+        self._head = (0, 0)  # length and CRC-32 of the first bytes
+        self._skipping = False  # inside a line whose start was handed out because it grew too long
+        self._resume: Position | None = None
+
+    def resume(self, position: Position) -> None:
+        """See ``Source.resume``."""
+        if isinstance(position.get("inode"), int) and isinstance(position.get("offset"), int):
+            self._resume = position
+
+    def read(self, *, boot_id: str, now: datetime) -> Chunk:
+        """See ``Source.read``; every line carries ``now``."""
+        if self._handle is None:
+            self._open()
+        assert self._handle is not None
+        here = os.fstat(self._handle)
+        if here.st_size < self._offset or self._checksum(self._handle, self._head[0]) != self._head:
+            self._start_over()  # truncated, perhaps filled again
+        before = self._offset
+        lines = self._lines(self._handle)
+        more = self._offset != before
+        if not more and self._rotated():
+            lines, more = self._remainder(self._handle), True
+            self.close()
+        return Chunk(records=tuple(_records(lines, now)), position=self._position(), more=more)
+
+    def wait(self, timeout: float) -> None:
+        """See ``Source.wait``."""
+        time.sleep(min(timeout, POLL))
+
+    def close(self) -> None:
+        """See ``Source.close``."""
+        if self._handle is not None:
+            os.close(self._handle)
+            self._handle = None
+
+    def _open(self) -> None:
+        position, self._resume = self._resume, None
+        if position is not None:
+            for path in (self._path, *self._renamed()):
+                if self._continue(path, position):
+                    return
+        handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._handle, self._inode = handle, os.fstat(handle).st_ino
+        self._start_over()
+
+    def _continue(self, path: pathlib.Path, position: Position) -> bool:
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        here = os.fstat(handle)
+        length, checksum = position.get("head", (0, 0))
+        known = here.st_ino == position["inode"] and here.st_size >= position["offset"]
+        if not known or self._checksum(handle, length) != (length, checksum):
+            os.close(handle)
+            return False
+        self._handle, self._inode, self._offset = handle, here.st_ino, position["offset"]
+        self._head = (length, checksum)
+        self._skipping = bool(position.get("skipping"))
+        return True
+
+    def _renamed(self) -> list[pathlib.Path]:
+        try:
+            return sorted(path for path in self._path.parent.glob(f"{self._path.name}?*") if path.is_file())
+        except OSError:
+            return []
+
+    def _rotated(self) -> bool:
+        try:
+            return self._path.stat().st_ino != self._inode
+        except OSError:
+            return False  # between two names; the old one may still be written to
+
+    def _start_over(self) -> None:
+        self._offset, self._head, self._skipping = 0, (0, 0), False
+
+    def _lines(self, handle: int) -> list[bytes]:
+        data = os.pread(handle, CHUNK, self._offset)
+        end = data.rfind(b"\n") + 1
+        if end == 0 and len(data) > MAX_LINE:  # a line without an end: what it begins with is enough
+            self._advance(handle, len(data))
+            skipping, self._skipping = self._skipping, True
+            return [] if skipping else [data[:MAX_LINE]]
+        lines = data[:end].split(b"\n")[:-1]
+        if end and self._skipping:
+            lines, self._skipping = lines[1:], False
+        self._advance(handle, end)
+        return lines
+
+    def _remainder(self, handle: int) -> list[bytes]:
+        """The last line of a file that nobody writes to any more."""
+        data = os.pread(handle, MAX_LINE, self._offset)
+        return [data] if data and not self._skipping else []
+
+    def _advance(self, handle: int, count: int) -> None:
+        self._offset += count
+        if self._head[0] < _HEAD and count:
+            self._head = self._checksum(handle, min(_HEAD, self._offset))
+
+    def _position(self) -> Position:
+        if self._handle is None:
+            return {}
+        return {"inode": self._inode, "offset": self._offset, "head": list(self._head), "skipping": self._skipping}
+
+    @staticmethod
+    def _checksum(handle: int, length: int) -> tuple[int, int]:
+        data = os.pread(handle, length, 0) if length else b""
+        return len(data), zlib.crc32(data) if data else 0
+
+
+def _records(lines: list[bytes], now: datetime) -> Iterator[Record]:
+    for line in lines:
+        text = line[:MAX_LINE].decode(errors="backslashreplace")
+        header, text = split(text)
+        if header is None:
+            yield Record(text=text, at=now)
+        else:  # a saved /dev/kmsg
+            yield Record(text=text, at=now, facility=header.facility, sequence=header.sequence)
