@@ -17,8 +17,8 @@ _REVIEWS = frozenset({"tokenreviews", "subjectaccessreviews", "selfsubjectaccess
 class Asked:
     """One kind of request, the key of a counter.
 
-    ``resource`` carries the subresource (``pods/eviction``). ``node`` is the node it is about: the node itself, a pod's,
-    a job's; else empty. ``status`` is the HTTP status the client saw, 0 when the connection was cut or left hanging.
+    ``resource`` carries the subresource (``pods/eviction``). ``node`` is the node it is about: the node itself, a pod's
+    or a job's; else empty. ``status`` is the HTTP status the client saw, 0 when the connection was cut or left hanging.
     ``applied`` tells whether a write took effect: a fault of the API server can hide a success.
     """
 
@@ -36,7 +36,7 @@ class Asked:
 
     @property
     def destructive(self) -> bool:
-        """Whether it can take work or a node down: evictions, deletions, changes of a node, jobs (which reboot nodes)."""
+        """Whether it can take work or a node down: an eviction, a deletion, a changed node, a job (some reboot)."""
         if not self.writes:
             return False
         if self.verb.startswith("delete"):

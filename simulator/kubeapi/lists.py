@@ -21,7 +21,7 @@ _EXPIRED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Entries, the resource version they show, and how to go on (empty at the end). ``remaining`` is None if unknown."""
+    """Entries, the resource version they show, how to go on (empty at the end). ``remaining`` is None if unknown."""
 
     entries: list[Entry]
     version: int

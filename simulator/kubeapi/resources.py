@@ -14,11 +14,11 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 class Resource:
     """A kind of object. ``group`` and ``version`` are where it is stored; ``also`` lists other group versions.
 
-    ``subresources`` are those that are served beside ``status`` (which ``has_status`` tells). ``indexed`` names the fields
-    that selectors ask for so often that the store keeps an index of them. ``typed`` kinds leave apiVersion and kind out
-    of list items, as the API server's built-in kinds do. ``unconditional`` kinds may be replaced without naming a
-    resource version; ``generation`` counts changes of anything but metadata and status. ``stored`` is False for reviews,
-    which are answered and forgotten.
+    ``subresources`` are those that are served beside ``status`` (which ``has_status`` tells). ``indexed`` names the
+    fields that selectors ask for so often that the store keeps an index of them. ``typed`` kinds leave apiVersion and
+    kind out of list items, as the API server's built-in kinds do. ``unconditional`` kinds may be replaced without
+    naming a resource version; ``generation`` counts changes of anything but metadata and status. ``stored`` is False
+    for reviews, which are answered and forgotten.
     """
 
     group: str
@@ -46,6 +46,10 @@ class Resource:
     def served(self) -> tuple[tuple[str, str], ...]:
         """Every (group, version) under which the kind can be asked for."""
         return ((self.group, self.version), *self.also)
+
+
+def _workload(plural: str, kind: str, short: str) -> Resource:
+    return _make("apps", "v1", plural, kind, short=(short,), categories=("all",), has_status=True, generation=True)
 
 
 def _make(group: str, version: str, plural: str, kind: str, **more: object) -> Resource:
@@ -109,10 +113,10 @@ RESOURCES: tuple[Resource, ...] = (
     _make("", "v1", "secrets", "Secret"),
     _make("", "v1", "services", "Service", short=("svc",), categories=("all",), has_status=True),
     _make("", "v1", "endpoints", "Endpoints", short=("ep",)),
-    _make("apps", "v1", "daemonsets", "DaemonSet", short=("ds",), categories=("all",), has_status=True, generation=True),
-    _make("apps", "v1", "deployments", "Deployment", short=("deploy",), categories=("all",), has_status=True, generation=True),
-    _make("apps", "v1", "replicasets", "ReplicaSet", short=("rs",), categories=("all",), has_status=True, generation=True),
-    _make("apps", "v1", "statefulsets", "StatefulSet", short=("sts",), categories=("all",), has_status=True, generation=True),
+    _workload("daemonsets", "DaemonSet", "ds"),
+    _workload("deployments", "Deployment", "deploy"),
+    _workload("replicasets", "ReplicaSet", "rs"),
+    _workload("statefulsets", "StatefulSet", "sts"),
     JOBS,
     BUDGETS,
     LEASES,

@@ -104,8 +104,9 @@ def from_object(selector: Mapping[str, Any]) -> tuple[Requirement, ...]:
     return tuple(terms)
 
 
+_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _EVENT_FIELDS = (
-    *(f"involvedObject.{name}" for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")),
+    *(f"involvedObject.{name}" for name in _REFERENCE),
     "reason",
     "reportingComponent",
     "source",

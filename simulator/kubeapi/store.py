@@ -3,9 +3,9 @@
 The store is the cluster's truth. The HTTP side and the simulated world both work on it, synchronously, in one event
 loop's thread. Rules for callers:
 
-- An object handed to ``create`` or ``update`` belongs to the store from then on, and what ``get`` and ``list`` return is
-  the store's own: never change either. Change by ``patch``, or by ``update`` with a new dict. Parts may be shared between
-  objects (one ``images`` list for 10,000 nodes), which is what keeps a big cluster small.
+- An object handed to ``create`` or ``update`` belongs to the store from then on, and what ``get`` and ``list`` return
+  is the store's own: never change either. Change by ``patch``, or by ``update`` with a new dict. Parts may be shared
+  between objects (one ``images`` list for 10,000 nodes), which is what keeps a big cluster small.
 - ``kind`` arguments take a kind's name (``"Pod"``), its plural (``"pods"``), ``(group, plural)`` or a ``Resource``.
 - Every refusal is an ``errors.ApiError``: 404, 409, 410 …
 - The store checks identity and versions, not content: validation and admission belong to requests (``writes``), while
@@ -148,7 +148,7 @@ class Store:
     def list(
         self, kind: resources.Ref, *, namespace: str | None = None, labels: str = "", fields: str = ""
     ) -> list[Object]:
-        """Objects by namespace and name; ``namespace`` None means all. Selectors as in a request. Raises 400 for bad ones."""
+        """Objects by namespace and name; ``namespace`` None means all. Selectors as in a request (raises 400)."""
         shelf = self.shelf(kind)
         selection = selectors.select(kind=shelf.resource.kind, namespace=namespace, labels=labels, fields=fields)
         return selectors.matching((entry.obj for entry in shelf.candidates(selection)), selection)
@@ -256,6 +256,11 @@ class Store:
         """
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback)
+
+    def compact(self) -> None:
+        """Forget all changes, as etcd's compaction does: who watches from an older version has to list again."""
+        for shelf in self._shelves.values():
+            shelf.history.compact(keep=0)
 
     # Inside
 

@@ -1,9 +1,9 @@
 """Strategic merge patch: lists of the built-in kinds that merge by a key instead of being replaced.
 
-Which list merges by what is written in the Go types of ``k8s.io/api`` (``patchStrategy``, ``patchMergeKey``). A name of a
-field is enough to tell: within the kinds served here no two lists of one name differ, but for ``ports``. What is not
-listed is atomic and replaced whole. That includes a node's ``spec.taints``: a strategic patch of one taint drops all
-others, which is why writers of taints have to name the resource version.
+Which list merges by what is written in the Go types of ``k8s.io/api`` (``patchStrategy``, ``patchMergeKey``). The name
+of a field is enough to tell: within the kinds served here no two lists of one name differ, but for ``ports``. What is
+not listed is atomic and replaced whole. That includes a node's ``spec.taints``: a strategic patch of one taint drops
+all others, which is why writers of taints have to name the resource version.
 """
 
 from collections.abc import Mapping

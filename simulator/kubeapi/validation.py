@@ -1,7 +1,7 @@
 """What the API server refuses with 422, and what it fills in: the rules a client of this cluster can run into.
 
-Not every rule of Kubernetes is here: names, labels, annotations, taints, Events, what may not change in pods and jobs, and
-disruption budgets. The texts are those of ``k8s.io/apimachinery/pkg/util/validation``.
+Not every rule of Kubernetes is here: names, labels, annotations, taints, Events, what may not change in pods and jobs,
+and disruption budgets. The texts are those of ``k8s.io/apimachinery/pkg/util/validation``.
 """
 
 import json
