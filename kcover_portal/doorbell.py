@@ -4,20 +4,41 @@ Carries ids only. A ring that gets lost costs at most a sweep interval; a signal
 fetches again.
 """
 
+import asyncio
 import logging
+import threading
+from concurrent.futures import Future
 from functools import partial
 
-from asgiref.sync import async_to_sync
+from celery import current_app
 from channels.layers import get_channel_layer
 from django.db import transaction
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from kcover_portal.celery import app
-
 log = logging.getLogger(__name__)
 
 PAGES = "pages"  # the group that every signed-in page's socket joins
+
+_lock = threading.Lock()
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+def attach(loop: asyncio.AbstractEventLoop) -> None:
+    """Sends signals from this loop. Where pages and workers share one process, their in-memory layer lives in it."""
+    global _loop  # noqa: PLW0603 (one loop a process is the point)
+    with _lock:
+        _loop = loop
+
+
+def _sender() -> asyncio.AbstractEventLoop:
+    """The attached loop, else one of our own in a thread: one connection for all of a worker's signals."""
+    global _loop  # noqa: PLW0603
+    with _lock:
+        if _loop is None or _loop.is_closed():
+            _loop = asyncio.new_event_loop()
+            threading.Thread(target=_loop.run_forever, name="doorbell", daemon=True).start()
+        return _loop
 
 
 def ring(task: str, *ids: int) -> None:
@@ -32,7 +53,7 @@ def tell(topic: str, record: int | str, *, cluster: str = "") -> None:
 
 def _ring(task: str, ids: tuple[int, ...]) -> None:
     try:
-        app.send_task(task, args=ids, retry=False)
+        current_app.send_task(task, args=ids, retry=False)
     except (OperationalError, RedisError, OSError) as error:
         log.warning("the broker did not take %s%r, the sweep will find it: %s", task, ids, error)
 
@@ -40,7 +61,11 @@ def _ring(task: str, ids: tuple[int, ...]) -> None:
 def _tell(topic: str, record: int | str, cluster: str) -> None:
     layer = get_channel_layer()
     message = {"type": "record.written", "topic": topic, "id": record, "cluster": cluster}
-    try:
-        async_to_sync(layer.group_send)(PAGES, message)
-    except (RedisError, OSError) as error:
-        log.warning("pages were not told of %s %s: %s", topic, record, error)
+    sent = asyncio.run_coroutine_threadsafe(layer.group_send(PAGES, message), _sender())
+    sent.add_done_callback(partial(_told, topic))
+
+
+def _told(topic: str, sent: "Future[None]") -> None:
+    error = None if sent.cancelled() else sent.exception()
+    if error is not None:
+        log.warning("pages were not told of a %s: %s", topic, error)

@@ -28,6 +28,15 @@ class Installation(models.Model):
         constraints = (models.CheckConstraint(condition=models.Q(id=1), name="one_installation"),)
 
 
+class Pulse(models.Model):
+    """When a process of the portal last did its round; with a holder, also the lease of the one that leads."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    at = models.DateTimeField()
+    holder = models.CharField(max_length=120, blank=True)
+    until = models.DateTimeField(null=True)
+
+
 class Cluster(models.Model):
     """A Kubernetes cluster and how the portal may act on it."""
 

@@ -8,7 +8,7 @@ from django.conf import settings
 
 from kcover.fault import Command as WireCommand
 from kcover.policy import decision
-from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Node
+from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Node, Pulse
 from kcover_portal.kube import connections, port
 
 POOL_LABELS = (
@@ -70,3 +70,14 @@ def connect(cluster: Cluster) -> port.Cluster:
     return connections.connect(
         cluster.pk, kubeconfig=cluster.kubeconfig, context=cluster.context, in_cluster=cluster.in_cluster
     )
+
+
+def pulse(name: str) -> datetime | None:
+    """When the process or round of that name was last alive."""
+    return Pulse.objects.filter(name=name).values_list("at", flat=True).first()
+
+
+def nodes_asked(node_ids: Iterable[int], *, now: datetime) -> set[int]:
+    """Those of the nodes for whose agents a command is on offer."""
+    rows = Command.objects.filter(node_id__in=list(node_ids), state=Command.State.OFFERED, expires_at__gt=now)
+    return set(rows.values_list("node_id", flat=True))

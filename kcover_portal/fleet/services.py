@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 
 from kcover import fault, marks
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Command, Gpu, Installation, Mode, Node
+from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Command, Gpu, Installation, Mode, Node, Pulse
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 
@@ -199,6 +200,25 @@ def expire_commands(*, now: datetime) -> int:
     return Command.objects.filter(state=Command.State.OFFERED, expires_at__lte=now).update(
         state=Command.State.EXPIRED, finished_at=now
     )
+
+
+def beat(name: str, *, now: datetime) -> None:
+    """Notes that the process or round of that name is alive."""
+    Pulse.objects.update_or_create(name=name, defaults={"at": now})
+
+
+def lead(name: str, *, holder: str, until: datetime, now: datetime) -> bool:
+    """Takes or keeps the lease ``name``: one holder at a time, by the database's word."""
+    free = Q(until__isnull=True) | Q(until__lte=now) | Q(holder=holder)
+    if Pulse.objects.filter(free, name=name).update(holder=holder, until=until, at=now):
+        return True
+    _, created = Pulse.objects.get_or_create(name=name, defaults={"holder": holder, "until": until, "at": now})
+    return created
+
+
+def resign(name: str, *, holder: str, now: datetime) -> None:
+    """Gives the lease back, so that another takes over at once."""
+    Pulse.objects.filter(name=name, holder=holder).update(until=now)
 
 
 def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Q
 
+from kcover import marks as kernel_marks
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet import services as fleet_services
@@ -52,14 +53,31 @@ def sweep(*, now: datetime) -> None:
     for pk in incident_queries.to_judge(now=now):
         doorbell.ring("rescue.judge", pk)
     fleet_services.expire_commands(now=now)
+    fleet_services.beat("sweep", now=now)
 
 
 def nudge(node: Node, *, now: datetime) -> None:
-    """Something about the node changed: a rescue that waits for it looks at once, what was held is judged again."""
-    waiting = Rescue.objects.filter(node=node, state=Rescue.State.WAITING, due_at__gt=now)
-    for pk in waiting.values_list("pk", flat=True):
-        if Rescue.objects.filter(pk=pk, state=Rescue.State.WAITING).update(due_at=now):
-            doorbell.ring("rescue.run", pk)
+    """Something about the node changed: a rescue that waits looks at once, and drift is found (invariant 20)."""
+    rescue = queries.open_on(node)
+    if rescue is not None:
+        taken_back = _uncordoned(rescue, node)
+        states = (Rescue.State.WAITING, Rescue.State.HELD) if taken_back else (Rescue.State.WAITING,)
+        rows = Rescue.objects.filter(pk=rescue.pk, state__in=states)
+        if rows.exclude(due_at__lte=now).update(state=Rescue.State.RUNNING, due_at=now):
+            doorbell.ring("rescue.run", rescue.pk)
+        return
+    marked = queries.marked_on(node)
+    if marked is not None and node.known and _uncordoned(marked, node):
+        try:
+            opening.request(node, "release", actor="system", reason="somebody uncordoned the node by hand", now=now)
+        except opening.Refused as refusal:
+            log.info("%s keeps the portal's marks for now: %s", node.name, refusal)
+
+
+def _uncordoned(rescue: Rescue, node: Node) -> bool:
+    """Whether the rescue cordoned the node and the watch shows it schedulable since."""
+    marks = kernel_marks.read(rescue.marks)
+    return marks is not None and marks.cordon and node.known and not node.unschedulable and bool(node.marks)
 
 
 def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:

@@ -1,0 +1,8 @@
+"""The agents' door, answered before Django: reports, enrolment, the long poll for commands.
+
+A plain ASGI application: thousands of agents hold a connection open here, which no thread a connection could.
+"""
+
+from kcover_portal.api.agent.app import application
+
+__all__ = ["application"]

@@ -1,0 +1,59 @@
+"""The ASGI application: agents and live pages here, everything else by the pages' own server.
+
+``/ws/`` and ``/api/v1/agent/`` are answered in this process. The rest goes to ``KCOVER_WEB_URL`` where that is set (the
+live process of a larger installation), else to the WSGI application in threads of this process.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from django.conf import settings
+from django.core.wsgi import get_wsgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
+_pages_wsgi = get_wsgi_application()  # before anything that touches models
+
+from a2wsgi import WSGIMiddleware  # noqa: E402
+
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import URLRouter  # noqa: E402
+from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+
+from kcover_portal.api import agent  # noqa: E402
+from kcover_portal.asgi import proxy  # noqa: E402
+from kcover_portal.console import routing  # noqa: E402
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+PAGE_THREADS = 16
+
+_web = proxy.Proxy(settings.KCOVER_WEB_URL) if settings.KCOVER_WEB_URL else None
+_sockets: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(routing.websocket_urlpatterns)))
+_pages: Any = _web or WSGIMiddleware(_pages_wsgi, workers=PAGE_THREADS)
+
+
+async def application(scope: Scope, receive: Receive, send: Send) -> None:
+    """Routes one connection by type and path."""
+    if scope["type"] == "lifespan":
+        await _lifespan(receive, send)
+    elif scope["type"] == "websocket":
+        await _sockets(scope, receive, send)
+    elif scope["path"].startswith("/api/v1/agent/"):
+        await agent.application(scope, receive, send)
+    else:
+        await _pages(scope, receive, send)
+
+
+async def _lifespan(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        if message["type"] == "lifespan.startup":
+            await send({"type": "lifespan.startup.complete"})
+        elif message["type"] == "lifespan.shutdown":
+            if _web is not None:
+                await _web.close()
+            await send({"type": "lifespan.shutdown.complete"})
+            return

@@ -1,0 +1,155 @@
+"""The demo: a simulated cluster beside a standalone portal, KCE's table in force, a user, and buttons that hurt nodes."""
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.utils import timezone
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.policies import services as policies
+
+CLUSTER = "demo"
+USER = "admin"
+POLICIES = settings.BASE_DIR / "deploy" / "policies" / "kce.yaml"
+HOLD_DOWN = 5  # seconds: a visitor waits for it
+BOOT_SECONDS = 8
+READY_WITHIN = 300
+START_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[None]:
+    """Starts the simulator, registers it, makes the user, says where to go; stops it at the end.
+
+    Raises CommandError when the simulator does not come up.
+    """
+    address = settings.KCOVER_DEMO_URL
+    if not address:
+        raise CommandError("KCOVER_DEMO_URL is not set: make demo sets it to the simulator's address")
+    folder = settings.VAR_DIR / "demo"
+    folder.mkdir(parents=True, exist_ok=True)
+    kubeconfig, enrolment = folder / "kubeconfig", folder / "enrolment-token"
+    kubeconfig.unlink(missing_ok=True)
+    simulator = _simulator(port=port, nodes=nodes, address=address, kubeconfig=kubeconfig, enrolment=enrolment)
+    try:
+        _wait(simulator, address, kubeconfig)
+        password = _register(kubeconfig, enrolment)
+        say(_welcome(port=port, nodes=nodes, password=password, address=address))
+        yield
+    finally:
+        _stop(simulator)
+
+
+def _simulator(
+    *, port: int, nodes: int, address: str, kubeconfig: Path, enrolment: Path
+) -> "subprocess.Popen[bytes]":
+    """Its own process group, so that Ctrl-C reaches it once and through us."""
+    return subprocess.Popen(  # noqa: S603
+        [
+            sys.executable,
+            "-m",
+            "simulator",
+            "serve",
+            "--port",
+            address.rpartition(":")[2],
+            "--nodes",
+            str(nodes),
+            "--gpus",
+            "8",
+            "--kubeconfig-out",
+            str(kubeconfig),
+            "--portal",
+            f"http://127.0.0.1:{port}",
+            "--enrol-token-file",
+            str(enrolment),
+            "--boot-seconds",
+            str(BOOT_SECONDS),
+            "--faults-per-hour",
+            "60",
+        ],
+        cwd=settings.BASE_DIR,
+        start_new_session=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+
+
+def _wait(simulator: "subprocess.Popen[bytes]", address: str, kubeconfig: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if simulator.poll() is not None:
+            raise CommandError(f"the simulator ended with {simulator.returncode}: is {address} taken? Set SIM_PORT")
+        with contextlib.suppress(urllib.error.URLError, OSError):
+            with urllib.request.urlopen(f"{address}/readyz", timeout=2):  # noqa: S310
+                if kubeconfig.exists():
+                    return
+        time.sleep(0.1)
+    raise CommandError(f"the simulator did not answer at {address} within {START_SECONDS:.0f} s")
+
+
+def _register(kubeconfig: Path, enrolment: Path) -> str:
+    """Cluster, policies, token and user; the second start finds them and only renews what it must."""
+    now = timezone.now()
+    fields = {
+        "kubeconfig": kubeconfig.read_text(encoding="utf-8"),
+        "hold_down": HOLD_DOWN,
+        "ready_within": READY_WITHIN,
+    }
+    cluster, _ = Cluster.objects.update_or_create(name=CLUSTER, defaults=fields, create_defaults={**fields, "created_at": now})
+    policies.apply(POLICIES.read_text(encoding="utf-8"), author="demo", reason="KCE's table", now=now)
+    _, secret = accounts.make_token(
+        ApiToken.Kind.AGENT,
+        cluster=cluster,
+        name="demo enrolment",
+        expires_at=now + timedelta(days=1),
+        created_by="demo",
+        now=now,
+    )
+    enrolment.touch(mode=0o600)
+    enrolment.write_text(secret, encoding="utf-8")
+    password = os.environ.get("DEMO_PASSWORD") or secrets.token_urlsafe(9)
+    user = User.objects.filter(username=USER).first()
+    if user is None:
+        accounts.make_user(USER, password=password, role=Role.ADMIN, actor="demo", now=now)
+    else:
+        accounts.set_password(user, password, actor="demo", now=now)
+    return password
+
+
+def _welcome(*, port: int, nodes: int, password: str, address: str) -> str:
+    curl = f"""curl -X POST {address}/sim/faults -d '{{"node": "gpu-0001", "kind": "xid", "code": 62}}'"""
+    return "\n".join(
+        (
+            "",
+            f"  kcover portal   http://127.0.0.1:{port}",
+            f"  user            {USER}",
+            f"  password        {password}",
+            f"  fleet           {nodes} simulated nodes; hurt one with the console's button, or:",
+            f"                  {curl}",
+            "  Ctrl-C ends all of it.",
+            "",
+        )
+    )
+
+
+def _stop(simulator: "subprocess.Popen[bytes]") -> None:
+    if simulator.poll() is None:
+        os.killpg(simulator.pid, signal.SIGTERM)
+    try:
+        simulator.wait(timeout=10)
+    except subprocess.TimeoutExpired:
+        os.killpg(simulator.pid, signal.SIGKILL)
+        simulator.wait()

@@ -1,0 +1,76 @@
+"""Worker, scheduler and watch as threads of one process, for a machine without Redis (or that needs no more).
+
+The same tasks, the same rows: only the broker lives in memory, and what it forgets when the process dies the sweep finds.
+"""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+
+from celery import Celery, beat
+from celery.worker import WorkController
+from django.conf import settings
+from django.utils import timezone
+
+from kcover_portal import doorbell
+from kcover_portal.operate.watching import Watch
+
+log = logging.getLogger(__name__)
+
+STOP_SECONDS = 10.0
+
+
+class Embedded:
+    """Starts and stops the three beside the web server of this process."""
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._stop = threading.Event()
+        self._watch = Watch(clock=timezone.now, stop=self._stop)
+        self._worker: WorkController | None = None
+        self._beat: beat.Service | None = None
+        self._threads: list[threading.Thread] = []
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Starts all three; ``loop`` is the web server's, where in-memory signals must be sent from."""
+        doorbell.attach(loop)
+        self._app.finalize()
+        self._worker = self._app.WorkController(
+            app=self._app,
+            hostname="embedded@localhost",
+            pool_cls="threads",
+            concurrency=settings.CELERY_WORKER_CONCURRENCY,
+            without_heartbeat=True,
+            without_mingle=True,
+            without_gossip=True,
+            loglevel=logging.WARNING,
+            logfile=None,
+            pidfile=None,
+        )
+        self._beat = beat.Service(self._app, max_interval=1, scheduler_cls=beat.Scheduler)
+        self._thread("worker", self._worker.start)
+        self._thread("beat", self._beat.start)
+        self._thread("watch", self._watch.run)
+
+    def stop(self) -> None:
+        """Asks all three to stop and waits, for a while, until they have."""
+        self._stop.set()
+        if self._beat is not None:
+            self._beat.stop()
+        if self._worker is not None:
+            self._worker.stop(in_sighandler=False)
+        for thread in self._threads:
+            thread.join(timeout=STOP_SECONDS / len(self._threads))
+
+    def _thread(self, name: str, target: Callable[[], object]) -> None:
+        thread = threading.Thread(target=self._guard, args=(name, target), name=f"embedded-{name}", daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _guard(self, name: str, target: Callable[[], object]) -> None:
+        try:
+            target()
+        except Exception:
+            if not self._stop.is_set():
+                log.exception("the embedded %s ended", name)

@@ -1,0 +1,54 @@
+"""``manage.py standalone``: portal, worker, scheduler and watch in one process; with ``--demo``, a cluster to play with."""
+
+import asyncio
+import os
+from argparse import ArgumentParser
+from typing import Any
+
+import uvicorn
+from django.core.management import call_command
+from django.core.management.base import BaseCommand
+
+from kcover_portal.celery import app
+from kcover_portal.operate import demo
+from kcover_portal.operate.embedded import Embedded
+
+
+class Command(BaseCommand):
+    """Serves everything from one process."""
+
+    help = "portal + worker + scheduler + watch in one process, on embedded defaults"
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Takes the address, and the demo with its size."""
+        parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or "8000"))
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--demo", action="store_true", help="start a simulated cluster beside it")
+        parser.add_argument("--nodes", type=int, default=int(os.environ.get("DEMO_NODES") or "200"))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Migrates, then serves until SIGTERM or Ctrl-C."""
+        call_command("migrate", interactive=False, verbosity=0)
+        if not options["demo"]:
+            asyncio.run(serve(host=options["host"], port=options["port"]))
+            return
+        with demo.start(port=options["port"], nodes=options["nodes"], say=self.stdout.write):
+            asyncio.run(serve(host=options["host"], port=options["port"]))
+
+
+async def serve(*, host: str, port: int) -> None:
+    """Runs the web server and the embedded processes until the server is told to stop."""
+    embedded = Embedded(app)
+    config = uvicorn.Config(
+        "kcover_portal.asgi:application",
+        host=host,
+        port=port,
+        log_level="warning",
+        timeout_graceful_shutdown=3,
+        lifespan="on",
+    )
+    embedded.start(asyncio.get_running_loop())
+    try:
+        await uvicorn.Server(config).serve()
+    finally:
+        await asyncio.to_thread(embedded.stop)

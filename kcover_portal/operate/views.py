@@ -1,0 +1,29 @@
+"""/healthz, /readyz and /metrics."""
+
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from kcover_portal.operate import health
+from kcover_portal.operate import metrics as exposition
+
+
+@require_safe
+def healthz(_request: HttpRequest) -> HttpResponse:
+    """The process answers."""
+    return HttpResponse("ok\n", content_type="text/plain")
+
+
+@require_safe
+def readyz(_request: HttpRequest) -> JsonResponse:
+    """200 if all is well, else 503; either way every finding."""
+    found = health.findings(now=timezone.now())
+    body = {one.name: {"well": one.well, "fact": one.fact} for one in found}
+    return JsonResponse(body, status=200 if all(one.well for one in found) else 503)
+
+
+@require_safe
+def metrics(_request: HttpRequest) -> HttpResponse:
+    """Prometheus' text format."""
+    return HttpResponse(exposition.render(), content_type=CONTENT_TYPE_LATEST)
