@@ -1,0 +1,126 @@
+# Everything a person or a CI does here. `make help` lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# What a caller may set: make demo PORT=9000, make test ARGS="tests/kcover -x"
+PORT ?= 8000
+DEMO_NODES ?= 200
+WORKERS ?= 2
+ARGS ?=
+PYTHON ?=
+
+BIN := .venv/bin
+SOURCES := kcover agents kcover_portal simulator tests tools $(wildcard bench) manage.py
+PIP_INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c requirements.lock
+SERVERS := $(BIN)/python -m tests.servers
+
+export PORT DEMO_NODES
+
+.PHONY: help
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  Variables: PORT (8000) and DEMO_NODES (200) for demo and serve; ARGS for test, bench, crash, soak;'
+	@echo '             WORKERS (2; 0: one process) for test; PYTHON, the interpreter that makes .venv'
+
+
+# ------------------------------------------------------------------------------------------------------------- running
+.PHONY: demo serve
+demo: .venv/.stamp ## the portal and a simulated GPU cluster beside it; no root, nothing else to install
+	$(BIN)/python manage.py standalone --demo
+
+serve: .venv/.stamp ## all production processes on this machine, behind one port
+	$(BIN)/python manage.py serve
+
+
+# ------------------------------------------------------------------------------------------------------------- testing
+.PHONY: test crash bench soak packages
+test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x")
+	@echo '== PostgreSQL and Redis on free ports, then pytest on $(WORKERS) workers'
+	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) $(ARGS)
+
+crash: packages .venv/.stamp-dev ## the crash tests against servers that write as in production
+	@echo '== durable PostgreSQL and Redis on free ports, then the crash tests, one after the other'
+	$(SERVERS) --durable -- $(BIN)/python -m pytest tests/crash $(ARGS)
+
+bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.md
+	@echo '== durable PostgreSQL and Redis on free ports, then the measurements'
+	$(SERVERS) --durable -- $(BIN)/python -m bench $(ARGS)
+
+soak: packages .venv/.stamp-dev ## hours of faults and restarts, watching for what grows or is forgotten
+	@echo '== durable PostgreSQL and Redis on free ports, then the soak'
+	$(SERVERS) --durable -- $(BIN)/python -m bench.soak $(ARGS)
+
+packages:
+	@tools/system_packages.sh
+
+
+# ------------------------------------------------------------------------------------------------------------ checking
+CHECKS := check-format check-lint check-types check-imports check-templates check-vendor check-migrations check-deploy
+.PHONY: check format $(CHECKS)
+check: $(CHECKS) ## format, lint, types, import contracts, templates, vendored files, migrations, deployment
+
+# As in production, so that `check --deploy` judges the settings that matter. Nothing is connected to.
+$(CHECKS): export KCOVER_SECRET_KEY := check-only-VXeXkQJ3v0mTz8rL5sWnYb7cDfGhKpQa2u4E6
+$(CHECKS): export KCOVER_PUBLIC_URL := https://portal.example.com
+$(CHECKS): export KCOVER_ALLOWED_HOSTS := portal.example.com
+$(CHECKS): export KCOVER_REDIS_URL := redis://127.0.0.1:6379/0
+$(CHECKS): export KCOVER_DATABASE_URL := sqlite:///var/check.sqlite3
+$(CHECKS): .venv/.stamp-dev
+
+check-format:
+	$(BIN)/ruff format --check $(SOURCES)
+
+check-lint:
+	$(BIN)/ruff check $(SOURCES)
+
+check-types:
+	$(BIN)/mypy
+
+check-imports:
+	$(BIN)/lint-imports
+
+check-templates:
+	$(BIN)/djlint templates --check --quiet
+	$(BIN)/djlint templates --lint --quiet
+
+check-vendor:
+	$(BIN)/python tools/vendor_frontend.py --verify
+
+check-migrations:
+	$(BIN)/python manage.py makemigrations --check --dry-run
+
+check-deploy:
+	$(BIN)/python manage.py check --deploy --fail-level WARNING
+
+format: .venv/.stamp-dev ## rewrites Python files and templates in the house's format
+	$(BIN)/ruff check --fix --exit-zero --quiet $(SOURCES)
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/djlint templates --reformat --quiet || true
+
+
+# ---------------------------------------------------------------------------------------------------------- installing
+.PHONY: venv lock clean
+venv: .venv/.stamp-dev ## .venv with everything to run, test and check
+
+.venv/.stamp: requirements.txt requirements.lock
+	@[ -x $(BIN)/python ] || tools/make_venv.sh .venv $(PYTHON)
+	@echo '== installing what the portal needs into .venv'
+	@$(PIP_INSTALL) -r requirements.txt
+	@touch $@
+
+.venv/.stamp-dev: requirements-dev.txt .venv/.stamp
+	@echo '== installing what tests and checks need into .venv'
+	@$(PIP_INSTALL) -r requirements-dev.txt
+	@touch $@
+
+lock: ## requirements.lock from what is installed in .venv, after a requirement changed
+	@{ grep '^#' requirements.lock; $(BIN)/python -m pip freeze --local --exclude async-timeout; \
+	   grep '^async-timeout' requirements.lock; } > requirements.lock.new
+	@mv requirements.lock.new requirements.lock
+
+clean: ## removes caches, collected files and the demo's data; keeps .venv
+	rm -rf var staticfiles mutants test-results .run .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -f .coverage .coverage.*
+	find . -path ./.venv -prune -o -name __pycache__ -type d -print0 | xargs -0r rm -rf

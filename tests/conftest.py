@@ -1,0 +1,44 @@
+"""What every test may rely on: a fixed time, browser tests last, nothing left running."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+
+BROWSER = Path(__file__).parent / "browser"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the browser tests and puts them last: Playwright keeps an event loop running, which async tests refuse."""
+    for item in items:
+        if item.path.is_relative_to(BROWSER):
+            item.add_marker(pytest.mark.browser)
+    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+
+
+@pytest.fixture
+def now() -> datetime:
+    """A fixed moment, aware, in UTC; later moments are ``now + timedelta(...)``."""
+    return datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _nothing_left_running() -> Iterator[None]:
+    """Fails the run when its tests left processes behind: each would disturb what runs next on this machine."""
+    before = set(psutil.Process().children(recursive=True))
+    yield
+    left = [process for process in psutil.Process().children(recursive=True) if process not in before]
+    _gone, left = psutil.wait_procs(left, timeout=5)
+    commands = [f"{process.pid}: {command}" for process in left if (command := _command(process))]
+    assert not commands, "left running: " + "; ".join(commands)
+
+
+def _command(process: psutil.Process) -> str:
+    """The command line; empty where the process is gone or is multiprocessing's tracker, which lives as long as we."""
+    try:
+        command = " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+    return "" if "multiprocessing.resource_tracker" in command else command
