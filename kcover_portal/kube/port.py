@@ -1,8 +1,8 @@
 """The port: what the portal asks of a cluster. ``live.LiveCluster`` and ``fake.FakeCluster`` both are one.
 
-Every verb is idempotent and says the wanted end. Every verb raises ``Unavailable`` (ask later; ``ambiguous`` when a write
-may have happened) or ``Refused`` (asking again will not help); what else it raises is said there. Instances are safe to
-use from many threads.
+Every verb is idempotent and says the wanted end. Every verb raises ``Unavailable`` (ask later; ``ambiguous`` when a
+write may have happened) or ``Refused`` (asking again will not help); what else it raises is said there. Instances are
+safe to use from many threads.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -96,8 +96,8 @@ class Cluster(Protocol):
         """Make a node what ``change`` says, in one patch; returns (before, after).
 
         No write at all when it is so already. ``expect`` sees the node that the patch is computed from, on each try,
-        and may raise anything to stop the write. Taints, labels and annotations that ``change`` does not name survive byte
-        for byte. Raises ``NotFound``, and ``Conflict`` when others keep changing the node.
+        and may raise anything to stop the write. Taints, labels and annotations that ``change`` does not name survive
+        byte for byte. Raises ``NotFound``, and ``Conflict`` when others keep changing the node.
         """
 
     def list_pods(

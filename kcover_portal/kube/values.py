@@ -12,7 +12,7 @@ COMPONENT: Final = "kcover-portal"
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint. The API server tells taints apart by key and effect; the portal owns one if the value is its too."""
+    """A node's taint. API servers tell taints apart by key and effect; it is the portal's if the value is its too."""
 
     key: str
     value: str
@@ -73,8 +73,9 @@ class ContainerFailure:
 class Pod:
     """A pod. ``controller``: a controller owns it (``owner_*`` say which), else it is bare.
 
-    ``mirror``: a static pod's shadow. ``terminal``: phase Succeeded or Failed. ``deleting``: a deletionTimestamp is set.
-    ``job``: the training job it belongs to by label (Kubeflow's, batch's or LeaderWorkerSet's), "" if none. ``gpus`` is what its containers ask for.
+    ``mirror``: a static pod's shadow. ``terminal``: phase Succeeded or Failed. ``deleting``: a deletionTimestamp is
+    set. ``job``: the training job it belongs to by label (Kubeflow's, batch's or LeaderWorkerSet's), "" if none.
+    ``gpus`` is what its containers ask for.
     """
 
     namespace: str

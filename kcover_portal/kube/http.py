@@ -1,0 +1,228 @@
+"""HTTP to an API server: one request at a time, time-outs on each, nothing sent twice, every failure a port error.
+
+urllib3 is used directly, not through the official client's REST layer: that one repeats a POST whose connection was
+cut, writes response bodies to the debug log, and may send an eviction without a Content-Type.
+"""
+
+import contextlib
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+import urllib3
+import urllib3.exceptions
+
+from kcover_portal.kube import errors
+from kcover_portal.kube.wire import base
+
+CONNECT_SECONDS: Final = 5.0
+READ_SECONDS: Final = 20.0
+POOL_SIZE: Final = 32
+CHUNK_BYTES: Final = 256 * 1024
+T = TypeVar("T")
+# A peer that vanished without a word (a moved load balancer) is noticed within a minute, not at the read time-out.
+KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+
+
+class Rejected(Exception):
+    """An answer other than 2xx: the cause of the port error that is raised for it."""
+
+    def __init__(self, status: base.Status) -> None:
+        super().__init__(status.message)
+        self.status = status
+
+
+def answer(error: errors.KubeError) -> base.Status:
+    """What the API server said, for a verb that knows what to do about it; empty when it said nothing."""
+    return error.__cause__.status if isinstance(error.__cause__, Rejected) else base.Status()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WayIn:
+    """Where an API server is and how to be let in.
+
+    ``authorization`` gives the header's value at this moment (tokens expire); it may run a credential plug-in.
+    """
+
+    host: str
+    authorization: Callable[[], str | None]
+    tls: ssl.SSLContext | None = None
+    server_name: str | None = None
+    proxy: str | None = None
+
+
+class Connection:
+    """A bounded pool of connections to one API server, safe for many threads.
+
+    ``load`` makes the way in, at once and again after the server refused the credentials or TLS failed: certificates
+    and tokens are rotated under a running process.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], WayIn],
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        read_seconds: float = READ_SECONDS,
+    ) -> None:
+        self._load = load
+        self._lock = threading.Lock()
+        self._connect_seconds = connect_seconds
+        self._read_seconds = read_seconds
+        self._open()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+        harmless: bool = False,
+    ) -> T:
+        """The object in a 2xx answer. Raises a port error for any other, ``Unavailable`` when there was none.
+
+        ``harmless``: a POST that changes nothing (a review), so that its loss is not ambiguous.
+        """
+        write = method != "GET" and not harmless
+        with self._exchange(method, path, query, body, content_type, write, self._read_seconds) as response:
+            data: bytes = response.read(decode_content=True)
+            if not 200 <= response.status < 300:
+                self._reject(response.status, response.headers, data, what=f"{method} {path}", write=write)
+            try:
+                return msgspec.json.decode(data, type=kind)
+            except msgspec.MsgspecError as error:
+                raise errors.Unavailable(
+                    f"{method} {path}: not the answer expected: {error}", ambiguous=write
+                ) from error
+
+    def lines(self, path: str, *, query: Mapping[str, str], read_seconds: float) -> Iterator[bytes]:
+        """The lines of a GET whose answer goes on for a while (a watch); closing the iterator closes the connection."""
+        with self._exchange("GET", path, query, None, "", False, read_seconds) as response:
+            if response.status != 200:
+                data = response.read(decode_content=True)
+                self._reject(response.status, response.headers, data, what=f"watch {path}", write=False)
+            rest = b""
+            for chunk in response.stream(CHUNK_BYTES, decode_content=True):
+                *whole, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
+                yield from (line for line in whole if line)
+            if rest.strip():
+                raise errors.Unavailable(f"watch {path}: cut in the middle of a line")
+
+    def _open(self) -> None:
+        way_in = self._load()
+        options: list[tuple[int, int, int | bytes]] = [
+            *urllib3.connection.HTTPConnection.default_socket_options,
+            (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+            *((socket.IPPROTO_TCP, getattr(socket, name), n) for name, n in KEEPALIVE if hasattr(socket, name)),
+        ]
+        more: dict[str, Any] = {"ssl_context": way_in.tls} if way_in.tls is not None else {}
+        if way_in.server_name:
+            more["server_hostname"] = way_in.server_name
+        shared: dict[str, Any] = {"maxsize": POOL_SIZE, "block": True, "retries": False, **more}
+        self._pool = (
+            urllib3.ProxyManager(way_in.proxy, socket_options=options, **shared)
+            if way_in.proxy
+            else urllib3.PoolManager(socket_options=options, **shared)
+        )
+        self._way_in = way_in
+        self._stale = False
+
+    def _ready(self) -> tuple[urllib3.PoolManager, str, str | None]:
+        """The pool, the host and the Authorization header; the way in is loaded anew if it was found stale."""
+        with self._lock:
+            try:
+                if self._stale:
+                    self._open()
+                return self._pool, self._way_in.host, self._way_in.authorization()
+            except errors.KubeError as error:
+                raise errors.Unavailable(str(error)) from error
+
+    @contextlib.contextmanager
+    def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Any,
+        content_type: str,
+        write: bool,
+        read_seconds: float,
+    ) -> Iterator[urllib3.BaseHTTPResponse]:
+        """One request; whatever fails on the way, also while the answer is read, becomes ``Unavailable``."""
+        pool, host, authorization = self._ready()
+        what = f"{method} {path}"
+        headers = {"Accept": "application/json", "User-Agent": "kcover-portal"}
+        if authorization:
+            headers["Authorization"] = authorization
+        if body is not None:
+            headers["Content-Type"] = content_type
+        response: urllib3.BaseHTTPResponse | None = None
+        try:
+            response = pool.request(
+                method,
+                f"{host}{path}?{urlencode(query)}" if query else f"{host}{path}",
+                body=None if body is None else msgspec.json.encode(body),
+                headers=headers,
+                timeout=urllib3.Timeout(connect=self._connect_seconds, read=read_seconds),
+                pool_timeout=self._connect_seconds,
+                preload_content=False,
+                redirect=False,
+            )
+            yield response
+        except (
+            urllib3.exceptions.NewConnectionError,
+            urllib3.exceptions.ConnectTimeoutError,
+            urllib3.exceptions.EmptyPoolError,
+            urllib3.exceptions.ProxyError,
+        ) as error:
+            raise errors.Unavailable(f"{what}: no connection: {error}") from error
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            tls = isinstance(error, urllib3.exceptions.SSLError)
+            # A certificate that does not hold is found before anything is sent.
+            unsent = tls and any(isinstance(arg, ssl.SSLCertVerificationError) for arg in error.args)
+            self._stale = self._stale or tls
+            raise errors.Unavailable(f"{what}: {error}", ambiguous=write and not unsent) from error
+        finally:
+            if response is not None:
+                # A no-op for an answer that was read to its end: then the connection is back in the pool.
+                response.close()
+                response.release_conn()
+
+    def _reject(self, code: int, headers: Mapping[str, str], body: bytes, *, what: str, write: bool) -> NoReturn:
+        if code == 401:
+            self._stale = True
+        try:
+            status = msgspec.json.decode(body, type=base.Status)
+        except msgspec.MsgspecError:
+            # Not the API server itself: a proxy, a load balancer, or its flow control, which speak plain text.
+            status = base.Status(message=body[:500].decode(errors="replace").strip(), code=code)
+        raise_rejected(status, code=code, wait=headers.get("Retry-After", ""), what=what, write=write)
+
+
+def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str, write: bool) -> NoReturn:
+    """Raise what an answer other than 2xx means; ``wait`` is the Retry-After header (API servers send seconds)."""
+    text = f"{what}: {code} {status.reason}: {status.message}".replace(" : ", ": ")
+    seconds = float(wait) if wait.isascii() and wait.isdigit() else status.retry_after
+    error: errors.KubeError
+    if code == 404:
+        error = errors.NotFound(text)
+    elif code == 409:
+        error = errors.Conflict(text)
+    elif code == 410:
+        error = errors.Expired(text)
+    elif code in (401, 429):
+        # 401: answered before anything is done; the credentials are loaded anew for the next call.
+        error = errors.Unavailable(text, retry_after=seconds)
+    elif code == 408 or code >= 500:
+        error = errors.Unavailable(text, retry_after=seconds, ambiguous=write)
+    else:
+        error = errors.Refused(text)
+    raise error from Rejected(status)

@@ -1,0 +1,90 @@
+"""Kubernetes Events: written and watched."""
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+from kcover_portal.kube import errors, http, values
+from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.wire import base
+from kcover_portal.kube.wire import events as wire
+
+_AT: Final = "/api/v1/events"
+_FALLBACK: Final = "default"
+logger = logging.getLogger(__name__)
+
+
+class Events(reading.Verbs):
+    """The port's verbs about Events."""
+
+    def emit(self, draft: values.EventDraft) -> None:
+        """See the port."""
+        try:
+            try:
+                self._write(draft, namespace=draft.namespace)
+            except errors.NotFound:
+                self._make_namespace(draft.namespace)
+                self._write(draft, namespace=draft.namespace)
+        except (errors.NotFound, errors.Refused) as error:
+            if draft.namespace == _FALLBACK or not _about_namespace(error):
+                raise
+            logger.warning("Event %s goes to namespace %s: %s", draft.name, _FALLBACK, error)
+            self._write(draft, namespace=_FALLBACK)
+
+    def list_events(self) -> values.EventList:
+        """See the port."""
+        items, version = reading.pages(self._connection, _AT, wire.EventObject)
+        return values.EventList(items=tuple(item.value() for item in items), resource_version=version)
+
+    def watch_events(self, resource_version: str | None, *, timeout: float) -> Iterator[values.EventEvent]:
+        """See the port."""
+        for kind, event, version in reading.watch(
+            self._connection, _AT, wire.EventObject, resource_version=resource_version, timeout=timeout
+        ):
+            yield values.EventEvent(kind=kind, event=event.value() if event else None, resource_version=version)
+
+    def _write(self, draft: values.EventDraft, *, namespace: str) -> None:
+        at = draft.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        # eventTime stays out: with it the API server wants the events.k8s.io fields too. The involved object must be in
+        # the Event's own namespace, also for a node, which has none.
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": draft.name, "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": draft.involved_kind,
+                "name": draft.involved_name,
+                "namespace": namespace,
+                "uid": draft.involved_uid,
+            },
+            "reason": draft.reason,
+            "message": draft.message,
+            "type": draft.type,
+            "count": 1,
+            "firstTimestamp": at,
+            "lastTimestamp": at,
+            "source": {"component": draft.component},
+            "reportingComponent": draft.component,
+            "reportingInstance": draft.component,
+        }
+        try:
+            self._connection.request(
+                "POST", reading.path("api", "v1", "namespaces", namespace, "events"), base.AnyObject, body=body
+            )
+        except errors.Conflict as error:
+            if http.answer(error).reason != "AlreadyExists":
+                raise
+
+    def _make_namespace(self, name: str) -> None:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        try:
+            self._connection.request("POST", "/api/v1/namespaces", base.AnyObject, body=body)
+        except errors.Conflict as error:
+            if http.answer(error).reason != "AlreadyExists":
+                raise
+
+
+def _about_namespace(error: errors.KubeError) -> bool:
+    """Forbidden there, or no such namespace and none can be made; a malformed Event is refused everywhere."""
+    return http.answer(error).reason in ("Forbidden", "NotFound")

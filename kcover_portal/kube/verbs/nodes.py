@@ -1,0 +1,68 @@
+"""Nodes: read, watched, and made what they should be."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from kcover_portal.kube import change as changes
+from kcover_portal.kube import errors, values
+from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.wire import base
+from kcover_portal.kube.wire import nodes as wire
+
+_AT: Final = "/api/v1/nodes"
+# A node changes every few minutes by itself: five reads that all lose the race mean that somebody fights over it.
+_TRIES: Final = 5
+
+
+class Nodes(reading.Verbs):
+    """The port's verbs about nodes."""
+
+    def version(self) -> str:
+        """See the port."""
+        return self._connection.request("GET", "/version", base.Version).git_version
+
+    def list_nodes(self) -> values.NodeList:
+        """See the port."""
+        items, version = reading.pages(self._connection, _AT, wire.NodeObject)
+        return values.NodeList(items=tuple(item.value() for item in items), resource_version=version)
+
+    def watch_nodes(self, resource_version: str, *, timeout: float) -> Iterator[values.NodeEvent]:
+        """See the port."""
+        for kind, node, version in reading.watch(
+            self._connection, _AT, wire.NodeObject, resource_version=resource_version, timeout=timeout
+        ):
+            yield values.NodeEvent(kind=kind, node=node.value() if node else None, resource_version=version)
+
+    def get_node(self, name: str) -> values.Node:
+        """See the port."""
+        return self._read(name).value()
+
+    def apply_node(
+        self, name: str, change: values.NodeChange, *, expect: Callable[[values.Node], None] | None = None
+    ) -> tuple[values.Node, values.Node]:
+        """See the port."""
+        conflict: errors.Conflict | None = None
+        for _ in range(_TRIES):
+            node = self._read(name)
+            before = node.value()
+            if expect is not None:
+                expect(before)
+            patch = changes.merge_patch(node, change)
+            if patch is None:
+                return before, before
+            try:
+                after = self._connection.request(
+                    "PATCH",
+                    reading.path("api", "v1", "nodes", name),
+                    wire.NodeObject,
+                    body=patch,
+                    content_type="application/merge-patch+json",
+                )
+            except errors.Conflict as error:
+                conflict = error
+                continue
+            return before, after.value()
+        raise errors.Conflict(f"node {name}: changed by others {_TRIES} times in a row") from conflict
+
+    def _read(self, name: str) -> wire.NodeObject:
+        return self._connection.request("GET", reading.path("api", "v1", "nodes", name), wire.NodeObject)

@@ -1,0 +1,140 @@
+"""Pods: found, watched, and asked to go."""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from kcover_portal.kube import errors, http, values
+from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.wire import base
+from kcover_portal.kube.wire import pods as wire
+
+# The eviction API's cause and the name in its message: «The disruption budget NAME needs 2 healthy pods and …».
+_BUDGET_CAUSE: Final = "DisruptionBudget"
+_BUDGET_NAME: Final = re.compile(r"disruption budget (\S+) ")
+_TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
+
+
+class Pods(reading.Verbs):
+    """The port's verbs about pods and their budgets."""
+
+    def __init__(self, connection: http.Connection) -> None:
+        super().__init__(connection)
+        self._lock = threading.Lock()
+        self._policy_version = ""
+
+    def list_pods(
+        self, *, node: str | None = None, namespace: str | None = None, labels: Mapping[str, str] | None = None
+    ) -> list[values.Pod]:
+        """See the port."""
+        query = {"fieldSelector": f"spec.nodeName={node}"} if node is not None else {}
+        if labels:
+            query["labelSelector"] = reading.selector(labels)
+        at = reading.path("api", "v1", "namespaces", namespace, "pods") if namespace else "/api/v1/pods"
+        items, _ = reading.pages(self._connection, at, wire.PodObject, query=query)
+        return [item.value() for item in items]
+
+    def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:
+        """See the port."""
+        for kind, pod, version in reading.watch(
+            self._connection, "/api/v1/pods", wire.PodObject, resource_version=resource_version, timeout=timeout
+        ):
+            yield values.PodEvent(kind=kind, pod=pod.value() if pod else None, resource_version=version)
+
+    def evict(
+        self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None, dry_run: bool = False
+    ) -> values.Eviction:
+        """See the port."""
+        body = {
+            "apiVersion": f"policy/{self._policy()}",
+            "kind": "Eviction",
+            "metadata": {"namespace": pod_namespace, "name": pod_name},
+            "deleteOptions": _delete_options(uid, grace_seconds),
+        }
+        try:
+            self._connection.request(
+                "POST",
+                reading.path("api", "v1", "namespaces", pod_namespace, "pods", pod_name, "eviction"),
+                base.AnyObject,
+                query={"dryRun": "All"} if dry_run else None,
+                body=body,
+            )
+        except errors.NotFound:
+            return values.Gone()
+        except errors.Conflict:
+            return self._gone(pod_namespace, pod_name, uid)
+        except errors.Unavailable as error:
+            blocked = _blocked(error)
+            if blocked is None:
+                raise
+            return blocked
+        return values.Evicted()
+
+    def delete_pod(
+        self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None
+    ) -> values.Evicted | values.Gone:
+        """See the port."""
+        try:
+            self._connection.request(
+                "DELETE",
+                reading.path("api", "v1", "namespaces", pod_namespace, "pods", pod_name),
+                base.AnyObject,
+                body={"apiVersion": "v1", "kind": "DeleteOptions", **_delete_options(uid, grace_seconds)},
+            )
+        except errors.NotFound:
+            return values.Gone()
+        except errors.Conflict:
+            return self._gone(pod_namespace, pod_name, uid)
+        return values.Evicted()
+
+    def budgets(self, namespace: str | None = None) -> list[values.Budget]:
+        """See the port."""
+        place = ("namespaces", namespace) if namespace else ()
+        at = reading.path("apis", "policy", self._policy(), *place, "poddisruptionbudgets")
+        items, _ = reading.pages(self._connection, at, wire.BudgetObject)
+        return [item.value() for item in items]
+
+    def _gone(self, namespace: str, name: str, uid: str) -> values.Gone:
+        """After a 409: another uid under that name is why; anything else is a conflict, raised again."""
+        try:
+            at = reading.path("api", "v1", "namespaces", namespace, "pods", name)
+            found = self._connection.request("GET", at, base.AnyObject).metadata.uid
+        except errors.NotFound:
+            return values.Gone()
+        if found == uid:
+            raise errors.Conflict(f"pod {namespace}/{name}: the server refused, and it is still the same pod")
+        return values.Gone()
+
+    def _policy(self) -> str:
+        """The policy group's version that this server has: v1 since Kubernetes 1.21, v1beta1 before."""
+        with self._lock:
+            if not self._policy_version:
+                try:
+                    group = self._connection.request("GET", "/apis/policy", base.Group)
+                except errors.NotFound:
+                    group = base.Group()
+                has = {entry.version for entry in group.versions or ()}
+                self._policy_version = "v1beta1" if has and "v1" not in has else "v1"
+            return self._policy_version
+
+
+def _delete_options(uid: str, grace_seconds: int | None) -> dict[str, Any]:
+    grace = {} if grace_seconds is None else {"gracePeriodSeconds": grace_seconds}
+    return {"preconditions": {"uid": uid}, **grace}
+
+
+def _blocked(error: errors.Unavailable) -> values.Blocked | None:
+    """A refusal on account of budgets; None when the server was merely busy (its flow control answers 429 too)."""
+    status = http.answer(error)
+    if _TWO_BUDGETS in status.message:
+        return values.Blocked(reason=status.message)
+    causes = [cause for cause in status.causes if cause.reason == _BUDGET_CAUSE]
+    if status.code != 429 or not (causes or "disruption budget" in status.message):
+        return None
+    names = (match[1] for cause in causes if (match := _BUDGET_NAME.search(cause.message)))
+    return values.Blocked(
+        reason="; ".join(cause.message for cause in causes) or status.message,
+        budgets=tuple(dict.fromkeys(names)),
+        retry_after=error.retry_after,
+    )

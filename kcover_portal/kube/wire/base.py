@@ -1,0 +1,125 @@
+"""What every kind of object shares: metadata, conditions, lists, watch lines, and how the API server says no."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+GPU_RESOURCES: Final = ("nvidia.com/gpu", "metax-tech.com/gpu", "amd.com/gpu")
+
+T = TypeVar("T")
+
+
+class Struct(msgspec.Struct, rename="camel"):
+    """Base: camelCase on the wire. The API server may send null for any list or mapping, hence the many ``| None``."""
+
+
+class OwnerReference(Struct):
+    """metav1.OwnerReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
+class Meta(Struct):
+    """metav1.ObjectMeta, and of lists ListMeta."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    continue_: str | None = msgspec.field(name="continue", default=None)
+
+
+class Condition(Struct):
+    """A condition of a node, pod or job."""
+
+    type: str
+    status: str
+    last_transition_time: datetime | None = None
+    reason: str = ""
+
+
+class AnyObject(Struct):
+    """Any object, as far as its metadata."""
+
+    metadata: Meta = Meta()
+
+
+class Page(Struct, Generic[T]):
+    """One page of a list."""
+
+    metadata: Meta
+    items: list[T] | None = None
+
+
+class WatchLine(Struct):
+    """One line of a watch; the object is decoded once its type is known."""
+
+    type: str
+    object: msgspec.Raw
+
+
+class Cause(Struct):
+    """metav1.StatusCause."""
+
+    reason: str = ""
+    message: str = ""
+
+
+class Details(Struct):
+    """metav1.StatusDetails."""
+
+    causes: list[Cause] | None = None
+    retry_after_seconds: int = 0
+
+
+class Status(Struct):
+    """metav1.Status: how the API server says no."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+    details: Details | None = None
+
+    @property
+    def causes(self) -> Sequence[Cause]:
+        """What exactly was wrong."""
+        return (self.details and self.details.causes) or ()
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds to wait, if the server names any."""
+        return float(self.details.retry_after_seconds) or None if self.details else None
+
+
+class Version(Struct):
+    """What ``/version`` answers."""
+
+    git_version: str
+
+
+class GroupVersion(Struct):
+    """metav1.GroupVersionForDiscovery."""
+
+    version: str
+
+
+class Group(Struct):
+    """metav1.APIGroup: the versions of one group that a server has."""
+
+    versions: list[GroupVersion] | None = None
+
+
+def gpus(amounts: Mapping[str, str | int] | None) -> int:
+    """Extended resources are whole numbers; anything else is not a count of GPUs."""
+    found = (str((amounts or {}).get(name, "0")) for name in GPU_RESOURCES)
+    return sum(int(text) for text in found if text.isascii() and text.isdigit())

@@ -1,0 +1,55 @@
+"""Kubernetes Events."""
+
+from datetime import datetime
+
+from kcover_portal.kube import values
+from kcover_portal.kube.wire import base
+
+
+class ObjectReference(base.Struct):
+    """corev1.ObjectReference."""
+
+    kind: str = ""
+    name: str = ""
+    namespace: str = ""
+
+
+class EventSource(base.Struct):
+    """corev1.EventSource."""
+
+    component: str = ""
+
+
+class EventObject(base.Struct):
+    """A core/v1 Event. Writers of the events.k8s.io kind set ``eventTime`` and leave the timestamps null."""
+
+    metadata: base.Meta
+    reason: str = ""
+    type: str = ""
+    message: str = ""
+    count: int | None = None
+    involved_object: ObjectReference = ObjectReference()
+    source: EventSource | None = None
+    reporting_component: str = ""
+    last_timestamp: datetime | None = None
+    event_time: datetime | None = None
+
+    def value(self) -> values.SeenEvent:
+        """The port's event."""
+        meta = self.metadata
+        return values.SeenEvent(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            reason=self.reason,
+            type=self.type,
+            message=self.message,
+            count=self.count or 1,
+            involved_kind=self.involved_object.kind,
+            involved_name=self.involved_object.name,
+            involved_namespace=self.involved_object.namespace,
+            annotations=meta.annotations or {},
+            component=self.reporting_component or (self.source.component if self.source else ""),
+            last_at=self.last_timestamp or self.event_time or meta.creation_timestamp,
+            resource_version=meta.resource_version,
+        )

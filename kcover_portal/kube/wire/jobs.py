@@ -1,0 +1,32 @@
+"""Jobs of the batch group."""
+
+from kcover_portal.kube import values
+from kcover_portal.kube.wire import base
+
+
+class JobStatus(base.Struct):
+    """batch/v1 JobStatus."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    conditions: list[base.Condition] | None = None
+
+
+class JobObject(base.Struct):
+    """A Job."""
+
+    metadata: base.Meta
+    status: JobStatus = JobStatus()
+
+    def value(self) -> values.JobState:
+        """The port's job state. A Job that failed without a pod to count (its deadline) still counts one failure."""
+        status = self.status
+        failure = next((c for c in status.conditions or () if c.type == "Failed" and c.status == "True"), None)
+        return values.JobState(
+            exists=True,
+            active=status.active,
+            succeeded=status.succeeded,
+            failed=max(status.failed, 1) if failure else status.failed,
+            reason=failure.reason if failure else "",
+        )

@@ -1,0 +1,74 @@
+"""Nodes."""
+
+from typing import Any, Final
+
+import msgspec
+
+from kcover_portal.kube import values
+from kcover_portal.kube.wire import base
+
+ANNOTATION_PREFIXES: Final = ("kcover.io/", "autopilot.ibm.com/")
+
+
+class NodeSpec(base.Struct):
+    """Taints stay as they came: whole mappings, so that a patch can give back what it does not know."""
+
+    unschedulable: bool = False
+    taints: list[dict[str, Any]] | None = None
+
+
+class NodeInfo(base.Struct):
+    """NodeSystemInfo."""
+
+    boot_id: str = msgspec.field(name="bootID", default="")
+    kubelet_version: str = ""
+
+
+class Address(base.Struct):
+    """NodeAddress."""
+
+    type: str
+    address: str
+
+
+class NodeStatus(base.Struct):
+    """NodeStatus."""
+
+    capacity: dict[str, str | int] | None = None
+    conditions: list[base.Condition] | None = None
+    addresses: list[Address] | None = None
+    node_info: NodeInfo | None = None
+
+
+class NodeObject(base.Struct):
+    """A Node."""
+
+    metadata: base.Meta
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    def value(self) -> values.Node:
+        """The port's node."""
+        meta, status = self.metadata, self.status
+        conditions = status.conditions or []
+        ready = next((c for c in conditions if c.type == "Ready"), None)
+        is_ready = ready is not None and ready.status == "True"
+        info = status.node_info or NodeInfo()
+        return values.Node(
+            name=meta.name,
+            uid=meta.uid,
+            labels=meta.labels or {},
+            annotations={k: v for k, v in (meta.annotations or {}).items() if k.startswith(ANNOTATION_PREFIXES)},
+            taints=tuple(
+                values.Taint(t.get("key", ""), t.get("value", ""), t.get("effect", "")) for t in self.spec.taints or ()
+            ),
+            unschedulable=self.spec.unschedulable,
+            ready=is_ready,
+            ready_since=ready.last_transition_time if ready is not None and is_ready else None,
+            boot_id=info.boot_id,
+            gpus=base.gpus(status.capacity),
+            kubelet=info.kubelet_version,
+            internal_ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
+            resource_version=meta.resource_version,
+            conditions={c.type: c.status for c in conditions},
+        )

@@ -1,0 +1,163 @@
+"""Pods and the budgets that protect them."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from kcover_portal.kube import values
+from kcover_portal.kube.wire import base
+
+# How a pod says which training job it belongs to, the most telling first.
+JOB_LABELS: Final = (
+    values.KUBEFLOW_JOB_LABEL,
+    "leaderworkerset.sigs.k8s.io/name",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+)
+MIRROR: Final = "kubernetes.io/config.mirror"
+
+
+class Resources(base.Struct):
+    """A container's ResourceRequirements."""
+
+    limits: dict[str, str | int] | None = None
+
+
+class Container(base.Struct):
+    """A container, as far as its GPUs go."""
+
+    resources: Resources | None = None
+
+
+class Terminated(base.Struct):
+    """ContainerStateTerminated."""
+
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0
+    finished_at: datetime | None = None
+
+
+class ContainerState(base.Struct):
+    """ContainerState."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(base.Struct):
+    """ContainerStatus."""
+
+    name: str
+    state: ContainerState | None = None
+
+
+class PodSpec(base.Struct):
+    """PodSpec."""
+
+    node_name: str = ""
+    restart_policy: str = "Always"
+    containers: list[Container] | None = None
+
+
+class PodStatus(base.Struct):
+    """PodStatus."""
+
+    phase: str = "Pending"
+    conditions: list[base.Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+
+
+class PodObject(base.Struct):
+    """A Pod."""
+
+    metadata: base.Meta
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    def value(self) -> values.Pod:
+        """The port's pod."""
+        meta, spec, status = self.metadata, self.spec, self.status
+        labels = meta.labels or {}
+        owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
+        return values.Pod(
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            node=spec.node_name,
+            phase=status.phase,
+            ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
+            owner_kind=owner.kind if owner else "",
+            owner_name=owner.name if owner else "",
+            owner_api=owner.api_version if owner else "",
+            controller=owner is not None,
+            mirror=MIRROR in (meta.annotations or {}),
+            daemonset=owner is not None and owner.kind == "DaemonSet",
+            deleting=meta.deletion_timestamp is not None,
+            terminal=status.phase in ("Succeeded", "Failed"),
+            labels=labels,
+            gpus=sum(base.gpus(c.resources.limits) for c in spec.containers or () if c.resources),
+            job=next((labels[key] for key in JOB_LABELS if labels.get(key)), ""),
+            restart_policy=spec.restart_policy,
+            failures=tuple(_failures(status.container_statuses or ())),
+            resource_version=meta.resource_version,
+        )
+
+
+class SelectorRequirement(base.Struct):
+    """metav1.LabelSelectorRequirement."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(base.Struct):
+    """metav1.LabelSelector."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[SelectorRequirement] | None = None
+
+
+class BudgetSpec(base.Struct):
+    """PodDisruptionBudgetSpec."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(base.Struct):
+    """PodDisruptionBudgetStatus."""
+
+    disruptions_allowed: int = 0
+
+
+class BudgetObject(base.Struct):
+    """A PodDisruptionBudget."""
+
+    metadata: base.Meta
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+    def value(self) -> values.Budget:
+        """The port's budget."""
+        selector = self.spec.selector or LabelSelector()
+        return values.Budget(
+            namespace=self.metadata.namespace,
+            name=self.metadata.name,
+            match_labels=selector.match_labels or {},
+            match_expressions=tuple(
+                values.Requirement(key=r.key, operator=r.operator, values=tuple(r.values or ()))
+                for r in selector.match_expressions or ()
+            ),
+            selects_nothing=self.spec.selector is None,
+            disruptions_allowed=self.status.disruptions_allowed,
+        )
+
+
+def _failures(statuses: Sequence[ContainerStatus]) -> list[values.ContainerFailure]:
+    return [
+        values.ContainerFailure(
+            name=status.name, message=end.message, exit_code=end.exit_code, finished_at=end.finished_at
+        )
+        for status in statuses
+        if status.state and (end := status.state.terminated) and end.reason == "Error"
+    ]
