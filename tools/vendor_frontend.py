@@ -1,0 +1,207 @@
+#!/usr/bin/env python3
+"""Makes ``static/vendor`` from npm packages at exact versions, or checks that it is what was made.
+
+``python tools/vendor_frontend.py`` fetches the packages with ``npm pack`` (network, no install scripts), copies the few
+files that pages use, strips source-map comments, builds the sprite of the icons named in ``icons.txt``, copies the
+licences and writes ``VENDOR.json``. ``--verify`` compares every file with its sha256 there: no network, no Node. The
+result is committed, so that nothing needs Node to build, test or run. htmx is not here: django-htmx brings its own.
+"""
+
+import argparse
+import hashlib
+import json
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+VENDOR = Path(__file__).resolve().parent.parent / "static" / "vendor"
+MANIFEST = "VENDOR.json"
+SVG = "http://www.w3.org/2000/svg"
+
+
+class VendorError(Exception):
+    """What could not be made or does not match; the message names the file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One npm package: ``files`` maps a path inside it to a name in static/vendor."""
+
+    name: str
+    version: str
+    files: dict[str, str]
+    licence_file: str | None = "LICENSE"
+    inside: str | None = None  # the package whose bundle carries this one: only its licence is kept here
+
+    @property
+    def licence_name(self) -> str:
+        """Where its licence is kept, under static/vendor."""
+        return f"licences/{self.name.removeprefix('@').replace('/', '-')}.txt"
+
+
+PACKAGES = (
+    Package(
+        name="@tabler/core",
+        version="1.6.1",
+        files={"dist/css/tabler.min.css": "tabler.min.css", "dist/js/tabler.min.js": "tabler.min.js"},
+        licence_file=None,  # published without one: see _tabler_licence
+    ),
+    Package(name="bootstrap", version="5.3.8", files={}, inside="@tabler/core"),
+    Package(name="@popperjs/core", version="2.11.8", files={}, inside="@tabler/core", licence_file="LICENSE.md"),
+    Package(
+        name="uplot",
+        version="1.6.32",
+        files={"dist/uPlot.iife.min.js": "uPlot.iife.min.js", "dist/uPlot.min.css": "uPlot.min.css"},
+    ),
+    Package(name="@tabler/icons", version="3.51.0", files={}),
+)
+
+# Outline icons of @tabler/icons, one a line, as <symbol id="tabler-NAME"> of icons.svg.
+ICONS = Path(__file__).with_name("icons.txt")
+
+SOURCE_MAP = re.compile(rb"\n?(?://[#@] sourceMappingURL=\S+|/\*[#@] sourceMappingURL=.*?\*/)[ \t]*\n?$")
+COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
+# What would make a browser leave the server: the SVG namespace is a name, not an address.
+OUTSIDE = re.compile(rb"(?:https?:)?//(?!www\.w3\.org/)[a-z0-9-]+\.[a-z]{2,}[^\s\"'`)]*|@import", re.IGNORECASE)
+# Mentioned in Popper's warnings to developers, never fetched.
+MENTIONED = (b"https://popper.js.org/",)
+
+
+def build() -> None:
+    """Fetches, makes and writes everything; raises VendorError."""
+    files: dict[str, bytes] = {}
+    records = []
+    with tempfile.TemporaryDirectory() as folder:
+        fetched = {package.name: _fetch(package, into=Path(folder)) for package in PACKAGES}
+        for package in PACKAGES:
+            root, facts = fetched[package.name]
+            made = {name: _clean(name, (root / path).read_bytes()) for path, name in package.files.items()}
+            if package.name == "@tabler/icons":
+                made["icons.svg"] = _sprite(root / "icons" / "outline")
+            if package.licence_file:
+                made[package.licence_name] = (root / package.licence_file).read_bytes()
+            else:
+                template = (fetched["@tabler/icons"][0] / "LICENSE").read_text()
+                made[package.licence_name] = _tabler_licence(made["tabler.min.css"].decode(), template).encode()
+            files |= made
+            records.append(_record(package, facts, made))
+    files[MANIFEST] = (json.dumps({"packages": records}, indent=2, ensure_ascii=False) + "\n").encode()
+    for path in _present():
+        if path not in files:
+            (VENDOR / path).unlink()
+    for path, content in files.items():
+        target = VENDOR / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+
+
+def verify() -> int:
+    """Compares static/vendor with its manifest; returns the number of files; raises VendorError."""
+    manifest = json.loads((VENDOR / MANIFEST).read_text(encoding="utf-8"))
+    wanted = {path: digest for package in manifest["packages"] for path, digest in package["sha256"].items()}
+    present = _present() - {MANIFEST}
+    problems = [f"{path} is not in {MANIFEST}" for path in sorted(present - wanted.keys())]
+    problems += [f"{path} is missing" for path in sorted(wanted.keys() - present)]
+    for path in sorted(present & wanted.keys()):
+        if _sha256((VENDOR / path).read_bytes()) != wanted[path]:
+            problems.append(f"{path} was changed by hand")
+    versions = {package["name"]: package["version"] for package in manifest["packages"]}
+    if versions != {package.name: package.version for package in PACKAGES}:
+        problems.append(f"{MANIFEST} holds other versions than this tool names: run it without --verify")
+    if problems:
+        raise VendorError("\n".join(problems))
+    return len(wanted)
+
+
+def _fetch(package: Package, *, into: Path) -> tuple[Path, dict[str, str]]:
+    """Downloads and unpacks one package; returns its folder and its registry facts (licence, integrity)."""
+    spec = f"{package.name}@{package.version}"
+    packed = subprocess.run(
+        ["npm", "pack", "--json", "--silent", "--ignore-scripts", spec], cwd=into, capture_output=True, check=False
+    )
+    if packed.returncode:
+        raise VendorError(f"npm pack {spec} failed: {packed.stderr.decode(errors='replace').strip()}")
+    [facts] = json.loads(packed.stdout)
+    root = into / package.name.replace("/", "-")
+    with tarfile.open(into / facts["filename"]) as archive:
+        archive.extractall(root, filter="data")
+    described = json.loads((root / "package" / "package.json").read_text(encoding="utf-8"))
+    return root / "package", {"licence": described["license"], "integrity": facts["integrity"]}
+
+
+def _record(package: Package, facts: dict[str, str], made: dict[str, bytes]) -> dict[str, object]:
+    record: dict[str, object] = {"name": package.name, "version": package.version, **facts}
+    if package.inside:
+        record["inside"] = package.inside
+    return record | {"sha256": {path: _sha256(content) for path, content in sorted(made.items())}}
+
+
+def _clean(name: str, content: bytes) -> bytes:
+    """The file without its source-map comment; raises VendorError where it would send a browser elsewhere."""
+    content = SOURCE_MAP.sub(b"\n", content)
+    if b"sourceMappingURL" in content:
+        raise VendorError(f"{name}: a source map is still named")
+    code = COMMENT.sub(b"", content)
+    outside = {found for found in OUTSIDE.findall(code) if not found.startswith(MENTIONED)}
+    if outside:
+        raise VendorError(f"{name} names other places: {sorted(outside)}")
+    return content
+
+
+def _sprite(folder: Path) -> bytes:
+    """One SVG whose symbols take colour and size from the <svg> that uses them."""
+    ElementTree.register_namespace("", SVG)
+    sprite = ElementTree.Element(f"{{{SVG}}}svg")
+    sprite.text = "\n"
+    for icon in ICONS.read_text(encoding="utf-8").split():
+        drawing = ElementTree.parse(folder / f"{icon}.svg").getroot()
+        symbol = ElementTree.SubElement(sprite, f"{{{SVG}}}symbol", id=f"tabler-{icon}")
+        for name in ("viewBox", "fill", "stroke", "stroke-width", "stroke-linecap", "stroke-linejoin"):
+            symbol.set(name, drawing.attrib[name])
+        for shape in drawing:
+            if shape.get("stroke") == "none" and shape.get("fill") == "none":
+                continue  # the invisible box around every icon
+            shape.tail = None
+            symbol.append(shape)
+        symbol.tail = "\n"
+    return ElementTree.tostring(sprite, encoding="unicode").encode() + b"\n"
+
+
+def _tabler_licence(stylesheet: str, template: str) -> str:
+    """Tabler's MIT licence: the wording its authors use for the icons, under the copyright lines of the file itself."""
+    holders = re.findall(r"^\s*\*\s*(Copyright .+)$", stylesheet, re.MULTILINE)[:2]
+    if not holders or "MIT" not in stylesheet[:500]:
+        raise VendorError("tabler.min.css: no copyright line or another licence than MIT")
+    return re.sub(r"^Copyright .+$", "\n".join(holders), template, count=1, flags=re.MULTILINE)
+
+
+def _present() -> set[str]:
+    return {path.relative_to(VENDOR).as_posix() for path in VENDOR.rglob("*") if path.is_file()}
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def main() -> int:
+    """The program; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--verify", action="store_true", help="only compare the files with VENDOR.json")
+    options = parser.parse_args()
+    try:
+        if not options.verify:
+            build()
+        print(f"static/vendor: {verify()} files as made from their packages")
+    except VendorError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
