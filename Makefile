@@ -82,8 +82,8 @@ check-imports:
 	$(BIN)/lint-imports
 
 check-templates:
-	$(BIN)/djlint templates --check --quiet
-	$(BIN)/djlint templates --lint --quiet
+	$(BIN)/djlint templates --check
+	$(BIN)/djlint templates --lint
 
 check-vendor:
 	$(BIN)/python tools/vendor_frontend.py --verify
