@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from kcover_portal.kube import errors, http, values
 from kcover_portal.kube.verbs import reading
@@ -44,34 +44,9 @@ class Events(reading.Verbs):
             yield values.EventEvent(kind=kind, event=event.value() if event else None, resource_version=version)
 
     def _write(self, draft: values.EventDraft, *, namespace: str) -> None:
-        at = draft.at.strftime("%Y-%m-%dT%H:%M:%SZ")
-        # eventTime stays out: with it the API server wants the events.k8s.io fields too. The involved object must be in
-        # the Event's own namespace, also for a node, which has none.
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": draft.name, "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": draft.involved_kind,
-                "name": draft.involved_name,
-                "namespace": namespace,
-                "uid": draft.involved_uid,
-            },
-            "reason": draft.reason,
-            "message": draft.message,
-            "type": draft.type,
-            "count": 1,
-            "firstTimestamp": at,
-            "lastTimestamp": at,
-            "source": {"component": draft.component},
-            "reportingComponent": draft.component,
-            "reportingInstance": draft.component,
-        }
+        at = reading.path("api", "v1", "namespaces", namespace, "events")
         try:
-            self._connection.request(
-                "POST", reading.path("api", "v1", "namespaces", namespace, "events"), base.AnyObject, body=body
-            )
+            self._connection.request("POST", at, base.AnyObject, body=event_manifest(draft, namespace=namespace))
         except errors.Conflict as error:
             if http.answer(error).reason != "AlreadyExists":
                 raise
@@ -83,6 +58,35 @@ class Events(reading.Verbs):
         except errors.Conflict as error:
             if http.answer(error).reason != "AlreadyExists":
                 raise
+
+
+def event_manifest(draft: values.EventDraft, *, namespace: str) -> dict[str, Any]:
+    """The Event. The involved object has to be in the Event's own namespace, also when it is a node, which has none.
+
+    eventTime stays out: with it the API server wants the fields of events.k8s.io too.
+    """
+    at = draft.at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": draft.name, "namespace": namespace},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": draft.involved_kind,
+            "name": draft.involved_name,
+            "namespace": namespace,
+            "uid": draft.involved_uid,
+        },
+        "reason": draft.reason,
+        "message": draft.message,
+        "type": draft.type,
+        "count": 1,
+        "firstTimestamp": at,
+        "lastTimestamp": at,
+        "source": {"component": draft.component},
+        "reportingComponent": draft.component,
+        "reportingInstance": draft.component,
+    }
 
 
 def _about_namespace(error: errors.KubeError) -> bool:

@@ -52,13 +52,13 @@ class Jobs(reading.Verbs):
                 )
             except errors.NotFound:
                 continue
-            found += [_workload(kind.kind, item) for item in items]
+            found += [workload_value(kind.kind, item) for item in items]
         return found
 
     def workload(self, namespace: str, kind: str, name: str) -> values.Workload:
         """See the port."""
         at = _workload_path(namespace, kind, name)
-        return _workload(kind, self._connection.request("GET", at, base.AnyObject))
+        return workload_value(kind, self._connection.request("GET", at, base.AnyObject))
 
     def label_workload(
         self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]
@@ -71,7 +71,7 @@ class Jobs(reading.Verbs):
             body={"metadata": {"labels": dict(labels)}},
             content_type="application/merge-patch+json",
         )
-        return _workload(kind, changed)
+        return workload_value(kind, changed)
 
 
 def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
@@ -118,6 +118,7 @@ def _workload_path(namespace: str, kind: str, name: str) -> str:
     return reading.path("apis", known.group, known.version, "namespaces", namespace, known.plural, name)
 
 
-def _workload(kind: str, found: base.AnyObject) -> values.Workload:
+def workload_value(kind: str, found: base.AnyObject) -> values.Workload:
+    """The port's workload."""
     meta = found.metadata
     return values.Workload(kind=kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, labels=meta.labels or {})

@@ -1,0 +1,230 @@
+"""What others do to a cluster while the portal works on it: kubelet, controllers, kubectl."""
+
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kcover_portal.kube import values
+from kcover_portal.kube.fake.objects import Manifest, Objects, stamp
+from kcover_portal.kube.wire import nodes, pods
+
+
+class Hands:
+    """The cluster seen from the other side. ``clock`` gives the cluster's time; ``objects`` is open to any change."""
+
+    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self.objects = Objects(clock)
+        for name in ("default", "kube-system"):
+            self.add_namespace(name)
+
+    # Creation
+
+    def create(self, manifest: Manifest) -> Manifest:
+        """Any object, as ``kubectl create`` would; status included."""
+        made = self.objects.create(manifest)
+        self._settle_budgets()
+        return made
+
+    def add_namespace(self, name: str) -> None:
+        """A namespace, if there is none of that name."""
+        if self.objects.find("Namespace", "", name) is None:
+            self.objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    def add_node(
+        self,
+        name: str,
+        *,
+        gpus: int = 8,
+        labels: Mapping[str, str] = values.NOTHING,
+        annotations: Mapping[str, str] = values.NOTHING,
+        taints: Iterable[values.Taint] = (),
+        unschedulable: bool = False,
+        ready: bool = True,
+        boot_id: str | None = None,
+        internal_ip: str = "",
+    ) -> values.Node:
+        """A GPU node; its boot id is made up unless given."""
+        condition = {"type": "Ready", "status": "True" if ready else "False"}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": dict(labels), "annotations": dict(annotations)},
+            "spec": {
+                **({"unschedulable": True} if unschedulable else {}),
+                "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints],
+            },
+            "status": {
+                "capacity": {"nvidia.com/gpu": str(gpus)},
+                "conditions": [{**condition, "lastTransitionTime": stamp(self.objects.clock())}],
+                "addresses": [{"type": "InternalIP", "address": internal_ip}] if internal_ip else [],
+                "nodeInfo": {"bootID": boot_id or str(uuid.uuid4()), "kubeletVersion": "v1.31.0"},
+            },
+        }
+        return msgspec.convert(self.create(manifest), nodes.NodeObject).value()
+
+    def add_pod(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        node: str = "",
+        owner_kind: str = "",
+        owner_name: str = "",
+        labels: Mapping[str, str] = values.NOTHING,
+        phase: str = "Running",
+        ready: bool = True,
+        mirror: bool = False,
+        gpus: int = 0,
+        restart_policy: str = "Always",
+    ) -> values.Pod:
+        """A pod, bare unless ``owner_kind`` is given; its namespace is made when missing."""
+        self.add_namespace(namespace)
+        owner = {"apiVersion": "apps/v1", "kind": owner_kind, "name": owner_name or name, "controller": True}
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "namespace": namespace,
+                "name": name,
+                "labels": dict(labels),
+                "annotations": {pods.MIRROR: "x"} if mirror else {},
+                "ownerReferences": [{**owner, "uid": str(uuid.uuid4())}] if owner_kind else [],
+            },
+            "spec": {
+                "nodeName": node,
+                "restartPolicy": restart_policy,
+                "containers": [
+                    {"name": "main", "resources": {"limits": {"nvidia.com/gpu": str(gpus)} if gpus else {}}}
+                ],
+            },
+            "status": {
+                "phase": phase,
+                "conditions": [{"type": "Ready", "status": "True" if ready and phase == "Running" else "False"}],
+            },
+        }
+        return msgspec.convert(self.create(manifest), pods.PodObject).value()
+
+    def add_budget(
+        self,
+        namespace: str,
+        name: str,
+        *,
+        match: Mapping[str, str],
+        min_available: int | None = None,
+        disruptions_allowed: int = 0,
+    ) -> None:
+        """A PodDisruptionBudget. With ``min_available`` what it allows follows the pods, else it is counted down."""
+        self.add_namespace(namespace)
+        minimum: dict[str, Any] = {} if min_available is None else {"minAvailable": min_available}
+        self.create(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"namespace": namespace, "name": name},
+                "spec": {"selector": {"matchLabels": dict(match)}, **minimum},
+                "status": {"disruptionsAllowed": disruptions_allowed},
+            }
+        )
+
+    def add_workload(self, kind: str, namespace: str, name: str, *, labels: Mapping[str, str] = values.NOTHING) -> None:
+        """A training job of a kind in ``values.WORKLOADS``."""
+        self.add_namespace(namespace)
+        known = values.WORKLOADS[kind]
+        metadata = {"namespace": namespace, "name": name, "labels": dict(labels)}
+        self.create({"apiVersion": f"{known.group}/{known.version}", "kind": kind, "metadata": metadata})
+
+    # kubectl
+
+    def cordon(self, node: str) -> None:
+        """As ``kubectl cordon``."""
+        self.objects.edit("Node", "", node, lambda m: m["spec"].update(unschedulable=True))
+
+    def uncordon(self, node: str) -> None:
+        """As ``kubectl uncordon``."""
+        self.objects.edit("Node", "", node, lambda m: m["spec"].pop("unschedulable", None))
+
+    def label_node(self, node: str, labels: Mapping[str, str | None]) -> None:
+        """As ``kubectl label``; None removes."""
+        self.objects.merge("Node", "", node, {"metadata": {"labels": dict(labels)}})
+
+    def delete_node(self, node: str) -> None:
+        """As ``kubectl delete node``; its pods stay behind, as they do until the garbage collector comes."""
+        self.objects.remove("Node", "", node)
+
+    # kubelet and controllers
+
+    def finish_deletions(self, *, node: str | None = None) -> list[str]:
+        """Every pod that was told to go (on that node) is gone; returns their names."""
+        leaving = [
+            pod
+            for pod in self.objects.list("Pod")
+            if "deletionTimestamp" in pod["metadata"] and node in (None, pod["spec"].get("nodeName"))
+        ]
+        for pod in leaving:
+            self.remove_pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
+        return [pod["metadata"]["name"] for pod in leaving]
+
+    def remove_pod(self, namespace: str, name: str) -> None:
+        """A pod is gone, at once."""
+        self.objects.remove("Pod", namespace, name)
+        self._settle_budgets()
+
+    def replace_pod(self, namespace: str, name: str) -> values.Pod:
+        """The pod's controller made it anew under the same name, with another uid, as StatefulSets do."""
+        with self.objects.changed:
+            old = self.objects.get("Pod", namespace, name)
+            self.objects.remove("Pod", namespace, name)
+            forgotten = ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
+            metadata = {key: value for key, value in old["metadata"].items() if key not in forgotten}
+            return msgspec.convert(self.create({**old, "metadata": metadata}), pods.PodObject).value()
+
+    def fail_container(self, namespace: str, name: str, *, exit_code: int = 1, message: str = "") -> None:
+        """The pod's container ends with an error."""
+        end = {"reason": "Error", "exitCode": exit_code, "message": message, "finishedAt": stamp(self.objects.clock())}
+        status = {"containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
+        self.objects.edit("Pod", namespace, name, lambda m: m["status"].update(status))
+
+    def set_ready(self, node: str, ready: bool) -> None:
+        """The node's Ready condition turns."""
+        condition = {"type": "Ready", "status": "True" if ready else "Unknown"}
+        entry = {**condition, "lastTransitionTime": stamp(self.objects.clock())}
+
+        def turn(manifest: Manifest) -> None:
+            others = [c for c in manifest["status"]["conditions"] if c["type"] != "Ready"]
+            manifest["status"]["conditions"] = [*others, entry]
+
+        self.objects.edit("Node", "", node, turn)
+
+    def reboot(self, node: str, *, boot_id: str | None = None) -> str:
+        """The node went down and came up: NotReady, a new boot id, Ready again; returns the boot id."""
+        new = boot_id or str(uuid.uuid4())
+        self.set_ready(node, False)
+        self.objects.edit("Node", "", node, lambda m: m["status"]["nodeInfo"].update(bootID=new))
+        self.set_ready(node, True)
+        return new
+
+    def finish_job(
+        self, namespace: str, name: str, *, succeeded: bool = True, reason: str = "BackoffLimitExceeded"
+    ) -> None:
+        """The Job controller's verdict."""
+        condition = {"type": "Complete" if succeeded else "Failed", "status": "True"}
+        status: dict[str, Any] = {"succeeded": 1} if succeeded else {"failed": 1}
+        status["conditions"] = [condition if succeeded else {**condition, "reason": reason}]
+        self.objects.edit("Job", namespace, name, lambda m: m.update(status=status))
+
+    def _settle_budgets(self) -> None:
+        """The disruption controller: what budgets with a minimum allow, given the pods that are healthy now."""
+        with self.objects.changed:
+            found = [msgspec.convert(m, pods.PodObject).value() for m in self.objects.list("Pod")]
+            for manifest in self.objects.list("PodDisruptionBudget"):
+                minimum = manifest["spec"].get("minAvailable")
+                if minimum is None:
+                    continue
+                budget = msgspec.convert(manifest, pods.BudgetObject).value()
+                healthy = sum(1 for pod in found if budget.covers(pod) and pod.ready and not pod.deleting)
+                status = {"disruptionsAllowed": max(0, healthy - minimum)}
+                if manifest.get("status") != status:
+                    self.objects.merge("PodDisruptionBudget", budget.namespace, budget.name, {"status": status})
