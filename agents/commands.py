@@ -9,7 +9,7 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -84,16 +84,16 @@ class Journal:
                     entry.state = "finished"
             return any(entry.state == "offered" for entry in self._entries.values())
 
-    def work(self, *, now: datetime, boot_id: str) -> int:
+    def work(self, *, clock: Callable[[], datetime], boot_id: str) -> int:
         """Execute what was offered, in order. Returns how many came to a result."""
         done = 0
         with self._working:
             with self._guard:
                 offered = [entry for entry in self._entries.values() if entry.state == "offered"]
             for entry in offered:
-                result = self._execute(entry, now=now, boot_id=boot_id)
-                if result is not None:
-                    self._finish(entry, result, now=now)
+                outcome = self._execute(entry, now=clock(), boot_id=boot_id)
+                if outcome is not None:
+                    self._finish(entry, outcome, now=clock())
                     done += 1
         return done
 

@@ -88,6 +88,7 @@ class Agent:
         self._alive_boot = ""
         self._interval = config.heartbeat
         self._failures = 0
+        self._refused = False  # the last report was kept, but the portal did not want it
         self._paused_at: datetime | None = None
         self._pause = timedelta()
 
@@ -165,7 +166,9 @@ class Agent:
             return None
         boot_id = self._boot_id()
         if self._alive_at is None or boot_id != self._alive_boot:
-            overdue = False  # faults first: a portal that waits for this boot's first report must not miss them
+            # Faults first: a portal that waits for this boot's first report must not miss them. But a report that the
+            # portal does not want must not stand in the way.
+            overdue = self._refused
         else:
             overdue = not timedelta() <= now - self._alive_at < self._interval
         report = None if overdue else self.spool.next()
@@ -202,7 +205,7 @@ class Agent:
         self._forget(outgoing, now=now)
         if self._failures:
             log.info("the portal answers again after %d failures", self._failures)
-        self._failures, self._paused_at = 0, None
+        self._failures, self._refused, self._paused_at = 0, False, None
         if outgoing.boot_id == self._boot_id():
             if self._alive_at is None:  # many nodes may start at once: spread what follows
                 self._interval = self.config.heartbeat * self._rng.uniform(0.3, 1.0)
@@ -221,7 +224,8 @@ class Agent:
                 self._boot_id(),
             )  # or a heartbeat that is refused would be sent at once
             return
-        if isinstance(error, SetAside):
+        self._refused = isinstance(error, SetAside)
+        if self._refused:
             self.spool.defer(outgoing.batch_id)
         longest = min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE)
         pause = longest * self._rng.uniform(0.5, 1.0)
@@ -248,9 +252,9 @@ class Agent:
             self.to_do.set()
         return fresh
 
-    def work(self, now: datetime) -> int:
+    def work(self) -> int:
         """Execute what was offered; returns how many came to a result. Takes as long as the commands do."""
-        finished = self.journal.work(now=now, boot_id=self._boot_id())
+        finished = self.journal.work(clock=self.clock, boot_id=self._boot_id())
         if finished:
             self.to_report.set()
         return finished

@@ -106,4 +106,4 @@ def _listen(agent: Agent, stop: threading.Event) -> None:
 def _work(agent: Agent) -> None:
     agent.to_do.wait(60.0)
     agent.to_do.clear()
-    agent.work(agent.clock())
+    agent.work()

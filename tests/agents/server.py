@@ -1,0 +1,105 @@
+"""A portal for one test: a real HTTP server that keeps what it is told and answers as it is bidden."""
+
+import gzip
+import http.server
+import json
+import threading
+import time
+import urllib.parse
+
+from kcover import wire
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        status, headers, answer = self.server.portal.post(self.path, dict(self.headers), body)
+        self._answer(status, headers, answer)
+
+    def do_GET(self):
+        self._answer(*self.server.portal.get(self.path, dict(self.headers)))
+
+    def _answer(self, status, headers, answer):
+        content = json.dumps(answer).encode()
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(content))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *args):
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request, client_address):
+        pass  # a client that is killed in mid-call is part of the tests
+
+
+class FakePortal:
+    def __init__(self):
+        self.reports = []  # every body, decoded
+        self.bearers = []
+        self.enrolled = []
+        self.connections = set()
+        self.answers = []  # (status, headers) to give instead of 202, first to last
+        self.commands = []
+        self.tokens = None  # bearers taken; None: all
+        self.expires_at = "2099-01-01T00:00:00Z"
+        self._server = Server(("127.0.0.1", 0), Handler)
+        self._server.portal = self
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def post(self, path, headers, body):
+        bearer = headers["Authorization"].removeprefix("Bearer ")
+        if path == "/api/v1/agent/enrol":
+            if not bearer.startswith("kce_"):
+                return 403, {}, {}
+            self.enrolled.append((json.loads(body)["node"], bearer))
+            return 201, {}, {"token": f"kca_{len(self.enrolled)}", "expires_at": self.expires_at}
+        self.bearers.append(bearer)
+        if self.tokens is not None and bearer not in self.tokens:
+            return 401, {}, {"detail": "no such token"}
+        report = wire.decode(body)
+        self.reports.append(report.report)
+        assert report.rejected == ()
+        if self.answers:
+            status, extra = self.answers.pop(0)
+            if status != 202:
+                return status, extra, {"detail": "bidden"}
+        answer = wire.Answer(accepted=len(report.report.faults), commands=tuple(self.commands))
+        return 202, {}, wire.encode_answer(answer)
+
+    def get(self, path, headers):
+        query = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query)
+        until = time.monotonic() + min(float(query["wait"][0]), 1.0)
+        while not self.commands and time.monotonic() < until:
+            time.sleep(0.02)
+        return 200, {}, {"commands": [wire.encode_command(command) for command in self.commands]}
+
+    @property
+    def faults(self):
+        return [fault for report in self.reports for fault in report.faults]
+
+    @property
+    def results(self):
+        return [result for report in self.reports for result in report.command_results]
+
+    def wait_for(self, condition, seconds=15.0):
+        until = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < until, "did not happen in time"
+            time.sleep(0.02)
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -1,0 +1,188 @@
+"""Commands: at most once, whatever happens in between."""
+
+import errno
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agents import commands, execute, store
+from agents.commands import Journal, Outcome
+from kcover.fault import Command
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+class Node:
+    """An executor that notes what it was asked."""
+
+    def __init__(self, *, outcome=None, crash=False):
+        self.asked = []
+        self.outcome = outcome
+        self.crash = crash
+
+    def _do(self, verb, args):
+        self.asked.append((verb, dict(args)))
+        if self.crash:
+            raise KeyboardInterrupt
+        return self.outcome
+
+    def reboot(self, args):
+        return self._do("reboot", args)
+
+    def reset_gpu(self, args):
+        return self._do("reset_gpu", args) or Outcome(status="done")
+
+    def run_check(self, args):
+        return self._do("run_check", args) or Outcome(status="done", output={"rows": 0})
+
+
+def command(kind="reset_gpu", *, id="c1", args=None, lives=timedelta(minutes=5)):
+    return Command(id=id, kind=kind, args=args or {}, created_at=NOW, expires_at=NOW + lives)
+
+
+def told(journal, *, now=NOW, boot_id="boot-1"):
+    return [(result.id, result.status) for result in journal.results(now=now, boot_id=boot_id)]
+
+
+def work(journal, *, now=NOW, boot_id="boot-1"):
+    return journal.work(clock=lambda: now, boot_id=boot_id)
+
+
+def test_done_once_however_often_it_is_offered():
+    node, disk = Node(), store.Memory()
+    journal = Journal(disk, node)
+    assert journal.offer([command(args={"pci": "0000:4e:00"}), command()])
+    assert work(journal) == 1
+    assert not journal.offer([command()])
+    assert work(journal) == 0
+    assert node.asked == [("reset_gpu", {"pci": "0000:4e:00"})]
+    assert told(journal) == told(journal) == [("c1", "done")]
+    journal.told(["c1"], now=NOW)
+    assert told(journal) == []
+    again = Journal(disk, node)
+    assert not again.offer([command()])  # offered again: the portal lacks the result
+    assert work(again) == 0
+    assert told(again) == [("c1", "done")]
+    assert len(node.asked) == 1
+
+
+def test_expired():
+    node = Node()
+    journal = Journal(store.Memory(), node)
+    journal.offer([command(lives=timedelta())])
+    work(journal)
+    assert (told(journal), node.asked) == ([("c1", "expired")], [])
+
+
+def test_cut_short_by_a_crash_is_never_done_again():
+    disk, node = store.Memory(), Node(crash=True)
+    journal = Journal(disk, node)
+    journal.offer([command()])
+    with pytest.raises(KeyboardInterrupt):
+        work(journal)
+    node.crash = False
+    again = Journal(disk, node)
+    assert not again.offer([command()])
+    assert work(again) == 0
+    assert (told(again), len(node.asked)) == ([("c1", "failed")], 1)
+
+
+def test_nothing_is_done_that_cannot_be_written_down():
+    class Full(store.Memory):
+        def write(self, name, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    node = Node()
+    journal = Journal(Full(), node)
+    journal.offer([command("reboot")])
+    work(journal)
+    assert (told(journal), node.asked) == ([("c1", "refused")], [])
+
+
+def test_a_reboot_is_done_when_the_boot_id_has_changed():
+    node, disk = Node(), store.Memory()
+    journal = Journal(disk, node)
+    journal.offer([command("reboot", args={"boot_id": "boot-1"})])
+    assert work(journal) == 0
+    assert told(journal) == []
+    again = Journal(disk, node)  # the agent came back before the node went down
+    again.offer([command("reboot", args={"boot_id": "boot-1"})])
+    assert work(again) == 0
+    assert told(again) == []
+    after = Journal(disk, node)
+    (result,) = after.results(now=NOW + timedelta(minutes=3), boot_id="boot-2")
+    assert (result.status, result.output) == ("done", {"boot_id": "boot-2", "before": "boot-1"})
+    assert len(node.asked) == 1
+
+
+def test_a_reboot_of_another_boot_is_refused():
+    node = Node()
+    journal = Journal(store.Memory(), node)
+    journal.offer([command("reboot", args={"boot_id": "boot-0"})])
+    work(journal)
+    assert (told(journal), node.asked) == ([("c1", "refused")], [])
+
+
+def test_a_reboot_that_cannot_be_asked_for_or_never_comes_has_failed():
+    journal = Journal(store.Memory(), Node(outcome=Outcome(status="failed", message="exit status 1")))
+    journal.offer([command("reboot")])
+    work(journal)
+    assert told(journal) == [("c1", "failed")]
+    journal = Journal(store.Memory(), Node())
+    journal.offer([command("reboot")])
+    work(journal)
+    assert told(journal, now=NOW + commands.REBOOT_GRACE - timedelta(seconds=1)) == []
+    assert told(journal, now=NOW + commands.REBOOT_GRACE) == [("c1", "failed")]
+
+
+def test_a_damaged_journal_entry_is_set_aside():
+    disk = store.Memory()
+    disk.write("commands/x.json", b'{"id": 1}')
+    assert told(Journal(disk, Node())) == []
+    assert disk.names("aside") == ["aside/commands-x.json"]
+
+
+def test_told_results_are_forgotten_in_the_end():
+    disk = store.Memory()
+    journal = Journal(disk, Node())
+    journal.offer([command()])
+    work(journal)
+    journal.told(["c1"], now=NOW)
+    assert len(disk.names("commands")) == 1
+    journal.told([], now=NOW + timedelta(days=8))
+    assert disk.names("commands") == []
+
+
+def host(*words):
+    return execute.Host(reboot_command=words)
+
+
+def test_the_host_runs_the_reboot_command_without_a_shell(tmp_path):
+    mark = tmp_path / "rebooted; true"
+    assert host("touch", str(mark)).reboot({}) is None
+    assert mark.exists()
+    failed = host(sys.executable, "-c", "import sys; sys.exit('not today')").reboot({})
+    assert (failed.status, failed.message) == ("failed", "exit status 1: not today")
+    assert host("/nonexistent/reboot").reboot({}).status == "failed"
+    assert host("sh", "-c", "kill -TERM $$").reboot({}) is None  # what happens while a node goes down
+
+
+def test_the_host_resets_a_gpu_with_nvidia_smi(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    refused = host().reset_gpu({"gpu_uuid": "GPU-12345678"})
+    assert (refused.status, refused.message) == ("refused", "nvidia-smi is not on this node")
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text('#!/bin/sh\necho "reset $*"\n')
+    tool.chmod(0o755)
+    done = host().reset_gpu({"gpu_uuid": "GPU-12345678"})
+    assert (done.status, done.message) == ("done", "reset --gpu-reset -i GPU-12345678")
+    assert host().reset_gpu({"index": 0}).message == "reset --gpu-reset -i 0"
+    tool.write_text("#!/bin/sh\necho in use >&2\nexit 3\n")
+    assert host().reset_gpu({"pci": "0000:4e:00"}).output == {"rc": 3}
+    for args in ({}, {"pci": "--all"}, {"index": "0 1"}):
+        assert host().reset_gpu(args).status == "refused"
+
+
+def test_checks_are_refused_with_a_reason():
+    assert host().run_check({"name": "pciebw"}).message == "this agent has no check 'pciebw'"

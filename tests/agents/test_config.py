@@ -1,0 +1,124 @@
+"""Settings: kcover's file, our keys, the environment."""
+
+import pathlib
+import socket
+from datetime import time, timedelta
+
+import pytest
+
+from agents import config
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text="", /, **environ):
+        path = tmp_path / "config.yaml"
+        path.write_text(text)
+        return config.load(path, environ)
+
+    return load
+
+
+def test_defaults(load):
+    plain = load(NODE_NAME="gpu-1")
+    assert plain.kmsg == pathlib.Path("/dev/kmsg")
+    assert plain.boot_id_file == pathlib.Path("/proc/sys/kernel/random/boot_id")
+    assert (plain.heartbeat, plain.interval) == (timedelta(seconds=30), timedelta(seconds=5))
+    assert plain.reboot_command == ("systemctl", "reboot")
+    assert (plain.vendor, plain.metax, plain.unknown) == ("nvidia", config.MetaX(), ())
+
+
+def test_names_of_the_node(load):
+    assert load(NODE_NAME="new", FAST_RECOVERY_NODE_NAME="old").node == "new"
+    assert load(FAST_RECOVERY_NODE_NAME="old").node == "old"
+    assert load().node == socket.gethostname().lower()
+
+
+def test_the_environment_wins(load):
+    both = load(
+        "url: http://file\nheartbeat: 7\nkmsg: /file\nnodeName: file\ntokenFile: /file",
+        NODE_NAME="env",
+        KCOVER_AGENT_URL="https://env:8443/base",
+        KCOVER_AGENT_INTERVAL="2.5",
+        KCOVER_AGENT_KMSG="/env",
+        KCOVER_AGENT_TOKEN="kca_1",
+        KCOVER_AGENT_REBOOT_COMMAND="sh -c 'echo \"a b\"'",
+        KCOVER_AGENT_BOOT_ID="/boot",
+        KCOVER_AGENT_SPOOL="/spool",
+        KCOVER_AGENT_CA_FILE="/ca",
+        KCOVER_AGENT_CLUSTER="c1",
+    )
+    assert (both.node, both.url, both.kmsg) == ("env", "https://env:8443/base", pathlib.Path("/env"))
+    assert (both.heartbeat, both.token, both.token_file) == (timedelta(seconds=2.5), "kca_1", None)
+    assert both.reboot_command == ("sh", "-c", 'echo "a b"')
+    assert (both.boot_id_file, both.spool) == (pathlib.Path("/boot"), pathlib.Path("/spool"))
+    assert (both.ca_file, both.cluster) == (pathlib.Path("/ca"), "c1")
+    assert load("url: http://file\nheartbeat: 7", NODE_NAME="n").heartbeat == timedelta(seconds=7)
+
+
+def test_the_token_file_is_read_at_each_use(load, tmp_path):
+    path = tmp_path / "token"
+    path.write_text("one\n")
+    given = load(NODE_NAME="n", KCOVER_AGENT_TOKEN_FILE=str(path))
+    assert given.read_token() == "one"
+    path.write_text("two\n")
+    assert given.read_token() == "two"
+
+
+def test_kcovers_file(load):
+    given = load(
+        "vendor: 2\ninterval: 9\nmetaX:\n  hcaIDs: [mlx5_0, mlx5_1]\n  day2CheckHour: 3\n  gpuNum: 4\n"
+        "  temperature: 90\n  eccMaxCount: 0\n  ntpMaxOffsetMillis: 5\nlogLevel: debug\n",
+        NODE_NAME="n",
+    )
+    assert (given.vendor, given.interval, given.unknown) == ("metax", timedelta(seconds=9), ("logLevel",))
+    assert given.metax == config.MetaX(
+        hca_ids=("mlx5_0", "mlx5_1"),
+        day2_check_time=time(3, 0),
+        gpu_count=4,
+        temperature=90,
+        ecc_max_count=0,
+        ntp_max_offset_ms=5,
+    )
+
+
+def test_kcovers_values_out_of_range_are_the_defaults(load):
+    given = load("vendor: 0\ninterval: -1\nmetaX: {gpuNum: -1, temperature: 0, eccMaxCount: -5, day2CheckHour: 24}\n")
+    assert (given.vendor, given.interval, given.metax) == ("nvidia", timedelta(seconds=5), config.MetaX())
+
+
+@pytest.mark.parametrize(
+    ("text", "at"), [('"09:30"', time(9, 30)), ("21:15", time(21, 15)), ("noon", time(10, 0)), ('"25:00"', time(10, 0))]
+)
+def test_newer_kcovers_time_of_day(load, text, at):
+    assert load(f"metaX:\n  day2CheckTime: {text}\n").metax.day2_check_time == at
+
+
+@pytest.mark.parametrize(
+    ("environ", "name"),
+    [
+        ({"KCOVER_AGENT_URL": "ftp://x"}, "KCOVER_AGENT_URL"),
+        ({"KCOVER_AGENT_URL": "http://user:secret@x"}, "KCOVER_AGENT_URL"),
+        ({"KCOVER_AGENT_URL": "http://x:notaport"}, "KCOVER_AGENT_URL"),
+        ({"KCOVER_AGENT_INTERVAL": "0"}, "KCOVER_AGENT_INTERVAL"),
+        ({"KCOVER_AGENT_INTERVAL": "nan"}, "KCOVER_AGENT_INTERVAL"),
+        ({"KCOVER_AGENT_INTERVAL": "30s"}, "KCOVER_AGENT_INTERVAL"),
+        ({"KCOVER_AGENT_REBOOT_COMMAND": "sh -c 'open"}, "KCOVER_AGENT_REBOOT_COMMAND"),
+        ({"NODE_NAME": "GPU_1"}, "NODE_NAME"),
+        ({"KCOVER_AGENT_TOKEN": "a", "KCOVER_AGENT_TOKEN_FILE": "/b"}, "KCOVER_AGENT_TOKEN_FILE"),
+    ],
+)
+def test_nonsense_is_refused_by_name(environ, name):
+    with pytest.raises(config.ConfigError, match=name):
+        config.load(None, {"NODE_NAME": "n"} | environ)
+
+
+@pytest.mark.parametrize("text", ["- a\n", "a: [\n", "just words"])
+def test_a_file_that_is_no_mapping(load, text):
+    with pytest.raises(config.ConfigError, match="--config"):
+        load(text)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(config.ConfigError, match="--config"):
+        config.load(pathlib.Path("/nonexistent"), {})

@@ -1,0 +1,251 @@
+"""Following logs: real files, a real pipe, a ring."""
+
+import json
+import os
+import pathlib
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agents.probes import follow
+from agents.probes.kmsg import MAX_LINE, Record
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+def read(source, boot_id="boot-1"):
+    records, lost, more = [], 0, True
+    position = {}
+    while more:
+        chunk = source.read(boot_id=boot_id, now=NOW)
+        records += chunk.records
+        lost, more, position = lost + chunk.lost, chunk.more, chunk.position
+    return [record.text for record in records], lost, json.loads(json.dumps(position))
+
+
+def texts(source, boot_id="boot-1"):
+    return read(source, boot_id)[0]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "kern.log"
+
+
+@pytest.fixture
+def file(path):
+    source = follow.File(path)
+    yield source
+    source.close()
+
+
+def resumed(path, position):
+    source = follow.File(path)
+    source.resume(position)
+    return source
+
+
+def test_a_file_is_read_from_its_start_and_then_followed(path, file):
+    path.write_text("a\nb\n")
+    assert texts(file) == ["a", "b"]
+    assert texts(file) == []
+    with path.open("a") as log:
+        log.write("c\nhalf")
+    assert texts(file) == ["c"]
+    with path.open("a") as log:
+        log.write(" and half\n")
+    assert texts(file) == ["half and half"]
+
+
+def test_a_file_that_is_not_there_yet(path, file):
+    with pytest.raises(FileNotFoundError):
+        file.read(boot_id="b", now=NOW)
+    path.write_text("a\n")
+    assert texts(file) == ["a"]
+
+
+def test_rotation_loses_nothing(path, file):
+    path.write_text("a\n")
+    assert texts(file) == ["a"]
+    with path.open("a") as log:
+        log.write("b\nlast, without an end")
+    path.rename(path.with_name("kern.log.1"))
+    path.write_text("c\n")
+    assert texts(file) == ["b", "last, without an end", "c"]
+
+
+def test_truncation_starts_over_even_when_the_file_has_grown_again(path, file):
+    path.write_text("a\nb\nc\n")
+    assert texts(file) == ["a", "b", "c"]
+    path.write_text("d\n")
+    assert texts(file) == ["d"]
+    path.write_text("e\nf\ng\nh\n")
+    assert texts(file) == ["e", "f", "g", "h"]
+
+
+def test_resuming_a_file(path, file):
+    path.write_text("a\nb\nhal")
+    _, _, position = read(file)
+    with path.open("a") as log:
+        log.write("f\nc\n")
+    assert texts(resumed(path, position)) == ["half", "c"]
+
+
+def test_resuming_a_file_that_was_rotated_meanwhile(path, file):
+    path.write_text("a\n")
+    _, _, position = read(file)
+    with path.open("a") as log:
+        log.write("b\n")
+    path.rename(path.with_name("kern.log.1"))
+    path.write_text("c\n")
+    assert texts(resumed(path, position)) == ["b", "c"]
+
+
+def test_another_file_with_the_same_inode_number_is_read_from_its_start(path, file):
+    path.write_text("a\nb\n")
+    _, _, position = read(file)
+    path.write_text("other\nlines\n")  # the same inode, other content
+    assert texts(resumed(path, position)) == ["other", "lines"]
+
+
+def test_nonsense_positions_are_a_fresh_start(path):
+    path.write_text("a\n")
+    assert texts(resumed(path, {"inode": "x"})) == ["a"]
+    assert texts(resumed(path, {"inode": 1, "offset": 10**9, "head": [0, 0]})) == ["a"]
+
+
+def test_a_line_without_end_is_bounded_and_what_follows_is_read(path, file):
+    path.write_bytes(b"start" + b"x" * 10_000_000 + b" NVRM: Xid (PCI:0000:4e:00): 79, tail\nnext\n")
+    found = texts(file)
+    assert [text[:5] for text in found] == ["start", "next"]
+    assert len(found[0]) <= MAX_LINE
+
+
+def test_the_rest_of_a_long_line_is_no_line_after_a_restart_either(path, file):
+    path.write_bytes(b"y" * (3 << 20))
+    _, _, position = read(file)
+    with path.open("ab") as log:
+        log.write(b"tail\nnext\n")
+    assert texts(resumed(path, position)) == ["next"]
+
+
+def test_binary_noise(path, file):
+    path.write_bytes(b"\x00\xff\xfe\nNVRM: \xe9\n\n")
+    assert texts(file) == ["\x00\\xff\\xfe", "NVRM: \\xe9", ""]
+
+
+def test_a_saved_device_log_keeps_facility_and_sequence(path, file):
+    path.write_text("12,5,77,-;NVRM: drill\n3,6,78,-;NVRM: kernel\n")
+    assert file.read(boot_id="b", now=NOW).records == (
+        Record(text="NVRM: drill", at=NOW, facility=1, sequence=5),
+        Record(text="NVRM: kernel", at=NOW, facility=0, sequence=6),
+    )
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    path = tmp_path / "kmsg"
+    os.mkfifo(path)
+    return path
+
+
+def device(path, *, position=None, uptime=100.0):
+    source = follow.Device(path, uptime=lambda: uptime)
+    if position:
+        source.resume(position)
+    source.read(boot_id="boot-1", now=NOW)  # opens it, so that a writer can
+    return source
+
+
+def write(path, text):
+    handle = os.open(path, os.O_WRONLY)
+    os.write(handle, text.encode())
+    os.close(handle)
+
+
+def test_device_records(pipe):
+    source = device(pipe)
+    write(
+        pipe, "6,10,40000000,-;NVRM: hello \\xe9\n SUBSYSTEM=pci\n DEVICE=+pci:0000:4e:00.0\n12,11,99000000,-;drill\n"
+    )
+    chunk = source.read(boot_id="boot-1", now=NOW)
+    assert chunk.records == (
+        Record(text="NVRM: hello \\xe9", at=NOW - timedelta(seconds=60), facility=0, sequence=10),
+        Record(text="drill", at=NOW - timedelta(seconds=1), facility=1, sequence=11),
+    )
+    assert chunk.position == {"boot_id": "boot-1", "sequence": 11}
+    source.close()
+
+
+def test_a_gap_in_the_sequence_is_counted(pipe):
+    source = device(pipe)
+    write(pipe, "6,10,1,-;a\n6,15,1,-;b\n")
+    assert read(source)[:2] == (["a", "b"], 4)
+    source.close()
+
+
+def test_a_device_goes_on_after_its_position_in_the_same_boot_only(pipe):
+    lines = "6,10,1,-;a\n6,11,1,-;b\n6,12,1,-;c\n"
+    source = device(pipe, position={"boot_id": "boot-1", "sequence": 11})
+    write(pipe, lines)
+    assert read(source)[:2] == (["c"], 0)
+    source.close()
+    source = device(pipe, position={"boot_id": "boot-0", "sequence": 11})
+    write(pipe, lines)
+    assert read(source)[:2] == (["a", "b", "c"], 0)
+    source.close()
+
+
+def test_a_device_wakes_who_waits_for_it(pipe):
+    source = device(pipe)
+    writer = threading.Timer(0.1, write, (pipe, "6,1,1,-;a\n"))
+    writer.start()
+    started = time.monotonic()
+    source.wait(10.0)
+    assert time.monotonic() - started < 5.0
+    writer.join()
+    assert texts(source) == ["a"]
+    source.close()
+
+
+def test_the_kernels_own_device():
+    """Where this machine lets us: the ring is read to its end, and a second reader starts where the first ended."""
+    path = pathlib.Path("/dev/kmsg")
+    if not os.access(path, os.R_OK):
+        pytest.skip("/dev/kmsg is not readable here")
+    first = follow.Device(path)
+    try:
+        _, _, position = read(first)
+    except OSError as error:
+        pytest.skip(f"/dev/kmsg: {error}")
+    finally:
+        first.close()
+    second = follow.Device(path)
+    second.resume(position)
+    assert len(texts(second)) < 1000
+    second.close()
+
+
+def test_which_source_fits(tmp_path, pipe):
+    assert isinstance(follow.source(pipe), follow.Device)
+    assert isinstance(follow.source(tmp_path / "absent"), follow.File)
+    assert isinstance(follow.source(pathlib.Path("/dev/kmsg-absent")), follow.Device)
+
+
+def test_a_ring_in_memory():
+    ring = follow.Memory(size=3)
+    ring.write("a", at=NOW)
+    assert read(ring)[:2] == (["a"], 0)
+    for text in "bcdef":
+        ring.write(text, at=NOW, facility=1)
+    found, lost, position = read(ring)
+    assert (found, lost) == (["d", "e", "f"], 2)
+    again = follow.Memory()
+    again.write("a", at=NOW)
+    again.resume(position)
+    assert texts(again, boot_id="boot-2") == ["a"]
+    ring.reboot()
+    ring.write("first of the next boot", at=NOW)
+    assert texts(ring, boot_id="boot-2") == ["first of the next boot"]

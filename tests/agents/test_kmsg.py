@@ -1,0 +1,108 @@
+"""Kernel log records to faults."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+from agents.probes import kmsg
+from kcover.fault import Fault
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+XID_79 = "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+
+
+def record(text, *, after=0.0, facility=0, sequence=None):
+    return kmsg.Record(text=text, at=NOW + timedelta(seconds=after), facility=facility, sequence=sequence)
+
+
+def counts(faults):
+    return [(fault.kind, fault.code, fault.pci, fault.count) for fault in faults]
+
+
+def test_one_line_is_one_fault_with_all_that_is_known_of_it():
+    found = kmsg.faults([record("usb 1-1: new device"), record(XID_79, facility=1, sequence=7)], now=NOW)
+    assert found == [
+        Fault(
+            kind="xid",
+            code=79,
+            pci="0000:4e:00",
+            message=XID_79,
+            seen_at=NOW,
+            source="kmsg",
+            sequence=7,
+            drill=True,
+        )
+    ]
+
+
+def test_headers_of_records():
+    header, text = kmsg.split("12,1234,5678,-;NVRM: Xid")
+    assert (header, text) == (kmsg.Header(facility=1, sequence=1234, usec=5678), "NVRM: Xid")
+    assert kmsg.split("[ 12.3] a, 1,2,3,-;b")[0] is None
+    assert kmsg.split("１,2,3,-;full width")[0] is None
+
+
+def test_the_second_line_about_a_lost_gpu_is_the_same_fault():
+    plain = "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus."
+    assert counts(kmsg.faults([record(XID_79), record(plain)], now=NOW)) == [("xid", 79, "0000:4e:00", 1)]
+    assert counts(kmsg.faults([record(plain)], now=NOW)) == [("xid", 79, "0000:4e:00.0", 1)]
+
+
+def test_the_three_lines_of_an_sxid_are_one_fault():
+    lines = [
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 12 sourcetrack timeout",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Severity 1 Engine instance 12 Sub-engine instance 00",
+        "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Data {0x00000000, 0x00000000}",
+    ]
+    assert counts(kmsg.faults([record(line) for line in lines], now=NOW)) == [("sxid", 24007, "0000:c1:00.0", 1)]
+
+
+def test_a_storm_goes_at_once_and_then_once_a_window_and_nothing_of_it_is_lost():
+    windows = kmsg.Windows()
+    sent = []
+    for second in range(21):
+        lines = kmsg.sightings([record(XID_79, after=second)] * 10)
+        sent.append(windows.fold(lines, now=NOW + timedelta(seconds=second)))
+    assert counts(sent[0]) == [("xid", 79, "0000:4e:00", 10)]
+    assert [second for second, faults in enumerate(sent) if faults] == [0, 5, 10, 15, 20]
+    assert sum(fault.count for fault in itertools.chain(*sent, windows.close())) == 210
+
+
+def test_gpus_codes_and_drills_are_kept_apart():
+    other_gpu, other_code = XID_79.replace("4e", "5d"), XID_79.replace("79,", "62,")
+    found = kmsg.faults([record(XID_79), record(other_gpu), record(other_code), record(XID_79, facility=1)], now=NOW)
+    assert len(found) == 4
+    assert [fault.drill for fault in found] == [False, False, False, True]
+
+
+def test_equal_faults_a_minute_apart_are_two_even_when_read_at_once():
+    found = kmsg.faults([record(XID_79), record(XID_79, after=60)], now=NOW + timedelta(minutes=9))
+    assert counts(found) == [("xid", 79, "0000:4e:00", 1)] * 2
+
+
+def test_what_is_held_survives_a_restart():
+    windows = kmsg.Windows()
+    windows.fold(kmsg.sightings([record(XID_79)]), now=NOW)
+    assert windows.fold(kmsg.sightings([record(XID_79, after=1, sequence=9)]), now=NOW + timedelta(seconds=1)) == []
+    again = kmsg.Windows(windows.state())
+    (held,) = again.fold([], now=NOW + timedelta(seconds=5))
+    assert (held.count, held.sequence, held.message) == (1, 9, XID_79)
+    assert kmsg.Windows([{"opened": "nonsense"}, {}]).state() == []
+
+
+def test_a_clock_set_back_holds_no_window_open():
+    windows = kmsg.Windows()
+    windows.fold(kmsg.sightings([record(XID_79)] * 2), now=NOW)
+    windows.fold(kmsg.sightings([record(XID_79, after=1)]), now=NOW)
+    assert counts(windows.fold([], now=NOW - timedelta(days=1))) == [("xid", 79, "0000:4e:00", 1)]
+
+
+def test_a_flood_of_different_faults_is_bounded():
+    windows = kmsg.Windows()
+    lines = [record(f"NVRM: Xid (PCI:0000:4e:00): {code}, x") for code in range(3 * kmsg.MAX_WINDOWS)]
+    assert len(windows.fold(kmsg.sightings(lines), now=NOW)) == len(lines)
+    assert len(windows.state()) == kmsg.MAX_WINDOWS
+
+
+def test_messages_are_cut():
+    (found,) = kmsg.faults([record(XID_79 + "x" * 10_000)], now=NOW)
+    assert len(found.message) == kmsg.MAX_MESSAGE
