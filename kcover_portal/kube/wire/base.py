@@ -11,11 +11,11 @@ GPU_RESOURCES: Final = ("nvidia.com/gpu", "metax-tech.com/gpu", "amd.com/gpu")
 T = TypeVar("T")
 
 
-class Struct(msgspec.Struct, rename="camel"):
+class Struct(msgspec.Struct, rename="camel", frozen=True):
     """Base: camelCase on the wire. The API server may send null for any list or mapping, hence the many ``| None``."""
 
 
-class OwnerReference(Struct):
+class OwnerReference(Struct, frozen=True):
     """metav1.OwnerReference."""
 
     api_version: str = ""
@@ -24,7 +24,7 @@ class OwnerReference(Struct):
     controller: bool | None = None
 
 
-class Meta(Struct):
+class Meta(Struct, frozen=True):
     """metav1.ObjectMeta, and of lists ListMeta."""
 
     name: str = ""
@@ -39,7 +39,7 @@ class Meta(Struct):
     continue_: str | None = msgspec.field(name="continue", default=None)
 
 
-class Condition(Struct):
+class Condition(Struct, frozen=True):
     """A condition of a node, pod or job."""
 
     type: str
@@ -48,41 +48,41 @@ class Condition(Struct):
     reason: str = ""
 
 
-class AnyObject(Struct):
+class AnyObject(Struct, frozen=True):
     """Any object, as far as its metadata."""
 
     metadata: Meta = Meta()
 
 
-class Page(Struct, Generic[T]):
+class Page(Struct, Generic[T], frozen=True):
     """One page of a list."""
 
     metadata: Meta
     items: list[T] | None = None
 
 
-class WatchLine(Struct):
+class WatchLine(Struct, frozen=True):
     """One line of a watch; the object is decoded once its type is known."""
 
     type: str
     object: msgspec.Raw
 
 
-class Cause(Struct):
+class Cause(Struct, frozen=True):
     """metav1.StatusCause."""
 
     reason: str = ""
     message: str = ""
 
 
-class Details(Struct):
+class Details(Struct, frozen=True):
     """metav1.StatusDetails."""
 
     causes: list[Cause] | None = None
     retry_after_seconds: int = 0
 
 
-class Status(Struct):
+class Status(Struct, frozen=True):
     """metav1.Status: how the API server says no."""
 
     message: str = ""
@@ -101,19 +101,19 @@ class Status(Struct):
         return float(self.details.retry_after_seconds) or None if self.details else None
 
 
-class Version(Struct):
+class Version(Struct, frozen=True):
     """What ``/version`` answers."""
 
     git_version: str
 
 
-class GroupVersion(Struct):
+class GroupVersion(Struct, frozen=True):
     """metav1.GroupVersionForDiscovery."""
 
     version: str
 
 
-class Group(Struct):
+class Group(Struct, frozen=True):
     """metav1.APIGroup: the versions of one group that a server has."""
 
     versions: list[GroupVersion] | None = None

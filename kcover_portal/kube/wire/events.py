@@ -6,7 +6,7 @@ from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
 
-class ObjectReference(base.Struct):
+class ObjectReference(base.Struct, frozen=True):
     """corev1.ObjectReference."""
 
     kind: str = ""
@@ -14,13 +14,13 @@ class ObjectReference(base.Struct):
     namespace: str = ""
 
 
-class EventSource(base.Struct):
+class EventSource(base.Struct, frozen=True):
     """corev1.EventSource."""
 
     component: str = ""
 
 
-class EventObject(base.Struct):
+class EventObject(base.Struct, frozen=True):
     """A core/v1 Event. Writers of the events.k8s.io kind set ``eventTime`` and leave the timestamps null."""
 
     metadata: base.Meta

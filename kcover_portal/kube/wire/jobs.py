@@ -4,7 +4,7 @@ from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
 
-class JobStatus(base.Struct):
+class JobStatus(base.Struct, frozen=True):
     """batch/v1 JobStatus."""
 
     active: int = 0
@@ -13,7 +13,7 @@ class JobStatus(base.Struct):
     conditions: list[base.Condition] | None = None
 
 
-class JobObject(base.Struct):
+class JobObject(base.Struct, frozen=True):
     """A Job."""
 
     metadata: base.Meta

@@ -10,28 +10,28 @@ from kcover_portal.kube.wire import base
 ANNOTATION_PREFIXES: Final = ("kcover.io/", "autopilot.ibm.com/")
 
 
-class NodeSpec(base.Struct):
+class NodeSpec(base.Struct, frozen=True):
     """Taints stay as they came: whole mappings, so that a patch can give back what it does not know."""
 
     unschedulable: bool = False
     taints: list[dict[str, Any]] | None = None
 
 
-class NodeInfo(base.Struct):
+class NodeInfo(base.Struct, frozen=True):
     """NodeSystemInfo."""
 
     boot_id: str = msgspec.field(name="bootID", default="")
     kubelet_version: str = ""
 
 
-class Address(base.Struct):
+class Address(base.Struct, frozen=True):
     """NodeAddress."""
 
     type: str
     address: str
 
 
-class NodeStatus(base.Struct):
+class NodeStatus(base.Struct, frozen=True):
     """NodeStatus."""
 
     capacity: dict[str, str | int] | None = None
@@ -40,7 +40,7 @@ class NodeStatus(base.Struct):
     node_info: NodeInfo | None = None
 
 
-class NodeObject(base.Struct):
+class NodeObject(base.Struct, frozen=True):
     """A Node."""
 
     metadata: base.Meta

@@ -17,19 +17,19 @@ JOB_LABELS: Final = (
 MIRROR: Final = "kubernetes.io/config.mirror"
 
 
-class Resources(base.Struct):
+class Resources(base.Struct, frozen=True):
     """A container's ResourceRequirements."""
 
     limits: dict[str, str | int] | None = None
 
 
-class Container(base.Struct):
+class Container(base.Struct, frozen=True):
     """A container, as far as its GPUs go."""
 
     resources: Resources | None = None
 
 
-class Terminated(base.Struct):
+class Terminated(base.Struct, frozen=True):
     """ContainerStateTerminated."""
 
     reason: str = ""
@@ -38,20 +38,20 @@ class Terminated(base.Struct):
     finished_at: datetime | None = None
 
 
-class ContainerState(base.Struct):
+class ContainerState(base.Struct, frozen=True):
     """ContainerState."""
 
     terminated: Terminated | None = None
 
 
-class ContainerStatus(base.Struct):
+class ContainerStatus(base.Struct, frozen=True):
     """ContainerStatus."""
 
     name: str
     state: ContainerState | None = None
 
 
-class PodSpec(base.Struct):
+class PodSpec(base.Struct, frozen=True):
     """PodSpec."""
 
     node_name: str = ""
@@ -59,7 +59,7 @@ class PodSpec(base.Struct):
     containers: list[Container] | None = None
 
 
-class PodStatus(base.Struct):
+class PodStatus(base.Struct, frozen=True):
     """PodStatus."""
 
     phase: str = "Pending"
@@ -67,7 +67,7 @@ class PodStatus(base.Struct):
     container_statuses: list[ContainerStatus] | None = None
 
 
-class PodObject(base.Struct):
+class PodObject(base.Struct, frozen=True):
     """A Pod."""
 
     metadata: base.Meta
@@ -103,7 +103,7 @@ class PodObject(base.Struct):
         )
 
 
-class SelectorRequirement(base.Struct):
+class SelectorRequirement(base.Struct, frozen=True):
     """metav1.LabelSelectorRequirement."""
 
     key: str
@@ -111,26 +111,26 @@ class SelectorRequirement(base.Struct):
     values: list[str] | None = None
 
 
-class LabelSelector(base.Struct):
+class LabelSelector(base.Struct, frozen=True):
     """metav1.LabelSelector."""
 
     match_labels: dict[str, str] | None = None
     match_expressions: list[SelectorRequirement] | None = None
 
 
-class BudgetSpec(base.Struct):
+class BudgetSpec(base.Struct, frozen=True):
     """PodDisruptionBudgetSpec."""
 
     selector: LabelSelector | None = None
 
 
-class BudgetStatus(base.Struct):
+class BudgetStatus(base.Struct, frozen=True):
     """PodDisruptionBudgetStatus."""
 
     disruptions_allowed: int = 0
 
 
-class BudgetObject(base.Struct):
+class BudgetObject(base.Struct, frozen=True):
     """A PodDisruptionBudget."""
 
     metadata: base.Meta

@@ -9,7 +9,7 @@ from kcover_portal.kube.wire import base
 SERVICE_ACCOUNT_USER: Final = "system:serviceaccount:"
 
 
-class UserInfo(base.Struct):
+class UserInfo(base.Struct, frozen=True):
     """authenticationv1.UserInfo."""
 
     username: str = ""
@@ -17,7 +17,7 @@ class UserInfo(base.Struct):
     extra: dict[str, list[str]] | None = None
 
 
-class ReviewStatus(base.Struct):
+class ReviewStatus(base.Struct, frozen=True):
     """TokenReviewStatus."""
 
     authenticated: bool = False
@@ -25,7 +25,7 @@ class ReviewStatus(base.Struct):
     audiences: list[str] | None = None
 
 
-class TokenReview(base.Struct):
+class TokenReview(base.Struct, frozen=True):
     """A TokenReview's answer."""
 
     status: ReviewStatus = ReviewStatus()
