@@ -12,6 +12,14 @@ _POD_SPEC = {
     "serviceAccountName": "default",
     "enableServiceLinks": True,
 }
+_EVENT: Object = {  # what Go writes of an Event's unset fields, and clients stumble over
+    "eventTime": None,
+    "firstTimestamp": None,
+    "lastTimestamp": None,
+    "reportingComponent": "",
+    "reportingInstance": "",
+    "source": {},
+}
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 
@@ -27,6 +35,8 @@ def fill(kind: str, obj: Object, *, uid: str) -> Object:
         labels = {**(obj["metadata"].get("labels") or {}), "kubernetes.io/metadata.name": name}
         metadata = {**obj["metadata"], "labels": labels}
         return {**obj, "metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    if kind == "Event":
+        return {**_EVENT, **obj}
     if kind == "Node":
         return {**obj, "spec": obj.get("spec") or {}, "status": obj.get("status") or {}}
     return obj

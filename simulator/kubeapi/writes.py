@@ -137,10 +137,9 @@ class Writer:
 
     def evict(self, target: paths.Target, body: Object, *, dry_run: bool) -> Object:
         """POST of an Eviction, policy/v1 or v1beta1."""
-        if body.get("apiVersion") not in _POLICY_VERSIONS or body.get("kind") != "Eviction":
-            raise errors.bad_request(
-                f'no kind "{body.get("kind")}" is registered for version "{body.get("apiVersion")}"'
-            )
+        kind, version = body.get("kind") or "Eviction", body.get("apiVersion") or _POLICY_VERSIONS[0]
+        if kind != "Eviction" or version not in _POLICY_VERSIONS:
+            raise errors.bad_request(f'no kind "{kind}" is registered for version "{version}"')
         if (body.get("metadata") or {}).get("name") != target.name:
             raise errors.bad_request("name in URL does not match name in Eviction object")
         options = body.get("deleteOptions") or {}
