@@ -1,0 +1,199 @@
+"""The kubelet of one node: starts pods, ends those that are to go, and says how the node is after a boot.
+
+It lives on its machine. While that is down nothing happens to the node's pods: those that are being deleted stay
+Terminating until the machine is back or somebody deletes them by force, as in a real cluster.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from simulator.kubeapi import history, store
+from simulator.world import events, machine, nodes, pods, workloads
+from simulator.world.agenda import Agenda, Entry
+from simulator.world.pace import Pace
+
+Object = dict[str, Any]
+
+REBOOT_LABEL = "kcover.io/reboot"
+REBOOT_BOOT_ID = "KCOVER_BOOT_ID"
+_MOST_BACK_OFF = 300.0
+_NODE = ""  # stands among the uids of pods for the node itself
+
+
+class Kubelet:
+    """One node's; ``host`` is its machine, ``number`` makes its pods' addresses."""
+
+    def __init__(
+        self,
+        objects: store.Store,
+        agenda: Agenda,
+        pace: Pace,
+        *,
+        host: machine.Machine,
+        spec: nodes.NodeSpec,
+        number: int,
+    ) -> None:
+        self._objects, self._agenda, self._pace = objects, agenda, pace
+        self._host, self._spec, self._number = host, spec, number
+        self._addresses = itertools.cycle(range(2, 250))
+        self._planned: dict[str, tuple[str, Entry]] = {}  # by pod uid: what happens to it next
+        host.listeners.append(self)
+
+    # From the API
+
+    def pod_changed(self, change: history.Change) -> None:
+        """A pod of this node was made, changed or is gone."""
+        pod = change.object
+        if change.kind == history.DELETED:
+            self._cancel(pod["metadata"]["uid"])
+            if pods.is_mirror(pod) and self._host.power == machine.UP:
+                self._agenda.after(self._pace.start, self.ensure_mirror)
+        elif self._host.power == machine.UP:
+            self._attend(pod)
+
+    def ensure_mirror(self) -> None:
+        """Show the node's static pod in the API."""
+        node = self._objects.find("Node", "", self._spec.name)
+        if node is None or self._host.power != machine.UP:
+            return
+        wanted = workloads.mirror(self._spec, node_uid=node["metadata"]["uid"])
+        if self._objects.find("Pod", "kube-system", wanted["metadata"]["name"]) is None:
+            self._objects.create("Pod", wanted)
+
+    # From the machine
+
+    def went_down(self) -> None:
+        """Everything planned dies with the machine."""
+        for _, entry in self._planned.values():
+            entry.cancel()
+        self._planned.clear()
+
+    def came_up(self) -> None:
+        """Register the new boot, end and restart what was here; Ready comes a moment later."""
+        node = self._objects.find("Node", "", self._spec.name)
+        if node is None:
+            return
+        self._post(node, "False", boot_id=self._host.boot_id)
+        self._tell(
+            node,
+            "Rebooted",
+            f"Node {self._spec.name} has been rebooted, boot id: {self._host.boot_id}",
+            kind="Warning",
+        )
+        self._planned[_NODE] = ("ready", self._agenda.after(self._pace.settle, self._become_ready))
+        for pod in self._objects.list("Pod", fields=f"spec.nodeName={self._spec.name}"):
+            if pods.phase(pod) == "Running" and not pods.deleting(pod):
+                self._after_boot(pod)
+            else:
+                self._attend(pod)
+
+    # Faults of programs
+
+    def crash(self, pod: Object, *, message: str, exit_code: int = 1) -> None:
+        """A container of a pod here ends with an error; what its restart policy says follows."""
+        if self._host.power != machine.UP or pods.phase(pod) != "Running" or pods.deleting(pod):
+            return
+        if pod["spec"].get("restartPolicy") == "Never":
+            self._write(pods.ended(self._objects, pod, succeeded=False, message=message))
+            return
+        wait = min(self._pace.back_off * 2 ** min(pods.restarts(pod), 10), _MOST_BACK_OFF)
+        self._plan("restart", pod, wait, self._restart)
+        self._write(pods.crashed(self._objects, pod, message=message, exit_code=exit_code))
+
+    # Inside
+
+    def _attend(self, pod: Object) -> None:
+        """Plan what a pod needs next, unless that is planned already."""
+        doing = self._planned.get(pod["metadata"]["uid"], ("",))[0]
+        if pods.deleting(pod):
+            if doing != "end":
+                asked = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+                self._plan("end", pod, min(self._pace.grace, asked), self._end)
+        elif pods.phase(pod) == "Pending" and not doing:
+            self._plan("start", pod, self._pace.start, self._start)
+
+    def _plan(self, what: str, pod: Object, seconds: float, then: Callable[[Object], None]) -> None:
+        """Do something to a pod later, if it is still there and still the same; it replaces what was planned."""
+        namespace, name = store.key_of(pod)
+        uid = pod["metadata"]["uid"]
+
+        def act() -> None:
+            self._planned.pop(uid, None)
+            found = self._objects.find("Pod", namespace, name)
+            if found is not None and found["metadata"]["uid"] == uid:
+                then(found)
+
+        self._cancel(uid)
+        self._planned[uid] = (what, self._agenda.after(seconds, act))
+
+    def _cancel(self, uid: str) -> None:
+        if planned := self._planned.pop(uid, None):
+            planned[1].cancel()
+
+    def _start(self, pod: Object) -> None:
+        self._write(pods.running(self._objects, pod, address=self._address(pod)))
+        owner = pods.controller(pod)
+        if (pod["metadata"].get("labels") or {}).get(REBOOT_LABEL) == "true":
+            self._plan("run", pod, self._pace.run, self._run_reboot)
+        elif owner is not None and owner["kind"] == "Job":
+            self._plan("run", pod, self._pace.run, self._run_to_end)
+
+    def _run_reboot(self, pod: Object) -> None:
+        """What the container of a reboot job does: compare boot ids, then take the machine down, the pod with it."""
+        wanted = pods.env(pod, REBOOT_BOOT_ID)
+        if wanted == self._host.boot_id:
+            namespace, name = store.key_of(pod)
+            self._host.reboot(f"job pod {namespace}/{name}")
+        else:
+            message = "no boot id to compare with" if not wanted else f"boot {wanted} is over, nothing to do"
+            self._write(pods.ended(self._objects, pod, succeeded=bool(wanted), message=message))
+
+    def _run_to_end(self, pod: Object) -> None:
+        self._write(pods.ended(self._objects, pod, succeeded=True))
+
+    def _end(self, pod: Object) -> None:
+        namespace, name = store.key_of(pod)
+        self._objects.delete("Pod", namespace, name, grace=0, uid=pod["metadata"]["uid"])
+
+    def _restart(self, pod: Object) -> None:
+        states = (pod.get("status") or {}).get("containerStatuses")
+        crash = (states[0].get("state") or {}).get("terminated") if states else None
+        again = pods.running(
+            self._objects, pod, address=self._address(pod), restarts=pods.restarts(pod) + 1, crash=crash
+        )
+        self._write(again)
+
+    def _after_boot(self, pod: Object) -> None:
+        """A container that ran when the machine went down is dead: the kubelet finds it so, without an exit code."""
+        message = "the container could not be located when the pod was started"
+        if pod["spec"].get("restartPolicy") == "Never":
+            self._write(pods.ended(self._objects, pod, succeeded=False, message=message, reason="NodeRebooted"))
+        else:
+            self._plan("restart", pod, self._pace.start, self._restart)
+            self._write(pods.crashed(self._objects, pod, message=message, exit_code=255))
+
+    def _become_ready(self) -> None:
+        self._planned.pop(_NODE, None)
+        node = self._objects.find("Node", "", self._spec.name)
+        if node is not None:
+            self._post(node, "True", boot_id=self._host.boot_id)
+            self._tell(node, "NodeReady", f"Node {self._spec.name} status is now: NodeReady")
+
+    def _post(self, node: Object, status: str, *, boot_id: str) -> None:
+        """Post the node's status, as kubelets do: conditions and node info, nothing of its spec."""
+        info = {**node["status"]["nodeInfo"], "bootID": boot_id}
+        changed = {**node, "status": {**node["status"], "nodeInfo": info}}
+        self._objects.update("Node", nodes.with_ready(changed, status, store.timestamp(self._objects.now())))
+
+    def _tell(self, node: Object, reason: str, message: str, *, kind: str = "Normal") -> None:
+        events.emit(self._objects, node, reason=reason, message=message, kind=kind, component="kubelet")
+
+    def _write(self, pod: Object) -> None:
+        self._objects.update("Pod", pod)
+
+    def _address(self, pod: Object) -> str:
+        return str((pod.get("status") or {}).get("podIP") or self._new_address())
+
+    def _new_address(self) -> str:
+        return f"10.{128 + self._number // 256 % 128}.{self._number % 256}.{next(self._addresses)}"

@@ -1,0 +1,117 @@
+"""The node lifecycle controller: notices silent kubelets, taints what is not ready or cordoned, evicts the lost.
+
+As in a real cluster these taints are its own business: it adds and removes them beside everybody else's.
+"""
+
+from typing import Any
+
+from simulator.kubeapi import history, store
+from simulator.world import events, machine, nodes, pods
+from simulator.world.agenda import Agenda, Entry
+from simulator.world.pace import Pace
+
+Object = dict[str, Any]
+
+_NOT_READY = "node.kubernetes.io/not-ready"
+_UNREACHABLE = "node.kubernetes.io/unreachable"
+_UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+_OWN = {(_NOT_READY, "NoSchedule"), (_NOT_READY, "NoExecute"), (_UNREACHABLE, "NoSchedule"),
+        (_UNREACHABLE, "NoExecute"), (_UNSCHEDULABLE, "NoSchedule")}  # fmt: skip
+
+
+class Watcher:
+    """A machine's listener on behalf of the controller: its silence is noticed after a while."""
+
+    def __init__(self, controller: "NodeLifecycle", name: str) -> None:
+        self._controller, self._name = controller, name
+
+    def went_down(self) -> None:
+        """See ``machine.Listener``."""
+        self._controller.silent(self._name)
+
+    def came_up(self) -> None:
+        """See ``machine.Listener``."""
+        self._controller.heard(self._name)
+
+
+class NodeLifecycle:
+    """One cluster's."""
+
+    def __init__(self, objects: store.Store, agenda: Agenda, pace: Pace) -> None:
+        self._objects, self._agenda, self._pace = objects, agenda, pace
+        self._noticing: dict[str, Entry] = {}
+        self._evicting: dict[str, Entry] = {}
+
+    def watch(self, host: machine.Machine) -> None:
+        """Follow a machine's heartbeat."""
+        host.listeners.append(Watcher(self, host.name))
+
+    def silent(self, name: str) -> None:
+        """A kubelet posts no more."""
+        self._noticing[name] = self._agenda.after(self._pace.notice, lambda: self._lost(name))
+
+    def heard(self, name: str) -> None:
+        """It posts again; what it says is in the node's status."""
+        if entry := self._noticing.pop(name, None):
+            entry.cancel()
+
+    def node_changed(self, change: history.Change) -> None:
+        """Keep the controller's own taints, and the pods' readiness, in step with a node."""
+        if change.kind == history.DELETED:
+            return
+        node = change.object
+        name = node["metadata"]["name"]
+        status = nodes.ready_status(node)
+        self._taint(node, status)
+        if status == "True":
+            if entry := self._evicting.pop(name, None):
+                entry.cancel()
+        elif change.before is None or nodes.ready_status(change.before) == "True":
+            self._evicting[name] = self._agenda.after(self._pace.evict, lambda: self._evict(name))
+
+    def _lost(self, name: str) -> None:
+        self._noticing.pop(name, None)
+        node = self._objects.find("Node", "", name)
+        if node is None:
+            return
+        self._objects.update("Node", nodes.with_ready(node, "Unknown", store.timestamp(self._objects.now())))
+        events.emit(
+            self._objects,
+            node,
+            reason="NodeNotReady",
+            message=f"Node {name} status is now: NodeNotReady",
+            component="node-controller",
+        )
+        for pod in self._objects.list("Pod", fields=f"spec.nodeName={name}"):
+            if pods.ready(pod):
+                self._objects.update("Pod", pods.with_ready(self._objects, pod, ready=False))
+
+    def _taint(self, node: Object, status: str) -> None:
+        wanted = {
+            "True": [],
+            "False": [(_NOT_READY, "NoSchedule"), (_NOT_READY, "NoExecute")],
+            "Unknown": [(_UNREACHABLE, "NoSchedule"), (_UNREACHABLE, "NoExecute")],
+        }[status]
+        if node["spec"].get("unschedulable"):
+            wanted.append((_UNSCHEDULABLE, "NoSchedule"))
+        old = node["spec"].get("taints") or []
+        kept = [taint for taint in old if _name(taint) not in _OWN or _name(taint) in wanted]
+        known = {_name(taint) for taint in kept}
+        at = store.timestamp(self._objects.now())
+        added = [{"key": k, "effect": e, "timeAdded": at} for k, e in wanted if (k, e) not in known]
+        if added or len(kept) != len(old):
+            spec = {**node["spec"], "taints": [*kept, *added]}
+            if not spec["taints"]:
+                del spec["taints"]
+            self._objects.update("Node", {**node, "spec": spec})
+
+    def _evict(self, name: str) -> None:
+        """Delete a lost node's pods: they stay Terminating until its kubelet is back."""
+        self._evicting.pop(name, None)
+        for pod in self._objects.list("Pod", fields=f"spec.nodeName={name}"):
+            if not (pods.deleting(pod) or pods.finished(pod) or pods.is_daemon(pod) or pods.is_mirror(pod)):
+                self._objects.delete("Pod", *store.key_of(pod))
+
+
+def _name(taint: Object) -> tuple[str, str]:
+    return taint["key"], taint["effect"]

@@ -1,0 +1,123 @@
+"""The world: one cluster's machines and everything that moves its objects, over one store and one agenda."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from simulator.kubeapi import history, store
+from simulator.world import kubelet, machine, nodes, pods, workloads
+from simulator.world.agenda import Agenda
+from simulator.world.controllers import Controllers, Owned
+from simulator.world.jobs import Jobs
+from simulator.world.lifecycle import NodeLifecycle
+from simulator.world.pace import Pace
+from simulator.world.scheduler import Scheduler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How big a cluster is. ``node_bytes`` pads Node objects to about that many bytes of JSON; 0 leaves them small.
+
+    ``workloads`` False makes no pods but those of daemon sets.
+    """
+
+    nodes: int = 200
+    gpus: int = 8
+    cpu_nodes: int | None = None
+    node_bytes: int = 0
+    workloads: bool = True
+
+
+@dataclass(slots=True)
+class World:
+    """A running cluster. Made by ``build``; ``agenda`` has to be played by somebody."""
+
+    objects: store.Store
+    agenda: Agenda
+    pace: Pace
+    machines: dict[str, machine.Machine] = field(default_factory=dict)
+    kubelets: dict[str, kubelet.Kubelet] = field(default_factory=dict)
+    specs: dict[str, nodes.NodeSpec] = field(default_factory=dict)
+
+    def gpu_machines(self) -> Mapping[str, machine.Machine]:
+        """The machines that have GPUs, by node name."""
+        return {name: host for name, host in self.machines.items() if host.gpus}
+
+    def crash_on(self, node: str, gpu: int | None, *, message: str) -> int:
+        """End, with an error, the programs of a node that use a GPU (None: any). Returns how many pods that hit."""
+        position = hit = 0
+        for pod in self.objects.list("Pod", fields=f"spec.nodeName={node}"):
+            wanted = pods.gpus(pod)
+            if not wanted or pods.phase(pod) != "Running":
+                continue
+            # Devices are handed out in the order of the pods: nothing in the API says which one a pod got.
+            if gpu is None or position <= gpu < position + wanted:
+                self.kubelets[node].crash(pod, message=message)
+                hit += 1
+            position += wanted
+        return hit
+
+
+_SWING = 60.0  # seconds that pass in no time when a world begins: every pod is placed and running then
+
+
+class _Changes:
+    """Hands every change of the store to those whom it concerns."""
+
+    def __init__(self, world: World) -> None:
+        objects, agenda = world.objects, world.agenda
+        owned = Owned(objects)
+        self._kubelets = world.kubelets
+        self._owned = owned
+        self._controllers = Controllers(objects, agenda, owned)
+        self._jobs = Jobs(objects, agenda, owned)
+        self._scheduler = Scheduler(objects, agenda)
+        self.lifecycle = NodeLifecycle(objects, agenda, world.pace)
+        objects.subscribe(self._changed)
+
+    def _changed(self, change: history.Change) -> None:
+        kind = change.resource.kind
+        if kind == "Pod":
+            self._owned.pod_changed(change)
+            self._scheduler.pod_changed(change)
+            if host := self._kubelets.get(pods.node_of(change.object)):
+                host.pod_changed(change)
+        elif kind == "Node":
+            self._scheduler.node_changed(change)
+            self.lifecycle.node_changed(change)
+        if kind in _OWNING:
+            self._controllers.changed(change)
+            self._jobs.changed(change)
+
+
+_OWNING = frozenset({"Pod", "Node", "Deployment", "ReplicaSet", "DaemonSet", "PyTorchJob", "Job"})
+
+
+def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Pace, rng: random.Random) -> World:
+    """A cluster in full swing: every pod that finds a place runs before this returns.
+
+    Boot ids, uids and pods' names are random, everything else follows from ``size`` and ``rng``.
+    """
+    world = World(objects, agenda, pace)
+    changes = _Changes(world)
+    images = nodes.images(node_bytes=size.node_bytes)
+    at = store.timestamp(objects.now())
+    for number, spec in enumerate(nodes.plan(nodes=size.nodes, gpus=size.gpus, cpu_nodes=size.cpu_nodes)):
+        host = machine.Machine(
+            name=spec.name,
+            inventory=machine.inventory(gpus=spec.gpus, model=spec.model, seed=spec.name),
+            agenda=agenda,
+            boot_seconds=pace.boot * rng.uniform(0.9, 1.2),  # machines that boot in step would be an artefact
+            repair_seconds=pace.repair,
+        )
+        world.specs[spec.name], world.machines[spec.name] = spec, host
+        changes.lifecycle.watch(host)
+        objects.create("Node", nodes.render(spec, number=number, boot_id=host.boot_id, at=at, images=images))
+        world.kubelets[spec.name] = kubelet.Kubelet(objects, agenda, pace, host=host, spec=spec, number=number)
+        world.kubelets[spec.name].ensure_mirror()
+    for kind, obj in workloads.plan(list(world.specs.values())):
+        wanted = size.workloads or kind in ("Namespace", "DaemonSet")
+        if wanted and objects.find(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) is None:
+            objects.create(kind, obj)
+    agenda.play(ahead=_SWING)
+    return world
