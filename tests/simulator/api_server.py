@@ -1,10 +1,12 @@
 """An API server of the simulator in a thread of its own, and the objects that tests put into it."""
 
 import asyncio
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from aiohttp import web
@@ -20,7 +22,15 @@ T = TypeVar("T")
 class ApiServer:
     """The server, its store and a clock that tests can put forward. ``do`` runs a function in the server's thread."""
 
-    def __init__(self, *, history: int = 8192, anonymous: bool = False, bookmark_every: float = 60.0) -> None:
+    def __init__(
+        self,
+        *,
+        history: int = 8192,
+        anonymous: bool = False,
+        bookmark_every: float = 60.0,
+        certificate: Path | None = None,
+        key: Path | None = None,
+    ) -> None:
         self.skipped = timedelta()
         self.store = store.Store(now=lambda: datetime.now(UTC) + self.skipped, history=history)
         self.api = server.ApiServer(
@@ -31,6 +41,10 @@ class ApiServer:
             bookmark_every=bookmark_every,
         )
         self.url = ""
+        self._tls: ssl.SSLContext | None = None
+        if certificate:
+            self._tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._tls.load_cert_chain(certificate, key)
         self._loop = asyncio.new_event_loop()
         self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -69,9 +83,9 @@ class ApiServer:
         self._stop = asyncio.Event()
         runner = web.AppRunner(self.api.application(), shutdown_timeout=1, access_log=None)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
         await site.start()
-        self.url = f"http://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
+        self.url = f"{'https' if self._tls else 'http'}://127.0.0.1:{site._server.sockets[0].getsockname()[1]}"
         self._ready.set()
         await self._stop.wait()
         await runner.cleanup()
