@@ -1,0 +1,42 @@
+"""Who is asking: a program's bearer token, else (by the settings) a signed-in person's session with CSRF."""
+
+from django.contrib.auth.models import AnonymousUser
+from django.utils import timezone
+from rest_framework import authentication, exceptions
+from rest_framework.request import Request
+
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.models import ApiToken, User
+
+
+class TokenAuthentication(authentication.BaseAuthentication):
+    """``Authorization: Bearer ...`` with a token of a decision system, an operator or a viewer."""
+
+    keyword = "Bearer"
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
+        """The token as ``request.auth``; None without a bearer header, so that a session is tried.
+
+        Raises AuthenticationFailed for a token that is not in force, PermissionDenied for an agent's.
+        """
+        scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
+        if scheme.lower() != self.keyword.lower():
+            return None
+        token = services.find_token(secret.strip(), now=timezone.now())
+        if token is None:
+            raise exceptions.AuthenticationFailed("The token is unknown, withdrawn or expired.")
+        if token.kind == ApiToken.Kind.AGENT:
+            raise exceptions.PermissionDenied("An agent's token is good for /api/v1/agent/ only.")
+        return AnonymousUser(), token
+
+    def authenticate_header(self, request: Request) -> str:
+        """What a 401 asks for."""
+        return f'{self.keyword} realm="kcover portal"'
+
+
+def principal(request: Request) -> queries.Principal:
+    """The token or person behind an authenticated request; AnonymousUser without one."""
+    if isinstance(request.auth, ApiToken):
+        return request.auth
+    user: User | AnonymousUser | None = request.user  # None where nobody signed in (settings: UNAUTHENTICATED_USER)
+    return user if user is not None else AnonymousUser()

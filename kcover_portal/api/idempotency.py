@@ -1,0 +1,79 @@
+"""``Idempotency-Key``: a POST that acts is carried out once for a key, however often it is sent.
+
+The key is taken in the transaction of the act itself, so a crash leaves both or neither; a refused request leaves no
+trace and may be sent again under its key.
+"""
+
+import hashlib
+from collections.abc import Callable
+from datetime import timedelta
+from functools import wraps
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+from rest_framework import exceptions
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import problems
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.models import Answered
+
+HEADER = "Idempotency-Key"
+KEPT = timedelta(days=7)
+MAX_LENGTH = 200
+
+View = Callable[..., Response]
+
+
+def once(view: View) -> View:
+    """Makes a view method that acts answer a repeated key with its first answer."""
+
+    @wraps(view)
+    def guarded(self: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
+        key = request.headers.get(HEADER)
+        if key is None:
+            return view(self, request, *args, **kwargs)
+        if not key.strip() or len(key) > MAX_LENGTH:
+            raise exceptions.ValidationError({HEADER: [f"Write 1 to {MAX_LENGTH} characters."]})
+        claim = {"actor": accounts.actor(principal(request))[:200], "key": key}
+        digest = _digest(request)
+        before = Answered.objects.filter(**claim).first()
+        if before is None:
+            try:
+                with transaction.atomic():
+                    return _first(view, self, request, args, kwargs, claim=claim, digest=digest)
+            except IntegrityError:
+                before = Answered.objects.filter(**claim).first()
+                if before is None:
+                    raise
+        if before.request != digest:
+            raise problems.Unprocessable(f"The {HEADER} {key} was used for another request: make a new one.")
+        return Response(before.body, status=before.status)
+
+    return guarded
+
+
+def _first(
+    view: View,
+    self: Any,
+    request: Request,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    claim: dict[str, str],
+    digest: str,
+) -> Response:
+    now = timezone.now()
+    Answered.objects.filter(at__lt=now - KEPT).delete()
+    row = Answered.objects.create(**claim, request=digest, status=0, body={}, at=now)
+    response = view(self, request, *args, **kwargs)
+    Answered.objects.filter(pk=row.pk).update(status=response.status_code, body=response.data)
+    return response
+
+
+def _digest(request: Request) -> str:
+    content = f"{request.method} {request.get_full_path()}\n".encode() + repr(request.data).encode()
+    return hashlib.sha256(content).hexdigest()

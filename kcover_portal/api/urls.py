@@ -1,0 +1,54 @@
+"""Addresses under ``/api/``. What agents call (``/api/v1/agent/``) is answered before Django (asgi.py)."""
+
+from typing import Any
+
+from csp.constants import SELF
+from csp.decorators import csp_replace
+from django.urls import path, re_path
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
+
+from kcover_portal.api.v1 import audit, base, fleet, incidents, policies, rescues, tokens
+
+app_name = "api"
+
+LIST: dict[str, Any] = {"get": "list"}
+ITEM: dict[str, Any] = {"get": "retrieve"}
+
+# Swagger's own style sheet needs inline styles; everything else stays as strict as the pages.
+relaxed = csp_replace({"style-src": [SELF, "'unsafe-inline'"], "img-src": [SELF, "data:"]})
+
+urlpatterns = [
+    path("schema/", SpectacularAPIView.as_view(), name="schema"),
+    path("docs/", relaxed(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
+    path("v1/clusters", fleet.Clusters.as_view(LIST), name="clusters"),
+    path("v1/clusters/<slug:name>", fleet.Clusters.as_view(ITEM), name="cluster"),
+    path("v1/nodes", fleet.Nodes.as_view(LIST), name="nodes"),
+    path("v1/nodes/<slug:cluster>/<str:name>", fleet.Nodes.as_view(ITEM), name="node"),
+    path("v1/nodes/<slug:cluster>/<str:name>/<slug:verb>", fleet.NodeAct.as_view(), name="node-act"),
+    path("v1/gpus", fleet.Gpus.as_view(LIST), name="gpus"),
+    path("v1/pause", fleet.Pause.as_view(), name="pause"),
+    path("v1/resume", fleet.Resume.as_view(), name="resume"),
+    path("v1/incidents", incidents.Incidents.as_view(LIST), name="incidents"),
+    path("v1/incidents/<int:pk>", incidents.Incidents.as_view(ITEM), name="incident"),
+    path("v1/events", incidents.Events.as_view(LIST), name="events"),
+    path("v1/decisions", rescues.Decisions.as_view(LIST), name="decisions"),
+    path("v1/decisions/<int:pk>", rescues.Decisions.as_view(ITEM), name="decision"),
+    path("v1/rescues", rescues.Rescues.as_view(LIST), name="rescues"),
+    path("v1/rescues/<int:pk>", rescues.Rescues.as_view(ITEM), name="rescue"),
+    path("v1/rescues/<int:pk>/<slug:verb>", rescues.RescueAct.as_view(), name="rescue-act"),
+    path("v1/approvals", rescues.Approvals.as_view(LIST), name="approvals"),
+    path("v1/policies", policies.Policies.as_view({"get": "list", "post": "create"}), name="policies"),
+    path("v1/policies/validate", policies.Validate.as_view(), name="policies-validate"),
+    path(
+        "v1/policies/<str:name>",
+        policies.Policies.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
+        name="policy",
+    ),
+    path("v1/policies/<str:name>/revisions", policies.Revisions.as_view(LIST), name="policy-revisions"),
+    path("v1/policies/<str:name>/rollback", policies.Policies.as_view({"post": "rollback"}), name="policy-rollback"),
+    path("v1/audit", audit.Audit.as_view(LIST), name="audit"),
+    path("v1/audit/<int:pk>", audit.Audit.as_view(ITEM), name="audit-entry"),
+    path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),
+    path("v1/tokens/<int:pk>", tokens.Tokens.as_view({"get": "retrieve", "delete": "destroy"}), name="token"),
+    re_path(r"^v1(/|$)", base.Nowhere.as_view(), name="nowhere"),
+]

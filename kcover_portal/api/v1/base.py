@@ -1,0 +1,127 @@
+"""What the views of all resources share: visibility by cluster, strict input, the schema."""
+
+from collections.abc import Collection
+from typing import Any, TypeVar
+
+from django.db.models import Model, QuerySet
+from rest_framework import exceptions, serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
+from kcover_portal.api import filtering, paging
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.v1.schema import Schema
+from kcover_portal.fleet.models import Cluster
+
+Row = TypeVar("Row", bound=Model)
+REASON = 500  # characters, as the rows that keep it
+
+
+class Strict(serializers.Serializer[Any]):
+    """A request body: keys that it does not know are refused by name."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Raises ValidationError."""
+        if isinstance(data, dict):
+            unknown = {key: ["Unknown field."] for key in data if key not in self.fields}
+            if unknown:
+                raise exceptions.ValidationError(unknown)
+        return super().to_internal_value(data)
+
+
+class Act(Strict):
+    """Why somebody acts."""
+
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=REASON, default="")
+
+
+class Lists(ListModelMixin, GenericViewSet[Row]):
+    """A read-only list, narrowed to the clusters that the caller may see."""
+
+    schema = Schema()
+    filter_backends = (filtering.StrictFilterBackend,)
+    pagination_class = paging.Pages
+    cluster_field = "cluster"  # the path from a row to its cluster
+
+    def get_queryset(self) -> QuerySet[Row]:
+        """The rows of visible clusters."""
+        rows = super().get_queryset()
+        if getattr(self, "swagger_fake_view", False):
+            return rows.none()
+        who = principal(self.request)
+        if accounts.sees_all(who):
+            return rows
+        return rows.filter(**{f"{self.cluster_field}__in": accounts.clusters_of(who)})
+
+
+class Reads(RetrieveModelMixin, Lists[Row]):
+    """A list, and each of its rows by key."""
+
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One row."""
+        filtering.refuse_unknown(request, ())
+        return super().retrieve(request, *args, **kwargs)
+
+    def get_object(self) -> Row:
+        """The row, if it exists and its cluster may be seen; else Http404."""
+        return get_object_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[self.lookup_field]})
+
+
+class Acts(APIView):
+    """A view that acts."""
+
+    schema = Schema()
+
+
+def body_of(request: Request, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+    """The validated body; raises ValidationError."""
+    read = serializer(data=request.data)
+    read.is_valid(raise_exception=True)
+    return dict(read.validated_data)
+
+
+def flag(request: Request, name: str) -> bool:
+    """A query parameter that is true or false (its default); raises ValidationError for anything else."""
+    text = request.query_params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0"):
+        raise exceptions.ValidationError({name: ["Write true or false."]})
+    return text in ("true", "1")
+
+
+def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Cluster:
+    """A cluster that the caller may see; raises ValidationError that names the field."""
+    cluster = accounts.clusters_of(principal(request)).filter(name=name).first()
+    if cluster is None:
+        raise exceptions.ValidationError({field: [f"There is no cluster {name}."]})
+    return cluster
+
+
+def require_somewhere(request: Request, role: str) -> None:
+    """Raises PermissionDenied unless the caller holds the role somewhere."""
+    if not accounts.may_somewhere(principal(request), role):
+        raise exceptions.PermissionDenied(f"This needs the role {role}.")
+
+
+def known_only(request: Request, known: Collection[str] = ()) -> None:
+    """Raises ValidationError for query parameters other than the known ones."""
+    filtering.refuse_unknown(request, known)
+
+
+VIEWER, OPERATOR, APPROVER, ADMIN = Role.VIEWER.value, Role.OPERATOR.value, Role.APPROVER.value, Role.ADMIN.value
+
+
+class Nowhere(APIView):
+    """Answers every address that is none, so that a mistyped one is a problem document too."""
+
+    schema = None
+    permission_classes = ()
+
+    def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
+        """Whatever the method: 404."""
+        raise exceptions.NotFound(f"There is nothing at {request.path}: see /api/docs/.")

@@ -1,0 +1,342 @@
+"""Clusters, nodes and GPUs; acts on a node; the pause of everything."""
+
+from typing import Any, Literal
+
+import django_filters as filters
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from kcover import lifecycle
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api import idempotency, paging
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.rescues import RescueSerializer, detailed
+from kcover_portal.fleet import queries, services
+from kcover_portal.fleet.filtersets import GpuFilter, NodeFilter
+from kcover_portal.fleet.models import Agent, Cluster, Gpu, Mode, Node
+from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.models import Rescue
+
+VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
+NodeState = Literal["gone", "rescue", "faulty", "unknown", "not-ready", "cordoned", "healthy"]
+
+
+class ClusterSerializer(serializers.ModelSerializer[Cluster]):
+    """A cluster; its credentials are never shown."""
+
+    class Meta:
+        model = Cluster
+        fields = (
+            "id",
+            "name",
+            "mode",
+            "pause_reason",
+            "decision_mode",
+            "drills",
+            "reboot",
+            "job_image",
+            "job_namespace",
+            "event_namespace",
+            "hold_down",
+            "ready_within",
+            "in_cluster",
+            "version",
+            "watched_at",
+            "watch_error",
+            "created_at",
+        )
+
+
+class AgentSerializer(serializers.ModelSerializer[Agent]):
+    """The last word of a node's agent; ``skew`` is seconds its clock is ahead."""
+
+    class Meta:
+        model = Agent
+        fields = ("seen_at", "version", "boot_id", "boot_seen_at", "skew")
+
+
+class NodeSerializer(serializers.ModelSerializer[Node]):
+    """A node, with the one word for its state, its open faults and its open rescue."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    state = serializers.SerializerMethodField()
+    cordoned = serializers.BooleanField(source="unschedulable", read_only=True)
+    agent = AgentSerializer(read_only=True, allow_null=True)
+    faults = serializers.IntegerField(read_only=True, help_text="open incidents that are faults of the node")
+    rescue = serializers.IntegerField(read_only=True, allow_null=True, help_text="the open rescue's id")
+
+    class Meta:
+        model = Node
+        fields = (
+            "id",
+            "cluster",
+            "name",
+            "state",
+            "known",
+            "ready",
+            "ready_since",
+            "cordoned",
+            "pool",
+            "model",
+            "gpus",
+            "faults",
+            "rescue",
+            "labels",
+            "taints",
+            "conditions",
+            "marks",
+            "driver",
+            "kernel",
+            "kubelet",
+            "address",
+            "boot_id",
+            "agent",
+            "created_at",
+            "synced_at",
+            "gone_at",
+        )
+
+    def get_state(self, node: Any) -> NodeState:
+        """The first that holds; the filter ``state`` finds nodes for which it holds at all."""
+        holds: dict[NodeState, bool] = {
+            "gone": node.gone_at is not None,
+            "rescue": node.rescue is not None,
+            "faulty": node.faults > 0,
+            "unknown": not node.known,
+            "not-ready": not node.ready,
+            "cordoned": node.unschedulable,
+        }
+        return next((state for state, held in holds.items() if held), "healthy")
+
+
+class GpuSerializer(serializers.ModelSerializer[Gpu]):
+    """A GPU of a node's last inventory."""
+
+    cluster = serializers.CharField(source="node.cluster.name", read_only=True)
+    node = serializers.CharField(source="node.name", read_only=True)
+
+    class Meta:
+        model = Gpu
+        fields = ("id", "uuid", "cluster", "node", "index", "pci", "model", "serial", "seen_at")
+
+
+class ClusterFilter(filters.FilterSet):
+    """Clusters by mode."""
+
+    mode = filters.MultipleChoiceFilter(choices=Mode.choices, label=_("Mode"))
+    q = filters.CharFilter(field_name="name", lookup_expr="icontains", label=_("Search"))
+
+    class Meta:
+        model = Cluster
+        fields: tuple[str, ...] = ()
+
+
+class Clusters(base.Reads[Cluster]):
+    """The clusters that the portal looks after."""
+
+    queryset = Cluster.objects.all()
+    serializer_class = ClusterSerializer
+    filterset_class = ClusterFilter
+    pagination_class = paging.ByName
+    lookup_field = "name"
+    cluster_field = "pk"
+
+
+class Nodes(base.Reads[Node]):
+    """Nodes, in the order in which they became known."""
+
+    queryset = Node.objects.all()
+    serializer_class = NodeSerializer
+    filterset_class = NodeFilter
+    pagination_class = paging.Oldest
+
+    def get_queryset(self) -> QuerySet[Node]:
+        """With the counts that a node's state depends on, in the same query."""
+        under_way = Rescue.objects.filter(node=OuterRef("pk"), state__in=lifecycle.OPEN_RESCUE).values("pk")[:1]
+        faults = Count("incidents", filter=Q(incidents__state="open", incidents__program=False), distinct=True)
+        rows = super().get_queryset().select_related("cluster", "agent")
+        return rows.annotate(faults=faults, rescue=Subquery(under_way))
+
+    def get_object(self) -> Node:
+        """The node by cluster and name."""
+        return get_object_or_404(self.get_queryset(), cluster__name=self.kwargs["cluster"], name=self.kwargs["name"])
+
+
+class Gpus(base.Lists[Gpu]):
+    """GPUs as the agents last listed them."""
+
+    queryset = Gpu.objects.select_related("node__cluster")
+    serializer_class = GpuSerializer
+    filterset_class = GpuFilter
+    pagination_class = paging.Oldest
+    cluster_field = "node__cluster"
+
+
+class PlannedStepSerializer(serializers.Serializer[Any]):
+    """A step that would be made."""
+
+    name = serializers.CharField()
+    args = serializers.DictField()
+
+
+class PodSerializer(serializers.Serializer[Any]):
+    """A pod that a drain would evict."""
+
+    namespace = serializers.CharField()
+    name = serializers.CharField()
+    owner = serializers.CharField()
+
+
+class PreviewSerializer(serializers.Serializer[Any]):
+    """What an act would do, and what would hold it back."""
+
+    dry_run = serializers.BooleanField()
+    cluster = serializers.CharField()
+    node = serializers.CharField()
+    verb = serializers.CharField()
+    steps = PlannedStepSerializer(many=True)
+    held_back = serializers.ListField(child=serializers.CharField())
+    pods = PodSerializer(many=True, allow_null=True)
+    plan_hash = serializers.CharField()
+
+
+class NodeAct(base.Acts):
+    """Acts on one node: each opens a rescue, under the same guards as a policy's."""
+
+    @extend_schema(
+        operation_id="nodes_act",
+        parameters=[
+            OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS),
+            OpenApiParameter("dry_run", bool, description="answer with the plan and do nothing"),
+            OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
+        ],
+        request=base.Act,
+        responses={200: PreviewSerializer, 201: RescueSerializer},
+    )
+    def post(self, request: Request, cluster: str, name: str, verb: str) -> Response:
+        """Opens the rescue (201), or with ``dry_run`` says what it would be (200)."""
+        base.known_only(request, ("dry_run",))
+        if verb not in VERBS:
+            raise exceptions.NotFound(f"There is no act {verb}: use one of {', '.join(VERBS)}.")
+        visible = accounts.clusters_of(principal(request))
+        rows = Node.objects.select_related("cluster").filter(cluster__in=visible)
+        node = get_object_or_404(rows, cluster__name=cluster, name=name)
+        body = base.body_of(request, base.Act)
+        if base.flag(request, "dry_run"):
+            return self._preview(node, verb)
+        require(request, base.OPERATOR, node.cluster)
+        return self._open(request, node, verb, reason=body["reason"])
+
+    def _preview(self, node: Node, verb: str) -> Response:
+        found = rescue.preview(node, verb, now=timezone.now())
+        return Response(
+            {
+                "dry_run": True,
+                "cluster": node.cluster.name,
+                "node": node.name,
+                "verb": verb,
+                "steps": found.steps,
+                "held_back": found.held_back,
+                "pods": found.pods,
+                "plan_hash": found.plan_hash,
+            }
+        )
+
+    @idempotency.once
+    def _open(self, request: Request, node: Node, verb: str, *, reason: str) -> Response:
+        who = principal(request)
+        decides = isinstance(who, ApiToken) and who.kind == ApiToken.Kind.DECISION
+        opened = rescue.request(
+            node,
+            verb,
+            actor=accounts.actor(who),
+            reason=reason,
+            now=timezone.now(),
+            origin=Rescue.Origin.API.value if decides else Rescue.Origin.MANUAL.value,
+        )
+        where = reverse("api:rescue", kwargs={"pk": opened.pk}, request=request)
+        return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": where})
+
+
+class PauseBody(base.Strict):
+    """Why, and where: no cluster means everything."""
+
+    reason = serializers.CharField(max_length=base.REASON)
+    cluster = serializers.CharField(required=False, allow_null=True, default=None)
+
+
+class ResumeBody(PauseBody):
+    """``mode``: how far automation may go from now on."""
+
+    mode = serializers.ChoiceField(Mode.choices, required=False, default=Mode.ENFORCE.value)
+
+    def validate_mode(self, mode: str) -> str:
+        """Going on in the mode ``paused`` would be none; raises ValidationError."""
+        if mode == Mode.PAUSED:
+            raise serializers.ValidationError("Write shadow, approve or enforce.")
+        return mode
+
+
+class ModeSerializer(serializers.Serializer[Any]):
+    """The mode that holds now: the strictest of environment, installation and cluster."""
+
+    cluster = serializers.CharField(allow_null=True)
+    mode = serializers.ChoiceField(Mode.choices)
+    reason = serializers.CharField()
+
+
+KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
+
+
+class Pause(base.Acts):
+    """Stops every act before its next cluster call."""
+
+    @extend_schema(operation_id="pause", parameters=[KEY], request=PauseBody, responses={200: ModeSerializer})
+    @idempotency.once
+    def post(self, request: Request) -> Response:
+        """Pauses one cluster, or everything."""
+        body, cluster = _where(request, PauseBody)
+        actor = accounts.actor(principal(request))
+        services.pause(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now())
+        return _mode(cluster)
+
+
+class Resume(base.Acts):
+    """Lets acts go on."""
+
+    @extend_schema(operation_id="resume", parameters=[KEY], request=ResumeBody, responses={200: ModeSerializer})
+    @idempotency.once
+    def post(self, request: Request) -> Response:
+        """Resumes one cluster, or everything."""
+        body, cluster = _where(request, ResumeBody)
+        actor = accounts.actor(principal(request))
+        services.resume(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now(), mode=body["mode"])
+        return _mode(cluster)
+
+
+def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, Any], Cluster | None]:
+    """The body and its cluster, for a caller who may act there."""
+    base.known_only(request)
+    body = base.body_of(request, serializer)
+    cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
+    require(request, base.OPERATOR, cluster)
+    return body, cluster
+
+
+def _mode(cluster: Cluster | None) -> Response:
+    if cluster is None:
+        whole = queries.installation()
+        return Response({"cluster": None, "mode": whole.mode, "reason": whole.reason})
+    cluster.refresh_from_db()
+    mode, reason = queries.mode_of(cluster)
+    return Response({"cluster": cluster.name, "mode": mode, "reason": reason})

@@ -1,0 +1,100 @@
+"""Incidents and the events they are made of."""
+
+from rest_framework import serializers
+
+from kcover_portal.api.v1 import base
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.filtersets import EventFilter, IncidentFilter
+from kcover_portal.incidents.models import Event, Incident
+
+NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
+
+
+class IncidentSerializer(serializers.ModelSerializer[Incident]):
+    """One fault of one device, from its first sighting until it is proved gone."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
+    code = serializers.SerializerMethodField(help_text="a number for xid and sxid, else a short text")
+
+    class Meta:
+        model = Incident
+        fields = (
+            "id",
+            "cluster",
+            "node",
+            "kind",
+            "code",
+            "state",
+            "count",
+            "drill",
+            "severity",
+            "program",
+            "cause",
+            "device",
+            "gpu_uuid",
+            "message",
+            "boot_id",
+            "opened_at",
+            "last_at",
+            "closed_at",
+            "closed_because",
+        )
+
+    def get_code(self, incident: Incident) -> int | str:
+        """As the wire has it: a number where the kind numbers its faults."""
+        return code_of(incident)
+
+
+class EventSerializer(serializers.ModelSerializer[Event]):
+    """One sighting; ``at`` is the portal's time, ``seen_at`` the agent's clock."""
+
+    cluster = serializers.CharField(source="node.cluster.name", read_only=True)
+    node = serializers.CharField(source="node.name", read_only=True)
+    kind = serializers.CharField(source="incident.kind", read_only=True)
+    code = serializers.SerializerMethodField(help_text="a number for xid and sxid, else a short text")
+
+    class Meta:
+        model = Event
+        fields = (
+            "id",
+            "incident",
+            "cluster",
+            "node",
+            "kind",
+            "code",
+            "source",
+            "sequence",
+            "message",
+            "drill",
+            "count",
+            "boot_id",
+            "seen_at",
+            "at",
+        )
+
+    def get_code(self, event: Event) -> int | str:
+        """The incident's code."""
+        return code_of(event.incident)
+
+
+def code_of(incident: Incident) -> int | str:
+    """The code as a number for the kinds that number their faults."""
+    return int(incident.code) if incident.kind in NUMBERED else incident.code
+
+
+class Incidents(base.Reads[Incident]):
+    """Incidents, newest first."""
+
+    queryset = Incident.objects.select_related("cluster", "node")
+    serializer_class = IncidentSerializer
+    filterset_class = IncidentFilter
+
+
+class Events(base.Lists[Event]):
+    """Events, newest first."""
+
+    queryset = Event.objects.select_related("node__cluster", "incident")
+    serializer_class = EventSerializer
+    filterset_class = EventFilter
+    cluster_field = "node__cluster"

@@ -1,0 +1,196 @@
+"""Decisions, rescues with their steps, approvals; steering a rescue."""
+
+from typing import Any
+
+from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import idempotency
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import services
+from kcover_portal.rescue.filtersets import ApprovalFilter, DecisionFilter, RescueFilter
+from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
+
+# What may be done to a rescue, and the role it takes.
+VERBS = {
+    "approve": (services.approve, base.APPROVER),
+    "reject": (services.reject, base.APPROVER),
+    "cancel": (services.cancel, base.OPERATOR),
+    "retry": (services.retry, base.OPERATOR),
+    "skip": (services.skip, base.OPERATOR),
+}
+
+
+class DecisionSerializer(serializers.ModelSerializer[Decision]):
+    """An answer about an incident, also when it is no; ``because`` in the order in which it was weighed."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
+    because = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+    class Meta:
+        model = Decision
+        fields = (
+            "id",
+            "cluster",
+            "node",
+            "incident",
+            "answer",
+            "mode",
+            "rule",
+            "policy",
+            "revision",
+            "because",
+            "tried",
+            "steps",
+            "facts",
+            "count",
+            "at",
+            "last_at",
+        )
+
+
+class StepSerializer(serializers.ModelSerializer[Step]):
+    """One step of a rescue; ``attempts`` are reserved before each call."""
+
+    class Meta:
+        model = Step
+        fields = (
+            "index",
+            "name",
+            "args",
+            "state",
+            "attempts",
+            "failures",
+            "because",
+            "started_at",
+            "finished_at",
+        )
+
+
+class RescueSerializer(serializers.ModelSerializer[Rescue]):
+    """One plan for one node, and how far it came."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
+    incidents = serializers.PrimaryKeyRelatedField[Incident](many=True, read_only=True)
+    steps = StepSerializer(many=True, read_only=True)
+
+    class Meta:
+        model = Rescue
+        fields = (
+            "id",
+            "cluster",
+            "node",
+            "state",
+            "outcome",
+            "verified",
+            "because",
+            "needs_human",
+            "origin",
+            "requested_by",
+            "reason",
+            "code",
+            "policy",
+            "revision",
+            "rule",
+            "decision",
+            "incidents",
+            "plan_hash",
+            "steps",
+            "opened_at",
+            "due_at",
+            "closed_at",
+        )
+
+
+class ApprovalSerializer(serializers.ModelSerializer[Approval]):
+    """A person's yes or no, bound to the plan that it was given for."""
+
+    cluster = serializers.CharField(source="rescue.cluster.name", read_only=True)
+    node = serializers.CharField(source="rescue.node.name", read_only=True)
+
+    class Meta:
+        model = Approval
+        fields = ("id", "rescue", "cluster", "node", "plan_hash", "approved", "by", "reason", "at")
+
+
+class Decisions(base.Reads[Decision]):
+    """Decisions, newest first."""
+
+    queryset = Decision.objects.select_related("cluster", "node")
+    serializer_class = DecisionSerializer
+    filterset_class = DecisionFilter
+
+
+def detailed() -> QuerySet[Rescue]:
+    """Rescues with all that is shown of them, in three queries."""
+    incidents = Prefetch("incidents", Incident.objects.only("pk").order_by("pk"))
+    return Rescue.objects.select_related("cluster", "node").prefetch_related("steps", incidents)
+
+
+class Rescues(base.Reads[Rescue]):
+    """Rescues with their steps, newest first."""
+
+    queryset = detailed()
+    serializer_class = RescueSerializer
+    filterset_class = RescueFilter
+
+
+class Approvals(base.Lists[Approval]):
+    """Answers that people gave, newest first; what waits for one is a held rescue that needs a person."""
+
+    queryset = Approval.objects.select_related("rescue__cluster", "rescue__node")
+    serializer_class = ApprovalSerializer
+    filterset_class = ApprovalFilter
+    cluster_field = "rescue__cluster"
+
+
+class SteerBody(base.Act):
+    """``plan_hash``: the plan that the caller saw; another one in its place is refused."""
+
+    plan_hash = serializers.CharField(required=False, allow_null=True, max_length=64, default=None)
+
+
+class RescueAct(base.Acts):
+    """What a person may do to a rescue under way."""
+
+    @extend_schema(
+        operation_id="rescues_act",
+        parameters=[
+            OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=list(VERBS)),
+            OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
+        ],
+        request=SteerBody,
+        responses={200: RescueSerializer},
+    )
+    @idempotency.once
+    def post(self, request: Request, pk: int, verb: str) -> Response:
+        """Carries it out and answers with the rescue as it is then; 409 when its state does not allow it."""
+        base.known_only(request)
+        if verb not in VERBS:
+            raise exceptions.NotFound(f"There is no act {verb}: use one of {', '.join(VERBS)}.")
+        who = principal(request)
+        visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
+        rescue = get_object_or_404(visible, pk=pk)
+        steer, role = VERBS[verb]
+        require(request, role, rescue.cluster)
+        body: dict[str, Any] = base.body_of(request, SteerBody)
+        steer(
+            rescue,
+            actor=accounts.actor(who),
+            reason=body["reason"],
+            now=timezone.now(),
+            plan_hash=body["plan_hash"],
+        )
+        return Response(RescueSerializer(detailed().get(pk=pk)).data)
