@@ -34,6 +34,7 @@ from kcover_portal.kube.values import (
     SeenEvent,
     Taint,
     TokenIdentity,
+    Wanted,
     Workload,
     WorkloadKind,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "Taint",
     "TokenIdentity",
     "Unavailable",
+    "Wanted",
     "Workload",
     "WorkloadKind",
 ]
@@ -91,9 +93,11 @@ class Cluster(Protocol):
         """One node, read now. Raises ``NotFound``."""
 
     def apply_node(
-        self, name: str, change: NodeChange, *, expect: Callable[[Node], None] | None = None
+        self, name: str, change: NodeChange | Wanted, *, expect: Callable[[Node], None] | None = None
     ) -> tuple[Node, Node]:
         """Make a node what ``change`` says, in one patch; returns (before, after).
+
+        ``change`` may be a function of the node that the patch is computed from, asked again on each try.
 
         No write at all when it is so already. ``expect`` sees the node that the patch is computed from, on each try,
         and may raise anything to stop the write. Taints, labels and annotations that ``change`` does not name survive

@@ -1,6 +1,6 @@
 """What is read from a cluster and what is asked of it: frozen values, times aware, names as Kubernetes has them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
@@ -57,6 +57,9 @@ class NodeChange:
     annotations: Mapping[str, str | None] = field(default_factory=dict)
     add_taints: tuple[Taint, ...] = ()
     remove_taints: tuple[Taint, ...] = ()
+
+
+Wanted = Callable[[Node], NodeChange]  # the wanted end, as a function of the node as it was read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

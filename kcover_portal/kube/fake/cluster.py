@@ -97,7 +97,11 @@ class FakeCluster(Hands):
             return _node(self.objects.get("Node", "", name))
 
     def apply_node(
-        self, name: str, change: values.NodeChange, *, expect: Callable[[values.Node], None] | None = None
+        self,
+        name: str,
+        change: values.NodeChange | values.Wanted,
+        *,
+        expect: Callable[[values.Node], None] | None = None,
     ) -> tuple[values.Node, values.Node]:
         """See the port."""
         with self._call("apply_node", "Node", name) as call:
@@ -106,7 +110,7 @@ class FakeCluster(Hands):
                 before = read.value()
                 if expect is not None:
                     expect(before)
-                patch = changes.merge_patch(read, change)
+                patch = changes.merge_patch(read, change if isinstance(change, values.NodeChange) else change(before))
                 if patch is None:
                     return before, before
                 call.wrote = True

@@ -38,7 +38,11 @@ class Nodes(reading.Verbs):
         return self._read(name).value()
 
     def apply_node(
-        self, name: str, change: values.NodeChange, *, expect: Callable[[values.Node], None] | None = None
+        self,
+        name: str,
+        change: values.NodeChange | values.Wanted,
+        *,
+        expect: Callable[[values.Node], None] | None = None,
     ) -> tuple[values.Node, values.Node]:
         """See the port."""
         conflict: errors.Conflict | None = None
@@ -47,7 +51,7 @@ class Nodes(reading.Verbs):
             before = node.value()
             if expect is not None:
                 expect(before)
-            patch = changes.merge_patch(node, change)
+            patch = changes.merge_patch(node, change if isinstance(change, values.NodeChange) else change(before))
             if patch is None:
                 return before, before
             try:
