@@ -479,6 +479,17 @@ def test_bytes_that_are_no_text_are_shown_escaped():
     assert sighting.process == r"a\xe8b"
 
 
+def test_a_line_is_handed_out_without_its_end_and_whole_otherwise():
+    for line in ("NVRM: Xid (0000:03:00): 62, X", "nvidia-nvswitch0: SXid (0000:03:00.0): 62, X", THREE_LINES[2] + "X"):
+        assert seen(line + "\r\n").line == line
+        assert [one.line for one in xid.scan(f"\n{line}\n".encode())] == [line]
+
+
+def test_half_a_surrogate_pair_counts_as_a_byte_of_a_name():
+    sighting = seen("NVRM: Xid (PCI:0000:4e:00): 31, pid=1, name=, 123456789012\ud800, Ch 00000008")
+    assert sighting.process == ", 123456789012\ud800"
+
+
 def test_every_line_of_a_file_without_line_ends_is_bounded():
     data = b"x" * 10_000 + LOST.encode() + b"y" * 10_000 + LOST.encode() + b"z" * 10_000
     sightings = list(xid.scan(data))
