@@ -17,8 +17,8 @@ class Fault:
     """One thing that went wrong, as its source saw it.
 
     ``code`` is an int (0 to 2**31-1) for ``xid`` and ``sxid``, a word ``[a-z0-9_.-]{1,64}`` for every other kind.
-    ``pci`` is the address as printed, lower case, without ``PCI:`` and MIG part. ``seen_at`` is the agent's clock: shown,
-    never used to order anything. ``drill`` marks a line that a program wrote to the kernel log (kmsg facility 1).
+    ``pci`` is the address as printed, lower case, without ``PCI:`` and MIG part. ``seen_at`` is the agent's clock:
+    shown, never used to order anything. ``drill`` marks a line that a program wrote to the kernel log (facility 1).
     """
 
     kind: str

@@ -1,7 +1,7 @@
 """What the portal changed on a node, written on the node itself as one annotation.
 
-With it the portal takes back exactly what it added, whoever else changed the node meanwhile (invariants 18, 19, 22), and
-a node tells its own story to anyone who looks at it with kubectl.
+With it the portal takes back exactly what it added, whoever else changed the node meanwhile (invariants 18, 19, 22),
+and a node tells its own story to anyone who looks at it with kubectl.
 """
 
 import json

@@ -1,7 +1,7 @@
 """After commit: wakes a worker by task name, and tells open pages which record changed.
 
-Carries ids only. A ring that gets lost costs at most a sweep interval; a signal that gets lost is repaired when the page
-fetches again.
+Carries ids only. A ring that gets lost costs at most a sweep interval; a signal that gets lost is repaired when the
+page fetches again.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 def attach(loop: asyncio.AbstractEventLoop) -> None:
     """Sends signals from this loop. Where pages and workers share one process, their in-memory layer lives in it."""
-    global _loop  # noqa: PLW0603 (one loop a process is the point)
+    global _loop
     with _lock:
         _loop = loop
 
 
 def _sender() -> asyncio.AbstractEventLoop:
     """The attached loop, else one of our own in a thread: one connection for all of a worker's signals."""
-    global _loop  # noqa: PLW0603
+    global _loop
     with _lock:
         if _loop is None or _loop.is_closed():
             _loop = asyncio.new_event_loop()

@@ -1,5 +1,5 @@
-"""Policies: what a RescuePolicy says, which rule a fault meets, and what is to be done about it.
+"""Policies: what a RescuePolicy says, and which rule a fault meets.
 
-``document`` reads a policy, ``matching`` finds the rule, ``decision`` judges. Pure: plain values in, plain values out, so
-that a decision can be replayed over history. Never here: YAML, rows, the cluster.
+``document`` reads a policy, ``matching`` finds the rule. Pure: plain values in, plain values out, so that a decision
+can be replayed over history. Never here: YAML, rows, the cluster, what follows from a match (``kcover.decision``).
 """

@@ -6,7 +6,7 @@ live process of a larger installation), else to the WSGI application in threads 
 
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import Any, cast
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -15,7 +15,6 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 _pages_wsgi = get_wsgi_application()  # before anything that touches models
 
 from a2wsgi import WSGIMiddleware  # noqa: E402
-
 from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
@@ -32,7 +31,7 @@ PAGE_THREADS = 16
 
 _web = proxy.Proxy(settings.KCOVER_WEB_URL) if settings.KCOVER_WEB_URL else None
 _sockets: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(routing.websocket_urlpatterns)))
-_pages: Any = _web or WSGIMiddleware(_pages_wsgi, workers=PAGE_THREADS)
+_pages: Any = _web or WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

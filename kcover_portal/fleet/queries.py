@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import cast
 
 from django.conf import settings
 
+from kcover import decision
 from kcover.fault import Command as WireCommand
-from kcover.policy import decision
 from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Node, Pulse
 from kcover_portal.kube import connections, port
 
@@ -36,7 +35,7 @@ def installation() -> Installation:
 def mode_of(cluster: Cluster) -> tuple[str, str]:
     """The strictest mode over environment, installation and cluster, and the reason of the pause if it is one."""
     whole = installation()
-    mode = decision.strictest(cast("str", settings.KCOVER_MODE), whole.mode, cluster.mode)
+    mode = decision.strictest(settings.KCOVER_MODE, whole.mode, cluster.mode)
     reason = whole.reason if whole.mode == "paused" else cluster.pause_reason
     return mode, reason
 

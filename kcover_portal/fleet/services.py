@@ -16,10 +16,10 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 
 # What a node's row takes from the cluster; a change of any of them is told to open pages.
-SYNCED = (
-    "uid known pool model labels taints conditions marks unschedulable ready ready_since boot_id gpus kubelet address "
-    "gone_at"
-).split()
+SYNCED = [
+    *("uid", "known", "pool", "model", "labels", "taints", "conditions", "marks", "unschedulable"),
+    *("ready", "ready_since", "boot_id", "gpus", "kubelet", "address", "gone_at"),
+]
 
 
 def sync_node(cluster: Cluster, seen: port.Node, *, now: datetime) -> tuple[Node, bool]:

@@ -21,5 +21,5 @@ def open_on(node: Node) -> QuerySet[Incident]:
 
 
 def faults_since(node: Node, since: datetime) -> Sequence[Incident]:
-    """Open incidents that are faults of the node and were seen again after a moment of the portal's own time."""
-    return list(open_on(node).filter(program=False, last_at__gt=since))
+    """Open incidents that are faults of the node and were seen at or after a moment of the portal's own time."""
+    return list(open_on(node).filter(program=False, last_at__gte=since))

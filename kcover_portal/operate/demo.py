@@ -1,4 +1,4 @@
-"""The demo: a simulated cluster beside a standalone portal, KCE's table in force, a user, and buttons that hurt nodes."""
+"""The demo: a simulated cluster beside a standalone portal, KCE's table in force, buttons that hurt nodes."""
 
 import contextlib
 import os
@@ -54,11 +54,9 @@ def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[No
         _stop(simulator)
 
 
-def _simulator(
-    *, port: int, nodes: int, address: str, kubeconfig: Path, enrolment: Path
-) -> "subprocess.Popen[bytes]":
+def _simulator(*, port: int, nodes: int, address: str, kubeconfig: Path, enrolment: Path) -> "subprocess.Popen[bytes]":
     """Its own process group, so that Ctrl-C reaches it once and through us."""
-    return subprocess.Popen(  # noqa: S603
+    return subprocess.Popen(
         [
             sys.executable,
             "-m",
@@ -92,12 +90,18 @@ def _wait(simulator: "subprocess.Popen[bytes]", address: str, kubeconfig: Path) 
     while time.monotonic() < deadline:
         if simulator.poll() is not None:
             raise CommandError(f"the simulator ended with {simulator.returncode}: is {address} taken? Set SIM_PORT")
-        with contextlib.suppress(urllib.error.URLError, OSError):
-            with urllib.request.urlopen(f"{address}/readyz", timeout=2):  # noqa: S310
-                if kubeconfig.exists():
-                    return
+        if kubeconfig.exists() and _answers(f"{address}/readyz"):
+            return
         time.sleep(0.1)
     raise CommandError(f"the simulator did not answer at {address} within {START_SECONDS:.0f} s")
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=2):
+            return True
+    except (urllib.error.URLError, OSError):
+        return False
 
 
 def _register(kubeconfig: Path, enrolment: Path) -> str:
@@ -108,7 +112,9 @@ def _register(kubeconfig: Path, enrolment: Path) -> str:
         "hold_down": HOLD_DOWN,
         "ready_within": READY_WITHIN,
     }
-    cluster, _ = Cluster.objects.update_or_create(name=CLUSTER, defaults=fields, create_defaults={**fields, "created_at": now})
+    cluster, _ = Cluster.objects.update_or_create(
+        name=CLUSTER, defaults=fields, create_defaults={**fields, "created_at": now}
+    )
     policies.apply(POLICIES.read_text(encoding="utf-8"), author="demo", reason="KCE's table", now=now)
     _, secret = accounts.make_token(
         ApiToken.Kind.AGENT,
@@ -123,7 +129,7 @@ def _register(kubeconfig: Path, enrolment: Path) -> str:
     password = os.environ.get("DEMO_PASSWORD") or secrets.token_urlsafe(9)
     user = User.objects.filter(username=USER).first()
     if user is None:
-        accounts.make_user(USER, password=password, role=Role.ADMIN, actor="demo", now=now)
+        accounts.make_user(USER, password=password, role=Role.ADMIN, created_by="demo", now=now)
     else:
         accounts.set_password(user, password, actor="demo", now=now)
     return password

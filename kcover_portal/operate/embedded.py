@@ -1,6 +1,7 @@
 """Worker, scheduler and watch as threads of one process, for a machine without Redis (or that needs no more).
 
-The same tasks, the same rows: only the broker lives in memory, and what it forgets when the process dies the sweep finds.
+The same tasks, the same rows: only the broker lives in memory, and what it forgets when the process dies the sweep
+finds.
 """
 
 import asyncio

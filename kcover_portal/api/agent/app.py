@@ -84,9 +84,7 @@ async def _report(scope: Scope, receive: Receive, token: ApiToken) -> tuple[int,
         raise Bad(400, error.reason, field=error.path) from error
     credentials.speaks_for(token, decoded.report.node)
     assert token.cluster is not None  # look_up saw to it
-    answer = await _writer.keep(
-        incidents.Delivery(cluster=token.cluster, node=decoded.report.node, decoded=decoded)
-    )
+    answer = await _writer.keep(incidents.Delivery(cluster=token.cluster, node=decoded.report.node, decoded=decoded))
     return 202, wire.encode_answer(answer)
 
 
@@ -186,7 +184,9 @@ def _unpack(body: bytes) -> bytes:
     return unpacked
 
 
-async def _answer(send: Send, status: int, body: dict[str, Any], headers: list[tuple[bytes, bytes]] | None = None) -> None:
+async def _answer(
+    send: Send, status: int, body: dict[str, Any], headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
     payload = json.dumps(body, separators=(",", ":")).encode()
     content_type = b"application/problem+json" if status >= 400 else b"application/json"
     await send(
@@ -204,7 +204,12 @@ async def _answer(send: Send, status: int, body: dict[str, Any], headers: list[t
 
 
 async def _problem(send: Send, bad: Bad) -> None:
-    body: dict[str, Any] = {"type": "about:blank", "title": _TITLES[bad.status], "status": bad.status, "detail": bad.reason}
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": _TITLES[bad.status],
+        "status": bad.status,
+        "detail": bad.reason,
+    }
     if bad.field:
         body["errors"] = [{"field": bad.field, "reason": bad.reason}]
     headers = [(b"retry-after", RETRY_AFTER.encode())] if bad.retry else []

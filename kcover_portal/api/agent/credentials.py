@@ -1,4 +1,4 @@
-"""Which node a credential speaks for. Known tokens are remembered for a few seconds, so that heartbeats cost no query."""
+"""Which node a credential speaks for; remembered for a few seconds, so that a heartbeat costs no query."""
 
 import threading
 import time

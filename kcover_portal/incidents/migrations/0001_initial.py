@@ -5,97 +5,140 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('fleet', '0001_initial'),
+        ("fleet", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Incident',
+            name="Incident",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(max_length=12)),
-                ('code', models.CharField(max_length=64)),
-                ('device', models.CharField(blank=True, help_text='PCI address, else GPU UUID, else nothing', max_length=128)),
-                ('gpu_uuid', models.CharField(blank=True, max_length=96)),
-                ('state', models.CharField(choices=[('open', 'Open'), ('closed', 'Closed')], default='open', max_length=10)),
-                ('severity', models.CharField(blank=True, max_length=12)),
-                ('program', models.BooleanField(default=False, help_text="a program's doing, not a fault of the node")),
-                ('cause', models.PositiveIntegerField(help_text='the Xid that the line names as its cause', null=True)),
-                ('drill', models.BooleanField(default=False)),
-                ('count', models.PositiveBigIntegerField(default=0)),
-                ('message', models.TextField(blank=True)),
-                ('boot_id', models.CharField(blank=True, help_text='of the last sighting', max_length=64)),
-                ('opened_at', models.DateTimeField()),
-                ('last_at', models.DateTimeField()),
-                ('closed_at', models.DateTimeField(null=True)),
-                ('closed_because', models.CharField(blank=True, max_length=500)),
-                ('judged_at', models.DateTimeField(null=True)),
-                ('announced_at', models.DateTimeField(help_text="when the cluster's Events told of it", null=True)),
-                ('judge_at', models.DateTimeField(help_text='when it is to be judged next; nothing: it was', null=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='incidents', to='fleet.cluster')),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='incidents', to='fleet.node')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("kind", models.CharField(max_length=12)),
+                ("code", models.CharField(max_length=64)),
+                (
+                    "device",
+                    models.CharField(blank=True, help_text="PCI address, else GPU UUID, else nothing", max_length=128),
+                ),
+                ("gpu_uuid", models.CharField(blank=True, max_length=96)),
+                (
+                    "state",
+                    models.CharField(choices=[("open", "Open"), ("closed", "Closed")], default="open", max_length=10),
+                ),
+                ("severity", models.CharField(blank=True, max_length=12)),
+                ("program", models.BooleanField(default=False, help_text="a program's doing, not a fault of the node")),
+                ("cause", models.PositiveIntegerField(help_text="the Xid that the line names as its cause", null=True)),
+                ("drill", models.BooleanField(default=False)),
+                ("count", models.PositiveBigIntegerField(default=0)),
+                ("message", models.TextField(blank=True)),
+                ("boot_id", models.CharField(blank=True, help_text="of the last sighting", max_length=64)),
+                ("opened_at", models.DateTimeField()),
+                ("last_at", models.DateTimeField()),
+                ("closed_at", models.DateTimeField(null=True)),
+                ("closed_because", models.CharField(blank=True, max_length=500)),
+                ("judged_at", models.DateTimeField(null=True)),
+                ("announced_at", models.DateTimeField(help_text="when the cluster's Events told of it", null=True)),
+                (
+                    "judge_at",
+                    models.DateTimeField(help_text="when it is to be judged next; nothing: it was", null=True),
+                ),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="incidents", to="fleet.cluster"
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="incidents", to="fleet.node"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('boot_id', models.CharField(blank=True, max_length=64)),
-                ('source', models.CharField(max_length=32)),
-                ('sequence', models.BigIntegerField(null=True)),
-                ('message', models.TextField(blank=True)),
-                ('drill', models.BooleanField(default=False)),
-                ('count', models.PositiveBigIntegerField(default=1)),
-                ('seen_at', models.DateTimeField(help_text="by the agent's clock: shown, never trusted", null=True)),
-                ('at', models.DateTimeField(help_text='when the portal kept it')),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='fleet.node')),
-                ('incident', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='incidents.incident')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("boot_id", models.CharField(blank=True, max_length=64)),
+                ("source", models.CharField(max_length=32)),
+                ("sequence", models.BigIntegerField(null=True)),
+                ("message", models.TextField(blank=True)),
+                ("drill", models.BooleanField(default=False)),
+                ("count", models.PositiveBigIntegerField(default=1)),
+                ("seen_at", models.DateTimeField(help_text="by the agent's clock: shown, never trusted", null=True)),
+                ("at", models.DateTimeField(help_text="when the portal kept it")),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="events", to="fleet.node"
+                    ),
+                ),
+                (
+                    "incident",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="events", to="incidents.incident"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Batch',
+            name="Batch",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('batch_id', models.UUIDField()),
-                ('at', models.DateTimeField(db_index=True)),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='batches', to='fleet.node')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("batch_id", models.UUIDField()),
+                ("at", models.DateTimeField(db_index=True)),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="batches", to="fleet.node"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('node', 'batch_id'), name='one_batch')],
+                "constraints": [models.UniqueConstraint(fields=("node", "batch_id"), name="one_batch")],
             },
         ),
         migrations.AddIndex(
-            model_name='incident',
-            index=models.Index(condition=models.Q(('judge_at__isnull', False)), fields=['judge_at'], name='incidents_to_judge'),
+            model_name="incident",
+            index=models.Index(
+                condition=models.Q(("judge_at__isnull", False)), fields=["judge_at"], name="incidents_to_judge"
+            ),
         ),
         migrations.AddIndex(
-            model_name='incident',
-            index=models.Index(fields=['node', 'state'], name='incidents_of_node'),
+            model_name="incident",
+            index=models.Index(fields=["node", "state"], name="incidents_of_node"),
         ),
         migrations.AddIndex(
-            model_name='incident',
-            index=models.Index(fields=['cluster', 'state', '-id'], name='incidents_of_cluster'),
+            model_name="incident",
+            index=models.Index(fields=["cluster", "state", "-id"], name="incidents_of_cluster"),
         ),
         migrations.AddConstraint(
-            model_name='incident',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'open')), fields=('node', 'kind', 'code', 'device'), name='one_open_incident_a_fault'),
+            model_name="incident",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "open")),
+                fields=("node", "kind", "code", "device"),
+                name="one_open_incident_a_fault",
+            ),
         ),
         migrations.AddIndex(
-            model_name='event',
-            index=models.Index(fields=['incident', '-id'], name='events_of_incident'),
+            model_name="event",
+            index=models.Index(fields=["incident", "-id"], name="events_of_incident"),
         ),
         migrations.AddConstraint(
-            model_name='event',
-            constraint=models.UniqueConstraint(condition=models.Q(('sequence__isnull', False)), fields=('node', 'boot_id', 'source', 'sequence', 'incident'), name='one_event_a_log_record'),
+            model_name="event",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("sequence__isnull", False)),
+                fields=("node", "boot_id", "source", "sequence", "incident"),
+                name="one_event_a_log_record",
+            ),
         ),
     ]

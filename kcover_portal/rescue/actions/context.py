@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from django.db import transaction
 
+from kcover import decision
 from kcover import marks as kernel_marks
-from kcover.policy import decision
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port

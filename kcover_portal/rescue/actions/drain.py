@@ -6,6 +6,7 @@ DaemonSet and mirror pods stay; completed and failed pods do not block; a budget
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import marking
@@ -58,11 +59,8 @@ def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:
         if pod.deleting:
             continue
         name = f"{pod.namespace}/{pod.name}"
-
-        def evict(pod: port.Pod = pod) -> port.Eviction:
-            # uid: a pod that took this one's name since the list is not touched (invariant 25).
-            return context.kube.evict(pod.namespace, pod.name, uid=pod.uid)
-
+        # uid: a pod that took this one's name since the list is not touched (invariant 25).
+        evict = partial(context.kube.evict, pod.namespace, pod.name, uid=pod.uid)
         answer = context.write("evict", evict, subject=f"pod {name}", destructive=True, data={"uid": pod.uid})
         if isinstance(answer, port.Blocked):
             blocked[name] = list(answer.budgets)
@@ -80,16 +78,20 @@ def _out_of_time(context: Context, left: Sequence[port.Pod]) -> Outcome:
             return Done(f"time is up; going on with {len(left)} pods left: {names}")
         case "force":
             for pod in left:
-                context.write(
-                    "delete",
-                    lambda pod=pod: context.kube.delete_pod(pod.namespace, pod.name, uid=pod.uid),
-                    subject=f"pod {pod.namespace}/{pod.name}",
-                    destructive=True,
-                    data={"uid": pod.uid, "forced": True},
-                )
+                _force(context, pod)
             return Wait(POLL_SECONDS, f"time is up; {len(left)} pods were deleted by force: {names}")
         case _:
             return Hold(f"the drain's time is up and {len(left)} pods are left: {names}")
+
+
+def _force(context: Context, pod: port.Pod) -> None:
+    context.write(
+        "delete",
+        lambda: context.kube.delete_pod(pod.namespace, pod.name, uid=pod.uid),
+        subject=f"pod {pod.namespace}/{pod.name}",
+        destructive=True,
+        data={"uid": pod.uid, "forced": True},
+    )
 
 
 def _names(pods: Sequence[port.Pod]) -> str:

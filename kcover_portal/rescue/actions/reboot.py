@@ -1,7 +1,7 @@
 """reboot: asks for one reboot of the boot that was found, and waits until the node reports another.
 
-The boot id asked at is stored before the call. Whatever is unclear afterwards (time-out, crash, a lost answer) is settled
-by looking at the node's boot id, never by asking twice for the same boot (invariants 13, 16, 17).
+The boot id asked at is stored before the call. Whatever is unclear afterwards (time-out, crash, a lost answer) is
+settled by looking at the node's boot id, never by asking twice for the same boot (invariants 13, 16, 17).
 """
 
 from datetime import timedelta
@@ -10,10 +10,10 @@ from kcover import lifecycle
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import marking
 from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.drivers import agent, job
+from kcover_portal.rescue.actions.drivers import Driver, agent, job
 from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
 
-DRIVERS = {"agent": agent, "job": job}
+DRIVERS: dict[str, Driver] = {"agent": agent, "job": job}
 POLL_SECONDS = 1.0
 
 

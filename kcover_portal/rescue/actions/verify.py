@@ -1,7 +1,7 @@
 """verify: proof that the node is healthy, before anything runs on it again (invariant 38).
 
-Ready; the boot id that ``ready`` saw; a report of the agent received after that, under that boot id; no fault of the node
-since; and all this for the cluster's hold-down time. Silence proves nothing.
+Ready; the boot id that ``ready`` saw; a report of the agent received after that, under that boot id; no fault of the
+node since; and all this for the cluster's hold-down time. Silence proves nothing.
 """
 
 from datetime import datetime, timedelta

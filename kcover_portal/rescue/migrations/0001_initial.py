@@ -5,122 +5,240 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('fleet', '0001_initial'),
-        ('incidents', '0001_initial'),
+        ("fleet", "0001_initial"),
+        ("incidents", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Decision',
+            name="Decision",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('answer', models.CharField(choices=[('rescue', 'Rescue'), ('approve', 'Needs approval'), ('shadow', 'Shadow'), ('hold', 'Held back'), ('none', 'Nothing to do')], max_length=10)),
-                ('mode', models.CharField(max_length=10)),
-                ('rule', models.CharField(blank=True, max_length=300)),
-                ('policy', models.CharField(blank=True, max_length=253)),
-                ('revision', models.PositiveIntegerField(null=True)),
-                ('because', models.JSONField(default=list)),
-                ('tried', models.JSONField(default=list)),
-                ('steps', models.JSONField(default=list)),
-                ('facts', models.JSONField(default=dict)),
-                ('count', models.PositiveIntegerField(default=1)),
-                ('at', models.DateTimeField()),
-                ('last_at', models.DateTimeField()),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='fleet.cluster')),
-                ('incident', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='incidents.incident')),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='decisions', to='fleet.node')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "answer",
+                    models.CharField(
+                        choices=[
+                            ("rescue", "Rescue"),
+                            ("approve", "Needs approval"),
+                            ("shadow", "Shadow"),
+                            ("hold", "Held back"),
+                            ("none", "Nothing to do"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("mode", models.CharField(max_length=10)),
+                ("rule", models.CharField(blank=True, max_length=300)),
+                ("policy", models.CharField(blank=True, max_length=253)),
+                ("revision", models.PositiveIntegerField(null=True)),
+                ("because", models.JSONField(default=list)),
+                ("tried", models.JSONField(default=list)),
+                ("steps", models.JSONField(default=list)),
+                ("facts", models.JSONField(default=dict)),
+                ("count", models.PositiveIntegerField(default=1)),
+                ("at", models.DateTimeField()),
+                ("last_at", models.DateTimeField()),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="decisions", to="fleet.cluster"
+                    ),
+                ),
+                (
+                    "incident",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="decisions",
+                        to="incidents.incident",
+                    ),
+                ),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="decisions", to="fleet.node"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Rescue',
+            name="Rescue",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('origin', models.CharField(choices=[('policy', 'Policy'), ('api', 'Decision system'), ('manual', 'Operator')], max_length=10)),
-                ('requested_by', models.CharField(max_length=200)),
-                ('reason', models.CharField(blank=True, max_length=500)),
-                ('code', models.CharField(blank=True, help_text='the fault in short: xid 62', max_length=80)),
-                ('rule', models.CharField(blank=True, max_length=300)),
-                ('policy', models.CharField(blank=True, max_length=253)),
-                ('revision', models.PositiveIntegerField(null=True)),
-                ('plan_hash', models.CharField(max_length=64)),
-                ('state', models.CharField(choices=[('held', 'Held'), ('waiting', 'Waiting'), ('running', 'Running'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='running', max_length=10)),
-                ('outcome', models.CharField(blank=True, help_text='healed, isolated, escalated, done, ...', max_length=20)),
-                ('verified', models.BooleanField(help_text='the node was proved healthy; nothing: not tried', null=True)),
-                ('because', models.CharField(blank=True, help_text='why it waits, is held or ended so', max_length=1000)),
-                ('needs_human', models.BooleanField(default=False)),
-                ('marks', models.JSONField(default=dict, help_text='what it changed on the node and has not taken back')),
-                ('opened_at', models.DateTimeField()),
-                ('closed_at', models.DateTimeField(null=True)),
-                ('due_at', models.DateTimeField(help_text='when a worker is to take it up next', null=True)),
-                ('token', models.PositiveBigIntegerField(default=0, help_text='fencing token of the last lease')),
-                ('lease_until', models.DateTimeField(null=True)),
-                ('key', models.CharField(help_text='idempotency key of the request', max_length=200, null=True, unique=True)),
-                ('cluster', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rescues', to='fleet.cluster')),
-                ('decision', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='rescues', to='rescue.decision')),
-                ('incidents', models.ManyToManyField(related_name='rescues', to='incidents.incident')),
-                ('node', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='rescues', to='fleet.node')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "origin",
+                    models.CharField(
+                        choices=[("policy", "Policy"), ("api", "Decision system"), ("manual", "Operator")],
+                        max_length=10,
+                    ),
+                ),
+                ("requested_by", models.CharField(max_length=200)),
+                ("reason", models.CharField(blank=True, max_length=500)),
+                ("code", models.CharField(blank=True, help_text="the fault in short: xid 62", max_length=80)),
+                ("rule", models.CharField(blank=True, max_length=300)),
+                ("policy", models.CharField(blank=True, max_length=253)),
+                ("revision", models.PositiveIntegerField(null=True)),
+                ("plan_hash", models.CharField(max_length=64)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("held", "Held"),
+                            ("waiting", "Waiting"),
+                            ("running", "Running"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="running",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "outcome",
+                    models.CharField(blank=True, help_text="healed, isolated, escalated, done, ...", max_length=20),
+                ),
+                (
+                    "verified",
+                    models.BooleanField(help_text="the node was proved healthy; nothing: not tried", null=True),
+                ),
+                (
+                    "because",
+                    models.CharField(blank=True, help_text="why it waits, is held or ended so", max_length=1000),
+                ),
+                ("needs_human", models.BooleanField(default=False)),
+                (
+                    "marks",
+                    models.JSONField(default=dict, help_text="what it changed on the node and has not taken back"),
+                ),
+                ("opened_at", models.DateTimeField()),
+                ("closed_at", models.DateTimeField(null=True)),
+                ("due_at", models.DateTimeField(help_text="when a worker is to take it up next", null=True)),
+                ("token", models.PositiveBigIntegerField(default=0, help_text="fencing token of the last lease")),
+                ("lease_until", models.DateTimeField(null=True)),
+                (
+                    "key",
+                    models.CharField(
+                        help_text="idempotency key of the request", max_length=200, null=True, unique=True
+                    ),
+                ),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="rescues", to="fleet.cluster"
+                    ),
+                ),
+                (
+                    "decision",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="rescues",
+                        to="rescue.decision",
+                    ),
+                ),
+                ("incidents", models.ManyToManyField(related_name="rescues", to="incidents.incident")),
+                (
+                    "node",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="rescues", to="fleet.node"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('-id',),
+                "ordering": ("-id",),
             },
         ),
         migrations.CreateModel(
-            name='Approval',
+            name="Approval",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('plan_hash', models.CharField(max_length=64)),
-                ('approved', models.BooleanField()),
-                ('by', models.CharField(max_length=200)),
-                ('reason', models.CharField(blank=True, max_length=500)),
-                ('at', models.DateTimeField()),
-                ('rescue', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='approvals', to='rescue.rescue')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("plan_hash", models.CharField(max_length=64)),
+                ("approved", models.BooleanField()),
+                ("by", models.CharField(max_length=200)),
+                ("reason", models.CharField(blank=True, max_length=500)),
+                ("at", models.DateTimeField()),
+                (
+                    "rescue",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="approvals", to="rescue.rescue"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Step',
+            name="Step",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('index', models.PositiveSmallIntegerField()),
-                ('name', models.CharField(max_length=30)),
-                ('args', models.JSONField(default=dict)),
-                ('state', models.CharField(choices=[('pending', 'Pending'), ('running', 'Running'), ('waiting', 'Waiting'), ('done', 'Done'), ('failed', 'Failed'), ('skipped', 'Skipped'), ('cancelled', 'Cancelled')], default='pending', max_length=10)),
-                ('attempts', models.PositiveIntegerField(default=0, help_text='reserved before each call')),
-                ('failures', models.PositiveIntegerField(default=0, help_text='attempts in a row that asked to be repeated')),
-                ('progress', models.JSONField(default=dict)),
-                ('because', models.CharField(blank=True, max_length=1000)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('finished_at', models.DateTimeField(null=True)),
-                ('rescue', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='steps', to='rescue.rescue')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("index", models.PositiveSmallIntegerField()),
+                ("name", models.CharField(max_length=30)),
+                ("args", models.JSONField(default=dict)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("pending", "Pending"),
+                            ("running", "Running"),
+                            ("waiting", "Waiting"),
+                            ("done", "Done"),
+                            ("failed", "Failed"),
+                            ("skipped", "Skipped"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="pending",
+                        max_length=10,
+                    ),
+                ),
+                ("attempts", models.PositiveIntegerField(default=0, help_text="reserved before each call")),
+                (
+                    "failures",
+                    models.PositiveIntegerField(default=0, help_text="attempts in a row that asked to be repeated"),
+                ),
+                ("progress", models.JSONField(default=dict)),
+                ("because", models.CharField(blank=True, max_length=1000)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("finished_at", models.DateTimeField(null=True)),
+                (
+                    "rescue",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="steps", to="rescue.rescue"
+                    ),
+                ),
             ],
             options={
-                'ordering': ('rescue_id', 'index'),
+                "ordering": ("rescue_id", "index"),
             },
         ),
         migrations.AddIndex(
-            model_name='decision',
-            index=models.Index(fields=['node', '-id'], name='decisions_of_node'),
+            model_name="decision",
+            index=models.Index(fields=["node", "-id"], name="decisions_of_node"),
         ),
         migrations.AddIndex(
-            model_name='rescue',
-            index=models.Index(condition=models.Q(('state__in', ('waiting', 'running'))), fields=['due_at'], name='rescues_due'),
+            model_name="rescue",
+            index=models.Index(
+                condition=models.Q(("state__in", ("waiting", "running"))), fields=["due_at"], name="rescues_due"
+            ),
         ),
         migrations.AddIndex(
-            model_name='rescue',
-            index=models.Index(fields=['cluster', 'state', '-id'], name='rescues_of_cluster'),
+            model_name="rescue",
+            index=models.Index(fields=["cluster", "state", "-id"], name="rescues_of_cluster"),
         ),
         migrations.AddConstraint(
-            model_name='rescue',
-            constraint=models.UniqueConstraint(condition=models.Q(('state__in', ('held', 'waiting', 'running'))), fields=('node',), name='one_open_rescue_a_node'),
+            model_name="rescue",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state__in", ("held", "waiting", "running"))),
+                fields=("node",),
+                name="one_open_rescue_a_node",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='step',
-            constraint=models.UniqueConstraint(fields=('rescue', 'index'), name='one_step_a_place'),
+            model_name="step",
+            constraint=models.UniqueConstraint(fields=("rescue", "index"), name="one_step_a_place"),
         ),
     ]

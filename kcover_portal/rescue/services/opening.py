@@ -7,8 +7,8 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
+from kcover import decision as kernel
 from kcover import lifecycle, plan
-from kcover.policy import decision as kernel
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node

@@ -160,36 +160,39 @@ def _act(context: Context) -> Outcome:
 def _settle(rescue: Rescue, step: Step, outcome: Outcome, *, clock: Callable[[], datetime]) -> bool:
     """Writes down what came of the attempt; nothing at all if the lease was lost meanwhile."""
     now = clock()
-    go_on = False
     with transaction.atomic():
-        match outcome:
-            case Done(note):
-                settled = _still_ours(rescue, lease_until=now + LEASE)
-                if settled:
-                    _close_step(step, "done", because=note, now=now)
-                    _after_step(rescue, step, now=now)
-                    go_on = True
-            case Wait(seconds, because):
-                settled = _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now)
-            case Again(because, after):
-                failures = step.failures + 1
-                if failures >= TOO_MANY_FAILURES:
-                    settled = _hold(rescue, step, because=f"tried {failures} times: {because}", now=now)
-                else:
-                    seconds = max(after or 0.0, _back_off(failures))
-                    settled = _put_down(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
-            case Hold(because):
-                settled = _hold(rescue, step, because=because, now=now)
-            case Failed(because):
-                settled = _end(rescue, step, state="failed", because=because, now=now)
-            case Overruled(because):
-                settled = _end(rescue, step, state="cancelled", because=because, now=now)
+        settled = _write_down(rescue, step, outcome, now=now)
         if settled and not isinstance(outcome, Wait):
             _note(rescue, step, outcome, now=now)
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
     if settled and not isinstance(outcome, Wait | Again):
         announcing.step(rescue, step, outcome, now=now)
-    return go_on and settled
+    return settled and isinstance(outcome, Done)
+
+
+def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> bool:
+    """Turns an outcome into rows; False, and nothing written, if the lease was lost."""
+    match outcome:
+        case Done(note):
+            if not _still_ours(rescue, lease_until=now + LEASE):
+                return False
+            _close_step(step, "done", because=note, now=now)
+            _after_step(rescue, step, now=now)
+            return True
+        case Wait(seconds, because):
+            return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now)
+        case Again(because, after):
+            failures = step.failures + 1
+            if failures >= TOO_MANY_FAILURES:
+                return _hold(rescue, step, because=f"tried {failures} times: {because}", now=now)
+            seconds = max(after or 0.0, _back_off(failures))
+            return _put_down(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
+        case Hold(because):
+            return _hold(rescue, step, because=because, now=now)
+        case Failed(because):
+            return _end(rescue, step, state="failed", because=because, now=now)
+        case Overruled(because):
+            return _end(rescue, step, state="cancelled", because=because, now=now)
 
 
 def _close_step(step: Step, state: str, *, because: str, now: datetime) -> None:
@@ -300,4 +303,4 @@ def _note(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> Non
 def _back_off(failures: int) -> float:
     """Seconds until the next try: growing, with jitter so that many rescues do not knock in step."""
     base = BACK_OFF[min(failures, len(BACK_OFF)) - 1]
-    return base * random.uniform(0.8, 1.2)  # noqa: S311 (no secret depends on it)
+    return base * random.uniform(0.8, 1.2)

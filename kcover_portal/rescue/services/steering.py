@@ -1,4 +1,4 @@
-"""Steering: what a person may do to a rescue under way. Each is one conditional move; the second of two finds it made."""
+"""Steering: what a person may do to a rescue under way, each by one conditional move: of two, one finds it made."""
 
 from datetime import datetime
 

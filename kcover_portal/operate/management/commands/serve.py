@@ -36,7 +36,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Takes the port."""
         parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8000")))
-        parser.add_argument("--host", default="0.0.0.0")  # noqa: S104 (a server is to be reached)
+        parser.add_argument("--host", default="0.0.0.0")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Runs until SIGTERM or Ctrl-C."""
@@ -60,9 +60,11 @@ class Command(BaseCommand):
                 for process in processes:
                     if process.running is None or process.running.poll() is not None:
                         if process.running is not None:
-                            self.stderr.write(f"{process.name} ended with {process.running.returncode}, starting it again")
+                            self.stderr.write(
+                                f"{process.name} ended with {process.running.returncode}, starting it again"
+                            )
                             time.sleep(BACK_OFF_SECONDS)
-                        process.running = subprocess.Popen(process.command, env=environment)  # noqa: S603
+                        process.running = subprocess.Popen(process.command, env=environment)
                 time.sleep(0.5)
         finally:
             _stop(processes)
@@ -105,7 +107,9 @@ def _processes(*, host: str, port: int, web_port: int) -> list[Process]:
             ],
         ),
         Process("worker", [*worker, "--without-mingle", "--without-gossip"]),
-        Process("beat", [*python, "celery", "-A", "kcover_portal", "beat", "--schedule", str(settings.VAR_DIR / "beat")]),
+        Process(
+            "beat", [*python, "celery", "-A", "kcover_portal", "beat", "--schedule", str(settings.VAR_DIR / "beat")]
+        ),
         Process("watch", [sys.executable, "manage.py", "watch"]),
     ]
 

@@ -1,4 +1,4 @@
-"""``manage.py standalone``: portal, worker, scheduler and watch in one process; with ``--demo``, a cluster to play with."""
+"""``manage.py standalone``: portal, worker, scheduler and watch in one process; ``--demo``: a cluster to play with."""
 
 import asyncio
 import os

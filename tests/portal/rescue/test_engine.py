@@ -1,0 +1,402 @@
+"""The engine against a fake cluster, step by step, with time moved by hand."""
+
+import pytest
+
+from kcover import marks
+from kcover.fault import Fault
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Command
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
+from kcover_portal.ledger import queries as ledger
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Decision, Rescue
+from tests.portal.rescue.world import CORDON, NODE, World
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_fault_is_healed_from_cordon_to_uncordon(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.fault(62)
+    world.work()
+
+    node = world.kube.get_node(NODE)
+    assert node.unschedulable
+    assert node.labels[marks.STATE_LABEL] == "draining"
+    assert marks.parse(node.annotations[marks.ANNOTATION])["rescue"] == world.rescue().pk
+
+    asked = world.until_reboot_is_asked()
+    assert asked.startswith("job kcover-system/")
+    world.reboot()
+    rescue = world.until("succeeded")
+
+    assert (rescue.outcome, rescue.verified, rescue.marks) == ("healed", True, {})
+    node = world.kube.get_node(NODE)
+    assert not node.unschedulable
+    assert marks.ANNOTATION not in node.annotations
+    assert marks.STATE_LABEL not in node.labels
+    assert Incident.objects.get().state == "closed"
+    assert len(world.kube.called("evict")) == 1
+    assert len(world.kube.called("ensure_job")) == 1
+    assert ledger.verify("c1").intact
+
+
+def test_every_cluster_write_has_a_ledger_row_begun_before_it_and_its_answer(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+
+    verbs = list(Entry.objects.filter(rescue=world.rescue().pk).order_by("pk").values_list("verb", flat=True))
+    for verb in ("cordon", "reboot", "uncordon"):
+        assert verbs.index(f"{verb}.begun") < verbs.index(f"{verb}.done")
+    cordon = Entry.objects.get(verb="cordon.done")
+    assert (cordon.data["before"]["unschedulable"], cordon.data["after"]["unschedulable"]) == (False, True)
+    assert (cordon.data["rule"], cordon.data["revision"]) == ("heal#1", 1)
+
+
+def test_inv_18_a_foreign_cordon_survives(world: World) -> None:
+    world.kube.cordon(NODE)
+    world.sync()
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+
+    node = world.kube.get_node(NODE)
+    assert node.unschedulable
+    assert marks.ANNOTATION not in node.annotations
+
+
+def test_inv_19_only_what_the_portal_added_is_removed(world: World) -> None:
+    foreign = port.Taint("team", "a", "NoSchedule")
+    world.kube.apply_node(
+        NODE,
+        port.NodeChange(add_taints=(foreign,), labels={"team": "a", marks.STATE_LABEL: "mine"}, annotations={}),
+    )
+    world.sync()
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+
+    node = world.kube.get_node(NODE)
+    assert node.taints == (foreign,)
+    assert node.labels["team"] == "a"
+    assert node.labels[marks.STATE_LABEL] == "mine"
+
+
+@pytest.mark.parametrize("phase", ["drain", "reboot"])
+def test_inv_20_a_manual_uncordon_ends_the_rescue(world: World, phase: str) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    if phase == "drain":
+        world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.work()
+    if phase == "reboot":
+        world.until_reboot_is_asked()
+    evictions = len(world.kube.called("evict"))
+
+    world.kube.uncordon(NODE)
+    world.sync()
+    world.work()
+
+    rescue = world.rescue()
+    assert (rescue.state, rescue.outcome) == ("cancelled", "cancelled")
+    assert "uncordoned" in rescue.because
+    node = world.kube.get_node(NODE)
+    assert not node.unschedulable
+    assert marks.ANNOTATION not in node.annotations
+    assert marks.STATE_LABEL not in node.labels
+    assert len(world.kube.called("evict")) == evictions
+
+
+def test_inv_24_a_budget_that_refuses_is_named_and_waited_out(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.work()
+    world.pass_time(2)
+
+    step = world.step("drain")
+    assert step.state == "waiting"
+    assert "keep" in step.because
+    assert world.rescue().state == "waiting"
+
+
+def test_inv_21_a_drain_that_runs_out_of_time_holds_and_nothing_is_rebooted(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    rescue = world.until("held", seconds=30)
+
+    assert "default/train-0" in rescue.because
+    assert rescue.needs_human
+    assert world.kube.get_node(NODE).unschedulable
+    world.pass_time(3600)
+    assert world.kube.called("ensure_job") == []
+
+
+def test_a_held_drain_can_be_retried_or_skipped_by_a_person(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    rescue = world.until("held", seconds=30)
+
+    services.retry(rescue, actor="user:anna", reason="the budget is being fixed", now=world.now)
+    rescue = world.until("held", seconds=30)
+    services.skip(rescue, actor="user:anna", reason="the pod may go", now=world.now)
+    world.until_reboot_is_asked()
+
+    assert world.step("drain").state == "skipped"
+    with pytest.raises(services.Refused, match="not held"):
+        services.skip(world.rescue(), actor="user:bo", reason="", now=world.now)
+
+
+def test_inv_22_release_is_one_patch(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
+    before = len([call for call in world.kube.writes if call.verb == "apply_node"])
+
+    services.request(world.node(), "release", actor="user:anna", reason="fixed by hand", now=world.now)
+    world.work()
+
+    assert len([call for call in world.kube.writes if call.verb == "apply_node"]) == before + 1
+    node = world.kube.get_node(NODE)
+    assert (node.unschedulable, marks.ANNOTATION in node.annotations) == (False, False)
+    assert Incident.objects.get().closed_because == "user:anna took the node back: fixed by hand"
+
+
+def test_inv_08_a_node_has_one_open_rescue(world: World) -> None:
+    world.fault(62)
+    world.fault(48)
+    world.work()
+
+    assert Rescue.objects.count() == 1
+    held = Decision.objects.get(answer="hold")
+    assert held.because[-1].startswith(f"rescue {world.rescue().pk} is open")
+    with pytest.raises(services.Refused, match="is open on this node"):
+        services.request(world.node(), "reboot", actor="user:anna", reason="", now=world.now)
+
+
+def test_inv_09_a_worker_that_lost_its_lease_settles_nothing(world: World) -> None:
+    world.fault(62)
+
+    apply_node = world.kube.apply_node
+
+    def late(*args: object, **kwargs: object) -> object:
+        """While the call is in flight an operator cancels: the answer that comes back must not count."""
+        services.cancel(world.rescue(), actor="user:anna", reason="no", now=world.now)
+        return apply_node(*args, **kwargs)
+
+    world.kube.apply_node = late
+    world.work()
+
+    rescue = world.rescue()
+    assert (rescue.state, world.step("cordon").state) == ("cancelled", "cancelled")
+    assert world.step("drain").attempts == 0
+
+
+def test_inv_16_an_ambiguous_reboot_is_not_asked_for_again_blindly(world: World) -> None:
+    world.fault(62)
+    world.kube.fail("ensure_job", port.Unavailable("timed out", ambiguous=True), after=True)
+    world.until("waiting", step="reboot")
+    world.kube.reboot(NODE)
+    world.pass_time()
+    world.pass_time()
+
+    assert world.step("reboot").state == "done"
+    assert len(world.kube.called("ensure_job")) == 1
+
+
+def test_the_agent_reboots_where_one_reports(world: World) -> None:
+    type(world.cluster).objects.update(reboot="auto")
+    world.fault(62)
+    asked = world.until_reboot_is_asked()
+
+    command = Command.objects.get()
+    assert asked == f"agent command {command.pk}"
+    assert (command.kind, command.args) == ("reboot", {"boot_id": world.kube.get_node(NODE).boot_id})
+    world.reboot()
+    assert world.until("succeeded").outcome == "healed"
+
+
+def test_inv_38_silence_is_no_proof_of_health(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.kube.reboot(NODE)
+    rescue = world.until("held", seconds=30)
+
+    assert "silence is no proof" in rescue.because
+    assert world.kube.get_node(NODE).unschedulable
+    assert rescue.verified is None
+
+
+def test_a_fault_after_the_reboot_fails_the_verification(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.kube.reboot(NODE)
+    world.until("waiting", step="verify")
+    world.fault(79)
+    rescue = world.until("failed")
+
+    assert "xid 79" in rescue.because
+    assert rescue.verified is False
+    assert world.kube.get_node(NODE).unschedulable
+    world.pass_time(600)
+    world.fault(62)
+    world.work()
+    assert Rescue.objects.count() == 1
+    assert "left this node to people" in Decision.objects.filter(answer="hold").latest("pk").because[-1]
+
+
+def test_inv_48_shadow_writes_nothing(world: World) -> None:
+    type(world.cluster).objects.update(mode="shadow")
+    world.fault(62)
+    world.work()
+
+    assert Decision.objects.get().answer == "shadow"
+    assert [step["name"] for step in Decision.objects.get().steps][:3] == ["cordon", "drain", "reboot"]
+    assert world.kube.writes == []
+
+
+def test_pause_stops_before_the_next_call_and_resume_goes_on(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.work()
+    fleet.pause(cluster=None, reason="look first", actor="user:anna", now=world.now)
+    writes = len(world.kube.writes)
+    world.pass_time(10)
+    world.pass_time(10)
+
+    assert len(world.kube.writes) == writes
+    assert world.step("drain").because == "held back: paused: look first"
+    fleet.resume(cluster=None, reason="seen", actor="user:anna", now=world.now)
+    world.pass_time(10)
+    assert len(world.kube.writes) > writes
+
+
+def test_inv_37_exclusion_is_asked_again_before_each_destructive_call(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.fault(62)
+    world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
+    world.sync()
+    world.work()
+
+    assert Decision.objects.get().answer == "none"
+    assert Rescue.objects.count() == 0
+
+
+def test_inv_37_exclusion_in_the_middle_stops_the_drain(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.work()
+    asked = len(world.kube.called("evict"))
+    world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
+    world.sync()
+    world.pass_time(20)
+
+    assert len(world.kube.called("evict")) == asked
+    assert "exclude" in world.step("drain").because
+
+
+def test_the_same_plan_is_not_repeated_on_an_isolated_node(db: None) -> None:
+    world = World(policy=CORDON)
+    try:
+        world.fault(62)
+        assert world.until("succeeded").outcome == "isolated"
+        world.now = world.now.replace(minute=30)
+        world.fault(62)
+        world.work()
+
+        assert Rescue.objects.count() == 1
+        assert "did just this already" in Decision.objects.latest("pk").because[-1]
+        assert Incident.objects.get().count == 2
+    finally:
+        world.uninstall()
+
+
+def test_uncordoning_an_isolated_node_by_hand_removes_the_markers(db: None) -> None:
+    world = World(policy=CORDON)
+    try:
+        world.fault(62)
+        world.until("succeeded")
+        world.sync()
+        world.kube.uncordon(NODE)
+        world.sync()
+        world.work()
+
+        node = world.kube.get_node(NODE)
+        assert marks.ANNOTATION not in node.annotations
+        assert marks.STATE_LABEL not in node.labels
+        assert world.rescue().requested_by == "system"
+        assert Incident.objects.get().state == "closed"
+    finally:
+        world.uninstall()
+
+
+def test_an_api_server_that_is_away_loses_nothing(world: World) -> None:
+    world.kube.fail("apply_node", port.Unavailable("connection refused"), times=3)
+    world.fault(62)
+    world.work()
+
+    step = world.step("cordon")
+    assert (step.state, step.failures) == ("waiting", 1)
+    rescue = world.until("done", step="cordon", seconds=5)
+    assert rescue.steps.get(name="cordon").attempts == 4
+
+
+def test_inv_02_a_resent_batch_changes_nothing(world: World) -> None:
+    batch = "0d9b6c1e-3a55-4c0e-9d3f-5f2b8f0c7a11"
+    fault = Fault(kind="xid", code=62, pci="0000:4e:00", source="kmsg", sequence=7)
+    assert world.report(fault, batch=batch).accepted == 1
+    again = world.report(fault, batch=batch)
+
+    assert (again.accepted, again.duplicates) == (0, 1)
+    assert Incident.objects.get().count == 1
+
+
+def test_an_unknown_node_is_kept_and_never_acted_on(world: World) -> None:
+    world.report(Fault(kind="xid", code=62), node="elsewhere", boot_id="b1")
+    world.work()
+
+    assert Decision.objects.get().answer == "none"
+    assert "has no node elsewhere" in Decision.objects.get().because[0]
+    world.kube.add_node("elsewhere", gpus=8)
+    world.sync()
+    incidents.call_for_judgement(world.node("elsewhere"), now=world.now)
+    world.work()
+    assert world.rescue("elsewhere").state in ("running", "waiting")
+
+
+def test_manual_reboot_goes_through_the_same_engine(world: World) -> None:
+    preview = services.preview(world.node(), "reboot", now=world.now)
+    assert [step["name"] for step in preview.steps][:2] == ["cordon", "drain"]
+    assert preview.held_back == []
+    first = services.request(world.node(), "reboot", actor="user:anna", reason="firmware", now=world.now, key="k1")
+    again = services.request(world.node(), "reboot", actor="user:anna", reason="firmware", now=world.now, key="k1")
+
+    assert again.pk == first.pk
+    world.until_reboot_is_asked()
+    world.reboot()
+    rescue = world.until("succeeded")
+    assert (rescue.outcome, rescue.requested_by) == ("done", "user:anna")
+    assert not world.kube.get_node(NODE).unschedulable
+
+
+def test_auto_takes_the_job_where_no_agent_reported_lately(world: World) -> None:
+    type(world.cluster).objects.update(reboot="auto")
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.work()
+    world.pass_time(150)
+    world.kube.remove_pod("default", "train-0")
+
+    assert world.until_reboot_is_asked().startswith("job kcover-system/")

@@ -1,0 +1,135 @@
+"""A small world for engine tests: a fake cluster, a clock that is moved by hand, and the portal's rows in step."""
+
+import uuid
+from datetime import UTC, datetime, timedelta
+
+from kcover import wire
+from kcover.fault import Fault
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents import services as incidents
+from kcover_portal.kube import connections
+from kcover_portal.kube.fake import FakeCluster
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue import queries, services
+from kcover_portal.rescue.models import Rescue
+
+HEAL = """
+apiVersion: rescue.ksyun.com/v1
+kind: RescuePolicy
+metadata: {name: heal}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["48", "62", "64"]
+      actions:
+        - name: cordon
+        - {name: drain, attribute: {waittime: 10min}}
+        - {name: reboot, attribute: {unCordon: "true"}}
+"""
+CORDON = """
+apiVersion: rescue.ksyun.com/v1
+kind: RescuePolicy
+metadata: {name: cordon}
+spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
+"""
+NODE = "gpu-1"
+PCI = "0000:4e:00"
+
+
+class World:
+    """Everything moves only when the test says so."""
+
+    def __init__(self, *, policy: str = HEAL, nodes: int = 1) -> None:
+        self.now = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+        self.kube = FakeCluster(clock=self.clock)
+        self.cluster = Cluster.objects.create(
+            name="c1", created_at=self.now, kubeconfig="fake", hold_down=10, reboot="job"
+        )
+        self.uninstall = connections.install(self.cluster.pk, self.kube)
+        self.kube.add_namespace("kcover-system")
+        for index in range(1, nodes + 1):
+            self.kube.add_node(f"gpu-{index}", gpus=8)
+        self.sync()
+        if policy:
+            policies.apply(policy, author="test", reason="", now=self.now)
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def sync(self) -> None:
+        """What the watch does."""
+        for node in fleet.sync_list(self.cluster, self.kube.list_nodes().items, now=self.now):
+            services.nudge(node, now=self.now)
+
+    def node(self, name: str = NODE) -> Node:
+        return Node.objects.select_related("cluster").get(cluster=self.cluster, name=name)
+
+    def report(self, *faults: Fault, node: str = NODE, boot_id: str = "", batch: str = "") -> wire.Answer:
+        """What an agent's report does."""
+        report = wire.Report(
+            version=1,
+            node=node,
+            boot_id=boot_id or self.kube.get_node(node).boot_id,
+            batch_id=batch or str(uuid.uuid4()),
+            agent="1.0.0",
+            sent_at=self.now,
+            inventory=None,
+            faults=faults,
+            checks=(),
+            command_results=(),
+        )
+        decoded = wire.Decoded(report=report, rejected=())
+        delivery = incidents.Delivery(cluster=self.cluster, node=node, decoded=decoded)
+        return incidents.ingest([delivery], now=self.now)[0]
+
+    def fault(self, code: int = 62, *, node: str = NODE, pci: str = PCI, **more: object) -> wire.Answer:
+        return self.report(Fault(kind="xid", code=code, pci=pci, source="kmsg", **more), node=node)
+
+    def work(self) -> None:
+        """What workers do once with everything that is due."""
+        for pk in incident_queries.to_judge(now=self.now):
+            services.judge(pk, now=self.now)
+        for pk in queries.due(now=self.now):
+            services.run(pk, clock=self.clock)
+
+    def pass_time(self, seconds: float = 1) -> None:
+        self.now += timedelta(seconds=seconds)
+        self.kube.finish_deletions()
+        self.sync()
+        self.work()
+
+    def rescue(self, node: str = NODE) -> Rescue:
+        return Rescue.objects.filter(node__name=node).latest("pk")
+
+    def step(self, name: str, node: str = NODE):
+        return self.rescue(node).steps.get(name=name)
+
+    def until(self, state: str, *, step: str = "", seconds: float = 1, rounds: int = 100) -> Rescue:
+        """Lets time pass until the rescue (or one of its steps) is in the state."""
+        for _ in range(rounds):
+            self.work()
+            found = Rescue.objects.filter(node__name=NODE).order_by("-pk").first()
+            if found and (self.step(step).state if step else found.state) == state:
+                return found
+            self.pass_time(seconds)
+        raise AssertionError(f"never {state}: {[(s.name, s.state, s.because) for s in self.rescue().steps.all()]}")
+
+    def until_reboot_is_asked(self) -> str:
+        """Goes on until a reboot was asked for; returns by what."""
+        for _ in range(100):
+            self.work()
+            asked = self.rescue().steps.get(name="reboot").progress.get("asked")
+            if asked:
+                return asked
+            self.pass_time()
+        raise AssertionError("no reboot was asked for")
+
+    def reboot(self, node: str = NODE) -> None:
+        """The machine reboots and its agent reports."""
+        self.kube.reboot(node)
+        self.pass_time()
+        self.pass_time()
+        self.report(node=node)
+        self.pass_time()

@@ -1,0 +1,20 @@
+"""The product, running, on both sets of real parts."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.story import product as products
+
+PLACES = {"postgres": products.on_postgres, "sqlite": products.on_sqlite}
+
+
+@pytest.fixture(params=sorted(PLACES))
+def product(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[products.Product]:
+    """A product that is not set up yet; call ``set_up`` with what the story needs."""
+    if request.param == "postgres" and not os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres"):
+        pytest.skip("needs the PostgreSQL that `make test` starts")
+    with PLACES[request.param](tmp_path) as made:
+        yield made

@@ -1,0 +1,297 @@
+"""The whole product for a test: a simulated cluster, the portal's processes, and what may be done to them.
+
+Everything is set up by the commands that users are told to use. On PostgreSQL and Redis each process runs on its own,
+so that one can be killed; on SQLite it is ``standalone``.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import redis as redis_client
+
+from tests import servers
+
+ROOT = Path(__file__).resolve().parents[2]
+T = TypeVar("T")
+PASSWORD = "correct horse battery"
+
+
+class Product:
+    """One running installation. ``processes`` holds what may be killed: live, worker, beat, watch, or standalone."""
+
+    def __init__(self, folder: Path, *, database: str, redis: str = "") -> None:
+        self.folder = folder
+        self.port = servers.free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.environment = {
+            **{key: value for key, value in os.environ.items() if not key.startswith("KCOVER_")},
+            "KCOVER_DATABASE_URL": database,
+            "KCOVER_REDIS_URL": redis,
+            "KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8",
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.sim = ""
+        self.token = ""
+
+    # ---------------------------------------------------------------------------------------------------- set-up
+
+    def set_up(self, *, nodes: int = 4, policies: str = "", agents: bool = True, boot_seconds: float = 1.0) -> None:
+        """Migrates, starts the simulator, registers it, applies policies, makes tokens, starts the processes."""
+        self.manage("migrate", "--verbosity", "0")
+        kubeconfig, enrolment = self.folder / "kubeconfig", self.folder / "enrolment"
+        options = ["--portal", self.url, "--enrol-token-file", str(enrolment)] if agents else []
+        self._start(
+            "simulator",
+            *("-m", "simulator", "serve", "--port", "0", "--nodes", str(nodes), "--gpus", "8"),
+            *("--kubeconfig-out", str(kubeconfig), "--boot-seconds", str(boot_seconds), "--grace-seconds", "0.3"),
+            *("--agent-interval", "2", *options),
+        )
+        self.sim = self.wait(self._simulator_address, "the simulator to listen")
+        self.manage("cluster", "add", "sim", "--kubeconfig", str(kubeconfig))
+        self.manage(
+            "shell", "-c", "from kcover_portal.fleet.models import Cluster; Cluster.objects.update(hold_down=1)"
+        )
+        if policies:
+            path = self.folder / "policies.yaml"
+            path.write_text(policies, encoding="utf-8")
+            self.manage("policy", "apply", "-f", str(path))
+        self.manage("user", "create", "anna", "--role", "admin", "--password-file", str(self._password()))
+        self.token = self.manage("token", "create", "--kind", "operator", "--cluster", "sim").strip()
+        secret = self.manage("token", "create", "--kind", "agent", "--cluster", "sim").strip()
+        self.start_processes()
+        enrolment.write_text(secret, encoding="utf-8")
+        self.wait(lambda: self.get("/api/v1/nodes")["results"], "the watch to list the nodes")
+
+    def start_processes(self) -> None:
+        """Starts whatever of the portal is not running."""
+        if not self.environment["KCOVER_REDIS_URL"]:
+            self.start("standalone")
+        else:
+            for name in ("live", "worker", "beat", "watch"):
+                self.start(name)
+        self.wait(self._answers, "the portal to answer")
+
+    def start(self, name: str) -> None:
+        """Starts one process of the portal unless it runs."""
+        if name in self.processes and self.processes[name].poll() is None:
+            return
+        command = {
+            "standalone": ("manage.py", "standalone", "--port", str(self.port)),
+            "live": (
+                "-m",
+                "uvicorn",
+                "--port",
+                str(self.port),
+                "--log-level",
+                "warning",
+                "kcover_portal.asgi:application",
+            ),
+            "worker": ("-m", "celery", "-A", "kcover_portal", "worker", "--loglevel", "WARNING", "--without-mingle"),
+            "beat": ("-m", "celery", "-A", "kcover_portal", "beat", "--schedule", str(self.folder / "beat")),
+            "watch": ("manage.py", "watch"),
+        }[name]
+        self._start(name, *command)
+
+    def kill(self, name: str) -> None:
+        """kill -9."""
+        process = self.processes.pop(name)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+    def stop(self) -> None:
+        """Ends everything; a process that does not end on SIGTERM is a failure of the test."""
+        stubborn = []
+        for process in self.processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+        for name, process in self.processes.items():
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                stubborn.append(name)
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self.processes.clear()
+        assert not stubborn, f"did not end on SIGTERM: {stubborn}\n{self.logs()}"
+
+    def manage(self, *arguments: str) -> str:
+        """Runs a management command and returns what it printed."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def logs(self) -> str:
+        """The end of what every process printed."""
+        parts = []
+        for path in sorted(self.folder.glob("*.log")):
+            parts.append(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}")
+        return "\n".join(parts)
+
+    # ---------------------------------------------------------------------------------------------- what users do
+
+    def inject(self, node: str, code: int, **more: Any) -> None:
+        """Hurts a GPU of a simulated node."""
+        self.post_sim("/sim/faults", {"node": node, "kind": "xid", "code": code, "gpu": 0, **more})
+
+    def post_sim(self, path: str, body: dict[str, Any]) -> Any:
+        """Asks the simulator for something."""
+        return call("POST", self.sim + path, body)[1]
+
+    def sim_calls(self, **query: str) -> Any:
+        """What was asked of the simulated API server."""
+        text = "&".join(f"{key}={value}" for key, value in query.items())
+        return call("GET", f"{self.sim}/sim/calls?{text}")[1]
+
+    def sim_node(self, name: str) -> dict[str, Any]:
+        """A node as the simulated API server has it."""
+        return dict(call("GET", f"{self.sim}/api/v1/nodes/{name}", token=self._sim_token())[1])
+
+    def sim_truth(self, name: str) -> dict[str, Any]:
+        """What really happened to a simulated node: its boots, its faults."""
+        return dict(call("GET", f"{self.sim}/sim/nodes/{name}")[1])
+
+    def flush_redis(self) -> None:
+        """Makes the broker forget everything."""
+        with redis_client.Redis.from_url(self.environment["KCOVER_REDIS_URL"]) as client:
+            client.flushall()
+
+    def get(self, path: str) -> Any:
+        """Reads the portal's REST API as an operator."""
+        status, body = call("GET", self.url + path, token=self.token)
+        assert status == 200, (path, status, body)
+        return body
+
+    def post(self, path: str, body: dict[str, Any] | None = None, **headers: str) -> tuple[int, Any]:
+        """Writes to the portal's REST API as an operator."""
+        return call("POST", self.url + path, body or {}, token=self.token, headers=headers)
+
+    def rescue_of(self, node: str) -> dict[str, Any] | None:
+        """The newest rescue of a node."""
+        found = self.get(f"/api/v1/rescues?node={node}")["results"]
+        return found[0] if found else None
+
+    def wait_rescue(self, node: str, *states: str, seconds: float = 60, after: int = 0) -> dict[str, Any]:
+        """Waits until the newest rescue of the node (newer than ``after``) is in one of the states."""
+
+        def look() -> dict[str, Any] | None:
+            rescue = self.rescue_of(node)
+            return rescue if rescue and rescue["id"] > after and rescue["state"] in states else None
+
+        return self.wait(look, f"a rescue of {node} in {states}", seconds=seconds)
+
+    def wait(self, look: Callable[[], T], what: str, *, seconds: float = 40) -> T:
+        """Looks until there is something; fails with every process's log."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                found = look()
+            except (urllib.error.URLError, OSError):
+                found = None
+            if found:
+                return found
+            dead = [f"{name}: {p.returncode}" for name, p in self.processes.items() if p.poll() is not None]
+            if time.monotonic() > deadline or dead:
+                raise AssertionError(f"waited for {what}; ended: {dead}\n{self.logs()}")
+            time.sleep(0.1)
+
+    # ------------------------------------------------------------------------------------------------------ inside
+
+    def _start(self, name: str, *command: str) -> None:
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, *command],
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _simulator_address(self) -> str:
+        for line in (self.folder / "simulator.log").read_text().splitlines():
+            if line.startswith("listening on "):
+                return line.removeprefix("listening on ").strip()
+        return ""
+
+    def _sim_token(self) -> str:
+        text = (self.folder / "kubeconfig").read_text()
+        return text.split("token:")[1].split()[0].strip("\"'")
+
+    def _password(self) -> Path:
+        path = self.folder / "password"
+        path.write_text(PASSWORD, encoding="utf-8")
+        return path
+
+    def _answers(self) -> bool:
+        return call("GET", self.url + "/healthz")[0] == 200
+
+
+def call(
+    method: str, url: str, body: Any = None, *, token: str = "", headers: dict[str, str] | None = None
+) -> tuple[int, Any]:
+    """One HTTP request; returns the status and the JSON, or text, that came back."""
+    request = urllib.request.Request(
+        url, method=method, headers={"Content-Type": "application/json", **(headers or {})}
+    )
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
+    try:
+        with urllib.request.urlopen(request, data=data, timeout=20) as answer:
+            status, content = answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        status, content = error.code, error.read()
+    try:
+        return status, json.loads(content)
+    except ValueError:
+        return status, content.decode(errors="replace")
+
+
+@contextlib.contextmanager
+def on_postgres(folder: Path) -> Iterator[Product]:
+    """The product on the test run's PostgreSQL (a database of its own) and a Redis of its own."""
+    base = os.environ["KCOVER_DATABASE_URL"]
+    name = f"story_{uuid.uuid4().hex[:12]}"
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    with servers.redis() as redis:
+        product = Product(folder, database=urlunsplit(urlsplit(base)._replace(path=f"/{name}")), redis=redis)
+        try:
+            yield product
+        finally:
+            product.stop()
+    with psycopg.connect(base, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextlib.contextmanager
+def on_sqlite(folder: Path) -> Iterator[Product]:
+    """The product in one process on a SQLite file, with everything embedded."""
+    product = Product(folder, database=f"sqlite:///{folder}/kcover.sqlite3")
+    try:
+        yield product
+    finally:
+        product.stop()
