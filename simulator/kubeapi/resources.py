@@ -52,6 +52,11 @@ def _workload(plural: str, kind: str, short: str) -> Resource:
     return _make("apps", "v1", plural, kind, short=(short,), categories=("all",), has_status=True, generation=True)
 
 
+def _custom(group: str, plural: str, kind: str) -> Resource:
+    """A kind that its operator defines: a training job, a group of workers."""
+    return _make(group, "v1", plural, kind, has_status=True, generation=True, typed=False, unconditional=False)
+
+
 def _make(group: str, version: str, plural: str, kind: str, **more: object) -> Resource:
     return Resource(group=group, version=version, plural=plural, kind=kind, singular=kind.lower(), **more)  # type: ignore[arg-type]
 
@@ -92,16 +97,6 @@ ACCESS_REVIEWS = _make(
 SELF_ACCESS_REVIEWS = _make(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False, stored=False
 )
-PYTORCH_JOBS = _make(
-    "kubeflow.org",
-    "v1",
-    "pytorchjobs",
-    "PyTorchJob",
-    has_status=True,
-    generation=True,
-    typed=False,
-    unconditional=False,
-)
 
 RESOURCES: tuple[Resource, ...] = (
     NODES,
@@ -120,7 +115,13 @@ RESOURCES: tuple[Resource, ...] = (
     JOBS,
     BUDGETS,
     LEASES,
-    PYTORCH_JOBS,
+    _custom("kubeflow.org", "mpijobs", "MPIJob"),
+    _custom("kubeflow.org", "mxjobs", "MXJob"),
+    _custom("kubeflow.org", "paddlejobs", "PaddleJob"),
+    _custom("kubeflow.org", "pytorchjobs", "PyTorchJob"),
+    _custom("kubeflow.org", "tfjobs", "TFJob"),
+    _custom("kubeflow.org", "xgboostjobs", "XGBoostJob"),
+    _custom("leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet"),
     TOKEN_REVIEWS,
     ACCESS_REVIEWS,
     SELF_ACCESS_REVIEWS,

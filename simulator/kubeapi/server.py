@@ -5,7 +5,7 @@ work, the count. What is counted is what the client saw.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -30,6 +30,7 @@ from simulator.kubeapi import (
 
 Object = dict[str, Any]
 LogSource = Callable[[Object], str]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 VERSION = {
     "major": "1",
@@ -92,11 +93,11 @@ class ApiServer:
     def application(self) -> web.Application:
         """An application that serves ``/api``, ``/apis`` and what belongs to them; more routes may be added to it."""
         app = web.Application(client_max_size=BODY_LIMIT)
-        app.router.add_get("/version", self._version)
+        app.router.add_get("/version", self._exposed(self._version))
         for path in ("/healthz", "/livez", "/readyz"):
-            app.router.add_get(path, self._healthy)
-        app.router.add_get("/api", self._discover)
-        app.router.add_get("/apis", self._discover)
+            app.router.add_get(path, self._exposed(self._healthy))
+        app.router.add_get("/api", self._exposed(self._discover))
+        app.router.add_get("/apis", self._exposed(self._discover))
         app.router.add_get("/openapi/v2", self._schema)
         app.router.add_route("*", "/api/{rest:.*}", self._handle)
         app.router.add_route("*", "/apis/{rest:.*}", self._handle)
@@ -113,6 +114,15 @@ class ApiServer:
         self._reader.compact()
 
     # Routes that name no object
+
+    def _exposed(self, handler: Handler) -> Handler:
+        """The handler, exposed to planned faults as every request is."""
+
+        async def exposed(http: web.Request) -> web.StreamResponse:
+            fault = self.faults.take(method=http.method, verb="get", path=http.path_qs)
+            return await handler(http) if fault is None else await _suffered(http, fault)
+
+        return exposed
 
     async def _version(self, request: web.Request) -> web.Response:
         return _json(VERSION)
@@ -152,7 +162,7 @@ class ApiServer:
         try:
             target = paths.parse(http.path)
             if target is None:
-                return await self._discover(http)
+                return await self._exposed(self._discover)(http)
             who = self.access.authenticate(http.headers.get("Authorization", ""))
             verb = target.verb(http.method, http.query)
             request = _Request(http=http, target=target, verb=verb, who=who, dry_run=_dry_run(http))
@@ -177,14 +187,8 @@ class ApiServer:
             applied = (await self._answer(request)).status < 400
         seen = fault.status if isinstance(fault.status, int) else 0
         self._count(request, node=node, status=seen, applied=applied, fault=fault.label)
-        if isinstance(fault.status, int):
-            target = request.target
-            return _refused(
-                faults.refusal(fault.status, group=target.group, plural=target.resource.plural, name=target.name)
-            )
-        if fault.status == faults.TIMEOUT:
-            await asyncio.sleep(fault.seconds)
-        return _cut(request.http)
+        target = request.target
+        return await _suffered(request.http, fault, group=target.group, plural=target.resource.plural, name=target.name)
 
     async def _prepared(self, request: _Request) -> str:
         """Read the body, and tell which node the request is about, before the work changes that."""
@@ -351,11 +355,17 @@ def _refused(error: errors.ApiError) -> web.Response:
     return web.Response(body=body, status=error.code, content_type="application/json", headers=headers)
 
 
-def _cut(http: web.Request) -> web.Response:
-    """Close the connection without an answer. What is returned is never sent."""
+async def _suffered(
+    http: web.Request, fault: faults.ApiFault, *, group: str = "", plural: str = "", name: str = ""
+) -> web.Response:
+    """What a client gets of a fault: a refusal, or a connection that ends, at once or late, without an answer."""
+    if isinstance(fault.status, int):
+        return _refused(faults.refusal(fault.status, group=group, plural=plural, name=name))
+    if fault.status == faults.TIMEOUT:
+        await asyncio.sleep(fault.seconds)
     if http.transport is not None:
         http.transport.abort()
-    return web.Response(status=500)
+    return web.Response(status=500)  # never sent
 
 
 def _dry_run(http: web.Request) -> bool:

@@ -33,13 +33,17 @@ def columns(resource: resources.Resource) -> list[Object]:
             "description": column.name,
             "priority": int(column.wide),
         }
-        for column in _COLUMNS.get(resource.kind, _PLAIN)
+        for column in _of(resource)
     ]
 
 
 def cells(resource: resources.Resource, obj: Object, *, now: datetime) -> list[str | int]:
     """One row."""
-    return [column.value(obj, now) for column in _COLUMNS.get(resource.kind, _PLAIN)]
+    return [column.value(obj, now) for column in _of(resource)]
+
+
+def _of(resource: resources.Resource) -> tuple[Column, ...]:
+    return _COLUMNS.get(resource.kind, _PLAIN) if resource.typed else _CUSTOM
 
 
 def duration(span: timedelta) -> str:
@@ -91,6 +95,14 @@ def _age(obj: Object, now: datetime) -> str:
 _NAME = Column("Name", _at("metadata.name"))
 _AGE = Column("Age", _age)
 _PLAIN = (_NAME, Column("Created At", _at("metadata.creationTimestamp"), kind="date"))
+
+
+def _state(obj: Object, now: datetime) -> str:
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return conditions[-1]["type"] if conditions else ""
+
+
+_CUSTOM = (_NAME, Column("State", _state), _AGE)
 
 
 # Nodes

@@ -716,6 +716,15 @@ def test_an_answer_can_be_withheld(running, core):
     assert running.api.calls.report(verb="get")["recent"][0]["fault"] == "timeout"
 
 
+def test_an_api_server_can_be_down_altogether(running):
+    running.do(lambda: running.api.faults.add({"status": "cut", "count": -1}))
+    for path in ("/version", "/readyz", "/api", "/apis/policy", "/api/v1/nodes"):
+        with pytest.raises((http.client.RemoteDisconnected, ConnectionError)):
+            raw(running, "GET", path)
+    running.do(running.api.faults.clear)
+    assert raw(running, "GET", "/readyz")[2] == "ok"
+
+
 @pytest.mark.parametrize(
     ("fault", "named"),
     [
