@@ -58,6 +58,7 @@ class Entry:
     boot_id: str = ""
     started_at: datetime | None = None
     result: CommandResult | None = None
+    again: bool = False  # told, but the portal offers it still
 
 
 class Journal:
@@ -74,14 +75,14 @@ class Journal:
         self._from_before = {id for id, entry in self._entries.items() if entry.state == "started"}
 
     def offer(self, commands: Iterable[Command]) -> bool:
-        """Take commands in; True when there is work. One that was told before is told again: the portal lacks it."""
+        """Take commands in; True when there is work. A result that was told is told again, as the portal lacks it."""
         with self._guard:
             for command in commands:
                 entry = self._entries.get(command.id)
                 if entry is None:
                     self._entries[command.id] = Entry(command=command, state="offered")
                 elif entry.state == "told":
-                    entry.state = "finished"
+                    entry.again = True
             return any(entry.state == "offered" for entry in self._entries.values())
 
     def work(self, *, clock: Callable[[], datetime], boot_id: str) -> int:
@@ -97,23 +98,33 @@ class Journal:
                     done += 1
         return done
 
-    def results(self, *, now: datetime, boot_id: str) -> tuple[CommandResult, ...]:
-        """The results to tell, reboots judged by the boot id; at most 100."""
+    def results(self, *, now: datetime, boot_id: str, again: bool = False) -> tuple[CommandResult, ...]:
+        """The results to tell, reboots judged by the boot id; at most 100.
+
+        ``again``: also those that were told and whose command is still offered. Not at once: the portal's answer may
+        have crossed the result.
+        """
         with self._guard:
             for entry in list(self._entries.values()):
                 if entry.state == "started":
                     self._judge(entry, now=now, boot_id=boot_id)
-            finished = [entry.result for entry in self._entries.values() if entry.state == "finished" and entry.result]
-            return tuple(finished[:MAX_ANSWER])
+            wanted = [
+                entry.result
+                for entry in self._entries.values()
+                if entry.result and (entry.state == "finished" or (again and entry.again))
+            ]
+            return tuple(wanted[:MAX_ANSWER])
 
     def told(self, ids: Iterable[str], *, now: datetime) -> None:
         """The portal has these results."""
         with self._guard:
             for id in ids:
                 entry = self._entries.get(id)
-                if entry is not None and entry.state == "finished":
-                    entry.state = "told"
-                    self._keep(entry)
+                if entry is not None:
+                    entry.again = False
+                    if entry.state == "finished":
+                        entry.state = "told"
+                        self._keep(entry)
             for id, entry in list(self._entries.items()):
                 if entry.state == "told" and now - entry.command.expires_at > KEEP:
                     del self._entries[id]

@@ -175,9 +175,10 @@ class Agent:
         if report is not None:
             body = _dump({**report, "sent_at": _time(now)})
             return Outgoing(batch_id=report["batch_id"], body=body, boot_id=report["boot_id"])
-        results = self.journal.results(now=now, boot_id=boot_id)
         inventory = self._inventory if self._inventory != self._told_inventory else None
-        if not (overdue or results or inventory or boot_id != self._alive_boot):
+        due = overdue or inventory is not None or boot_id != self._alive_boot
+        results = self.journal.results(now=now, boot_id=boot_id, again=due)
+        if not due and not results:
             return None
         heartbeat = wire.Report(
             node=self.config.node,
@@ -234,12 +235,12 @@ class Agent:
         self._failures = min(self._failures + 1, 16)
         self._paused_at, self._pause = now, timedelta(seconds=pause)
         level = logging.WARNING if self._failures in (1, 4, 8, 16) else logging.DEBUG
-        log.log(level, "report kept, %d waiting, again in %.1f s: %s", len(self.spool), pause, error)
+        log.log(level, "report kept, %d waiting, again in %.1f s: %s", self.spool.waiting, pause, error)
 
     def due_in(self, now: datetime) -> float:
         """Seconds until ``pending`` may have something; 0: now."""
         remaining = self._remaining_pause(now)
-        if remaining > 0 or len(self.spool) or self._alive_at is None or self._inventory != self._told_inventory:
+        if remaining > 0 or self.spool.waiting or self._alive_at is None or self._inventory != self._told_inventory:
             return remaining
         return max(0.0, (self._interval - abs(now - self._alive_at)).total_seconds())
 

@@ -199,6 +199,11 @@ class _Line:
                 connection.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
                 log.debug("the line was down already")
+        if self._guard.acquire(timeout=1.0):  # a call that is still connecting keeps its socket until it gives up
+            try:
+                self._drop()
+            finally:
+                self._guard.release()
 
     def _exchange(
         self, method: str, path: str, *, body: bytes | None, headers: Mapping[str, str], patience: float

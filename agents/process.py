@@ -35,7 +35,7 @@ def run(agent: Agent, *, stop: threading.Event) -> None:
     for thread in threads:
         thread.start()
     stop.wait()
-    log.info("stopping, %d reports kept", len(agent.spool))
+    log.info("stopping, %d reports kept", agent.spool.waiting)
     agent.uplink.close()
     agent.to_report.set()
     agent.to_do.set()

@@ -70,7 +70,9 @@ class Spool:
         with self._guard:
             return self._over_bounds()
 
-    def __len__(self) -> int:
+    @property
+    def waiting(self) -> int:
+        """How many batches the portal does not have yet."""
         return len(self._waiting)
 
     def append(self, report: dict[str, Any], *, mark: Mark) -> None:

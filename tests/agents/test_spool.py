@@ -95,7 +95,7 @@ def test_the_mark_outlives_the_last_batch():
     spool.append(report("a"), mark={"at": 1})
     spool.acknowledge("a")
     again = Spool(disk)
-    assert (len(again), again.mark) == (0, {"at": 1})
+    assert (again.waiting, again.mark) == (0, {"at": 1})
     again.append(report("b"), mark={"at": 2})  # its number must be higher than the stored mark's
     assert Spool(disk).mark == {"at": 2}
 
