@@ -32,7 +32,10 @@ class RoleBinding(models.Model):
 
     class Meta:
         constraints = (
-            models.UniqueConstraint(fields=("user", "cluster"), nulls_distinct=False, name="one_role_a_cluster"),
+            models.UniqueConstraint(fields=("user", "cluster"), name="one_role_a_cluster"),
+            models.UniqueConstraint(
+                fields=("user",), condition=models.Q(cluster__isnull=True), name="one_role_everywhere"
+            ),
         )
 
 

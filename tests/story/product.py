@@ -166,7 +166,7 @@ class Product:
 
     def sim_node(self, name: str) -> dict[str, Any]:
         """A node as the simulated API server has it."""
-        return dict(call("GET", f"{self.sim}/api/v1/nodes/{name}", token=self._sim_token())[1])
+        return dict(call("GET", f"{self.sim}/api/v1/nodes/{name}", token=self.sim_token())[1])
 
     def sim_truth(self, name: str) -> dict[str, Any]:
         """What really happened to a simulated node: its boots, its faults."""
@@ -236,7 +236,8 @@ class Product:
                 return line.removeprefix("listening on ").strip()
         return ""
 
-    def _sim_token(self) -> str:
+    def sim_token(self) -> str:
+        """The token of the kubeconfig."""
         text = (self.folder / "kubeconfig").read_text()
         return text.split("token:")[1].split()[0].strip("\"'")
 

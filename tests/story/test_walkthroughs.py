@@ -126,5 +126,5 @@ def test_a_program_fault_is_recorded_and_nothing_is_done(product: Product) -> No
 
 def events(product: Product, reason: str) -> list[dict]:
     """Events of a reason, in all namespaces."""
-    _, found = call("GET", f"{product.sim}/api/v1/events", token=product._sim_token())
+    _, found = call("GET", f"{product.sim}/api/v1/events", token=product.sim_token())
     return [event for event in found["items"] if event["reason"] == reason]

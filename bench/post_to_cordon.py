@@ -1,0 +1,113 @@
+"""From an agent's POST to the node unschedulable on the API server."""
+
+import http.client
+import json
+import tempfile
+import threading
+import time
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.result import Result, spread
+from tests.story import product as products
+
+FAULTS = 120
+EVERY_SECONDS = 2.0
+CORDON = """
+apiVersion: rescue.ksyun.com/v1
+kind: RescuePolicy
+metadata: {name: cordon}
+spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
+"""
+
+
+def measure() -> Result:
+    """Steady 0.5 faults a second, each on a node of its own, one cordon-only rule, PostgreSQL and Redis."""
+    with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
+        product.set_up(nodes=FAULTS + 10, policies=CORDON, agents=False)
+        latencies, acknowledged = _run(product)
+    ms = spread(latencies)
+    goals = {"P50": "≤ 25 ms", "P99": "≤ 150 ms"}
+    return Result(
+        name="POST to cordon",
+        command="make bench ARGS=post-to-cordon",
+        conditions=f"{FAULTS} faults at {1 / EVERY_SECONDS:.1f}/s, one node each; live, worker, beat, watch and the "
+        "simulated API server as processes of one machine with two cores. The clock runs from before the POST is sent "
+        "to the arrival of the watch event that shows the node unschedulable.",
+        rows=[
+            *((f"POST to unschedulable, {what}", figure, goals.get(what, "")) for what, figure in ms),
+            *((f"POST to durable answer, {what}", figure, "") for what, figure in spread(acknowledged)),
+        ],
+    )
+
+
+def _run(product: products.Product) -> tuple[list[float], list[float]]:
+    names = [node["name"] for node in product.get("/api/v1/nodes?limit=500")["results"]]
+    nodes = sorted(name for name in names if name.startswith("gpu-"))[:FAULTS]
+    listing = Path(product.folder) / "nodes"
+    listing.write_text("\n".join(nodes))
+    printed = product.manage("token", "create", "--kind", "agent", "--cluster", "sim", "--nodes", str(listing))
+    tokens = dict(line.split("\t") for line in printed.splitlines() if "\t" in line)
+    seen = _Watch(product)
+    connection = http.client.HTTPConnection("127.0.0.1", product.port)
+    latencies, acknowledged = [], []
+    for node in nodes:
+        began = time.monotonic()
+        _post(connection, node, tokens[node])
+        acknowledged.append((time.monotonic() - began) * 1000)
+        latencies.append((seen.cordoned(node) - began) * 1000)
+        time.sleep(max(0.0, EVERY_SECONDS - (time.monotonic() - began)))
+    return latencies, acknowledged
+
+
+def _post(connection: http.client.HTTPConnection, node: str, token: str) -> None:
+    now = datetime.now(UTC).isoformat()
+    report = {
+        "version": 1,
+        "node": node,
+        "boot_id": "bench",
+        "batch_id": str(uuid.uuid4()),
+        "agent": "bench",
+        "sent_at": now,
+        "faults": [{"kind": "xid", "code": 62, "pci": "0000:4e:00", "message": "bench", "source": "kmsg"}],
+        "checks": [],
+    }
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connection.request("POST", "/api/v1/agent/reports", json.dumps(report), headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    if answer.status != 202:
+        raise RuntimeError(f"{node}: {answer.status} {body!r}")
+
+
+class _Watch:
+    """Notes when the API server first shows each node unschedulable."""
+
+    def __init__(self, product: products.Product) -> None:
+        self._at: dict[str, float] = {}
+        self._new = threading.Condition()
+        address = urlsplit(product.sim)
+        self._connection = http.client.HTTPConnection(address.hostname or "", address.port)
+        self._connection.request(
+            "GET", "/api/v1/nodes?watch=true", headers={"Authorization": f"Bearer {product.sim_token()}"}
+        )
+        self._stream = self._connection.getresponse()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def cordoned(self, node: str) -> float:
+        """The moment, by the monotonic clock; waits for it."""
+        with self._new:
+            if not self._new.wait_for(lambda: node in self._at, timeout=60):
+                raise RuntimeError(f"{node} was not cordoned within a minute")
+            return self._at[node]
+
+    def _read(self) -> None:
+        for line in self._stream:
+            at = time.monotonic()
+            event = json.loads(line)
+            if event["object"].get("spec", {}).get("unschedulable"):
+                with self._new:
+                    self._at.setdefault(event["object"]["metadata"]["name"], at)
+                    self._new.notify_all()

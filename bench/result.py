@@ -1,0 +1,66 @@
+"""What a measurement found, and how the page of results is written."""
+
+import math
+import platform
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "RESULTS.md"
+HEAD = """# Results
+
+Made by `make bench`. Everything (client, portal, PostgreSQL with synchronous_commit=on, Redis, the simulated cluster)
+ran on one machine. Absolute figures move with the machine; goals are those the project set itself.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One measurement: its name, the command that repeats it, the conditions, and rows of (what, figure, goal)."""
+
+    name: str
+    command: str
+    conditions: str
+    rows: Sequence[tuple[str, str, str]]
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile; ``share`` from 0 to 1."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
+
+
+def spread(values: Sequence[float], *, unit: str = "ms") -> list[tuple[str, str]]:
+    """Minimum, median, P99 and maximum as text."""
+    return [
+        ("min", f"{min(values):.1f} {unit}"),
+        ("P50", f"{statistics.median(values):.1f} {unit}"),
+        ("P99", f"{percentile(values, 0.99):.1f} {unit}"),
+        ("max", f"{max(values):.1f} {unit}"),
+    ]
+
+
+def write(result: Result) -> None:
+    """Puts the result into the page, in place of an earlier one of the same name."""
+    page = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else HEAD
+    section = "\n".join(
+        (
+            f"## {result.name}",
+            "",
+            f"`{result.command}` · {datetime.now(UTC):%Y-%m-%d} · Python {platform.python_version()}, "
+            f"{platform.machine()}",
+            "",
+            result.conditions,
+            "",
+            "| what | figure | goal |",
+            "|---|---|---|",
+            *(f"| {what} | {figure} | {goal} |" for what, figure, goal in result.rows),
+            "",
+        )
+    )
+    pattern = re.compile(rf"^## {re.escape(result.name)}\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
+    page = pattern.sub(lambda _: section + "\n", page) if pattern.search(page) else f"{page.rstrip()}\n\n{section}"
+    RESULTS.write_text(page.rstrip() + "\n", encoding="utf-8")
