@@ -1,0 +1,65 @@
+"""Who may open a page: signed in, with a role, and seeing only the clusters that the role covers."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Concatenate, ParamSpec, cast
+from urllib.parse import urlencode
+
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.utils.translation import gettext as _
+from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.middleware import HtmxDetails
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role, User
+from kcover_portal.fleet.models import Cluster
+
+P = ParamSpec("P")
+
+
+class Request(HttpRequest):
+    """A request of a signed-in person, as every page gets it."""
+
+    user: User
+    htmx: HtmxDetails
+
+
+def signed_in(
+    view: Callable[Concatenate[Request, P], HttpResponseBase],
+) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
+    """Lets only people with a role in.
+
+    Others are sent to sign in, also from a fragment whose session ended. The answer is never kept by a cache: one
+    address serves both the page and its fragment.
+    """
+
+    @wraps(view)
+    def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
+        asked = cast("Request", request)
+        if not request.user.is_authenticated:
+            here = asked.htmx.current_url_abs_path if asked.htmx else request.get_full_path()
+            sign_in = f"{reverse('console:sign-in')}?{urlencode({'next': here or '/'})}"
+            return HttpResponseClientRedirect(sign_in) if asked.htmx else redirect(sign_in)
+        if not accounts.may_somewhere(asked.user, Role.VIEWER):
+            raise PermissionDenied(_("Your account has no role yet. Ask an administrator for one."))
+        response = view(asked, *args, **kwargs)
+        response.headers.setdefault("Cache-Control", "private, no-store")
+        patch_vary_headers(response, ("HX-Request", "Cookie"))
+        return response
+
+    return guarded
+
+
+def require(request: Request, role: str, cluster: Cluster | None) -> None:
+    """Raises PermissionDenied, saying which role is missing, unless the person has it there."""
+    if not accounts.may(request.user, role, cluster):
+        raise PermissionDenied(_("This needs the role %(role)s.") % {"role": Role(role).label})
+
+
+def dialog(request: Request) -> str:
+    """The frame of a form that asks before something is done: a dialog's inside, or a page where no script runs."""
+    return "console/dialog.html" if request.htmx else "console/base.html"

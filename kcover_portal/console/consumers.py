@@ -1,0 +1,94 @@
+"""The socket of open pages: says which record changed, never what is in it."""
+
+import asyncio
+from importlib import import_module
+from typing import Any
+
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.http import HttpRequest
+
+from kcover_portal import doorbell
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role, User
+
+SIGNED_OUT = 4401  # the page reloads, and is sent to sign in
+
+
+class PagesConsumer(AsyncJsonWebsocketConsumer):
+    """One open page. Frames are ``{"t": topic, "id": record}``; id 0 means several records of the topic."""
+
+    flush_seconds = 0.2  # at most five rounds of frames a second, whatever the storm
+    several = 20  # more records of one topic in a round than this are told as one frame
+    recheck_seconds = 60.0
+
+    async def connect(self) -> None:
+        """Lets a signed-in person's page in and begins to watch that they stay so."""
+        self.waiting: dict[str, set[int | str]] = {}
+        self.flushing: asyncio.Task[None] | None = None
+        self.watching: asyncio.Task[None] | None = None
+        session = self.scope.get("session")
+        self.session_key: str | None = session.session_key if session else None
+        await self.accept()
+        if not await self._look_again():
+            await self.close(SIGNED_OUT)
+            return
+        await self.channel_layer.group_add(doorbell.PAGES, self.channel_name)
+        self.watching = asyncio.create_task(self._watch())
+
+    async def disconnect(self, code: int) -> None:
+        """Leaves nothing running behind."""
+        for task in (self.flushing, self.watching):
+            if task is not None:
+                task.cancel()
+        await self.channel_layer.group_discard(doorbell.PAGES, self.channel_name)
+
+    async def receive_json(self, content: Any, **kwargs: Any) -> None:
+        """Pages have nothing to say."""
+
+    async def record_written(self, message: dict[str, Any]) -> None:
+        """Keeps a signal until the next round, if it is about a cluster that the person sees."""
+        cluster = message.get("cluster") or ""
+        if cluster and self.clusters is not None and cluster not in self.clusters:
+            return
+        self.waiting.setdefault(str(message["topic"]), set()).add(message["id"])
+        if self.flushing is None or self.flushing.done():
+            self.flushing = asyncio.create_task(self._flush())
+
+    async def _flush(self) -> None:
+        await asyncio.sleep(self.flush_seconds)
+        waiting, self.waiting = self.waiting, {}
+        for topic, records in waiting.items():
+            for record in records if len(records) <= self.several else {0}:
+                await self.send_json({"t": topic, "id": record})
+
+    async def _watch(self) -> None:
+        """A session that ended, a password or a role that changed: the socket follows within a minute."""
+        while True:
+            await asyncio.sleep(self.recheck_seconds)
+            if not await self._look_again():
+                await self.close(SIGNED_OUT)
+                return
+
+    async def _look_again(self) -> bool:
+        """Reads the session, the person and what they may see afresh; False: no longer welcome."""
+        seen = await database_sync_to_async(_visible)(self.session_key)
+        if seen is None:
+            return False
+        wide, names = seen
+        self.clusters: frozenset[str] | None = None if wide else names
+        return True
+
+
+def _visible(session_key: str | None) -> tuple[bool, frozenset[str]] | None:
+    """Whether the session's person sees all clusters, else which; None without a person or a role."""
+    if session_key is None:
+        return None
+    request = HttpRequest()
+    request.session = import_module(settings.SESSION_ENGINE).SessionStore(session_key)
+    user = get_user(request)
+    if not isinstance(user, User) or not accounts.may_somewhere(user, Role.VIEWER):
+        return None
+    return accounts.sees_all(user), frozenset(accounts.clusters_of(user).values_list("name", flat=True))

@@ -1,0 +1,242 @@
+"""One rescue in words: the sentence that sums it up, and its steps as a timeline."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils.dateparse import parse_datetime
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from kcover import lifecycle
+from kcover_portal.console import looks
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.services import steering
+
+NO_CALLS = ("step", "rescue")  # ledger entries about the rescue itself, not about the cluster
+POLLED = timedelta(seconds=5)  # waits shorter than this are the engine's own looking, no countdown for people
+
+
+@dataclass(frozen=True, slots=True)
+class StepView:
+    """A step with what its row shows. ``left`` and ``width`` place its bar in the rescue's span, in per cent."""
+
+    step: Step
+    number: int
+    title: str | Promise
+    facts: Sequence[tuple[str, Any]]
+    calls: Sequence["Call"]
+    seconds: float | None
+    left: float
+    width: float
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A cluster call as the ledger has it: what was asked, and the answer if there is one yet."""
+
+    entry: Entry
+    verb: str
+    outcome: str  # done, failed, or begun when no answer was noted
+    answer: str
+    seconds: float | None
+
+
+def number_of(steps: Sequence[Step]) -> tuple[int, int]:
+    """(finished steps, all steps), for a progress bar."""
+    return sum(step.state in lifecycle.FINISHED_STEP for step in steps), len(steps)
+
+
+def current(steps: Sequence[Step]) -> Step | None:
+    """The first step that is not finished."""
+    return next((step for step in steps if step.state not in lifecycle.FINISHED_STEP), None)
+
+
+def title(step: Step) -> str | Promise:
+    """What people call the step."""
+    return looks.STEP_TITLES.get(step.name, step.name)
+
+
+def awaits_approval(rescue: Rescue) -> bool:
+    """Whether the rescue waits for a person's yes."""
+    return rescue.state == Rescue.State.HELD and rescue.because == steering.APPROVAL
+
+
+def shown_state(rescue: Rescue) -> str:
+    """The state under which people look for it: a rescue held for a yes is awaiting approval."""
+    return "approval" if awaits_approval(rescue) else rescue.state
+
+
+def summary(rescue: Rescue, steps: Sequence[Step]) -> str:
+    """The sentence on top of the page: why, what, how far, and whether it helped."""
+    names = {"node": rescue.node.name, "trigger": _trigger(rescue), "plan": _plan(steps)}
+    step = current(steps)
+    if awaits_approval(rescue):
+        return _("%(trigger)s. A person must say yes before the portal may %(plan)s on %(node)s.") % names
+    if rescue.state == Rescue.State.HELD:
+        return (
+            _("%(trigger)s. The rescue of %(node)s is held and does nothing until somebody or something decides.")
+            % names
+        )
+    if rescue.state in lifecycle.OPEN_RESCUE and step is not None:
+        done, total = number_of(steps)
+        names |= {"step": str(title(step)), "number": str(min(done + 1, total)), "total": str(total)}
+        return _("%(trigger)s. %(node)s is being rescued: step %(number)s of %(total)s, %(step)s.") % names
+    return _ended(rescue, names)
+
+
+def _ended(rescue: Rescue, names: dict[str, str]) -> str:
+    names["took"] = duration(rescue.closed_at - rescue.opened_at) if rescue.closed_at else ""
+    if rescue.state == Rescue.State.CANCELLED:
+        return _("%(trigger)s. The rescue of %(node)s was cancelled after %(took)s.") % names
+    if rescue.state == Rescue.State.FAILED:
+        return _("%(trigger)s. The rescue of %(node)s failed after %(took)s; the node stays isolated.") % names
+    if rescue.verified:
+        return _("%(trigger)s. %(node)s was rescued in %(took)s and is verified healthy.") % names
+    return _("%(trigger)s. On %(node)s the portal did %(plan)s in %(took)s; the node was not verified.") % names
+
+
+def _trigger(rescue: Rescue) -> str:
+    if rescue.origin == Rescue.Origin.POLICY:
+        return _("%(code)s was reported and rule %(rule)s matched") % {
+            "code": rescue.code.capitalize(),
+            "rule": rescue.rule,
+        }
+    return _("%(who)s asked for it") % {"who": rescue.requested_by}
+
+
+def _plan(steps: Sequence[Step]) -> str:
+    return _(", ").join(str(title(step)).lower() for step in steps)
+
+
+def duration(span: timedelta) -> str:
+    """A span in its two largest units; never negative, for clocks may disagree."""
+    seconds = max(0, round(span.total_seconds()))
+    if seconds < 60:
+        return _("%(n)d s") % {"n": seconds}
+    if seconds < 3600:
+        return _("%(m)d min %(s)d s") % {"m": seconds // 60, "s": seconds % 60}
+    if seconds < 86400:
+        return _("%(h)d h %(m)d min") % {"h": seconds // 3600, "m": seconds % 3600 // 60}
+    return _("%(d)d d %(h)d h") % {"d": seconds // 86400, "h": seconds % 86400 // 3600}
+
+
+def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *, now: datetime) -> list[StepView]:
+    """The steps in order with their bars, facts and the calls they made."""
+    end = rescue.closed_at or now
+    span = max((end - rescue.opened_at).total_seconds(), 1.0)
+    present = current(steps)
+    calls = calls_of(entries)
+    views = []
+    for number, step in enumerate(steps, start=1):
+        seconds = left = width = None
+        if step.started_at:
+            seconds = max(0.0, ((step.finished_at or end) - step.started_at).total_seconds())
+            left = min(98.0, max(0.0, (step.started_at - rescue.opened_at).total_seconds() / span * 100))
+            width = min(100 - left, max(1.5, seconds / span * 100))
+        views.append(
+            StepView(
+                step=step,
+                number=number,
+                title=title(step),
+                facts=facts(step),
+                calls=[call for call in calls if call.entry.data.get("step") == step.name],
+                seconds=seconds,
+                left=round(left or 0, 1),
+                width=round(width or 0, 1),
+                current=step is present and rescue.state in lifecycle.OPEN_RESCUE,
+            )
+        )
+    return views
+
+
+def facts(step: Step) -> list[tuple[str, Any]]:
+    """The step's arguments and what it remembers, in words; a key that is not known is shown as it is."""
+    shown: list[tuple[str, Any]] = []
+    for key, value in {**step.args, **step.progress}.items():
+        known = FACTS.get(key)
+        words = known(value) if known else (key.replace("_", " "), value)
+        if words is not None and words[1] not in (None, "", [], {}):
+            shown.append(words)
+    return shown
+
+
+def _pods(value: Any) -> str:
+    names = sorted(value)
+    more = ngettext("and %(n)d more", "and %(n)d more", len(names) - 6) % {"n": len(names) - 6}
+    return ", ".join(names[:6]) + (f" {more}" if len(names) > 6 else "")
+
+
+def _blocked(value: dict[str, list[str]]) -> str:
+    return "; ".join(
+        f"{pod} ← {', '.join(budgets) or _('a disruption budget')}" for pod, budgets in sorted(value.items())[:6]
+    )
+
+
+FACTS: dict[str, Any] = {
+    "seconds": lambda value: (_("Drains for at most"), duration(timedelta(seconds=value))),
+    "on_timeout": lambda value: (_("When time is up"), ON_TIMEOUT.get(value, lambda: value)()),
+    "wait_seconds": lambda value: (_("Waits before the reboot"), duration(timedelta(seconds=value))),
+    "agent": lambda value: (_("Agent's word needed"), _("yes") if value else _("no")),
+    "foreign": lambda value: (_("Lifts another's cordon"), _("yes") if value else _("no")),
+    "message": lambda value: (_("Message"), value),
+    "key": lambda value: (_("Taint key"), value),
+    "value": lambda value: (_("Taint value"), value),
+    "effect": lambda value: (_("Taint effect"), value),
+    "evicted": lambda value: (_("Pods evicted"), f"{len(value)}: {_pods(value)}" if value else ""),
+    "left": lambda value: (_("Pods left"), f"{len(value)}: {_pods(value)}" if value else ""),
+    "blocked": lambda value: (_("Blocked by a budget"), _blocked(value)),
+    "refusals": lambda value: (_("Rounds refused"), value or ""),
+    "boot_id": lambda value: (_("Boot id"), value),
+    "driver": lambda value: (_("Reboots by"), DRIVERS.get(value, lambda: value)()),
+    "asked_at": lambda value: (_("Asked at"), parse_datetime(value) or value),
+    "asked": lambda value: (_("Asked for by"), value),
+}
+ON_TIMEOUT: dict[str, Any] = {
+    "hold": lambda: _("hold for a person"),
+    "proceed": lambda: _("go on without them"),
+    "force": lambda: _("delete them by force"),
+}
+DRIVERS: dict[str, Any] = {"agent": lambda: _("the node's agent"), "job": lambda: _("a job on the node")}
+
+
+def calls_of(entries: Sequence[Entry]) -> list[Call]:
+    """Ledger entries (oldest first) as calls: a ``begun`` is joined with the ``done`` or ``failed`` that follows it."""
+    calls: list[Call] = []
+    open_: dict[tuple[str, str], Entry] = {}
+    for entry in entries:
+        verb, _dot, phase = entry.verb.rpartition(".")
+        if verb in NO_CALLS:
+            continue
+        if phase == "begun":
+            open_[verb, entry.subject] = entry
+        elif phase in ("done", "failed"):
+            begun = open_.pop((verb, entry.subject), entry)
+            calls.append(Call(begun, verb, phase, answer_of(entry), max(0.0, (entry.at - begun.at).total_seconds())))
+    calls += [Call(entry, verb, "begun", "", None) for (verb, _subject), entry in open_.items()]
+    return sorted(calls, key=lambda call: call.entry.pk)
+
+
+def answer_of(entry: Entry) -> str:
+    """What the cluster answered, short: the error, the answer, or what changed."""
+    data = entry.data
+    if "error" in data:
+        return str(data["error"])
+    if "answer" in data:
+        return str(data["answer"])
+    before, after = data.get("before"), data.get("after")
+    if isinstance(before, dict) and isinstance(after, dict):
+        changed = [f"{key}: {before.get(key)} → {after[key]}" for key in after if before.get(key) != after[key]]
+        return "; ".join(changed) or _("already so, nothing was written")
+    return ""
+
+
+def countdown(rescue: Rescue, *, now: datetime) -> datetime | None:
+    """When the portal goes on by itself, if that is far enough away for people to care."""
+    if rescue.state != Rescue.State.WAITING or rescue.due_at is None or rescue.due_at - now < POLLED:
+        return None
+    return rescue.due_at

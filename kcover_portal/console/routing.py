@@ -1,0 +1,7 @@
+"""The console's websocket addresses, for ``asgi.py``."""
+
+from django.urls import path
+
+from kcover_portal.console import consumers
+
+websocket_urlpatterns = [path("ws/pages", consumers.PagesConsumer.as_asgi())]

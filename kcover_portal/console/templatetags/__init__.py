@@ -1,0 +1,1 @@
+"""Template tags; a package because Django looks for one."""

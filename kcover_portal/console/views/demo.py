@@ -1,0 +1,68 @@
+"""The demo's button: asks the simulator for a fault. Exists only where a simulator is configured."""
+
+import logging
+import secrets
+
+import requests
+from django.conf import settings
+from django.contrib import messages
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, require, signed_in
+from kcover_portal.console.reads import fleet
+from kcover_portal.fleet.models import Node
+
+log = logging.getLogger(__name__)
+SECONDS = 5
+
+
+@require_POST
+@signed_in
+def inject(request: Request) -> HttpResponse:
+    """Breaks a GPU of a node: the one named, else a random healthy one. Leads to the node's page."""
+    if not settings.KCOVER_DEMO_URL:
+        raise Http404
+    form = forms.Inject(request.POST)
+    node = _node(request, form.cleaned_data["node"]) if form.is_valid() else None
+    if node is None:
+        messages.error(request, _("There is no such node, or no healthy one is left."))
+        return _lead(request, reverse("console:overview"))
+    require(request, Role.OPERATOR, node.cluster)
+    gpu = form.cleaned_data["gpu"]
+    if gpu is None:
+        gpu = secrets.randbelow(max(node.gpus, 1))
+    fault = {"node": node.name, "kind": "xid", "code": form.cleaned_data["code"], "gpu": gpu}
+    try:
+        answer = requests.post(f"{settings.KCOVER_DEMO_URL}/sim/faults", json=fault, timeout=SECONDS)
+        answer.raise_for_status()
+    except requests.RequestException as error:
+        log.warning("the simulator did not take the fault: %s", error)
+        messages.error(request, _("The simulator did not take the fault: %(error)s") % {"error": error})
+    else:
+        messages.success(
+            request,
+            _("Xid %(code)s was written to the kernel log of %(node)s, GPU %(gpu)s. Watch it here.") % fault,
+        )
+    return _lead(request, reverse("console:node", args=(node.cluster.name, node.name)))
+
+
+def _node(request: Request, name: str) -> Node | None:
+    clusters = list(accounts.clusters_of(request.user, Role.OPERATOR))
+    rows = Node.objects.filter(cluster__in=clusters, gone_at=None).select_related("cluster")
+    if name:
+        return rows.filter(name=name).first()
+    healthy = [tile.pk for tile in fleet.tiles(clusters, now=timezone.now()) if tile.state == "healthy" and tile.gpus]
+    return rows.filter(pk=secrets.choice(healthy)).first() if healthy else None
+
+
+def _lead(request: Request, target: str) -> HttpResponse:
+    return HttpResponseClientRedirect(target) if request.htmx else redirect(target)

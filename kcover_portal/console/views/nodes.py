@@ -1,0 +1,137 @@
+"""Nodes: the list, one node, and acting on it."""
+
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods
+from django_htmx.http import HttpResponseClientRedirect
+
+from kcover import lifecycle
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.reads import fleet, timeline
+from kcover_portal.fleet.filtersets import NodeFilter
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Decision, Rescue
+
+VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
+SORTS = ("name", "-name", "pool", "model", "agent__seen_at", "-agent__seen_at")
+PAGE = 50
+
+
+@require_GET
+@signed_in
+def nodes(request: Request) -> HttpResponse:
+    """The list: filtered, sorted, paged; the address holds all of it."""
+    now = timezone.now()
+    clusters = accounts.clusters_of(request.user).order_by("name")
+    rows = Node.objects.filter(cluster__in=clusters)
+    if "gone" not in request.GET.getlist("state"):
+        rows = rows.filter(gone_at=None)
+    chosen = NodeFilter(request.GET, queryset=rows)
+    sort = request.GET.get("sort", "")
+    order = sort if sort in SORTS else "name"
+    found = chosen.qs.select_related("cluster", "agent").order_by(order, "cluster_id", "name")
+    page = Paginator(found, PAGE).get_page(request.GET.get("page"))
+    tiles = {
+        tile.pk: tile for tile in fleet.tiles(list(clusters), now=now, nodes=[node.pk for node in page.object_list])
+    }
+    context = {
+        "filter": chosen,
+        "form": forms.shown(chosen, "q", "cluster", "pool", "state", "model", "code"),
+        "page": page,
+        "rows": [(node, tiles.get(node.pk)) for node in page.object_list],
+        "sort": order,
+        "any": rows.exists(),
+    }
+    return render(request, "console/pages/nodes.html", context)
+
+
+@require_GET
+@signed_in
+def search(request: Request) -> HttpResponse:
+    """From the search box: straight to a node whose name is exactly that, else the list that matches."""
+    asked = request.GET.get("q", "").strip()
+    exact = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), name=asked).select_related("cluster")
+    if asked and len(found := list(exact[:2])) == 1:
+        return redirect("console:node", cluster=found[0].cluster.name, name=found[0].name)
+    return redirect(f"{reverse('console:nodes')}?{forms.query(q=asked)}")
+
+
+@require_GET
+@signed_in
+def node(request: Request, cluster: str, name: str) -> HttpResponse:
+    """One node: its state and GPUs, what is wrong, what was decided and done, and why nothing is, if nothing is."""
+    row = _find(request, cluster, name)
+    tile = next(iter(fleet.tiles([row.cluster], now=timezone.now(), nodes=[row.pk])), None)
+    state = tile.state if tile else "unknown"
+    opened = list(Incident.objects.filter(node=row, state=Incident.State.OPEN))
+    context = {
+        "node": row,
+        "agent": getattr(row, "agent", None),
+        "state": state,
+        "gpus": _gpus(row, opened),
+        "checks": list(row.checks.all()),
+        "incidents": opened,
+        "rescue": Rescue.objects.filter(node=row, state__in=lifecycle.OPEN_RESCUE).first(),
+        "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
+        "why": timeline.why_not_healing(row, state=state, open_incidents=opened),
+        "moments": timeline.of_node(row),
+        "verbs": VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
+    }
+    return render(request, "console/pages/node.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
+    """A dry run first (GET); with a reason, and the node's name where much is hit, the rescue is asked for (POST)."""
+    if verb not in VERBS:
+        raise Http404
+    row = _find(request, cluster, name)
+    require(request, Role.OPERATOR, row.cluster)
+    now = timezone.now()
+    plan = services.preview(row, verb, now=now)
+    form = forms.Act(request.POST or None, typed=row.name if forms.hits_much(plan.pods) else "")
+    if request.method == "POST" and form.is_valid():
+        try:
+            made = services.request(
+                row, verb, actor=accounts.actor(request.user), reason=form.cleaned_data["reason"], now=now
+            )
+        except services.Refused as error:
+            form.add_error(None, str(error))
+        else:
+            target = reverse("console:rescue", args=(made.pk,))
+            return HttpResponseClientRedirect(target) if request.htmx else redirect(target)
+    context: dict[str, Any] = {"node": row, "verb": verb, "plan": plan, "form": form, "base": dialog(request)}
+    status = 422 if form.errors else 200
+    return render(request, "console/pages/node_act.html", context, status=status)
+
+
+def _find(request: Request, cluster: str, name: str) -> Node:
+    """The node, if it is in a cluster that the person sees; else there is none."""
+    seen: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=cluster)
+    return get_object_or_404(Node.objects.select_related("cluster", "agent"), cluster=seen, name=name)
+
+
+def _gpus(row: Node, opened: list[Incident]) -> list[dict[str, Any]]:
+    """The node's GPUs with the open faults that name each; faults that name none are the node's."""
+    return [
+        {
+            "gpu": gpu,
+            "faults": [
+                one
+                for one in opened
+                if fleet.names({"gpu_uuid": one.gpu_uuid, "device": one.device}, uuid=gpu.uuid, pci=gpu.pci)
+            ],
+        }
+        for gpu in row.devices.all()
+    ]

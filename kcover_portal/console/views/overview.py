@@ -1,0 +1,47 @@
+"""The overview: what needs a person, what the portal is doing, how the fleet is."""
+
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.reads import fleet
+from kcover_portal.console.reads import overview as reads
+
+
+@require_GET
+@signed_in
+def overview(request: Request) -> HttpResponse:
+    """The home page; without clusters, how to enrol the first."""
+    now = timezone.now()
+    clusters = list(accounts.clusters_of(request.user))
+    tiles = fleet.tiles(clusters, now=now)
+    context = {
+        "clusters": clusters,
+        "total": len(tiles),
+        "gpus": sum(tile.gpus for tile in tiles),
+        "counts": reads.counts(tiles),
+        "needs": reads.needs(clusters, tiles, now=now),
+        "silent": [tile for tile in tiles if tile.state == "silent"],
+        "active": reads.active(clusters, now=now),
+        "recent": reads.recent_incidents(clusters),
+    }
+    return render(request, "console/pages/overview.html", context)
+
+
+@require_GET
+@signed_in
+def fleet_map(request: Request) -> JsonResponse:
+    """Every node and GPU, packed for the canvas."""
+    tiles = fleet.tiles(list(accounts.clusters_of(request.user)), now=timezone.now())
+    return JsonResponse(fleet.packed(fleet.grouped(tiles)), json_dumps_params={"separators": (",", ":")})
+
+
+@require_GET
+@signed_in
+def map_table(request: Request) -> HttpResponse:
+    """The map's twin as a table: pools with their counts, and each node that is anything but healthy."""
+    tiles = fleet.tiles(list(accounts.clusters_of(request.user)), now=timezone.now())
+    return render(request, "console/pages/map.html", {"groups": fleet.grouped(tiles)})

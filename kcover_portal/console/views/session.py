@@ -1,0 +1,105 @@
+"""Signing in and out, a person's preferences, and the one button that pauses everything."""
+
+import zoneinfo
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import logout
+from django.contrib.auth.views import LoginView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone, translation
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.http import require_http_methods, require_POST
+from django_htmx.http import HttpResponseClientRedirect
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role, User
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.fleet import services
+
+LANGUAGE_KEPT = 365 * 24 * 3600
+
+
+class SignIn(LoginView):
+    """The door. Somebody who is in already is sent on; a person's language comes with them."""
+
+    template_name = "console/pages/sign_in.html"
+    redirect_authenticated_user = True
+
+    def form_valid(self, form: Any) -> HttpResponse:
+        """Signs in."""
+        response = super().form_valid(form)
+        user = form.get_user()
+        if isinstance(user, User) and user.language in dict(settings.LANGUAGES):
+            _keep_language(response, user.language)
+        return response
+
+
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """Ends the session."""
+    logout(request)
+    return redirect("console:sign-in")
+
+
+@require_POST
+def preferences(request: HttpRequest) -> HttpResponse:
+    """Keeps language and zone: with the person, and the language in a cookie for the door."""
+    wanted = request.POST.get("next", "/")
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    response = redirect(wanted if safe else "/")
+    user = request.user if isinstance(request.user, User) else None
+    language, zone = request.POST.get("language"), request.POST.get("zone")
+    if language in dict(settings.LANGUAGES):
+        _keep_language(response, language)
+        if user:
+            User.objects.filter(pk=user.pk).update(language=language)
+    if user and zone is not None and (zone == "" or zone in zoneinfo.available_timezones()):
+        User.objects.filter(pk=user.pk).update(zone=zone)
+    return response
+
+
+def _keep_language(response: HttpResponse, language: str) -> None:
+    translation.activate(language)
+    response.set_cookie(
+        settings.LANGUAGE_COOKIE_NAME,
+        language,
+        max_age=LANGUAGE_KEPT,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def pause(request: Request) -> HttpResponse:
+    """Stops every act on every cluster before its next call."""
+    return _switch(request, "pause")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def resume(request: Request) -> HttpResponse:
+    """Lets the portal act again."""
+    return _switch(request, "resume")
+
+
+def _switch(request: Request, verb: str) -> HttpResponse:
+    require(request, Role.OPERATOR, None)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        switch = services.pause if verb == "pause" else services.resume
+        switch(
+            cluster=None,
+            reason=form.cleaned_data["reason"],
+            actor=accounts.actor(request.user),
+            now=timezone.now(),
+        )
+        target = reverse("console:overview")
+        return HttpResponseClientRedirect(target) if request.htmx else redirect(target)
+    context = {"verb": verb, "form": form, "base": dialog(request)}
+    return render(request, "console/pages/pause.html", context, status=422 if form.errors else 200)

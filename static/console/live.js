@@ -1,0 +1,130 @@
+// The page's live link: the socket says which records changed, regions fetch themselves again.
+//
+// A signal {t: topic, id} becomes an event `live:<topic>` on the body, and a "refresh" of every region whose
+// data-topics names the topic: at once, then at most once a second, the last signal never lost (htmx's own throttle
+// drops it). Without a socket: polling. After a gap, and every half minute: everything (live:resync).
+
+const GATHER = 1000;
+const RESYNC = 30_000;
+const POLL = 5_000;
+const POLL_AFTER = 10_000;
+const SIGNED_OUT = 4401;
+
+const body = document.body;
+const dot = document.getElementById("live-dot");
+const word = dot?.querySelector(".live-word");
+const since = dot?.querySelector(".live-since");
+
+let fetchedAt = Date.now();
+let lostAt = 0;
+let wait = 500;
+let dirty = new Set();
+let timer = 0;
+let polling = 0;
+
+function show(state) {
+  if (body.dataset.live === state) return;
+  body.dataset.live = state;
+  word.textContent = body.dataset[`say${state[0].toUpperCase()}${state.slice(1)}`];
+}
+
+function signal(topic, id = 0) {
+  body.dispatchEvent(new CustomEvent(`live:${topic}`, { detail: { id } }));
+  dirty.add(topic);
+  if (timer) return;
+  flush();
+  timer = setTimeout(again, GATHER);
+}
+
+function again() {
+  timer = 0;
+  if (!dirty.size) return;
+  flush();
+  timer = setTimeout(again, GATHER);
+}
+
+function flush() {
+  const topics = dirty;
+  dirty = new Set();
+  if (document.hidden && !topics.has("resync")) {
+    missed = true;
+    return;
+  }
+  for (const region of document.querySelectorAll("[data-topics]")) {
+    const wanted = region.dataset.topics.split(" ").filter(Boolean);
+    if (wanted.length && (topics.has("resync") || wanted.some((topic) => topics.has(topic)))) {
+      htmx.trigger(region, "refresh");
+    }
+  }
+}
+
+let missed = false;
+document.addEventListener("visibilitychange", () => {
+  if (document.hidden || !missed) return;
+  missed = false;
+  signal("resync");
+});
+
+function connect() {
+  const scheme = location.protocol === "https:" ? "wss" : "ws";
+  const socket = new WebSocket(`${scheme}://${location.host}${body.dataset.ws}`);
+  socket.onopen = () => {
+    wait = 500;
+    show("live");
+    clearInterval(polling);
+    polling = 0;
+    if (lostAt) signal("resync");
+    lostAt = 0;
+  };
+  socket.onmessage = (event) => {
+    const { t, id } = JSON.parse(event.data);
+    signal(t, id);
+  };
+  socket.onclose = (event) => {
+    if (event.code === SIGNED_OUT) {
+      location.reload();
+      return;
+    }
+    lostAt ||= Date.now();
+    show(polling ? "polling" : "lost");
+    if (!polling) setTimeout(poll, POLL_AFTER);
+    setTimeout(connect, wait * (0.75 + Math.random() / 2));
+    wait = Math.min(wait * 2, 30_000);
+  };
+}
+
+function poll() {
+  if (!lostAt || polling) return;
+  show("polling");
+  polling = setInterval(() => signal("resync"), POLL);
+}
+
+function tick() {
+  const ago = Math.max(0, Math.round((Date.now() - fetchedAt) / 1000));
+  const text = new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "narrow", numeric: "always" });
+  since.textContent = body.dataset.sayUpdated.replace("{ago}", text.format(-ago, "second"));
+  body.classList.toggle("stale", lostAt > 0 && ago > 20);
+}
+
+if (dot) {
+  connect();
+  setInterval(tick, 1000);
+  setInterval(() => lostAt || document.hidden || signal("resync"), RESYNC);
+  document.addEventListener("htmx:afterRequest", (event) => {
+    if (event.detail.successful && event.detail.target?.id === "live") fetchedAt = Date.now();
+  });
+}
+
+// What a reader opened stays open when its region is fetched again.
+let open = [];
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (event.detail.target.id !== "live") return;
+  open = [...document.querySelectorAll("#live details[id]")].map((one) => [one.id, one.open]);
+});
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.target.id !== "live") return;
+  for (const [id, was] of open) {
+    const one = document.getElementById(id);
+    if (one) one.open = was;
+  }
+});

@@ -1,0 +1,118 @@
+// What every page can do: keys, dialogs, copying, and the token that every changing request carries.
+
+const body = document.body;
+const dialog = document.getElementById("dialog");
+const help = document.getElementById("help-dialog");
+const toast = document.getElementById("toast");
+
+document.addEventListener("htmx:configRequest", (event) => {
+  if (event.detail.verb !== "get") event.detail.headers["X-CSRFToken"] = body.dataset.csrf;
+});
+
+// Dialogs: whatever htmx puts into #dialog is shown; [data-closes] shuts it instead of following its link.
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (event.detail.target !== dialog) return;
+  if (!dialog.open) dialog.showModal();
+  dialog.querySelector("[autofocus]")?.focus();
+});
+dialog.addEventListener("close", () => dialog.replaceChildren());
+
+document.addEventListener("click", async (event) => {
+  const closes = event.target.closest("[data-closes]");
+  if (closes && closes.closest("dialog")) {
+    event.preventDefault();
+    closes.closest("dialog").close();
+    return;
+  }
+  const opens = event.target.closest("[data-opens]");
+  if (opens) document.getElementById(opens.dataset.opens)?.showModal();
+  const copies = event.target.closest("[data-copy]");
+  if (copies) {
+    await copy(copies.dataset.copy);
+    say(body.dataset.sayCopied);
+  }
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+  if (event.target instanceof HTMLDialogElement) event.target.close(); // the backdrop
+});
+
+async function copy(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const area = document.createElement("textarea"); // plain HTTP has no clipboard
+  area.value = text;
+  body.append(area);
+  area.select();
+  document.execCommand("copy");
+  area.remove();
+}
+
+let quiet = 0;
+function say(text) {
+  toast.textContent = text;
+  clearTimeout(quiet);
+  quiet = setTimeout(() => (toast.textContent = ""), 1800);
+}
+
+document.addEventListener("change", (event) => {
+  if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();
+});
+
+// An empty filter is no filter: it stays out of the address.
+document.addEventListener("submit", (event) => {
+  if (!event.target.matches("form.filters")) return;
+  for (const field of event.target.elements) if (field.name && !field.value) field.disabled = true;
+});
+addEventListener("pageshow", () => {
+  for (const field of document.querySelectorAll("form.filters :disabled")) field.disabled = false;
+});
+
+// A row is opened by a click anywhere on it.
+document.addEventListener("click", (event) => {
+  const row = event.target.closest("table.rows tbody tr");
+  if (!row || event.target.closest("a, button, details, input, select")) return;
+  if (!getSelection().isCollapsed) return;
+  row.querySelector("a.row-link")?.click();
+});
+
+// Keys: / search, ? help, j k rows, g + letter goes.
+let going = 0;
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (event.target.closest("input, textarea, select, [contenteditable]")) {
+    if (event.key === "Escape") event.target.blur();
+    return;
+  }
+  if (document.querySelector("dialog[open]")) return;
+  if (going && Date.now() - going < 1500) {
+    going = 0;
+    document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`)?.click();
+    event.preventDefault();
+    return;
+  }
+  switch (event.key) {
+    case "g":
+      going = Date.now();
+      break;
+    case "/":
+      document.getElementById("search")?.focus();
+      event.preventDefault();
+      break;
+    case "?":
+      help?.showModal();
+      break;
+    case "j":
+    case "k":
+      move(event.key === "j" ? 1 : -1);
+      break;
+  }
+});
+
+function move(by) {
+  const rows = [...document.querySelectorAll("#main a.row-link")];
+  if (!rows.length) return;
+  const here = rows.indexOf(document.activeElement);
+  const next = here < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, here + by));
+  rows[next].focus();
+  rows[next].scrollIntoView({ block: "nearest" });
+}

@@ -1,0 +1,54 @@
+// Times in the reader's zone: <time data-time="ago|until|at" datetime="...">; the absolute time is shown on hover.
+
+const root = document.documentElement;
+const language = root.lang;
+const zone = root.dataset.zone || undefined;
+const relative = new Intl.RelativeTimeFormat(language, { numeric: "auto", style: "short" });
+const full = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "long", timeZone: zone });
+const clock = new Intl.DateTimeFormat(language, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  hour12: false,
+  timeZone: zone,
+});
+const day = new Intl.DateTimeFormat(language, { month: "short", day: "numeric", timeZone: zone });
+
+const UNITS = [
+  ["day", 86400],
+  ["hour", 3600],
+  ["minute", 60],
+  ["second", 1],
+];
+
+function ago(seconds) {
+  if (Math.abs(seconds) < 1) return relative.format(0, "second");
+  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size);
+  return relative.format(Math.trunc(seconds / size), unit);
+}
+
+function draw(one) {
+  const moment = new Date(one.dateTime);
+  if (Number.isNaN(moment.valueOf())) return;
+  one.title ||= full.format(moment);
+  const seconds = (moment - Date.now()) / 1000;
+  let text;
+  if (one.dataset.time === "at") {
+    const today = day.format(moment) === day.format(new Date());
+    text = today ? clock.format(moment) : `${day.format(moment)} ${clock.format(moment)}`;
+  } else if (one.dataset.time === "until") {
+    text = ago(Math.max(0, seconds)); // a due date that has passed is due now, never overdue by a clock's error
+  } else {
+    text = ago(Math.min(0, seconds));
+  }
+  if (one.textContent !== text) one.textContent = text;
+}
+
+function drawAll(within = document) {
+  for (const one of within.querySelectorAll("time[data-time]")) draw(one);
+}
+
+drawAll();
+setInterval(() => document.hidden || drawAll(), 1000);
+document.addEventListener("htmx:afterSwap", (event) => drawAll(event.detail.target));
+document.addEventListener("visibilitychange", () => document.hidden || drawAll());
