@@ -1,0 +1,345 @@
+"""Applying policies: revisions, all or nothing, warnings, the rules in force."""
+
+import logging
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from kcover.policy import matching
+from kcover_portal.ledger.models import Entry
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy, Revision
+from tests.portal.policies.texts import KCE_EXAMPLE, STANDBY_EXAMPLE, policy
+
+pytestmark = pytest.mark.django_db
+SHIPPED = Path(__file__).parents[3] / "deploy" / "policies"
+
+
+def apply(text: str, now: datetime, **more: object) -> list[Policy]:
+    return services.apply(text, author="user:anna", reason="test", now=now, **more)
+
+
+def problems(text: str | bytes) -> list[tuple[int, int, str, str]]:
+    return [(p.line, p.column, p.path, p.message) for p in services.validate(text).problems]
+
+
+def warnings(text: str) -> list[tuple[int, str, str]]:
+    reading = services.validate(text)
+    assert reading.problems == ()
+    return [(w.line, w.path, w.message) for w in reading.warnings]
+
+
+def test_kces_own_example_is_applied_unchanged(now: datetime) -> None:
+    reading = services.validate(KCE_EXAMPLE)
+    assert (reading.problems, reading.warnings) == ((), ())
+    [row] = apply(KCE_EXAMPLE, now)
+    assert (row.name, row.revision) == ("test-1", 1)
+    assert row.revisions.get().text == KCE_EXAMPLE
+    first, second = queries.candidates()
+    assert (first.name, first.rule.codes, first.rule.labels) == ("test-1#1", ("62",), {"app": "demo", "env": "test"})
+    assert (second.name, second.rule.codes, second.revision) == ("test-1#2", ("63", "64"), 1)
+
+
+def test_a_warm_standby_policy_is_refused_in_plain_words(now: datetime) -> None:
+    text = f"{KCE_EXAMPLE}---\n{STANDBY_EXAMPLE}"
+    line = text.split("\n").index("kind: WarmStandbyPolicy") + 1
+    message = "WarmStandbyPolicy is not carried out by this version: take this document out"
+    assert problems(text) == [(line, 1, "kind", message)]
+    with pytest.raises(services.Invalid) as caught:
+        apply(text, now)
+    assert str(caught.value) == f"line {line}, column 1: kind: {message}"
+    assert Policy.objects.count() == 0
+
+
+def test_every_mistake_is_named_with_its_line() -> None:
+    text = (
+        "apiVersion: kcover.io/v1\n"
+        "kind: RescuePolicy\n"
+        "metadata: {name: Bad_Name}\n"
+        "spec:\n"
+        "  rules:\n"
+        "    - prioritty: 1\n"
+        "      errorCode: [62]\n"
+        "      actions:\n"
+        "        - name: drain\n"
+        "          attribute:\n"
+        "            waittime: 20m\n"
+        "        - name: reboot\n"
+        "          attribute: {unCordon: true}\n"
+    )
+    found = problems(text)
+    assert [(line, path) for line, _, path, _ in found] == [
+        (3, "metadata.name"),
+        (6, "spec.rules[0].prioritty"),
+        (7, "spec.rules[0].errorCode[0]"),
+        (11, "spec.rules[0].actions[0].attribute.waittime"),
+        (13, "spec.rules[0].actions[1].attribute.unCordon"),
+    ]
+    assert "did you mean priority?" in found[1][3]
+    assert 'write "62"' in found[2][3]
+    assert 'write "true"' in found[4][3]
+
+
+def test_a_text_without_a_policy_is_refused() -> None:
+    assert problems("# only a comment\n") == [(1, 1, "", "there is no policy in this text")]
+
+
+def test_a_name_may_stand_once_in_a_text() -> None:
+    text = policy("twin") + "---\n" + policy("twin", codes='["63"]')
+    [(line, _, path, message)] = problems(text)
+    assert (path, message) == ("metadata.name", "policy twin is named twice: first in line 3")
+    assert text.split("\n")[line - 1] == "metadata: {name: twin}"
+    assert line > 3
+
+
+def test_unreadable_yaml_is_one_problem() -> None:
+    [(line, _, path, message)] = problems("b: 1\na: [1\n")
+    assert (line, path) == (3, "")
+    assert message.startswith("this is not YAML: while parsing a flow sequence")
+
+
+def test_all_documents_are_applied_or_none(now: datetime) -> None:
+    with pytest.raises(services.Invalid):
+        apply(policy("good") + "---\n" + policy("bad", codes="[]"), now)
+    assert (Policy.objects.count(), Revision.objects.count(), Entry.objects.count()) == (0, 0, 0)
+
+
+def test_a_revision_is_made_only_where_the_text_says_something_else(now: datetime) -> None:
+    apply(policy("a") + "---\n" + policy("b", codes='["63"]'), now)
+    again = "# a comment\n" + policy("a") + "---\n" + policy("b", codes='["64"]')
+    rows = apply(again, now + timedelta(hours=1))
+    assert [(row.name, row.revision) for row in rows] == [("a", 1), ("b", 2)]
+    assert list(Revision.objects.order_by("pk").values_list("policy__name", "number")) == [("a", 1), ("b", 1), ("b", 2)]
+    assert {row.created_at for row in Policy.objects.all()} == {now}
+    newest = Revision.objects.get(policy__name="b", number=2)
+    assert (newest.author, newest.reason, newest.at) == ("user:anna", "test", now + timedelta(hours=1))
+
+
+def test_each_new_revision_is_in_the_ledger(now: datetime) -> None:
+    apply(policy("a"), now)
+    apply(policy("a"), now)
+    entry = Entry.objects.get()
+    assert (entry.cluster, entry.actor, entry.verb, entry.subject) == ("", "user:anna", "policy.applied", "policy a")
+    assert (entry.data["revision"], entry.data["reason"]) == (1, "test")
+    assert entry.data["document"]["metadata"] == {"name": "a"}
+
+
+def test_an_edit_of_an_older_revision_is_refused(now: datetime) -> None:
+    apply(policy("a"), now, expected=0)
+    apply(policy("a", codes='["63"]'), now, name="a", expected=1)
+    with pytest.raises(services.Conflict) as caught:
+        apply(policy("a", codes='["64"]'), now, name="a", expected=1)
+    assert str(caught.value) == "you edited revision 1 of a, and revision 2 is in force: look at it and apply again"
+    with pytest.raises(services.Conflict):
+        apply(policy("a", codes='["64"]'), now, expected=0)
+    assert Policy.objects.get().revision == 2
+
+
+def test_a_refused_first_edit_leaves_no_policy_behind(now: datetime) -> None:
+    with pytest.raises(services.Conflict) as caught:
+        apply(policy("a"), now, expected=3)
+    assert str(caught.value) == "you edited revision 3 of a, and it is not in force: look at it and apply again"
+    assert Policy.objects.count() == 0
+
+
+@pytest.mark.parametrize("text", [policy("b"), policy("a") + "---\n" + policy("b")])
+def test_a_text_for_one_policy_must_hold_only_that(text: str, now: datetime) -> None:
+    with pytest.raises(services.Invalid) as caught:
+        apply(text, now, name="a")
+    assert "the text must hold the policy a and nothing else" in str(caught.value)
+    assert Policy.objects.count() == 0
+
+
+def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
+    apply(policy("a"), now)
+    apply(policy("a", codes='["63"]'), now)
+    row = services.rollback("a", 1, author="user:bo", reason="too wide", now=now)
+    assert row.revision == 3
+    newest = row.revisions.get(number=3)
+    assert newest.text == policy("a")
+    assert newest.reason == "back to revision 1: too wide"
+    assert queries.candidates()[0].rule.codes == ("62",)
+    with pytest.raises(services.NotFound):
+        services.rollback("a", 9, author="user:bo", reason="", now=now)
+    with pytest.raises(services.Conflict):
+        services.rollback("a", 2, author="user:bo", reason="", now=now, expected=2)
+
+
+def test_a_deleted_policy_is_out_of_force_and_its_numbers_go_on(now: datetime) -> None:
+    apply(policy("a"), now)
+    with pytest.raises(services.Conflict):
+        services.delete("a", author="user:bo", reason="", now=now, expected=2)
+    services.delete("a", author="user:bo", reason="gone", now=now, expected=1)
+    assert queries.candidates() == ()
+    assert list(queries.policies()) == []
+    assert services.export() == ""
+    entry = Entry.objects.latest("pk")
+    assert (entry.verb, entry.data) == ("policy.deleted", {"revision": 1, "reason": "gone"})
+    with pytest.raises(services.NotFound):
+        services.delete("a", author="user:bo", reason="", now=now)
+    [row] = apply(policy("a"), now, expected=0)
+    assert (row.revision, row.created_at) == (2, now)
+
+
+def test_an_export_can_be_applied_again(now: datetime) -> None:
+    apply(KCE_EXAMPLE + "---\n# mine\n" + policy("b", codes='["48"]'), now)
+    text = services.export()
+    assert "# 有效值any / all" in text
+    assert "# mine" in text
+    before = queries.candidates()
+    assert [row.revision for row in apply(text, now)] == [1, 1]
+    services.delete("b", author="x", reason="", now=now)
+    services.delete("test-1", author="x", reason="", now=now)
+    apply(text, now)
+    assert [one.rule for one in queries.candidates()] == [one.rule for one in before]
+    assert services.export() == text
+
+
+# --- warnings
+
+
+def test_a_rule_that_lists_a_programs_code_warns() -> None:
+    [(line, path, message)] = warnings(policy(codes='["62", "31"]'))
+    assert (line, path) == (7, "spec.rules[0].errorCode[1]")
+    assert message == "Xid 31 is a program's doing, not a fault of the node: this rule acts on nodes for it"
+
+
+@pytest.mark.parametrize("code", ["13", "31", "43", "45"])
+def test_every_known_program_code_warns(code: str) -> None:
+    assert len(warnings(policy(codes=f'["{code}"]'))) == 1
+
+
+def test_a_code_that_no_catalogue_knows_warns() -> None:
+    assert [message for *_, message in warnings(policy(codes='["9999"]'))] == ["no catalogue knows Xid 9999"]
+
+
+TIE = (
+    "a#1 and b#1 both have priority 10 and can match {} on one node: "
+    "the older policy's rule runs, then the one written first"
+)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (policy("a"), policy("b", codes='["63", "62"]'), "Xid 62"),
+        (policy("a", codes="~"), policy("b", codes="~"), "any fault"),
+        (policy("a", codes="~"), policy("b", codes='["31", "62"]'), "Xid 62"),
+        (policy("a"), policy("b", codes="~"), "Xid 62"),
+    ],
+)
+def test_two_rules_of_one_priority_that_can_meet_warn(first: str, second: str, shared: str) -> None:
+    said = [(path, message) for _, path, message in warnings(first + "---\n" + second) if "priority" in message]
+    assert said == [("spec.rules[0]", TIE.format(shared))]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (policy("a"), policy("b", codes='["63"]')),
+        (policy("a"), policy("b", priority=11)),
+        (policy("a", codes='["31"]'), policy("b", codes="~")),
+        (policy("a", codes='["9999"]'), policy("b", codes="~")),
+    ],
+)
+def test_rules_that_cannot_meet_do_not_warn(first: str, second: str) -> None:
+    assert [message for *_, message in warnings(first + "---\n" + second) if "priority" in message] == []
+
+
+def selector(operator: str, labels: str) -> str:
+    return f"      nodeSelector: {{operator: {operator}, labels: {{{labels}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        (selector("all", "a: x"), selector("all", "a: y"), False),
+        (selector("all", "a: x"), selector("all", "b: y"), True),
+        (selector("all", "a: x, b: y"), selector("any", "a: z, b: y"), True),
+        (selector("all", "a: x, b: y"), selector("any", "a: z, b: z"), False),
+        (selector("any", "a: x, b: y"), selector("any", "a: z, b: z"), True),
+        (selector("any", "a: x"), selector("any", "a: z"), False),
+        (selector("all", ""), selector("any", "a: z"), True),
+        ("", selector("all", "a: z"), True),
+    ],
+)
+def test_rules_meet_only_on_nodes_that_both_select(first: str, second: str, meet: bool) -> None:
+    text = policy("a", extra=first) + "---\n" + policy("b", extra=second)
+    assert bool(warnings(text)) is meet
+
+
+def test_a_rule_in_force_counts_unless_the_text_replaces_it(now: datetime) -> None:
+    apply(policy("a"), now)
+    assert [message for *_, message in warnings(policy("b"))] == [TIE.format("Xid 62")]
+    assert warnings(policy("a")) == []
+    services.delete("a", author="x", reason="", now=now)
+    assert warnings(policy("b")) == []
+
+
+def test_ties_among_the_rules_in_force_are_not_told_again(now: datetime) -> None:
+    apply(policy("a") + "---\n" + policy("b"), now)
+    assert warnings(policy("c", codes='["48"]')) == []
+
+
+# --- the rules in force
+
+
+def test_candidates_cost_one_query_while_nothing_changes(now: datetime) -> None:
+    apply(policy("a") + "---\n" + policy("b", codes='["63"]'), now)
+    read = queries.candidates()
+    assert [(one.policy, one.revision, one.created_at) for one in read] == [("a", 1, now), ("b", 1, now)]
+    with CaptureQueriesContext(
+        connection,
+    ) as asked:
+        assert queries.candidates() is read
+    assert len(asked) == 1
+    apply(policy("a", codes='["64"]'), now)
+    assert [one.rule.codes for one in queries.candidates()] == [("64",), ("63",)]
+
+
+def test_candidates_are_not_those_of_an_equal_looking_past(now: datetime) -> None:
+    apply(policy("a"), now)
+    assert queries.candidates()[0].rule.codes == ("62",)
+    revision = Revision.objects.get()
+    Revision.objects.filter(pk=revision.pk).update(
+        text=revision.text.replace("62", "63"),
+        document={**revision.document, "spec": {"rules": [{"errorCode": ["63"]}]}},
+    )
+    assert queries.candidates()[0].rule.codes == ("63",)
+
+
+def test_a_revision_of_a_newer_version_is_left_out_and_logged(now: datetime, caplog: pytest.LogCaptureFixture) -> None:
+    apply(policy("a") + "---\n" + policy("b"), now)
+    row = Revision.objects.get(policy__name="a")
+    Revision.objects.filter(pk=row.pk).update(text="# new", document={**row.document, "kind": "FuturePolicy"})
+    with caplog.at_level(logging.ERROR):
+        assert [one.policy for one in queries.candidates()] == ["b"]
+    assert "policy a revision 1 cannot be read" in caplog.text
+
+
+# --- what is shipped
+
+
+@pytest.mark.parametrize("name", ["kce.yaml", "defaults.yaml"])
+def test_shipped_policies_are_valid_and_hold_no_surprise(name: str) -> None:
+    reading = services.validate((SHIPPED / name).read_bytes())
+    assert (reading.problems, reading.warnings) == ((), ())
+
+
+def test_kces_table_is_carried_out_as_the_help_page_has_it(now: datetime) -> None:
+    services.apply((SHIPPED / "kce.yaml").read_bytes(), author="x", reason="", now=now)
+    for code, actions in {"48": 3, "62": 3, "64": 3, "79": 1}.items():
+        chosen, _ = matching.match(queries.candidates(), kind="xid", code=code, cause=None, labels={})
+        assert chosen is not None
+        assert [action.name for action in chosen.rule.actions] == ["cordon", "drain", "reboot"][:actions]
+        assert chosen.rule.uncordons is (code != "79")
+        assert bool(chosen.rule.escalate) is (code == "79")
+        assert chosen.rule.mode == "enforce"
+
+
+def test_the_defaults_only_watch(now: datetime) -> None:
+    services.apply((SHIPPED / "defaults.yaml").read_bytes(), author="x", reason="", now=now)
+    assert {one.rule.mode for one in queries.candidates()} == {"shadow"}
