@@ -151,3 +151,12 @@ def _text(variable: Variable, environ: Mapping[str, str]) -> str:
     if path:
         return Path(path).read_text(encoding="utf-8").strip()
     return environ.get(variable.name) or variable.default
+
+
+def table() -> str:
+    """The settings as a Markdown table, as docs/operations.md prints it."""
+    rows = ["| variable | accepts | default | what for |", "|---|---|---|---|"]
+    for one in VARIABLES:
+        name = f"`{one.name}`" + (f" or `{one.name}_FILE`" if one.secret else "")
+        rows.append(f"| {name} | {one.accepts} | {f'`{one.default}`' if one.default else 'nothing'} | {one.about} |")
+    return "\n".join(rows)

@@ -1,0 +1,57 @@
+"""The settings read from the environment, and their page in the documentation."""
+
+from pathlib import Path
+
+import pytest
+
+from kcover_portal import env
+
+OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+
+
+def test_defaults_need_no_environment() -> None:
+    values = env.read({})
+    assert values["KCOVER_MODE"] == "enforce"
+    assert values["KCOVER_REDIS_URL"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KCOVER_DATABASE_URL", "mysql://x"),
+        ("KCOVER_REDIS_URL", "http://x"),
+        ("KCOVER_MODE", "yolo"),
+        ("KCOVER_TIME_ZONE", "Mars/Olympus"),
+        ("KCOVER_WORKERS", "0"),
+        ("KCOVER_WORKERS", "many"),
+        ("KCOVER_DEBUG", "maybe"),
+        ("KCOVER_DEMO_URL", "ftp://x"),
+    ],
+)
+def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str) -> None:
+    accepts = next(one.accepts for one in env.VARIABLES if one.name == name)
+    with pytest.raises(env.SettingsInvalid) as refused:
+        env.read({name: value})
+    assert str(refused.value) == f"{name} is not understood: it takes {accepts}"
+
+
+def test_every_bad_variable_is_named_at_once() -> None:
+    with pytest.raises(env.SettingsInvalid, match=r"KCOVER_MODE .*KCOVER_WORKERS"):
+        env.read({"KCOVER_MODE": "x", "KCOVER_WORKERS": "x"})
+
+
+def test_a_misspelt_variable_is_refused_and_the_agents_are_not() -> None:
+    with pytest.raises(env.SettingsInvalid, match="KCOVER_MODUS is no setting"):
+        env.read({"KCOVER_MODUS": "enforce", "KCOVER_AGENT_URL": "http://x"})
+
+
+def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "url"
+    path.write_text("postgres://u:p@h/db\n")
+    assert env.read({"KCOVER_DATABASE_URL_FILE": str(path)})["KCOVER_DATABASE_URL"] == "postgres://u:p@h/db"
+    with pytest.raises(env.SettingsInvalid, match="KCOVER_SECRET_KEY_FILE cannot be read"):
+        env.read({"KCOVER_SECRET_KEY_FILE": str(tmp_path / "none")})
+
+
+def test_the_documentation_prints_the_table_as_it_is() -> None:
+    assert env.table() in OPERATIONS.read_text(encoding="utf-8")
