@@ -9,7 +9,7 @@ import contextlib
 import math
 from typing import Any
 
-from simulator.kubeapi import history, resources, selectors, store
+from simulator.kubeapi import history, resources, selectors, shelves, store
 
 Object = dict[str, Any]
 Terms = tuple[selectors.Requirement, ...]
@@ -23,7 +23,7 @@ class Budgets:
     def __init__(self, objects: store.Store) -> None:
         self._store = objects
         self._selectors: dict[str, dict[str, Terms]] = {}  # by namespace and name
-        self._stale: set[store.Key] = set()
+        self._stale: set[shelves.Key] = set()
         self._timer: asyncio.TimerHandle | None = None
         objects.subscribe(self._changed)
 

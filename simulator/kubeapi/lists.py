@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from simulator.kubeapi import errors, selectors, store
+from simulator.kubeapi import errors, selectors, shelves, store
 from simulator.kubeapi.history import Entry
 
 _KEPT = 32
@@ -46,7 +46,7 @@ class Lists:
 
     def page(
         self,
-        shelf: store.Shelf,
+        shelf: shelves.Shelf,
         selection: selectors.Selection,
         *,
         limit: int = 0,
@@ -72,7 +72,7 @@ class Lists:
         """Drop all moments, as a compaction does: every token given out is expired."""
         self._moments.clear()
 
-    def _continued(self, shelf: store.Shelf, selection: selectors.Selection, limit: int, token: _Continue) -> Page:
+    def _continued(self, shelf: shelves.Shelf, selection: selectors.Selection, limit: int, token: _Continue) -> Page:
         found = self._moments.get((shelf.resource.plural, token.rv))
         if found is None or found[0] < self._store.now() - _KEPT_FOR:
             raise errors.expired(_EXPIRED)

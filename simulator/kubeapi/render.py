@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from simulator.kubeapi import errors, history, resources, tables, versions
+from simulator.kubeapi import errors, history, resources, versions
+from simulator.kubeapi.tables import table
 
 Object = dict[str, Any]
 
@@ -112,7 +113,7 @@ class Renderer:
         rows = []
         now = self._now()
         for entry in entries:
-            row: Object = {"cells": tables.cells(self._resource, entry.obj, now=now)}
+            row: Object = {"cells": table.cells(self._resource, entry.obj, now=now)}
             if self._form.include == "Metadata":
                 row["object"] = self._metadata(entry)
             elif self._form.include == "Object":
@@ -122,6 +123,6 @@ class Renderer:
             "kind": TABLE,
             "apiVersion": f"meta.k8s.io/{self._form.version}",
             "metadata": metadata,
-            "columnDefinitions": tables.columns(self._resource) if header else [],
+            "columnDefinitions": table.columns(self._resource) if header else [],
             "rows": rows,
         }

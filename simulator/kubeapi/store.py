@@ -15,15 +15,14 @@ loop's thread. Rules for callers:
 import secrets
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from simulator.kubeapi import errors, patches, resources, selectors
-from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, Change, Entry, History
+from simulator.kubeapi import errors, patches, resources, selectors, shelves
+from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, Change, Entry
 
 Object = dict[str, Any]
-Key = tuple[str, str]  # namespace ("" for cluster-wide kinds), name
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # as k8s.io/apimachinery/pkg/util/rand: no vowels, no words
 
@@ -33,7 +32,7 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def key_of(obj: Object) -> Key:
+def key_of(obj: Object) -> shelves.Key:
     """Namespace and name of an object."""
     metadata = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
@@ -49,67 +48,6 @@ def new_uid() -> str:
     return str(uuid.uuid4())
 
 
-class Shelf:
-    """All objects of one kind, with their order, their index and their history."""
-
-    def __init__(self, resource: resources.Resource, *, history: int, floor: int) -> None:
-        self.resource = resource
-        self.entries: dict[Key, Entry] = {}
-        self.history = History(size=history, floor=floor)
-        self._order: list[Key] | None = []
-        indexed = (*resource.indexed, *(("metadata.namespace",) if resource.namespaced else ()))
-        self._index: dict[str, dict[str, dict[Key, None]]] = {path: {} for path in indexed}
-
-    def put(self, key: Key, entry: Entry) -> None:
-        """Add or replace one object."""
-        previous = self.entries.get(key)
-        if previous is None:
-            self._order = None
-        else:
-            previous.forget_body()
-        self.entries[key] = entry
-        for path, index in self._index.items():
-            value = selectors.value_at(entry.obj, path)
-            if previous is not None and (old := selectors.value_at(previous.obj, path)) != value:
-                self._unindex(index, old, key)
-            index.setdefault(value, {})[key] = None
-
-    def drop(self, key: Key) -> Entry:
-        """Take one object away."""
-        entry = self.entries.pop(key)
-        self._order = None
-        for path, index in self._index.items():
-            self._unindex(index, selectors.value_at(entry.obj, path), key)
-        return entry
-
-    @staticmethod
-    def _unindex(index: dict[str, dict[Key, None]], value: str, key: Key) -> None:
-        index[value].pop(key)
-        if not index[value]:
-            del index[value]
-
-    def ordered(self) -> list[Entry]:
-        """All entries by namespace and name, the order of etcd's keys."""
-        if self._order is None:
-            self._order = sorted(self.entries)
-        return [self.entries[key] for key in self._order]
-
-    def candidates(self, selection: selectors.Selection) -> Iterable[Entry]:
-        """Entries, in order, among which the selected ones are: by name or by index where the selection allows it."""
-        for term in selection.fields:
-            if term.negated:
-                continue
-            if term.path in self._index:
-                return [self.entries[key] for key in sorted(self._index[term.path].get(term.value, ()))]
-            if term.path == "metadata.name" and (not self.resource.namespaced or selection.namespace is not None):
-                entry = self.entries.get((selection.namespace or "", term.value))
-                return [entry] if entry else []
-        if selection.namespace is not None and self.resource.namespaced:
-            inside = self._index["metadata.namespace"].get(selection.namespace, ())
-            return [self.entries[key] for key in sorted(inside)]
-        return self.ordered()
-
-
 class Store:
     """Objects of every kind. ``now`` is the clock (aware UTC); ``history`` is how many changes a kind remembers."""
 
@@ -117,7 +55,7 @@ class Store:
         self.now = now
         self._version = 1
         self._shelves = {
-            resource.plural: Shelf(resource, history=history, floor=self._version)
+            resource.plural: shelves.Shelf(resource, history=history, floor=self._version)
             for resource in resources.RESOURCES
             if resource.stored
         }
@@ -130,7 +68,7 @@ class Store:
         """The newest resource version."""
         return self._version
 
-    def shelf(self, kind: resources.Ref) -> Shelf:
+    def shelf(self, kind: resources.Ref) -> shelves.Shelf:
         """The objects of one kind, for readers that need entries and history."""
         return self._shelves[resources.find(kind).plural]
 
@@ -264,7 +202,7 @@ class Store:
 
     # Inside
 
-    def _entry(self, shelf: Shelf, key: Key) -> Entry:
+    def _entry(self, shelf: shelves.Shelf, key: shelves.Key) -> Entry:
         entry = shelf.entries.get(key)
         if entry is None:
             raise errors.not_found(shelf.resource.group, shelf.resource.plural, key[1])
@@ -280,7 +218,7 @@ class Store:
         if metadata.get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
             raise errors.conflict(resource.group, resource.plural, metadata["name"])
 
-    def _settle(self, shelf: Shelf, key: Key, new: Object) -> Object:
+    def _settle(self, shelf: shelves.Shelf, key: shelves.Key, new: Object) -> Object:
         """Commit a replacement, and finish a deletion whose last finalizer it took off."""
         metadata = new["metadata"]
         held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
@@ -288,7 +226,7 @@ class Store:
             return self._remove(shelf, key, last=new)
         return self._commit(shelf, key, new, MODIFIED)
 
-    def _commit(self, shelf: Shelf, key: Key, new: Object, kind: str) -> Object:
+    def _commit(self, shelf: shelves.Shelf, key: shelves.Key, new: Object, kind: str) -> Object:
         self._version += 1
         new["metadata"]["resourceVersion"] = str(self._version)
         previous = shelf.entries.get(key)
@@ -297,7 +235,7 @@ class Store:
         self._publish(Change(kind, shelf.resource, entry, previous))
         return new
 
-    def _remove(self, shelf: Shelf, key: Key, *, last: Object | None = None) -> Object:
+    def _remove(self, shelf: shelves.Shelf, key: shelves.Key, *, last: Object | None = None) -> Object:
         previous = shelf.drop(key)
         self._version += 1
         gone = dict(last or previous.obj)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from simulator.kubeapi import errors, render, selectors, store
+from simulator.kubeapi import errors, render, selectors, shelves
 from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, Change, Entry
 
 _BATCH = 512  # changes read in one go, so that a long catch-up does not hold the event loop
@@ -20,7 +20,7 @@ class Watch:
 
     def __init__(
         self,
-        shelf: store.Shelf,
+        shelf: shelves.Shelf,
         selection: selectors.Selection,
         renderer: render.Renderer,
         *,

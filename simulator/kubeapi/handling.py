@@ -1,0 +1,247 @@
+"""A request that names an object, on its way through the stations.
+
+Who (401), what (404, 405), a planned fault, may they (403), the work, the count: every request goes through the same.
+What is counted is what the client saw.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from simulator.kubeapi import access, answers, budgets, calls, errors, faults, paths, reading, resources, store, writes
+
+Object = dict[str, Any]
+LogSource = Callable[[Object], str]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    """One request. ``body`` is read once a fault did not come first."""
+
+    http: web.Request
+    target: paths.Target
+    verb: str
+    who: access.Identity
+    dry_run: bool
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handler:
+    """Everything that requests are carried out with."""
+
+    objects: store.Store
+    reader: reading.Reader
+    writer: writes.Writer
+    guard: budgets.Budgets
+    access: access.Access
+    faults: faults.ApiFaults
+    calls: calls.Calls
+    log_source: LogSource
+
+    async def handle(self, http: web.Request, target: paths.Target) -> web.StreamResponse:
+        """Answer a request."""
+        try:
+            who = self.access.authenticate(http.headers.get("Authorization", ""))
+            verb = target.verb(http.method, http.query)
+            request = _Request(http=http, target=target, verb=verb, who=who, dry_run=_dry_run(http))
+        except errors.ApiError as error:
+            return answers.refused(error)
+        return await self._with_faults(request)
+
+    async def _with_faults(self, request: _Request) -> web.StreamResponse:
+        """Carry a request out, or let it run into a planned fault: before the work, or after it."""
+        fault = self.faults.take(method=request.http.method, verb=request.verb, path=request.http.path_qs)
+        if fault is None:
+            node = await self._prepared(request)
+            if request.verb == "watch":
+                self._count(request, node=node, status=200, applied=False)
+                return await self._answer(request)
+            response = await self._answer(request)
+            self._count(request, node=node, status=response.status, applied=response.status < 400)
+            return response
+        node = await self._prepared(request)
+        applied = False
+        if fault.after and request.verb != "watch":
+            applied = (await self._answer(request)).status < 400
+        seen = fault.status if isinstance(fault.status, int) else 0
+        self._count(request, node=node, status=seen, applied=applied, fault=fault.label)
+        target = request.target
+        return await answers.suffered(
+            request.http, fault, group=target.group, plural=target.resource.plural, name=target.name
+        )
+
+    async def _prepared(self, request: _Request) -> str:
+        """Read the body, and tell which node the request is about, before the work changes that."""
+        if request.http.can_read_body:
+            request.body = await request.http.read()
+        target = request.target
+        if target.subresource == "eviction" or request.verb.startswith("delete"):
+            said = _loose(request.body)
+            options = said.get("deleteOptions") if target.subresource else said
+            request.dry_run = request.dry_run or (options or {}).get("dryRun") == ["All"]
+        resource = target.resource
+        if resource is resources.NODES:
+            return target.name
+        obj: Any = None
+        if resource is resources.PODS and target.name:
+            obj = self.objects.find(resource, target.namespace or "", target.name)
+            return str((obj or {}).get("spec", {}).get("nodeName", ""))
+        if resource is resources.JOBS:
+            obj = self.objects.find(resource, target.namespace or "", target.name)
+            if obj is None and request.verb == "create":
+                obj = _loose(request.body)
+            return _job_node(obj or {})
+        return ""
+
+    def _count(self, request: _Request, *, node: str, status: int, applied: bool, fault: str = "") -> None:
+        target = request.target
+        asked = calls.Asked(
+            verb=request.verb,
+            resource=target.plural,
+            node=node,
+            status=status,
+            dry_run=request.dry_run,
+            applied=applied and not request.dry_run,
+        )
+        call = calls.Call(
+            at=self.objects.now(),
+            asked=asked,
+            user=request.who.name,
+            namespace=target.namespace or "",
+            name=target.name,
+            fault=fault,
+        )
+        self.calls.record(call)
+
+    async def _answer(self, request: _Request) -> web.StreamResponse:
+        try:
+            return await self._carried_out(request)
+        except errors.ApiError as error:
+            return answers.refused(error)
+        except Exception as error:  # the client still gets what an API server would say of its own failure
+            log.exception("%s %s", request.http.method, request.http.path_qs)
+            return answers.refused(errors.internal(repr(error)))
+
+    async def _carried_out(self, request: _Request) -> web.StreamResponse:
+        target, http, dry_run = request.target, request.http, request.dry_run
+        if target.resource is not resources.SELF_ACCESS_REVIEWS:  # what one may do, anyone may ask
+            self.access.authorize(
+                request.who,
+                request.verb,
+                group=target.group,
+                plural=target.plural,
+                name=target.name,
+                namespace=target.namespace,
+            )
+        if target.subresource not in ("", "status"):
+            return self._below(request)
+        if not target.resource.stored:
+            return self._review(request)
+        if target.resource is resources.BUDGETS:
+            self.guard.settle()
+        if request.verb == "watch":
+            return await self.reader.watch(http, target)
+        if request.verb == "list":
+            return self.reader.list(http, target)
+        if request.verb == "get":
+            return self.reader.get(http, target)
+        if request.verb == "deletecollection":
+            selection = self.reader.selection(http, target)
+            options = _decoded(request) if request.body else {}
+            gone = self.writer.delete_collection(target, selection, options, dry_run=dry_run)
+            return self.reader.shown_all(http, target, gone)
+        if request.verb == "create":
+            return self.reader.shown(http, target, self.writer.create(target, _decoded(request), dry_run=dry_run), 201)
+        if request.verb == "update":
+            return self.reader.shown(http, target, self.writer.replace(target, _decoded(request), dry_run=dry_run))
+        if request.verb == "patch":
+            media = http.content_type
+            if media not in (writes.JSON_PATCH, writes.MERGE_PATCH, writes.STRATEGIC_PATCH):
+                raise errors.unsupported_media((writes.JSON_PATCH, writes.MERGE_PATCH, writes.STRATEGIC_PATCH))
+            changed = self.writer.patch(target, media, _json_of(request.body), dry_run=dry_run)
+            return self.reader.shown(http, target, changed)
+        options = _json_of(request.body) if request.body else {}
+        for name in ("gracePeriodSeconds", "propagationPolicy"):
+            if name in http.query:
+                value: str | int = http.query[name]
+                options = {**options, name: int(value) if name == "gracePeriodSeconds" else value}
+        gone_ = self.writer.delete(target, options, dry_run=dry_run)
+        return answers.as_json(gone_) if gone_.get("kind") == "Status" else self.reader.shown(http, target, gone_)
+
+    def _below(self, request: _Request) -> web.Response:
+        """Subresources with bodies of their own."""
+        target = request.target
+        if target.subresource == "log":
+            if request.verb != "get":
+                raise errors.method_not_allowed()
+            pod = self.objects.get("Pod", target.namespace or "", target.name)
+            lines = self.log_source(pod).splitlines(keepends=True)
+            tail = request.http.query.get("tailLines", "")
+            return web.Response(text="".join(lines[-int(tail) :] if tail.isdigit() and int(tail) else lines))
+        if request.verb != "create":
+            raise errors.method_not_allowed()
+        body = _decoded(request)
+        if target.subresource == "eviction":
+            return answers.as_json(self.writer.evict(target, body, dry_run=request.dry_run), 201)
+        if target.subresource == "binding":
+            return answers.as_json(self.writer.bind(target, body, dry_run=request.dry_run), 201)
+        spec = body.get("spec") or {}
+        self.objects.get("ServiceAccount", target.namespace or "", target.name)
+        lifetime = timedelta(seconds=spec.get("expirationSeconds") or 3600)
+        audiences = spec.get("audiences") or [access.API_AUDIENCE]
+        token = self.access.issue(target.namespace or "", target.name, audiences=audiences, lifetime=lifetime)
+        until = store.timestamp(self.objects.now() + lifetime)
+        return answers.as_json({**body, "status": {"token": token, "expirationTimestamp": until}}, 201)
+
+    def _review(self, request: _Request) -> web.Response:
+        body = _decoded(request)
+        if request.target.resource is resources.TOKEN_REVIEWS:
+            return answers.as_json(self.access.token_review(body), 201)
+        who = request.who if request.target.resource is resources.SELF_ACCESS_REVIEWS else None
+        return answers.as_json(self.access.access_review(body, who=who), 201)
+
+
+def _dry_run(http: web.Request) -> bool:
+    wanted = http.query.getall("dryRun", [])
+    if wanted not in ([], ["All"]):
+        raise errors.bad_request(f"dryRun: Unsupported value: {wanted}: supported values: All")
+    return bool(wanted)
+
+
+def _json_of(body: bytes | None) -> Any:
+    try:
+        return msgspec.json.decode(body or b"")
+    except msgspec.DecodeError as error:
+        raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
+
+
+def _decoded(request: _Request) -> Object:
+    """The body of a write. Raises ``ApiError`` 415 for anything but JSON, 400 for what is no object."""
+    if request.http.content_type not in ("application/json", "application/octet-stream"):
+        raise errors.unsupported_media(["application/json"])
+    body = _json_of(request.body)
+    if not isinstance(body, dict):
+        raise errors.bad_request("the body of the request is no object")
+    return body
+
+
+def _loose(body: bytes | None) -> Object:
+    try:
+        found = msgspec.json.decode(body or b"")
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _job_node(job: Object) -> str:
+    """The node a job is pinned to, by name or by its host name label."""
+    spec = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
+    return str(spec.get("nodeName") or (spec.get("nodeSelector") or {}).get("kubernetes.io/hostname") or "")
