@@ -25,6 +25,16 @@ class LiveCluster(nodes.Nodes, pods.Pods, events.Events, jobs.Jobs, tokens.Token
 
 def from_kubeconfig(path_or_text: str | Path, context: str | None = None) -> LiveCluster:
     """The cluster that a kubeconfig names, given as a file's path or as its text. Raises ``Refused`` for a bad one."""
+    return LiveCluster(http.Connection(loader(path_or_text, context)))
+
+
+def in_cluster() -> LiveCluster:
+    """The cluster that this process runs in, by its service account. Raises ``Refused`` outside of one."""
+    return LiveCluster(http.Connection(lambda: way_in(config.load_incluster_config)))
+
+
+def loader(path_or_text: str | Path, context: str | None = None) -> Callable[[], http.WayIn]:
+    """Reads a kubeconfig each time it is called."""
     text = str(path_or_text)
 
     def load(configuration: Any) -> None:
@@ -33,12 +43,7 @@ def from_kubeconfig(path_or_text: str | Path, context: str | None = None) -> Liv
         else:
             config.load_kube_config_from_dict(yaml.safe_load(text), context, configuration, persist_config=False)
 
-    return LiveCluster(http.Connection(lambda: way_in(load)))
-
-
-def in_cluster() -> LiveCluster:
-    """The cluster that this process runs in, by its service account. Raises ``Refused`` outside of one."""
-    return LiveCluster(http.Connection(lambda: way_in(config.load_incluster_config)))
+    return lambda: way_in(load)
 
 
 def way_in(load: Callable[[Any], None]) -> http.WayIn:

@@ -1,0 +1,199 @@
+"""What a test may do behind the port's back: the other side of a cluster, the same for every server.
+
+A ``Rig`` holds the ``cluster`` under test and plays everybody else: it makes objects, is kubelet and controller, and
+breaks the API server on request. Names are unique to a test, so that a server may be shared.
+"""
+
+import abc
+import uuid
+from typing import Any
+
+from kcover_portal.kube import fake, port
+
+Manifest = dict[str, Any]
+
+
+class Rig(abc.ABC):
+    """One cluster, seen from both sides."""
+
+    cluster: port.Cluster
+    patience = 2.0  # seconds that a watch may take to tell everything
+
+    def __init__(self) -> None:
+        self.unique = uuid.uuid4().hex[:8]
+        self.namespace = f"ns-{self.unique}"
+
+    def name(self, text: str) -> str:
+        """A name of this test's own."""
+        return f"{text}-{self.unique}"
+
+    @abc.abstractmethod
+    def create(self, manifest: Manifest) -> Manifest:
+        """Any object with its status."""
+
+    @abc.abstractmethod
+    def read(self, kind: str, name: str, *, namespace: str = "") -> Manifest | None:
+        """The object as stored, or None."""
+
+    @abc.abstractmethod
+    def merge(self, kind: str, name: str, patch: Manifest, *, namespace: str = "", status: bool = False) -> None:
+        """A merge patch by somebody else."""
+
+    @abc.abstractmethod
+    def remove(self, kind: str, name: str, *, namespace: str = "") -> None:
+        """The object is gone, at once."""
+
+    @abc.abstractmethod
+    def settle(self) -> None:
+        """The disruption controller has looked at every budget."""
+
+    @abc.abstractmethod
+    def writes(self) -> int:
+        """How many writes the portal has asked for."""
+
+    @abc.abstractmethod
+    def forbidden_namespace(self) -> str:
+        """A namespace in which the portal may write no Event."""
+
+    @abc.abstractmethod
+    def token(self, account: str, *, audience: str, pod: Manifest) -> str:
+        """A service account's token in the test's namespace, bound to a pod."""
+
+    def node(self, name: str, **spec: Any) -> Manifest:
+        """A Ready GPU node."""
+        return self.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {"pool": "a100"}, "annotations": {"foreign/x": "1"}},
+                "spec": spec,
+                "status": {
+                    "capacity": {"cpu": "64", "nvidia.com/gpu": "8"},
+                    "conditions": [
+                        {
+                            "type": "Ready",
+                            "status": "True",
+                            "lastHeartbeatTime": "2026-11-21T07:00:00Z",
+                            "lastTransitionTime": "2026-11-21T06:00:00Z",
+                            "reason": "KubeletReady",
+                            "message": "",
+                        }
+                    ],
+                    "addresses": [
+                        {"type": "Hostname", "address": name},
+                        {"type": "InternalIP", "address": "10.0.0.7"},
+                    ],
+                    "nodeInfo": NODE_INFO,
+                },
+            }
+        )
+
+    def pod(
+        self,
+        name: str,
+        *,
+        node: str,
+        owner: str = "",
+        labels: dict[str, str] | None = None,
+        phase: str = "Running",
+        annotations: dict[str, str] | None = None,
+        gpus: int = 0,
+        status: Manifest | None = None,
+    ) -> Manifest:
+        """A pod on a node, ready if it runs; ``owner`` is the kind of its controller."""
+        reference = {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": str(uuid.uuid4())}
+        limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
+        return self.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": name,
+                    "namespace": self.namespace,
+                    "labels": labels or {},
+                    "annotations": annotations or {},
+                    "ownerReferences": [{**reference, "controller": True}] if owner else [],
+                },
+                "spec": {
+                    "nodeName": node,
+                    "containers": [{"name": "main", "image": "busybox", "resources": {"limits": limits}}],
+                },
+                "status": {
+                    "phase": phase,
+                    "conditions": [{"type": "Ready", "status": "True" if phase == "Running" else "False"}],
+                    **(status or {}),
+                },
+            }
+        )
+
+    def budget(self, name: str, *, match: dict[str, str], min_available: int) -> None:
+        """A PodDisruptionBudget; ``settle`` makes it count."""
+        self.create(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": name, "namespace": self.namespace},
+                "spec": {"selector": {"matchLabels": match}, "minAvailable": min_available},
+            }
+        )
+
+
+NODE_INFO = {
+    "bootID": "boot-1",
+    "kubeletVersion": "v1.31.2",
+    "machineID": "",
+    "systemUUID": "",
+    "kernelVersion": "6.8",
+    "osImage": "",
+    "containerRuntimeVersion": "",
+    "kubeProxyVersion": "",
+    "operatingSystem": "linux",
+    "architecture": "amd64",
+}
+
+
+class FakeRig(Rig):
+    """The fake, from behind."""
+
+    patience = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fake = fake.FakeCluster()
+        self.cluster: port.Cluster = self.fake
+        self.fake.add_namespace(self.namespace)
+
+    def create(self, manifest: Manifest) -> Manifest:
+        return self.fake.create(manifest)
+
+    def read(self, kind: str, name: str, *, namespace: str = "") -> Manifest | None:
+        return self.fake.objects.find(kind, namespace, name)
+
+    def merge(self, kind: str, name: str, patch: Manifest, *, namespace: str = "", status: bool = False) -> None:
+        self.fake.objects.merge(kind, namespace, name, patch)
+
+    def remove(self, kind: str, name: str, *, namespace: str = "") -> None:
+        self.fake.objects.remove(kind, namespace, name)
+
+    def settle(self) -> None:
+        """It does so by itself."""
+
+    def writes(self) -> int:
+        return len(self.fake.writes)
+
+    def forbidden_namespace(self) -> str:
+        self.fake.may_create_namespaces = False
+        return self.name("other")
+
+    def token(self, account: str, *, audience: str, pod: Manifest) -> str:
+        identity = port.TokenIdentity(
+            username=f"system:serviceaccount:{self.namespace}:{account}",
+            groups=("system:serviceaccounts", "system:authenticated"),
+            audiences=(audience,),
+            node_name=pod["spec"]["nodeName"],
+            pod_name=pod["metadata"]["name"],
+            pod_uid=pod["metadata"]["uid"],
+            service_account=f"{self.namespace}/{account}",
+        )
+        self.fake.add_token("fake-token", identity)
+        return "fake-token"

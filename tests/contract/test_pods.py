@@ -1,0 +1,144 @@
+"""Pods: found, told apart, and asked to go."""
+
+import pytest
+
+from kcover_portal.kube import port
+
+
+@pytest.fixture
+def node(rig):
+    name = rig.name("gpu")
+    rig.node(name)
+    return name
+
+
+def test_pods_of_a_node_are_told_apart(rig, node):
+    rig.pod("bare", node=node, gpus=2)
+    rig.pod("daemon", node=node, owner="DaemonSet")
+    rig.pod("replica", node=node, owner="ReplicaSet", labels={"training.kubeflow.org/job-name": "llm"})
+    rig.pod("mirror", node=node, annotations={"kubernetes.io/config.mirror": "hash"})
+    rig.pod("done", node=node, phase="Succeeded")
+    rig.pod("elsewhere", node=rig.name("other"))
+    found = {pod.name: pod for pod in rig.cluster.list_pods(node=node)}
+    assert set(found) == {"bare", "daemon", "replica", "mirror", "done"}
+    assert all(pod.namespace == rig.namespace and pod.node == node and pod.uid for pod in found.values())
+    bare, replica = found["bare"], found["replica"]
+    assert (bare.controller, bare.gpus, bare.ready, bare.phase) == (False, 2, True, "Running")
+    assert (replica.controller, replica.owner_kind, replica.owner_name) == (True, "ReplicaSet", "owner")
+    assert replica.job == "llm"
+    assert [pod.name for pod in found.values() if pod.daemonset] == ["daemon"]
+    assert [pod.name for pod in found.values() if pod.mirror] == ["mirror"]
+    assert [pod.name for pod in found.values() if pod.terminal] == ["done"]
+    assert not any(pod.deleting for pod in found.values())
+
+
+def test_pods_are_found_by_namespace_and_labels(rig, node):
+    rig.pod("a", node=node, labels={"job": "x", "rank": "0"})
+    rig.pod("b", node=node, labels={"job": "x", "rank": "1"})
+    rig.pod("c", node=node)
+    found = rig.cluster.list_pods(namespace=rig.namespace, labels={"job": "x"})
+    assert sorted(pod.name for pod in found) == ["a", "b"]
+
+
+def test_a_watch_from_nothing_begins_with_what_is_there(rig, node):
+    end = {"reason": "Error", "exitCode": 3, "message": "NCCL", "finishedAt": "2026-11-21T07:00:00Z"}
+    rig.pod("crashed", node=node, status={"containerStatuses": [_container(end)]})
+    rig.pod("killed", node=node, status={"containerStatuses": [_container({**end, "reason": "OOMKilled"})]})
+    events = rig.cluster.watch_pods(None, timeout=max(1, rig.patience / 2) if rig.patience else 0)
+    seen = {event.pod.name: event for event in events if event.pod and event.pod.namespace == rig.namespace}
+    assert {event.kind for event in seen.values()} == {"ADDED"}
+    failure = seen["crashed"].pod.failures[0]
+    assert (failure.name, failure.exit_code, failure.message) == ("main", 3, "NCCL")
+    assert failure.finished_at.isoformat() == "2026-11-21T07:00:00+00:00"
+    assert seen["killed"].pod.failures == ()
+
+
+def _container(end):
+    more = {"image": "busybox", "imageID": "", "ready": False, "restartCount": 0}
+    return {"name": "main", "state": {"terminated": end}, **more}
+
+
+# evict and delete
+
+
+def test_an_evicted_pod_leaves_and_then_is_gone(rig, node):
+    uid = rig.pod("train", node=node)["metadata"]["uid"]
+    assert rig.cluster.evict(rig.namespace, "train", uid=uid) == port.Evicted()
+    assert [pod.deleting for pod in rig.cluster.list_pods(node=node)] == [True]
+    assert rig.cluster.evict(rig.namespace, "train", uid=uid) == port.Evicted()
+    rig.remove("Pod", "train", namespace=rig.namespace)
+    assert rig.cluster.evict(rig.namespace, "train", uid=uid) == port.Gone()
+
+
+def test_a_pod_of_that_name_with_another_uid_is_left_alone(rig, node):
+    old = rig.pod("train", node=node)["metadata"]["uid"]
+    rig.remove("Pod", "train", namespace=rig.namespace)
+    rig.pod("train", node=node)
+    assert rig.cluster.evict(rig.namespace, "train", uid=old) == port.Gone()
+    assert rig.cluster.delete_pod(rig.namespace, "train", uid=old) == port.Gone()
+    assert [pod.deleting for pod in rig.cluster.list_pods(node=node)] == [False]
+
+
+def test_a_budget_blocks_and_says_its_name(rig, node):
+    uid = rig.pod("train", node=node, labels={"job": "x"})["metadata"]["uid"]
+    rig.budget("keep-one", match={"job": "x"}, min_available=1)
+    rig.settle()
+    for dry_run in (True, False):
+        answer = rig.cluster.evict(rig.namespace, "train", uid=uid, dry_run=dry_run)
+        assert isinstance(answer, port.Blocked)
+        assert answer.budgets == ("keep-one",)
+        assert "keep-one" in answer.reason
+    assert [pod.deleting for pod in rig.cluster.list_pods(node=node)] == [False]
+
+
+def test_a_budget_with_room_lets_one_go(rig, node):
+    uids = [rig.pod(f"train-{i}", node=node, labels={"job": "x"})["metadata"]["uid"] for i in range(2)]
+    rig.budget("keep-one", match={"job": "x"}, min_available=1)
+    rig.settle()
+    assert rig.cluster.evict(rig.namespace, "train-0", uid=uids[0]) == port.Evicted()
+    assert isinstance(rig.cluster.evict(rig.namespace, "train-1", uid=uids[1]), port.Blocked)
+
+
+def test_two_budgets_block_too(rig, node):
+    uid = rig.pod("train", node=node, labels={"job": "x"})["metadata"]["uid"]
+    rig.budget("one", match={"job": "x"}, min_available=0)
+    rig.budget("two", match={"job": "x"}, min_available=0)
+    rig.settle()
+    answer = rig.cluster.evict(rig.namespace, "train", uid=uid)
+    assert isinstance(answer, port.Blocked)
+    assert "more than one PodDisruptionBudget" in answer.reason
+
+
+def test_a_finished_pod_needs_no_budget(rig, node):
+    uid = rig.pod("done", node=node, labels={"job": "x"}, phase="Failed")["metadata"]["uid"]
+    rig.budget("keep-one", match={"job": "x"}, min_available=1)
+    rig.settle()
+    assert rig.cluster.evict(rig.namespace, "done", uid=uid) == port.Evicted()
+
+
+def test_a_dry_run_changes_nothing(rig, node):
+    uid = rig.pod("train", node=node)["metadata"]["uid"]
+    assert rig.cluster.evict(rig.namespace, "train", uid=uid, dry_run=True) == port.Evicted()
+    assert [pod.deleting for pod in rig.cluster.list_pods(node=node)] == [False]
+
+
+def test_deletion_asks_no_budget(rig, node):
+    uid = rig.pod("train", node=node, labels={"job": "x"})["metadata"]["uid"]
+    rig.budget("keep-one", match={"job": "x"}, min_available=1)
+    rig.settle()
+    assert rig.cluster.delete_pod(rig.namespace, "train", uid=uid, grace_seconds=7) == port.Evicted()
+    assert rig.read("Pod", "train", namespace=rig.namespace)["metadata"]["deletionGracePeriodSeconds"] == 7
+    rig.remove("Pod", "train", namespace=rig.namespace)
+    assert rig.cluster.delete_pod(rig.namespace, "train", uid=uid) == port.Gone()
+
+
+def test_budgets_tell_whom_they_protect(rig, node):
+    rig.pod("train", node=node, labels={"job": "x"})
+    rig.pod("other", node=node, labels={"job": "y"})
+    rig.budget("keep-none", match={"job": "x"}, min_available=0)
+    rig.settle()
+    (budget,) = rig.cluster.budgets(rig.namespace)
+    assert (budget.name, budget.namespace, budget.disruptions_allowed) == ("keep-none", rig.namespace, 1)
+    covered = [pod.name for pod in rig.cluster.list_pods(node=node) if budget.covers(pod)]
+    assert covered == ["train"]
+    assert budget in rig.cluster.budgets()
