@@ -85,6 +85,30 @@ def test_truncation_starts_over_even_when_the_file_has_grown_again(path, file):
     assert texts(file) == ["e", "f", "g", "h"]
 
 
+def test_a_file_wakes_who_waits_for_it(path, file):
+    path.write_text("a\n")
+    texts(file)
+    writer = threading.Timer(0.1, path.write_text, ("a\nb\n",))
+    writer.start()
+    started = time.monotonic()
+    file.wait(10.0)
+    assert time.monotonic() - started < 5.0
+    writer.join()
+    assert texts(file) == ["b"]
+    started = time.monotonic()
+    file.wait(0.3)
+    assert 0.25 < time.monotonic() - started < 5.0
+
+
+def test_a_file_that_cannot_be_read_is_no_reason_to_hurry(path, file):
+    path.mkdir()
+    with pytest.raises(OSError, match="directory"):
+        file.read(boot_id="b", now=NOW)
+    started = time.monotonic()
+    file.wait(0.3)
+    assert time.monotonic() - started > 0.25
+
+
 def test_resuming_a_file(path, file):
     path.write_text("a\nb\nhal")
     _, _, position = read(file)

@@ -32,6 +32,7 @@ class File:
         self._head = (0, 0)  # length and CRC-32 of the first bytes
         self._skipping = False  # inside a line whose start was handed out because it grew too long
         self._resume: Position | None = None
+        self._seen: tuple[int, int, int] | None = None  # what was at the path at the last look
 
     def resume(self, position: Position) -> None:
         """See ``Source.resume``."""
@@ -40,23 +41,27 @@ class File:
 
     def read(self, *, boot_id: str, now: datetime) -> Chunk:
         """See ``Source.read``; every line carries ``now``."""
+        self._seen = self._look()  # before the reading: what comes after it wakes who waits
         if self._handle is None:
             self._open()
         assert self._handle is not None
+        rotated = self._seen is not None and self._seen[0] != self._inode
         here = os.fstat(self._handle)
         if here.st_size < self._offset or self._checksum(self._handle, self._head[0]) != self._head:
             self._start_over()  # truncated, perhaps filled again
         before = self._offset
         lines = self._lines(self._handle)
         more = self._offset != before
-        if not more and self._rotated():
+        if not more and rotated:
             lines, more = self._remainder(self._handle), True
             self.close()
         return Chunk(records=tuple(_records(lines, now)), position=self._position(), more=more)
 
     def wait(self, timeout: float) -> None:
-        """See ``Source.wait``."""
-        time.sleep(min(timeout, POLL))
+        """See ``Source.wait``: one ``stat`` a quarter of a second, as the standard library has no inotify."""
+        until = time.monotonic() + timeout
+        while self._look() == self._seen and (left := until - time.monotonic()) > 0:
+            time.sleep(min(left, POLL))
 
     def close(self) -> None:
         """See ``Source.close``."""
@@ -96,11 +101,13 @@ class File:
         except OSError:
             return []
 
-    def _rotated(self) -> bool:
+    def _look(self) -> tuple[int, int, int] | None:
+        """Inode, size and time of what is at the path; None between two names, when the old one may still grow."""
         try:
-            return self._path.stat().st_ino != self._inode
+            here = self._path.stat()
         except OSError:
-            return False  # between two names; the old one may still be written to
+            return None
+        return here.st_ino, here.st_size, here.st_mtime_ns
 
     def _start_over(self) -> None:
         self._offset, self._head, self._skipping = 0, (0, 0), False
