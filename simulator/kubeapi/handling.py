@@ -23,14 +23,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class _Request:
-    """One request. ``body`` is read once a fault did not come first."""
+    """One request. ``node`` is what it is about, ``name`` the object's, also when only the body tells it."""
 
     http: web.Request
     target: paths.Target
     verb: str
     who: access.Identity
     dry_run: bool
-    body: Any = None
+    body: bytes = b""
+    name: str = ""
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,54 +61,52 @@ class Handler:
     async def _with_faults(self, request: _Request) -> web.StreamResponse:
         """Carry a request out, or let it run into a planned fault: before the work, or after it."""
         fault = self.faults.take(method=request.http.method, verb=request.verb, path=request.http.path_qs)
+        await self._prepare(request)
         if fault is None:
-            node = await self._prepared(request)
             if request.verb == "watch":
-                self._count(request, node=node, status=200, applied=False)
+                self._count(request, status=200, applied=False)
                 return await self._answer(request)
             response = await self._answer(request)
-            self._count(request, node=node, status=response.status, applied=response.status < 400)
+            self._count(request, status=response.status, applied=response.status < 400)
             return response
-        node = await self._prepared(request)
         applied = False
         if fault.after and request.verb != "watch":
             applied = (await self._answer(request)).status < 400
         seen = fault.status if isinstance(fault.status, int) else 0
-        self._count(request, node=node, status=seen, applied=applied, fault=fault.label)
+        self._count(request, status=seen, applied=applied, fault=fault.label)
         target = request.target
         return await answers.suffered(
             request.http, fault, group=target.group, plural=target.resource.plural, name=target.name
         )
 
-    async def _prepared(self, request: _Request) -> str:
-        """Read the body, and tell which node the request is about, before the work changes that."""
+    async def _prepare(self, request: _Request) -> None:
+        """Read the body, and see what the request is about, before the work changes that."""
         if request.http.can_read_body:
             request.body = await request.http.read()
         target = request.target
+        said = _loose(request.body) if request.verb in ("create", "delete", "deletecollection") else {}
         if target.subresource == "eviction" or request.verb.startswith("delete"):
-            said = _loose(request.body)
             options = said.get("deleteOptions") if target.subresource else said
             request.dry_run = request.dry_run or (options or {}).get("dryRun") == ["All"]
-        resource = target.resource
-        if resource is resources.NODES:
-            return target.name
-        obj: Any = None
-        if resource is resources.PODS and target.name:
-            obj = self.objects.find(resource, target.namespace or "", target.name)
-            return str((obj or {}).get("spec", {}).get("nodeName", ""))
-        if resource is resources.JOBS:
-            obj = self.objects.find(resource, target.namespace or "", target.name)
-            if obj is None and request.verb == "create":
-                obj = _loose(request.body)
-            return _job_node(obj or {})
-        return ""
+        metadata = said.get("metadata")
+        request.name = target.name or str(metadata.get("name", "") if isinstance(metadata, dict) else "")
+        found = self._present(target) if target.resource in (resources.PODS, resources.JOBS) else None
+        if target.resource is resources.NODES:
+            request.node = request.name
+        elif target.resource is resources.PODS:
+            request.node = str((found or {}).get("spec", {}).get("nodeName", ""))
+        elif target.resource is resources.JOBS:
+            request.node = _job_node(found or said)
 
-    def _count(self, request: _Request, *, node: str, status: int, applied: bool, fault: str = "") -> None:
+    def _present(self, target: paths.Target) -> Object | None:
+        return self.objects.find(target.resource, target.namespace or "", target.name)
+
+    def _count(self, request: _Request, *, status: int, applied: bool, fault: str = "") -> None:
         target = request.target
         asked = calls.Asked(
             verb=request.verb,
             resource=target.plural,
-            node=node,
+            node=request.node,
             status=status,
             dry_run=request.dry_run,
             applied=applied and not request.dry_run,
@@ -116,7 +116,7 @@ class Handler:
             asked=asked,
             user=request.who.name,
             namespace=target.namespace or "",
-            name=target.name,
+            name=request.name,
             fault=fault,
         )
         self.calls.record(call)
@@ -216,9 +216,9 @@ def _dry_run(http: web.Request) -> bool:
     return bool(wanted)
 
 
-def _json_of(body: bytes | None) -> Any:
+def _json_of(body: bytes) -> Any:
     try:
-        return msgspec.json.decode(body or b"")
+        return msgspec.json.decode(body)
     except msgspec.DecodeError as error:
         raise errors.bad_request(f"couldn't get version/kind; json parse error: {error}") from error
 
@@ -233,9 +233,10 @@ def _decoded(request: _Request) -> Object:
     return body
 
 
-def _loose(body: bytes | None) -> Object:
+def _loose(body: bytes) -> Object:
+    """The object in a body, empty where there is none: for the count, which refuses nothing."""
     try:
-        found = msgspec.json.decode(body or b"")
+        found = msgspec.json.decode(body)
     except msgspec.DecodeError:
         return {}
     return found if isinstance(found, dict) else {}
@@ -243,5 +244,9 @@ def _loose(body: bytes | None) -> Object:
 
 def _job_node(job: Object) -> str:
     """The node a job is pinned to, by name or by its host name label."""
-    spec = ((job.get("spec") or {}).get("template") or {}).get("spec") or {}
+    spec: Any = job
+    for part in ("spec", "template", "spec"):
+        spec = spec.get(part) if isinstance(spec, dict) else None
+    if not isinstance(spec, dict):
+        return ""
     return str(spec.get("nodeName") or (spec.get("nodeSelector") or {}).get("kubernetes.io/hostname") or "")

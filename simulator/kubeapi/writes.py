@@ -186,6 +186,8 @@ class Writer:
         metadata = {
             key: value for key, value in (metadata or {}).items() if key != "managedFields" and value is not None
         }
+        for field in ("labels", "annotations"):
+            _check_texts(resource, field, metadata.get(field))
         if resource.namespaced:
             if metadata.setdefault("namespace", target.namespace) != target.namespace:
                 raise errors.bad_request(
@@ -209,6 +211,22 @@ class Writer:
             new = _with_status(new, old.get("status"))
         validation.check(resource, new, group=target.group, old=old)
         return self._store.update(resource, new, dry_run=dry_run)
+
+
+def _check_texts(resource: resources.Resource, field: str, values: Any) -> None:
+    """Labels and annotations are maps of text to text; a number is a malformed body, not an invalid value."""
+    if values is None:
+        return
+    wrong = values
+    if isinstance(values, dict):
+        wrong = next((value for value in values.values() if not isinstance(value, str)), None)
+        if wrong is None:
+            return
+    found = {bool: "bool", int: "number", float: "number", dict: "object", list: "array", str: "string"}[type(wrong)]
+    raise errors.bad_request(
+        f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot '
+        f"unmarshal {found} into Go struct field ObjectMeta.metadata.{field} of type string"
+    )
 
 
 def _versioned(old: Object, new: Object) -> Object:

@@ -426,6 +426,16 @@ def test_nonsense_on_a_node_is_422_with_the_field(running, core, patch, message)
     assert len(body["details"]["causes"]) == 1
 
 
+@pytest.mark.parametrize(("value", "found"), [(1, "number"), (True, "bool"), ({"x": "y"}, "object")])
+def test_a_label_that_is_no_text_is_400(running, core, value, found):
+    running.put("Node", node("a"))
+    status, body, _ = refused(core.patch_node, "a", {"metadata": {"labels": {"x": value}}})
+    assert (status, body["reason"]) == (400, "BadRequest")
+    assert body["message"].endswith(
+        f"cannot unmarshal {found} into Go struct field ObjectMeta.metadata.labels of type string"
+    )
+
+
 def test_a_name_can_be_made_and_cannot_be_taken_twice(running, core):
     container = client.V1Container(name="c", image="i")
     body = client.V1Pod(metadata=client.V1ObjectMeta(generate_name="p-"), spec=client.V1PodSpec(containers=[container]))

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from simulator.kubeapi import budgets, errors, garbage, patches, selectors, store, strategic
+from simulator.kubeapi import budgets, errors, garbage, patches, resources, selectors, store, strategic
+from simulator.kubeapi.tables import column, table
 from tests.simulator.api_server import budget, node, pod
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -155,6 +156,38 @@ def test_field_selectors(objects, selector, names):
 def test_a_field_that_cannot_be_selected_by_is_refused(objects):
     with pytest.raises(errors.ApiError, match=r'not supported: "spec\.containers"'):
         objects.list("Pod", fields="spec.containers=x")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        *[(0, "0s"), (119, "119s"), (120, "2m"), (310, "5m10s"), (600, "10m"), (3 * 3600, "3h"), (11_000, "3h3m")],
+        *[(47 * 3600, "47h"), (52 * 3600, "2d4h"), (12 * 86400, "12d"), (800 * 86400, "2y70d"), (-5, "<invalid>")],
+    ],
+)
+def test_ages_are_shortened_as_kubectl_shortens_them(seconds, shown):
+    assert column.duration(timedelta(seconds=seconds)) == shown
+
+
+@pytest.mark.parametrize(
+    ("status", "deleting", "cells"),
+    [
+        ({"ready": True, "state": {"running": {}}, "restartCount": 0}, False, ["1/1", "Running", "0"]),
+        (
+            {"ready": False, "state": {"waiting": {"reason": "CrashLoopBackOff"}}},
+            False,
+            ["0/1", "CrashLoopBackOff", "0"],
+        ),
+        ({"ready": False, "state": {"terminated": {"exitCode": 3}}}, False, ["0/1", "ExitCode:3", "0"]),
+        ({"ready": True, "state": {"running": {}}}, True, ["1/1", "Terminating", "0"]),
+    ],
+)
+def test_the_word_for_a_pod(status, deleting, cells):
+    obj = pod("p")
+    obj["status"]["containerStatuses"] = [{"name": "main", **status}]
+    if deleting:
+        obj["metadata"]["deletionTimestamp"] = store.timestamp(NOW)
+    assert table.cells(resources.PODS, obj, now=NOW)[1:4] == cells
 
 
 def test_json_patch_leaves_the_original_alone():
