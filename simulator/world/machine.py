@@ -92,11 +92,11 @@ class Machine:
         if self.printed:
             self.printed()
 
-    def suffer(self, standing: Standing) -> None:
-        """A fault begins: it is printed, and stays until it is cured."""
+    def suffer(self, standing: Standing, *, times: int = 1) -> None:
+        """A fault begins: it is printed so many times, and stays until it is cured."""
         if standing.cure != "self":
             self.faults.append(standing)
-        self.write(*standing.lines, drill=standing.drill)
+        self.write(*standing.lines * times, drill=standing.drill)
         if standing.cure == "repair" and self.repair_seconds:
             self.agenda.after(self.repair_seconds, self.repair)
 

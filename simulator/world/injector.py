@@ -1,0 +1,149 @@
+"""Faults on demand: one order, said in the words of ``POST /sim/faults``, done to one machine."""
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kcover import catalog
+from simulator.world import machine, mix, printk
+from simulator.world.world import World
+
+KINDS = ("xid", "sxid", "hang")
+MAX_CODE = 2**31 - 1
+MAX_COUNT = 10_000
+MAX_LINE = 4096
+_FIELDS = ("node", "kind", "code", "gpu", "count", "line", "drill", "cure", "returns", "kill")
+
+
+class OrderError(ValueError):
+    """An order that makes no sense: ``field`` and ``reason``."""
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"{field}: {reason}")
+        self.field = field
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to befall a node.
+
+    ``kind`` ``hang`` stops the whole machine. ``line`` is printed instead of the driver's own. ``count`` says how often
+    it is printed. ``drill``: as a program writes it. ``cure`` is what will take the fault away (``mix.CURES``); with
+    ``returns`` False the machine does not come back from its next boot. ``kill`` crashes the programs on the GPU.
+    """
+
+    node: str
+    kind: str
+    code: int
+    gpu: int | None = None
+    count: int = 1
+    line: str = ""
+    drill: bool = False
+    cure: str = "reboot"
+    returns: bool = True
+    kill: bool = False
+
+
+def parse(body: object) -> Order:
+    """An order from decoded JSON. Raises OrderError. Without ``cure`` a reboot helps, and a program's own fault goes by
+    itself."""
+    if not isinstance(body, dict):
+        raise OrderError("body", "a JSON object is accepted")
+    for key in body:
+        if key not in _FIELDS:
+            raise OrderError(str(key), f"no such field; there are {', '.join(_FIELDS)}")
+    node = body.get("node")
+    if not isinstance(node, str) or not node:
+        raise OrderError("node", "the name of a node is needed")
+    kind = body.get("kind", "xid")
+    if kind not in KINDS:
+        raise OrderError("kind", f"{kind!r} is not one of {', '.join(KINDS)}")
+    code = 0 if kind == "hang" else _integer(body, "code", most=MAX_CODE)
+    if code is None:
+        raise OrderError("code", f"a number from 0 to {MAX_CODE} is needed")
+    line = body.get("line") or ""
+    if not isinstance(line, str) or len(line) > MAX_LINE or "\n" in line:
+        raise OrderError("line", f"one line of at most {MAX_LINE} characters is accepted")
+    cure = body.get("cure") or ("self" if kind != "hang" and catalog.is_program_fault(kind, code) else "reboot")
+    if cure not in mix.CURES:
+        raise OrderError("cure", f"{cure!r} is not one of {', '.join(mix.CURES)}")
+    return Order(
+        node=node,
+        kind=kind,
+        code=code,
+        gpu=_integer(body, "gpu", most=63),
+        count=_integer(body, "count", least=1, most=MAX_COUNT) or 1,
+        line=line,
+        drill=_boolean(body, "drill", default=False),
+        cure=cure,
+        returns=_boolean(body, "returns", default=True),
+        kill=_boolean(body, "kill", default=False),
+    )
+
+
+def inject(world: World, order: Order) -> tuple[str, ...]:
+    """Do it; returns the lines that were printed.
+
+    Raises KeyError for an unknown node, OrderError for a GPU that it does not have or a machine that is down.
+    """
+    host = world.machines[order.node]
+    gpu = None
+    if order.kind == "xid":
+        gpu = order.gpu or 0
+        if gpu >= host.gpus:
+            has = f"GPUs 0 to {host.gpus - 1}" if host.gpus else "no GPUs"
+            raise OrderError("gpu", f"{order.node} has {has}")
+    if host.power != machine.UP:
+        raise OrderError("node", f"{order.node} is {host.power}, it prints nothing")
+    lines = _lines(order, gpu)
+    host.suffer(
+        machine.Standing(
+            kind=order.kind,
+            code=order.code or order.kind,
+            gpu=gpu,
+            cure=order.cure,
+            lines=lines,
+            since=world.agenda.now(),
+            drill=order.drill,
+            comes_back=order.returns,
+        ),
+        times=order.count,
+    )
+    if order.kind == "hang":
+        host.hang()
+    elif order.kill:
+        world.crash_on(order.node, gpu, message=f"CUDA error: {order.kind} {order.code}")
+    return lines
+
+
+def _lines(order: Order, gpu: int | None) -> tuple[str, ...]:
+    if order.line:
+        return (order.line,)
+    if order.kind == "hang":
+        return ()
+    if order.kind == "sxid":
+        return tuple(printk.sxid(order.code))
+    return tuple(printk.xid(order.code, machine.pci(gpu or 0), process=process_on(order.node)))
+
+
+def process_on(node: str) -> printk.Process:
+    """The program that the driver names, for the codes with which it names one."""
+    return printk.Process(pid=4000 + zlib.crc32(node.encode()) % 20_000, name="pt_main_thread")
+
+
+def _integer(body: Mapping[str, Any], field: str, *, most: int, least: int = 0) -> int | None:
+    value = body.get(field)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise OrderError(field, f"{value!r} is not a number from {least} to {most}")
+    return value
+
+
+def _boolean(body: Mapping[str, Any], field: str, *, default: bool) -> bool:
+    value = body.get(field, default)
+    if not isinstance(value, bool):
+        raise OrderError(field, f"{value!r} is neither true nor false")
+    return value
