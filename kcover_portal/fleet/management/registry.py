@@ -30,7 +30,8 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
     for field, value in fields.items():
         setattr(cluster, field, value)
     try:
-        cluster.full_clean(validate_unique=False, validate_constraints=False)
+        checked = {"name", *fields}
+        cluster.clean_fields(exclude={field.name for field in Cluster._meta.fields} - checked)
     except ValidationError as error:
         reasons = [f"{field}: {' '.join(said)}" for field, said in error.message_dict.items()]
         raise Refused("; ".join(reasons)) from error

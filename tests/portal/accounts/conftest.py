@@ -1,8 +1,9 @@
+from typing import Any
+
 import pytest
-from pytest_django.fixtures import SettingsWrapper
 
 
 @pytest.fixture(autouse=True)
-def _quick_passwords(settings: SettingsWrapper) -> None:
+def _quick_passwords(settings: Any) -> None:
     """Argon2 is slow on purpose; these tests are about everything but that."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]

@@ -1,0 +1,221 @@
+"""``manage.py cluster``: a kubeconfig becomes independent of its machine; what is wrong with one is said."""
+
+import base64
+from datetime import datetime
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.ledger.models import Entry
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*words: str) -> tuple[str, str]:
+    out, err = StringIO(), StringIO()
+    call_command("cluster", *words, stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def config(**changes: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "one",
+        "clusters": [
+            {"name": "c1", "cluster": {"server": "https://10.0.0.1:6443"}},
+            {"name": "c2", "cluster": {"server": "https://10.0.0.2:6443"}},
+        ],
+        "users": [{"name": "u1", "user": {"token": "secret-1"}}, {"name": "u2", "user": {"token": "secret-2"}}],
+        "contexts": [
+            {"name": "one", "context": {"cluster": "c1", "user": "u1"}},
+            {"name": "two", "context": {"cluster": "c2", "user": "u2"}},
+        ],
+    } | changes
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> Path:
+    return tmp_path / "kubeconfig"
+
+
+def write(path: Path, content: Any) -> str:
+    path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
+    return str(path)
+
+
+def test_a_cluster_is_registered_with_one_context_of_its_kubeconfig(kubeconfig: Path) -> None:
+    said, warned = run("add", "east", "--kubeconfig", write(kubeconfig, config()), "--context", "two")
+    assert said == "cluster east is registered (mode enforce, reboot auto)\n"
+    assert warned == ""
+    row = Cluster.objects.get()
+    assert (row.name, row.context, row.in_cluster, row.reboot) == ("east", "two", False, "auto")
+    kept = yaml.safe_load(row.kubeconfig)
+    assert kept["current-context"] == "two"
+    assert [one["cluster"]["server"] for one in kept["clusters"]] == ["https://10.0.0.2:6443"]
+    assert [one["user"] for one in kept["users"]] == [{"token": "secret-2"}]
+    assert [one["name"] for one in kept["contexts"]] == ["two"]
+    entry = Entry.objects.get()
+    assert (entry.cluster, entry.verb, entry.subject) == ("east", "cluster.added", "east")
+    assert "secret" not in str(entry.data)
+
+
+def test_the_current_context_is_the_default_and_so_is_the_only_one(kubeconfig: Path) -> None:
+    run("add", "a", "--kubeconfig", write(kubeconfig, config()))
+    assert Cluster.objects.get(name="a").context == "one"
+    only = config(contexts=[{"name": "two", "context": {"cluster": "c2", "user": "u2"}}])
+    del only["current-context"]
+    run("add", "b", "--kubeconfig", write(kubeconfig, only))
+    assert Cluster.objects.get(name="b").context == "two"
+
+
+def test_files_that_a_kubeconfig_names_are_put_in(kubeconfig: Path, tmp_path: Path) -> None:
+    for name in ("ca.crt", "me.crt", "me.key"):
+        (tmp_path / name).write_bytes(name.encode())
+    content = config(
+        clusters=[{"name": "c1", "cluster": {"server": "https://a", "certificate-authority": "ca.crt"}}],
+        users=[
+            {
+                "name": "u1",
+                "user": {"client-certificate": str(tmp_path / "me.crt"), "client-key": str(tmp_path / "me.key")},
+            }
+        ],
+    )
+    _, warned = run("add", "east", "--kubeconfig", write(kubeconfig, content))
+    assert warned == "warning: certificate-authority ca.crt is relative: it was read beside the kubeconfig\n"
+    kept = yaml.safe_load(Cluster.objects.get().kubeconfig)
+    assert kept["clusters"][0]["cluster"] == {
+        "server": "https://a",
+        "certificate-authority-data": base64.b64encode(b"ca.crt").decode(),
+    }
+    assert kept["users"][0]["user"] == {
+        "client-certificate-data": base64.b64encode(b"me.crt").decode(),
+        "client-key-data": base64.b64encode(b"me.key").decode(),
+    }
+
+
+def test_content_that_is_there_already_wins_over_a_file(kubeconfig: Path) -> None:
+    cluster = {"server": "https://a", "certificate-authority": "/nowhere", "certificate-authority-data": "QQ=="}
+    run("add", "east", "--kubeconfig", write(kubeconfig, config(clusters=[{"name": "c1", "cluster": cluster}])))
+    kept = yaml.safe_load(Cluster.objects.get().kubeconfig)["clusters"][0]["cluster"]
+    assert kept == {"server": "https://a", "certificate-authority-data": "QQ=="}
+
+
+@pytest.mark.parametrize(
+    ("user", "cluster", "warning"),
+    [
+        ({"exec": {"command": "aws"}}, {}, "the user signs in by running aws"),
+        ({"auth-provider": {"name": "gcp"}}, {}, "auth-provider is no longer part"),
+        ({"tokenFile": "/run/token"}, {}, "the token is read from /run/token"),
+        ({}, {"insecure-skip-tls-verify": True}, "certificate is not verified"),
+    ],
+)
+def test_what_may_not_work_from_here_is_warned_of(
+    user: dict[str, Any], cluster: dict[str, Any], warning: str, kubeconfig: Path
+) -> None:
+    content = config(
+        users=[{"name": "u1", "user": user}], clusters=[{"name": "c1", "cluster": {"server": "https://a", **cluster}}]
+    )
+    _, warned = run("add", "east", "--kubeconfig", write(kubeconfig, content))
+    assert warned.startswith("warning: ")
+    assert warning in warned
+    assert Cluster.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a: [", "is not YAML"),
+        ("just text", "is no kubeconfig: it needs clusters, contexts and users"),
+        ({"contexts": [], "clusters": [], "users": []}, "contexts is missing or empty"),
+        (config(clusters=None), "clusters is missing or empty"),
+        (config(users=[]), "users is missing or empty"),
+        (config(**{"current-context": ""}), "name a context: the file has one, two and none is current"),
+        (config(**{"current-context": "ten"}), "there is no context 'ten': the file has one, two"),
+        (
+            config(contexts=[{"name": "one", "context": {"cluster": "c9", "user": "u1"}}]),
+            "context 'one' names the cluster 'c9', which the file does not have",
+        ),
+        (
+            config(contexts=[{"name": "one", "context": {"cluster": "c1"}}]),
+            "context 'one' names the user None, which the file does not have",
+        ),
+        (config(clusters=[{"name": "c1", "cluster": {"server": "10.0.0.1"}}]), "names no server"),
+        (
+            config(users=[{"name": "u1", "user": {"client-key": "/nowhere/me.key"}}]),
+            "client-key /nowhere/me.key cannot",
+        ),
+        ("#" * (1024 * 1024 + 1), "at most 1048576 are read"),
+    ],
+)
+def test_a_kubeconfig_that_cannot_be_used_is_refused(content: Any, message: str, kubeconfig: Path) -> None:
+    with pytest.raises(CommandError, match=message):
+        run("add", "east", "--kubeconfig", write(kubeconfig, content))
+    assert Cluster.objects.count() == 0
+
+
+def test_a_kubeconfig_that_is_not_there_is_refused() -> None:
+    with pytest.raises(CommandError, match="/nowhere cannot be read: No such file"):
+        run("add", "east", "--kubeconfig", "/nowhere")
+
+
+def test_in_cluster_needs_no_file_and_the_settings_are_kept() -> None:
+    words = ("--reboot", "job", "--job-image", "alpine:3", "--job-namespace", "ops", "--mode", "shadow")
+    said, _ = run("add", "here", "--in-cluster", *words)
+    assert said == "cluster here is registered (mode shadow, reboot job)\n"
+    row = Cluster.objects.get()
+    assert (row.in_cluster, row.kubeconfig, row.job_image, row.job_namespace) == (True, "", "alpine:3", "ops")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("add", "east"), "one of the arguments --kubeconfig --in-cluster is required"),
+        (("add", "east", "--in-cluster", "--kubeconfig", "f"), "not allowed with"),
+        (("add", "east", "--in-cluster", "--context", "c"), "--context goes with --kubeconfig"),
+        (("add", "east", "--in-cluster", "--reboot", "twice"), "unknown --reboot 'twice': use one of auto, agent, job"),
+        (("add", "east", "--in-cluster", "--mode", "fast"), "unknown --mode 'fast': use one of paused, shadow"),
+        (("add", "not a slug", "--in-cluster"), "name: Enter a valid"),
+        (("add", "old", "--in-cluster"), "there is a cluster old already: add --replace to change it"),
+        (("remove", "mars", "--yes"), "there is no cluster mars: known are old"),
+        (("remove", "old"), "this forgets 1 nodes of old with their incidents, rescues and tokens"),
+    ],
+)
+def test_a_cluster_command_that_cannot_be_met_says_why(words: tuple[str, ...], message: str, now: datetime) -> None:
+    old = Cluster.objects.create(name="old", created_at=now)
+    Node.objects.create(cluster=old, name="n", created_at=now)
+    with pytest.raises(CommandError, match=message):
+        run(*words)
+    assert Cluster.objects.count() == 1
+
+
+def test_a_cluster_is_changed_on_demand_and_keeps_what_is_not_named(kubeconfig: Path) -> None:
+    run("add", "east", "--in-cluster", "--mode", "approve", "--job-image", "alpine:3")
+    run("add", "east", "--replace", "--kubeconfig", write(kubeconfig, config()), "--reboot", "agent")
+    row = Cluster.objects.get()
+    assert (row.in_cluster, row.context, row.mode, row.reboot, row.job_image) == (
+        False,
+        "one",
+        "approve",
+        "agent",
+        "alpine:3",
+    )
+    assert list(Entry.objects.order_by("pk").values_list("verb", flat=True)) == ["cluster.added", "cluster.changed"]
+
+
+def test_clusters_are_listed_and_forgotten(now: datetime) -> None:
+    run("add", "east", "--in-cluster")
+    Cluster.objects.create(name="west", context="w", created_at=now, watched_at=now, watch_error="refused")
+    assert run("list")[0].splitlines() == [
+        "east\tin-cluster\tmode enforce\treboot auto\tlast heard never",
+        "west\tcontext w\tmode enforce\treboot auto\tlast heard 2026-11-21 08:00\trefused",
+    ]
+    assert run("remove", "east", "--yes")[0] == "cluster east is forgotten\n"
+    assert list(Cluster.objects.values_list("name", flat=True)) == ["west"]
+    assert Entry.objects.latest("pk").verb == "cluster.removed"

@@ -1,0 +1,80 @@
+"""``manage.py policy``: files in, files out, mistakes with file and line."""
+
+from datetime import datetime
+from io import BytesIO, StringIO, TextIOWrapper
+from pathlib import Path
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy
+from tests.portal.policies.texts import KCE_EXAMPLE, policy
+
+pytestmark = pytest.mark.django_db
+
+
+def run(*words: str) -> tuple[str, str]:
+    out, err = StringIO(), StringIO()
+    call_command("policy", *words, stdout=out, stderr=err)
+    return out.getvalue(), err.getvalue()
+
+
+def test_files_are_applied_and_exported(tmp_path: Path) -> None:
+    first, second = tmp_path / "a.yaml", tmp_path / "b.yaml"
+    first.write_text(KCE_EXAMPLE)
+    second.write_text(policy("b", codes='["48"]'))
+    said, warned = run("apply", "-f", str(first), "-f", str(second), "--reason", "start")
+    assert said == "policy test-1 revision 1 applied\npolicy b revision 1 applied\n"
+    assert warned == ""
+    revision = queries.in_force()[0]
+    assert (revision.reason, revision.author.partition(":")[0]) == ("start", "command")
+    assert run("apply", "-f", str(second))[0] == "policy b revision 1 unchanged\n"
+
+    exported = tmp_path / "all.yaml"
+    exported.write_text(run("export")[0])
+    assert run("apply", "-f", str(exported))[0] == "policy b revision 1 unchanged\npolicy test-1 revision 1 unchanged\n"
+
+
+def test_a_text_is_read_from_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(policy("a").encode())))
+    assert run("apply", "-f", "-")[0] == "policy a revision 1 applied\n"
+
+
+def test_a_mistake_is_named_as_compilers_do(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text(policy("a", codes="[62]"))
+    with pytest.raises(CommandError) as caught:
+        run("apply", "-f", str(file))
+    first, second = str(caught.value).split("\n")
+    assert first == f"nothing of {file} was applied:"
+    assert second.startswith(
+        f'{file}:7:19: spec.rules[0].errorCode[0]: an error code is a string of digits: write "62"'
+    )
+    assert Policy.objects.count() == 0
+
+
+def test_warnings_are_printed_and_hinder_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(policy("a", codes='["31"]'))
+    said, warned = run("apply", "-f", str(file))
+    assert said == "policy a revision 1 applied\n"
+    assert warned.startswith(f"warning: {file}:7:19: Xid 31 is a program's doing")
+
+
+def test_a_file_that_is_not_there_is_refused() -> None:
+    with pytest.raises(CommandError, match="/nowhere cannot be read: No such file"):
+        run("apply", "-f", "/nowhere")
+
+
+def test_policies_are_listed_taken_back_and_deleted(now: datetime) -> None:
+    for codes in ('["62"]', '["63"]'):
+        services.apply(policy("a", codes=codes), author="user:anna", reason="", now=now)
+    assert run("list")[0] == "a\trevision 2\t1 rule\tby user:anna\n"
+    assert run("rollback", "a", "1")[0] == "policy a revision 3 applied\n"
+    assert queries.candidates()[0].rule.codes == ("62",)
+    assert run("delete", "a", "--reason", "done")[0] == "policy a is no longer in force\n"
+    for words, message in ((("delete", "a"), "there is no policy a"), (("rollback", "a", "9"), "a has no revision 9")):
+        with pytest.raises(CommandError, match=message):
+            run(*words)
