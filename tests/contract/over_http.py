@@ -38,7 +38,7 @@ PLACES = {
 }
 ADMIN, PORTAL = "admin-token", "portal-token"
 PORTAL_USER = "system:serviceaccount:kcover-system:kcover-portal"
-READ_SECONDS = 3.0  # the client's patience; short, for the tests of time-outs
+READ_SECONDS = 2.0  # the client's patience; short, for the tests of time-outs
 
 
 class HttpRig(Rig):

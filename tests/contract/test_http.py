@@ -1,0 +1,271 @@
+"""How requests travel and answers are taken, also odd ones: what the official client would get wrong or hide."""
+
+import json
+import threading
+
+import pytest
+
+from kcover_portal.kube import http, live, port
+from kcover_portal.kube.verbs import reading
+from tests import servers
+from tests.contract import over_http, scripted
+
+NODE = {"kind": "Node", "metadata": {"name": "gpu-1", "uid": "u", "resourceVersion": "5"}, "spec": {}, "status": {}}
+CORDON = port.NodeChange(cordon=True)
+
+
+@pytest.fixture
+def script():
+    """``script(answer)`` starts a server and gives it with a client."""
+    with_ends = []
+
+    def start(answer, **more):
+        context = scripted.serve(answer)
+        server = context.__enter__()
+        with_ends.append(context)
+        connection = http.Connection(over_http.way_in(server.url), **{"read_seconds": 5.0, **more})
+        return server, live.LiveCluster(connection)
+
+    yield start
+    for context in with_ends:
+        context.__exit__(None, None, None)
+
+
+def _status(code, reason="", message="", **details):
+    return {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details or None}
+
+
+def _line(kind, obj):
+    return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+# evictions
+
+
+def _evicting(status, body, **headers):
+    def answer(request):
+        if request.command == "GET":
+            request.reply(200, {"versions": [{"version": "v1"}]})
+        else:
+            request.reply(status, body, **headers)
+
+    return answer
+
+
+def test_flow_control_speaks_plain_text_and_is_no_budget(script):
+    _, cluster = script(_evicting(429, b"Too many requests, please try again later.\n", Retry_After="7"))
+    with pytest.raises(port.Unavailable) as caught:
+        cluster.evict("ns", "p", uid="u")
+    assert (caught.value.retry_after, caught.value.ambiguous) == (7, False)
+
+
+def test_a_budget_that_is_still_being_looked_at(script):
+    cause = {
+        "reason": "DisruptionBudget",
+        "message": "The disruption budget web is still being processed by the server.",
+    }
+    body = _status(429, "TooManyRequests", "Cannot evict pod", causes=[cause], retryAfterSeconds=10)
+    _, cluster = script(_evicting(429, body))
+    expected = port.Blocked(reason=cause["message"], budgets=("web",), retry_after=10.0)
+    assert cluster.evict("ns", "p", uid="u") == expected
+
+
+def test_an_eviction_carries_its_uid_and_content_type(script):
+    server, cluster = script(_evicting(201, {"kind": "Status", "metadata": {}, "status": "Success"}))
+    assert cluster.evict("ns", "p", uid="u-1", grace_seconds=9, dry_run=True) == port.Evicted()
+    method, path, headers, body = server.requests[-1]
+    assert (method, path) == ("POST", "/api/v1/namespaces/ns/pods/p/eviction?dryRun=All")
+    assert headers["Content-Type"] == "application/json"
+    assert body == {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"namespace": "ns", "name": "p"},
+        "deleteOptions": {"preconditions": {"uid": "u-1"}, "gracePeriodSeconds": 9},
+    }
+
+
+def test_an_old_server_is_asked_in_its_own_version(script):
+    def answer(request):
+        if request.path == "/apis/policy":
+            request.reply(200, {"versions": [{"version": "v1beta1"}]})
+        elif request.command == "GET":
+            request.reply(200, {"metadata": {}, "items": None})
+        else:
+            request.reply(201, {})
+
+    server, cluster = script(answer)
+    cluster.evict("ns", "p", uid="u")
+    cluster.evict("ns", "q", uid="u")
+    assert cluster.budgets("ns") == []
+    assert [body["apiVersion"] for _, _, _, body in server.requests if body] == ["policy/v1beta1"] * 2
+    assert server.paths.count("/apis/policy") == 1
+    assert server.paths[-1].startswith("/apis/policy/v1beta1/namespaces/ns/poddisruptionbudgets")
+
+
+# lists
+
+
+def _page(names, more=""):
+    items = [{**NODE, "metadata": {**NODE["metadata"], "name": name}} for name in names]
+    return {"metadata": {"resourceVersion": "9", "continue": more}, "items": items}
+
+
+def test_a_list_begins_again_when_its_place_is_forgotten(script):
+    pages = iter([_page(["a"], "x"), None, _page(["b"], "y"), _page(["c"])])
+
+    def answer(request):
+        page = next(pages)
+        request.reply(200, page) if page else request.reply(410, _status(410, "Expired", "too old"))
+
+    server, cluster = script(answer)
+    assert [node.name for node in cluster.list_nodes().items] == ["b", "c"]
+    assert server.paths[1] == f"/api/v1/nodes?limit={reading.PAGE_SIZE}&continue=x"
+
+
+def test_a_list_that_is_always_forgotten_gives_up(script):
+    server, cluster = script(lambda request: request.reply(410, _status(410, "Expired", "too old")))
+    with pytest.raises(port.Expired):
+        cluster.list_nodes()
+    assert len(server.requests) == 3
+
+
+def test_null_where_a_list_or_time_should_be(script):
+    event = {
+        "metadata": {"name": "e", "labels": None, "annotations": None, "creationTimestamp": None},
+        "involvedObject": {},
+        "count": None,
+        "source": None,
+        "eventTime": None,
+        "lastTimestamp": None,
+    }
+    pod = {
+        "metadata": {"name": "p", "ownerReferences": None},
+        "spec": {"containers": None},
+        "status": {"conditions": None},
+    }
+    node = {"metadata": {"name": "n"}, "spec": {"taints": None}, "status": {"capacity": None, "addresses": None}}
+
+    def answer(request):
+        for path, item in (("/api/v1/events", event), ("/api/v1/pods", pod), ("/api/v1/nodes", node)):
+            if request.path.startswith(path):
+                request.reply(200, {"metadata": {}, "items": [item]})
+
+    _, cluster = script(answer)
+    seen = cluster.list_events().items[0]
+    assert (seen.count, seen.last_at, seen.annotations, seen.component) == (1, None, {}, "")
+    assert cluster.list_pods()[0].name == "p"
+    assert cluster.list_nodes().items[0].gpus == 0
+
+
+# answers that are none
+
+
+def test_an_answer_that_is_not_json(script):
+    def answer(request):
+        request.reply(200, NODE if request.command == "GET" else b"<html>hello</html>")
+
+    _, cluster = script(answer)
+    with pytest.raises(port.Unavailable) as caught:
+        cluster.apply_node("gpu-1", CORDON)
+    assert caught.value.ambiguous
+
+
+def test_an_answer_that_stops_in_the_middle(script):
+    def answer(request):
+        request.send_response(200)
+        request.send_header("Content-Length", "1000")
+        request.end_headers()
+        request.wfile.write(b'{"metadata"')
+        request.close_connection = True
+
+    _, cluster = script(answer)
+    with pytest.raises(port.Unavailable) as caught:
+        cluster.get_node("gpu-1")
+    assert not caught.value.ambiguous
+
+
+def test_nobody_listens():
+    cluster = live.LiveCluster(http.Connection(over_http.way_in(f"http://127.0.0.1:{servers.free_port()}")))
+    with pytest.raises(port.Unavailable) as caught:
+        cluster.delete_pod("ns", "p", uid="u")
+    assert not caught.value.ambiguous
+
+
+def test_a_redirect_is_not_followed(script):
+    server, cluster = script(lambda request: request.reply(302, b"", Location="http://127.0.0.1:1/"))
+    with pytest.raises(port.Refused):
+        cluster.get_node("gpu-1")
+    assert len(server.requests) == 1
+
+
+def test_names_are_escaped(script):
+    server, cluster = script(lambda request: request.reply(404, _status(404, "NotFound", "no")))
+    with pytest.raises(port.NotFound):
+        cluster.get_node("../secrets?x=1")
+    assert server.paths == ["/api/v1/nodes/..%2Fsecrets%3Fx%3D1"]
+
+
+# watches
+
+
+def test_lines_may_be_cut_anywhere_by_the_chunks(script):
+    data = _line("ADDED", NODE) + _line("BOOKMARK", {"metadata": {"resourceVersion": "8"}}) + _line("MODIFIED", NODE)
+    server, cluster = script(lambda request: request.chunks(*[data[i : i + 7] for i in range(0, len(data), 7)]))
+    events = list(cluster.watch_nodes("4", timeout=33))
+    assert [(event.kind, event.resource_version) for event in events] == [
+        ("ADDED", "5"),
+        ("BOOKMARK", "8"),
+        ("MODIFIED", "5"),
+    ]
+    assert server.paths == [
+        "/api/v1/nodes?watch=1&allowWatchBookmarks=true&timeoutSeconds=33&resourceVersion=4",
+    ]
+
+
+@pytest.mark.parametrize(("code", "error"), [(410, port.Expired), (500, port.Unavailable), (403, port.Refused)])
+def test_an_error_in_the_middle_of_a_watch(script, code, error):
+    lines = _line("ADDED", NODE) + _line("ERROR", _status(code, "", "so it is"))
+    _, cluster = script(lambda request: request.chunks(lines))
+    watch = cluster.watch_nodes("1", timeout=5)
+    assert next(watch).kind == "ADDED"
+    with pytest.raises(error, match="so it is"):
+        next(watch)
+
+
+@pytest.mark.parametrize("rest", [b"", b'{"type": "ADD'])
+def test_a_watch_that_is_cut(script, rest):
+    _, cluster = script(lambda request: request.chunks(*filter(None, [_line("ADDED", NODE), rest]), end=False))
+    watch = cluster.watch_nodes("1", timeout=5)
+    assert next(watch).kind == "ADDED"
+    with pytest.raises(port.Unavailable):
+        next(watch)
+
+
+def test_a_watch_that_says_nothing_is_given_up(script, monkeypatch):
+    monkeypatch.setattr(reading, "WATCH_SLACK_SECONDS", 0.2)
+    over = threading.Event()
+
+    def answer(request):
+        request.chunks(_line("ADDED", NODE), end=False)
+        over.wait(5)
+
+    _, cluster = script(answer)
+    watch = cluster.watch_nodes("1", timeout=0.3)
+    assert next(watch).kind == "ADDED"
+    with pytest.raises(port.Unavailable):
+        next(watch)
+    over.set()
+
+
+def test_leaving_a_watch_gives_its_connection_back(script, monkeypatch):
+    monkeypatch.setattr(http, "POOL_SIZE", 1)
+
+    def answer(request):
+        request.chunks(_line("ADDED", NODE), end=False) if "watch" in request.path else request.reply(200, NODE)
+
+    _, cluster = script(answer)
+    for _ in range(3):
+        watch = cluster.watch_nodes("1", timeout=5)
+        next(watch)
+        watch.close()
+    assert cluster.get_node("gpu-1").name == "gpu-1"

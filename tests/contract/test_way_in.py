@@ -1,0 +1,189 @@
+"""How the live client gets in: kubeconfigs, certificates, tokens that expire, proxies."""
+
+import base64
+import json
+import ssl
+import subprocess
+import sys
+
+import pytest
+
+from kcover_portal.kube import live, port
+from tests.contract import scripted
+
+NODE = {"metadata": {"name": "gpu-1", "uid": "u", "resourceVersion": "5"}}
+
+
+def _kubeconfig(server, *, user=None, **cluster):
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": server, **cluster}}],
+        "users": [{"name": "u", "user": user or {"token": "secret"}}],
+        "contexts": [{"name": name, "context": {"cluster": "c", "user": "u"}} for name in ("first", "second")],
+        "current-context": "first",
+    }
+    return json.dumps(config, indent=1)
+
+
+@pytest.fixture
+def server():
+    with scripted.serve(lambda request: request.reply(200, NODE)) as made:
+        yield made
+
+
+def _authorizations(server):
+    return [headers.get("Authorization") for _, _, headers, _ in server.requests]
+
+
+@pytest.mark.parametrize("as_path", [True, False])
+@pytest.mark.parametrize("context", [None, "second"])
+def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
+    text = _kubeconfig(server.url)
+    path = tmp_path / "config"
+    path.write_text(text)
+    live.from_kubeconfig(str(path) if as_path else text, context=context).get_node("gpu-1")
+    assert _authorizations(server) == ["Bearer secret"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/nowhere/config",
+        "a: b\n",
+        "\n",
+        "{not: [yaml\n",
+        "- 1\n",
+        _kubeconfig("https://x", user={"client-certificate": "/no"}),
+    ],
+)
+def test_a_kubeconfig_that_is_none_is_refused(text):
+    with pytest.raises(port.Refused, match="kubeconfig"):
+        live.from_kubeconfig(text)
+
+
+def test_no_such_context():
+    with pytest.raises(port.Refused, match="nobody"):
+        live.from_kubeconfig(_kubeconfig("https://127.0.0.1:1"), context="nobody")
+
+
+def test_not_in_a_cluster(monkeypatch):
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
+    with pytest.raises(port.Refused):
+        live.in_cluster()
+
+
+def test_a_plug_in_is_asked_again_when_its_token_expires(server, tmp_path):
+    plugin = tmp_path / "plugin.py"
+    plugin.write_text(
+        "import json, pathlib\n"
+        f"count = pathlib.Path({str(tmp_path / 'count')!r})\n"
+        "number = int(count.read_text()) + 1 if count.exists() else 1\n"
+        "count.write_text(str(number))\n"
+        "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',\n"
+        "    'status': {'token': f'token-{number}', 'expirationTimestamp': '2020-01-01T00:00:00Z'}}))\n"
+    )
+    user = {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": sys.executable,
+            "args": [str(plugin)],
+            "interactiveMode": "Never",
+        }
+    }
+    cluster = live.from_kubeconfig(_kubeconfig(server.url, user=user))
+    cluster.get_node("gpu-1")
+    cluster.get_node("gpu-1")
+    assert _authorizations(server) == ["Bearer token-2", "Bearer token-3"]
+
+
+def test_a_token_file_that_was_rotated_is_read_again_after_a_401(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("old")
+
+    def answer(request):
+        good = request.headers["Authorization"] == "Bearer new"
+        request.reply(200 if good else 401, NODE if good else {"code": 401, "message": "Unauthorized"})
+
+    with scripted.serve(answer) as server:
+        cluster = live.from_kubeconfig(_kubeconfig(server.url, user={"tokenFile": str(token)}))
+        token.write_text("new")
+        with pytest.raises(port.Unavailable):
+            cluster.get_node("gpu-1")
+        assert cluster.get_node("gpu-1").name == "gpu-1"
+
+
+# proxies
+
+
+def test_a_proxy_from_the_environment_and_its_exceptions(server, monkeypatch):
+    for name in (
+        "http_proxy",
+        "https_proxy",
+        "no_proxy",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+        "all_proxy",
+        "ALL_PROXY",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
+    live.from_kubeconfig(_kubeconfig(server.url)).get_node("gpu-1")
+    monkeypatch.setenv("http_proxy", server.url)
+    live.from_kubeconfig(_kubeconfig("http://api.invalid")).get_node("gpu-1")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    live.from_kubeconfig(_kubeconfig(server.url)).get_node("gpu-1")
+    assert server.paths == ["/api/v1/nodes/gpu-1", "http://api.invalid/api/v1/nodes/gpu-1", "/api/v1/nodes/gpu-1"]
+
+
+# TLS
+
+
+def _certificate(folder, name):
+    key, cert = folder / f"{name}.key", folder / f"{name}.crt"
+    subject = ["-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"]
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-keyout", key, "-out", cert]
+    subprocess.run([*make, *subject], check=True, capture_output=True)
+    return cert, key
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tls")
+    return {name: _certificate(folder, name) for name in ("server", "client", "stranger")}
+
+
+@pytest.fixture
+def tls_server(certificates):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certificates["server"])
+    context.load_verify_locations(certificates["client"][0])
+    context.verify_mode = ssl.CERT_REQUIRED
+    with scripted.serve(lambda request: request.reply(200, NODE), tls=context) as made:
+        yield made
+
+
+def _data(path):
+    return base64.b64encode(path.read_bytes()).decode()
+
+
+def _tls_user(certificates):
+    cert, key = certificates["client"]
+    return {"client-certificate-data": _data(cert), "client-key-data": _data(key)}
+
+
+def test_certificates_in_a_kubeconfig(tls_server, certificates):
+    authority = {"certificate-authority-data": _data(certificates["server"][0])}
+    text = _kubeconfig(tls_server.url, user=_tls_user(certificates), **authority)
+    assert live.from_kubeconfig(text).get_node("gpu-1").name == "gpu-1"
+
+
+def test_a_server_that_nobody_vouches_for_gets_nothing(tls_server, certificates):
+    authority = {"certificate-authority-data": _data(certificates["stranger"][0])}
+    cluster = live.from_kubeconfig(_kubeconfig(tls_server.url, user=_tls_user(certificates), **authority))
+    with pytest.raises(port.Unavailable) as caught:
+        cluster.delete_pod("ns", "p", uid="u")
+    assert not caught.value.ambiguous
+    assert tls_server.requests == []
