@@ -32,14 +32,7 @@ RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
 
-_JSON_NAMES = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "true or false",
-    int: "a number",
-    float: "a number",
-}
+_CONTAINERS: dict[type, str] = {dict: "an object", list: "a list"}
 
 Object = dict[str, Any]
 
@@ -58,8 +51,8 @@ class EnvelopeError(WireError):
 
 
 def shown(value: object) -> str:
-    """A value as it may be quoted in a reason: JSON, cut short."""
-    text = json.dumps(value) if isinstance(value, str | int | float | None) else _JSON_NAMES.get(type(value), "that")
+    """A JSON value as it may be quoted in a reason: cut short, and of objects and lists only what they are."""
+    text = _CONTAINERS.get(type(value)) or json.dumps(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
@@ -184,22 +177,18 @@ def mapping(item: Object, key: str) -> Object:
         return {}
     if type(value) is not dict:
         raise WireError(key, f"must be an object, not {shown(value)}")
-    if _depth_and_content(value) > MAX_DEPTH:
+    if not _tame(value):
         raise WireError(key, f"must not be nested deeper than {MAX_DEPTH} and hold no NUL, NaN or infinity")
     if len(json.dumps(value)) > MAX_OUTPUT:
         raise WireError(key, f"is longer than {MAX_OUTPUT} characters of JSON: shorten it")
     return value
 
 
-def _depth_and_content(value: object) -> float:
-    """How deep a JSON value is nested; infinitely deep if something in it cannot be stored."""
-    deepest = 0
+def _tame(value: object) -> bool:
+    """Whether a JSON value is not nested too deep and can be stored, down to its last key."""
     below: list[tuple[object, int]] = [(value, 1)]
     while below:
         value, depth = below.pop()
-        if depth > MAX_DEPTH:
-            return depth
-        deepest = max(deepest, depth)
         if isinstance(value, dict):
             below.extend((key, depth) for key in value)
             below.extend((one, depth + 1) for one in value.values())
@@ -208,5 +197,7 @@ def _depth_and_content(value: object) -> float:
         elif (isinstance(value, str) and not storable(value)) or (
             isinstance(value, float) and not math.isfinite(value)
         ):
-            return math.inf
-    return deepest
+            return False
+        if depth > MAX_DEPTH:
+            return False
+    return True

@@ -212,9 +212,8 @@ def test_the_envelope_must_be_whole(key, value):
 
 @pytest.mark.parametrize("version", [0, 2, -1, True, 1.0, "1", [1]])
 def test_only_version_1_is_spoken(version):
-    path, reason = refusal(body(version=version))
-    assert path == "version"
-    assert reason.endswith("is not spoken here: write 1")
+    shown = "a list" if version == [1] else json.dumps(version)
+    assert refusal(body(version=version)) == ("version", f"{shown} is not spoken here: write 1")
 
 
 @pytest.mark.parametrize("node", ["a", "0", "gpu-0001", "10.0.2.193", "a.b-c.d", "a" * 253])
@@ -246,9 +245,10 @@ def test_names_of_nodes(node):
     ],
 )
 def test_what_is_no_name_of_a_node(node):
-    path, reason = refusal(body(node=node))
-    assert path == "node"
-    assert reason.startswith("must be a node's name as Kubernetes has it")
+    wanted = "a node's name as Kubernetes has it (lower-case letters, digits, '-' and '.', at most 253)"
+    shown = "a list" if node == [] else json.dumps(node)
+    shown = shown if len(shown) <= 60 else shown[:57] + "..."
+    assert refusal(body(node=node)) == ("node", f"must be {wanted}, not {shown}")
 
 
 @pytest.mark.parametrize("boot_id", ["a b", "", "x" * 129, "ä", "a\n", 7])
@@ -409,6 +409,8 @@ OUTPUT = "must not be nested deeper than 32 and hold no NUL, NaN or infinity"
         ({"kind": "check", "code": ""}, "code", f'{WORD} ""'),
         ({"kind": "check", "code": "PCIe"}, "code", f'{WORD} "PCIe"'),
         ({"kind": "check", "code": "a b"}, "code", f'{WORD} "a b"'),
+        ({"kind": "check", "code": "A" * 58}, "code", f'{WORD} "' + "A" * 58 + '"'),
+        ({"kind": "check", "code": "A" * 59}, "code", f'{WORD} "' + "A" * 56 + "..."),
         ({"kind": "check", "code": "a" * 65}, "code", f'{WORD} "' + "a" * 56 + "..."),
         ({"pci": "PCI:0000:4e:00"}, "pci", f'{PCI} "PCI:0000:4e:00"'),
         ({"pci": "0000:4e:00 GPU-I:05"}, "pci", f'{PCI} "0000:4e:00 GPU-I:05"'),
@@ -504,9 +506,10 @@ def test_the_bounds_of_a_check():
 
 
 def nested(levels):
-    value = {}
-    for _ in range(levels - 1):
-        value = {"a": value}
+    """An object with scalars on that many levels, the object itself being the first, lists and objects in turn."""
+    value = 1
+    for level in range(levels - 1, 0, -1):
+        value = {"a": value} if level % 2 else [value]
     return value
 
 
@@ -521,7 +524,7 @@ def nested(levels):
         ({"output": []}, "output", "must be an object, not a list"),
         ({"output": "x"}, "output", 'must be an object, not "x"'),
         ({"output": nested(33)}, "output", OUTPUT),
-        ({"output": {"a": [[[]]] * 2, "b": [nested(32)]}}, "output", OUTPUT),
+        ({"output": {"a": [[1]], "b": nested(32), "c": 1}}, "output", OUTPUT),
         ({"output": {"a": ["x\0"]}}, "output", OUTPUT),
         ({"output": {"a": {"x\ud800": 1}}}, "output", OUTPUT),
         ({"output": {"a": "x" * 65536}}, "output", "is longer than 65536 characters of JSON: shorten it"),
