@@ -13,7 +13,7 @@ PAGE_SIZE: Final = 500
 # The server ends a watch itself after timeoutSeconds; the socket waits a little longer before it is given up as dead.
 WATCH_SLACK_SECONDS: Final = 5.0
 _LIST_TRIES: Final = 3
-T = TypeVar("T")
+T = TypeVar("T", bound=base.AnyObject)
 
 
 class Verbs:
@@ -75,8 +75,11 @@ def watch(
             if entry.type == "ERROR":
                 status = msgspec.json.decode(entry.object, type=base.Status)
                 http.raise_rejected(status, code=status.code, what=f"watch {at}", write=False)
-            version = _ANY.decode(entry.object).metadata.resource_version
-            yield entry.type, None if entry.type == "BOOKMARK" else decoder.decode(entry.object), version
+            if entry.type == "BOOKMARK":
+                yield entry.type, None, _ANY.decode(entry.object).metadata.resource_version
+            else:
+                found: T = decoder.decode(entry.object)
+                yield entry.type, found, found.metadata.resource_version
         except msgspec.MsgspecError as error:
             raise errors.Unavailable(f"watch {at}: not the line expected: {error}") from error
 

@@ -20,10 +20,9 @@ class EventSource(base.Struct, frozen=True):
     component: str = ""
 
 
-class EventObject(base.Struct, frozen=True):
+class EventObject(base.AnyObject, frozen=True):
     """A core/v1 Event. Writers of the events.k8s.io kind set ``eventTime`` and leave the timestamps null."""
 
-    metadata: base.Meta
     reason: str = ""
     type: str = ""
     message: str = ""

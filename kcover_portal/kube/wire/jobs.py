@@ -13,10 +13,9 @@ class JobStatus(base.Struct, frozen=True):
     conditions: list[base.Condition] | None = None
 
 
-class JobObject(base.Struct, frozen=True):
+class JobObject(base.AnyObject, frozen=True):
     """A Job."""
 
-    metadata: base.Meta
     status: JobStatus = JobStatus()
 
     def value(self) -> values.JobState:

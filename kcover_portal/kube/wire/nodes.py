@@ -40,10 +40,9 @@ class NodeStatus(base.Struct, frozen=True):
     node_info: NodeInfo | None = None
 
 
-class NodeObject(base.Struct, frozen=True):
+class NodeObject(base.AnyObject, frozen=True):
     """A Node."""
 
-    metadata: base.Meta
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 

@@ -67,10 +67,9 @@ class PodStatus(base.Struct, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
 
 
-class PodObject(base.Struct, frozen=True):
+class PodObject(base.AnyObject, frozen=True):
     """A Pod."""
 
-    metadata: base.Meta
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
@@ -130,10 +129,9 @@ class BudgetStatus(base.Struct, frozen=True):
     disruptions_allowed: int = 0
 
 
-class BudgetObject(base.Struct, frozen=True):
+class BudgetObject(base.AnyObject, frozen=True):
     """A PodDisruptionBudget."""
 
-    metadata: base.Meta
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
 
