@@ -1,6 +1,6 @@
 """Forms of the console: a reason for every act, and the filters of lists."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -20,7 +20,7 @@ class Act(forms.Form):
     reason = forms.CharField(
         label=gettext_lazy("Reason"),
         max_length=500,
-        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off", "autofocus": True}),
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
         help_text=gettext_lazy("Goes into the audit log."),
     )
     name = forms.CharField(
@@ -62,7 +62,7 @@ class Inject(forms.Form):
     gpu = forms.IntegerField(min_value=0, max_value=63, required=False)
 
 
-def shown(chosen: filters.FilterSet, *names: str) -> list[dict[str, Any]]:
+def shown(chosen: filters.FilterSet, *names: str, clusters: Iterable[str]) -> list[dict[str, Any]]:
     """The filters that a page offers above its list, in order, ready to be drawn."""
     drawn = []
     for name in names:
@@ -73,6 +73,8 @@ def shown(chosen: filters.FilterSet, *names: str) -> list[dict[str, Any]]:
             choices = [(str(value), _label(name, value, label)) for value, label in getattr(field.field, "choices", ())]
         if isinstance(field.field, forms.NullBooleanField):
             choices = [("true", _("yes")), ("false", _("no"))]
+        if name == "cluster":
+            kind, choices = "select", [(cluster, cluster) for cluster in clusters]
         given = chosen.data.getlist(name) if hasattr(chosen.data, "getlist") else []
         drawn.append(
             {

@@ -36,6 +36,7 @@ NODE: Final = {  # most urgent first: the order of lists, of the map and of its 
 
 RESCUE: Final = {
     "approval": Look(_("Awaiting approval"), "ask", "user"),
+    "people": Look(_("Held for a person"), "bad", "hand-stop"),
     "held": Look(_("Held"), "hold", "hand-stop"),
     "waiting": Look(_("Waiting"), "heal", "clock"),
     "running": Look(_("Running"), "heal", "refresh"),

@@ -106,7 +106,7 @@ function tick() {
   body.classList.toggle("stale", lostAt > 0 && ago > 20);
 }
 
-if (dot) {
+if (dot && body.dataset.live) {
   connect();
   setInterval(tick, 1000);
   setInterval(() => lostAt || document.hidden || signal("resync"), RESYNC);

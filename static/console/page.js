@@ -13,7 +13,7 @@ document.addEventListener("htmx:configRequest", (event) => {
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target !== dialog) return;
   if (!dialog.open) dialog.showModal();
-  dialog.querySelector("[autofocus]")?.focus();
+  dialog.querySelector("input:not([type=hidden])")?.focus();
 });
 dialog.addEventListener("close", () => dialog.replaceChildren());
 

@@ -12,7 +12,7 @@ from kcover import lifecycle
 from kcover_portal.console import looks
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.services import steering
 
 SILENT_AFTER = timedelta(
@@ -80,6 +80,7 @@ def state_of(
     left: bool,
     rescue: str | None,
     awaiting: bool,
+    held_back: bool,
 ) -> str:
     """The one word for a node, the most urgent that holds (``looks.NODE`` is in that order)."""
     if left:
@@ -87,7 +88,7 @@ def state_of(
     if rescue:
         return "approval" if awaiting else "held" if rescue == Rescue.State.HELD else "healing"
     if faulty:
-        return "faulty"
+        return "held" if held_back else "faulty"
     if not known:
         return "unknown"
     if not ready:
@@ -98,11 +99,12 @@ def state_of(
 
 
 def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
-    """Every node of the clusters (or only those named by key) with its state; four queries, whatever their number."""
+    """Every node of the clusters (or only those named by key) with its state; six queries, whatever their number."""
     within = Q(cluster__in=clusters) if nodes is None else Q(cluster__in=clusters, pk__in=nodes)
     beside = Q(cluster__in=clusters) if nodes is None else Q(cluster__in=clusters, node__in=nodes)
     faults = _faults(beside)
     rescues, left = _rescues(beside)
+    held_back = _held_back(beside)
     columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "known", "ready", "unschedulable", "agent__seen_at")
     names = {cluster.pk: cluster.name for cluster in clusters}
     found = []
@@ -119,6 +121,7 @@ def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int
             left=pk in left,
             rescue=rescue[1] if rescue else None,
             awaiting=rescue[2] if rescue else False,
+            held_back=pk in held_back,
         )
         tile = Tile(pk, names[cluster], name, pool, model, gpus, state, rescue=rescue[0] if rescue else left.get(pk))
         tile.faults = [f"{fault['kind']} {fault['code']}" for fault in faults.get(pk, ())]
@@ -143,6 +146,15 @@ def _rescues(where: Q) -> tuple[dict[int, tuple[int, str, bool]], dict[int, int]
     opened = rows.filter(state__in=lifecycle.OPEN_RESCUE).values_list("node_id", "pk", "state")
     left = rows.filter(LEFT_TO_PEOPLE).order_by("pk").values_list("node_id", "pk")
     return {node: (pk, state, node in waiting) for node, pk, state in opened}, dict(left)
+
+
+def _held_back(where: Q) -> set[int]:
+    """Nodes with a fault that a rule would act on, were it not for a guard: the newest decision says so."""
+    newest: dict[int | None, tuple[int, str]] = {}
+    rows = Decision.objects.filter(where, incident__state=Incident.State.OPEN, incident__program=False).order_by("pk")
+    for incident, node, answer in rows.values_list("incident_id", "node_id", "answer"):
+        newest[incident] = (node, answer)
+    return {node for node, answer in newest.values() if answer == Decision.Answer.HOLD}
 
 
 def _mark_devices(found: Iterable[Tile], faults: dict[int, list[dict[str, Any]]]) -> None:
@@ -172,7 +184,7 @@ def _slot(address: str) -> str:
 
 
 def grouped(found: Iterable[Tile]) -> list[Group]:
-    """Tiles by cluster and pool; the pools with the most urgent nodes first, and so inside each."""
+    """Tiles by cluster and pool; clusters, pools and nodes each with the most urgent first."""
     pools: dict[tuple[str, str], list[Tile]] = defaultdict(list)
     for tile in found:
         pools[tile.cluster, tile.pool].append(tile)
@@ -180,7 +192,12 @@ def grouped(found: Iterable[Tile]) -> list[Group]:
         Group(cluster, pool, sorted(members, key=lambda tile: (URGENCY[tile.state], tile.name)))
         for (cluster, pool), members in pools.items()
     ]
-    return sorted(groups, key=lambda group: (group.cluster, URGENCY[group.tiles[0].state], group.pool))
+    worst = {group.cluster: len(URGENCY) for group in groups}
+    for group in groups:
+        worst[group.cluster] = min(worst[group.cluster], URGENCY[group.tiles[0].state])
+    return sorted(
+        groups, key=lambda group: (worst[group.cluster], group.cluster, URGENCY[group.tiles[0].state], group.pool)
+    )
 
 
 def packed(groups: Iterable[Group]) -> dict[str, Any]:

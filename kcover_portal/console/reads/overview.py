@@ -66,6 +66,7 @@ def counts(tiles: Collection[fleet.Tile]) -> list[Count]:
         "healthy": ("nodes", "state=healthy"),
         "faulty": ("nodes", "state=faulty"),
         "healing": ("rescues", "tab=active"),
+        "held": ("nodes", "state=faulty"),
         "approval": ("rescues", "tab=approval"),
         "attention": ("rescues", "tab=people"),
     }
@@ -156,8 +157,8 @@ def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
 
 
 def active(clusters: Collection[Cluster], *, now: datetime) -> list[Active]:
-    """Rescues under way, the ones that go on soonest first."""
-    rows = list(open_rescues(clusters).order_by("due_at", "pk")[:LISTED])
+    """Rescues under way that need nobody, the ones that go on soonest first."""
+    rows = list(open_rescues(clusters).filter(needs_human=False).order_by("due_at", "pk")[:LISTED])
     found = []
     for rescue in rows:
         steps = list(rescue.steps.all())

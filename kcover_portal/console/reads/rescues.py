@@ -67,8 +67,10 @@ def awaits_approval(rescue: Rescue) -> bool:
 
 
 def shown_state(rescue: Rescue) -> str:
-    """The state under which people look for it: a rescue held for a yes is awaiting approval."""
-    return "approval" if awaits_approval(rescue) else rescue.state
+    """The state under which people look for it: one that is held says for whom."""
+    if awaits_approval(rescue):
+        return "approval"
+    return "people" if rescue.state == Rescue.State.HELD and rescue.needs_human else rescue.state
 
 
 def summary(rescue: Rescue, steps: Sequence[Step]) -> str:
@@ -116,13 +118,17 @@ def _plan(steps: Sequence[Step]) -> str:
 def duration(span: timedelta) -> str:
     """A span in its two largest units; never negative, for clocks may disagree."""
     seconds = max(0, round(span.total_seconds()))
-    if seconds < 60:
-        return _("%(n)d s") % {"n": seconds}
-    if seconds < 3600:
-        return _("%(m)d min %(s)d s") % {"m": seconds // 60, "s": seconds % 60}
-    if seconds < 86400:
-        return _("%(h)d h %(m)d min") % {"h": seconds // 3600, "m": seconds % 3600 // 60}
-    return _("%(d)d d %(h)d h") % {"d": seconds // 86400, "h": seconds % 86400 // 3600}
+    if seconds == 0:
+        return _("under 1 s")
+    days, hours, minutes = seconds // 86400, seconds % 86400 // 3600, seconds % 3600 // 60
+    parts = [
+        (days, _("%(n)d d") % {"n": days}),
+        (hours, _("%(n)d h") % {"n": hours}),
+        (minutes, _("%(n)d min") % {"n": minutes}),
+        (seconds % 60, _("%(n)d s") % {"n": seconds % 60}),
+    ]
+    largest = next(place for place, (amount, __) in enumerate(parts) if amount)
+    return " ".join(words for amount, words in parts[largest : largest + 2] if amount)
 
 
 def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *, now: datetime) -> list[StepView]:
@@ -157,12 +163,23 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
 def facts(step: Step) -> list[tuple[str, Any]]:
     """The step's arguments and what it remembers, in words; a key that is not known is shown as it is."""
     shown: list[tuple[str, Any]] = []
+    ends = deadline(step)
+    if ends is not None:
+        shown.append((_("Time is up"), ends))
     for key, value in {**step.args, **step.progress}.items():
         known = FACTS.get(key)
         words = known(value) if known else (key.replace("_", " "), value)
         if words is not None and words[1] not in (None, "", [], {}):
             shown.append(words)
     return shown
+
+
+def deadline(step: Step) -> datetime | None:
+    """When a step under way runs out of its own time, if it has any."""
+    seconds = step.args.get("seconds")
+    if step.started_at is None or seconds is None or step.state not in ("running", "waiting"):
+        return None
+    return step.started_at + timedelta(seconds=seconds)
 
 
 def _pods(value: Any) -> str:
@@ -227,12 +244,24 @@ def answer_of(entry: Entry) -> str:
     if "error" in data:
         return str(data["error"])
     if "answer" in data:
-        return str(data["answer"])
+        return _known_answer(str(data["answer"]))
     before, after = data.get("before"), data.get("after")
     if isinstance(before, dict) and isinstance(after, dict):
         changed = [f"{key}: {before.get(key)} → {after[key]}" for key in after if before.get(key) != after[key]]
         return "; ".join(changed) or _("already so, nothing was written")
     return ""
+
+
+def _known_answer(text: str) -> str:
+    """An eviction's answer in words; any other as it was noted."""
+    for name, words in (
+        ("Evicted(", _("evicted")),
+        ("Gone(", _("it was gone already")),
+        ("Blocked(", _("refused: a disruption budget is in the way")),
+    ):
+        if text.startswith(name):
+            return words
+    return text
 
 
 def countdown(rescue: Rescue, *, now: datetime) -> datetime | None:

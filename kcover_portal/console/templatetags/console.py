@@ -133,11 +133,19 @@ def step_title(name: str) -> Any:
 
 @register.filter
 def shown(value: Any) -> Any:
-    """A fact's value: a moment as a time in the reader's zone, everything else as it is."""
-    return at(value) if isinstance(value, datetime) else value
+    """A fact's value: a moment to come as a countdown, one that passed as a time, everything else as it is."""
+    if not isinstance(value, datetime):
+        return value
+    return until(value) if value > timezone.now() else at(value)
 
 
 @register.filter
 def pretty(data: Any) -> str:
     """Plain JSON, indented."""
     return json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True)
+
+
+@register.filter
+def gist(data: dict[str, Any]) -> str:
+    """What a ledger entry's data comes down to: the reason given, or why it came so."""
+    return str(data.get("reason") or data.get("because") or data.get("error") or "")

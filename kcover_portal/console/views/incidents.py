@@ -20,13 +20,16 @@ EVENTS = 50
 @signed_in
 def incidents(request: Request) -> HttpResponse:
     """The list, newest first."""
-    rows = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    clusters = accounts.clusters_of(request.user)
+    rows = Incident.objects.filter(cluster__in=clusters)
     chosen = IncidentFilter(request.GET, queryset=rows)
     found = chosen.qs.select_related("node", "cluster")
     page = Paginator(found, PAGE).get_page(request.GET.get("page"))
     context = {
         "filter": chosen,
-        "form": forms.shown(chosen, "q", "cluster", "state", "kind", "code", "program"),
+        "form": forms.shown(
+            chosen, "q", "cluster", "state", "kind", "code", "program", clusters=[one.name for one in clusters]
+        ),
         "page": page,
         "any": rows.exists(),
     }

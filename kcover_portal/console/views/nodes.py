@@ -46,7 +46,9 @@ def nodes(request: Request) -> HttpResponse:
     }
     context = {
         "filter": chosen,
-        "form": forms.shown(chosen, "q", "cluster", "pool", "state", "model", "code"),
+        "form": forms.shown(
+            chosen, "q", "cluster", "pool", "state", "model", "code", clusters=[one.name for one in clusters]
+        ),
         "page": page,
         "rows": [(node, tiles.get(node.pk)) for node in page.object_list],
         "sort": order,

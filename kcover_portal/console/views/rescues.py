@@ -48,7 +48,8 @@ ROLES = {
 @signed_in
 def rescues(request: Request) -> HttpResponse:
     """The list, newest first, in tabs with counts."""
-    rows = Rescue.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    clusters = accounts.clusters_of(request.user)
+    rows = Rescue.objects.filter(cluster__in=clusters)
     chosen = RescueFilter(request.GET, queryset=rows)
     tab = request.GET.get("tab", "all")
     where = next((where for name, _label, where in TABS if name == tab), Q())
@@ -56,7 +57,7 @@ def rescues(request: Request) -> HttpResponse:
     page = Paginator(found.prefetch_related("steps", "approvals"), PAGE).get_page(request.GET.get("page"))
     context = {
         "filter": chosen,
-        "form": forms.shown(chosen, "q", "cluster", "code", "origin"),
+        "form": forms.shown(chosen, "q", "cluster", "code", "origin", clusters=[one.name for one in clusters]),
         "tabs": [(name, label, chosen.qs.filter(where).count()) for name, label, where in TABS],
         "tab": tab,
         "kept": [("tab", request.GET.get("tab", "")), ("policy", request.GET.get("policy", ""))],
