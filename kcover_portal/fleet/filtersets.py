@@ -1,8 +1,11 @@
 """What a list of nodes or GPUs can be narrowed by; pages, REST and exports use the same set."""
 
+from typing import Any
+
 import django_filters as filters
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, TextField
 from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 from django.utils.translation import gettext_lazy as _
 
 from kcover import lifecycle
@@ -19,6 +22,14 @@ NODE_STATES = (
 )
 
 
+class Flag(filters.TypedChoiceFilter):
+    """``true`` or ``false``; anything else is an error, where django-filter's own takes it for no filter at all."""
+
+    def __init__(self, **settings: Any) -> None:
+        choices = (("true", _("Yes")), ("false", _("No")))
+        super().__init__(choices=choices, coerce=lambda text: text == "true", **settings)
+
+
 class NodeFilter(filters.FilterSet):
     """Nodes by place, hardware and state; several states mean any of them."""
 
@@ -28,8 +39,8 @@ class NodeFilter(filters.FilterSet):
     model = filters.CharFilter(field_name="model", label=_("GPU model"))
     driver = filters.CharFilter(field_name="driver", label=_("Driver"))
     state = filters.MultipleChoiceFilter(choices=NODE_STATES, method="by_state", label=_("State"))
-    ready = filters.BooleanFilter(field_name="ready", label=_("Ready"))
-    cordoned = filters.BooleanFilter(field_name="unschedulable", label=_("Cordoned"))
+    ready = Flag(field_name="ready", label=_("Ready"))
+    cordoned = Flag(field_name="unschedulable", label=_("Cordoned"))
     kind = filters.CharFilter(method="by_fault", label=_("Kind of an open fault"))
     code = filters.CharFilter(method="by_fault", label=_("Code of an open fault"))
     label = filters.CharFilter(method="by_label", label=_("Label: key, or key=value"))
@@ -60,7 +71,8 @@ class NodeFilter(filters.FilterSet):
         key, equals, wanted = value.partition("=")
         if not equals:
             return rows.filter(labels__has_key=key)
-        return rows.alias(label_value=KeyTextTransform(key, "labels")).filter(label_value=wanted)
+        value_of = Cast(KeyTextTransform(key, "labels"), TextField())
+        return rows.alias(label_value=value_of).filter(label_value=wanted)
 
     def search(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
         """Nodes whose name, pool, address or GPU model contains the text."""

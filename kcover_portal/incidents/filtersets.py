@@ -5,6 +5,7 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from kcover import fault
+from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.incidents.models import Event, Incident
 
 KINDS = [(kind, kind) for kind in fault.KINDS]
@@ -26,8 +27,8 @@ class IncidentFilter(filters.FilterSet):
     severity = AnyOf(field_name="severity", lookup_expr="in", label=_("Severity"))
     device = filters.CharFilter(field_name="device", label=_("Device"))
     gpu = filters.CharFilter(field_name="gpu_uuid", label=_("GPU UUID"))
-    drill = filters.BooleanFilter(field_name="drill", label=_("Drill"))
-    program = filters.BooleanFilter(field_name="program", label=_("A program's doing"))
+    drill = Flag(field_name="drill", label=_("Drill"))
+    program = Flag(field_name="program", label=_("A program's doing"))
     since = filters.IsoDateTimeFilter(field_name="last_at", lookup_expr="gte", label=_("Since"))
     until = filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="lt", label=_("Until"))
     q = filters.CharFilter(method="search", label=_("Search"))
@@ -57,7 +58,7 @@ class EventFilter(filters.FilterSet):
     kind = filters.MultipleChoiceFilter(field_name="incident__kind", choices=KINDS, label=_("Kind"))
     code = AnyOf(field_name="incident__code", lookup_expr="in", label=_("Code"))
     source = filters.CharFilter(field_name="source", label=_("Source"))
-    drill = filters.BooleanFilter(field_name="drill", label=_("Drill"))
+    drill = Flag(field_name="drill", label=_("Drill"))
     since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label=_("Since"))
     until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
     q = filters.CharFilter(method="search", label=_("Search"))

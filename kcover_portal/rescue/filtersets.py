@@ -5,6 +5,7 @@ from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from kcover.policy import document
+from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.rescue.models import Approval, Decision, Rescue
 
 MODES = [(mode, mode) for mode in document.MODES]
@@ -44,8 +45,8 @@ class RescueFilter(filters.FilterSet):
     state = filters.MultipleChoiceFilter(choices=Rescue.State.choices, label=_("State"))
     outcome = filters.CharFilter(field_name="outcome", label=_("Outcome"))
     origin = filters.MultipleChoiceFilter(choices=Rescue.Origin.choices, label=_("Origin"))
-    verified = filters.BooleanFilter(field_name="verified", label=_("Verified healthy"))
-    needs_human = filters.BooleanFilter(field_name="needs_human", label=_("Needs a person"))
+    verified = Flag(field_name="verified", label=_("Verified healthy"))
+    needs_human = Flag(field_name="needs_human", label=_("Needs a person"))
     code = filters.CharFilter(field_name="code", label=_("Fault, such as xid 62"))
     policy = filters.CharFilter(field_name="policy", label=_("Policy"))
     rule = filters.CharFilter(field_name="rule", label=_("Rule"))
@@ -75,7 +76,7 @@ class ApprovalFilter(filters.FilterSet):
     cluster = filters.CharFilter(field_name="rescue__cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="rescue__node__name", label=_("Node"))
     rescue = filters.NumberFilter(field_name="rescue_id", label=_("Rescue"))
-    approved = filters.BooleanFilter(field_name="approved", label=_("Approved"))
+    approved = Flag(field_name="approved", label=_("Approved"))
     since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label=_("Since"))
     until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
 

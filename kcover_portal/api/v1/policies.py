@@ -22,7 +22,7 @@ from kcover_portal.api import idempotency, paging, problems
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
-from kcover_portal.policies import services
+from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.policies.services import source
 
@@ -175,12 +175,6 @@ class PolicyFilter(filters.FilterSet):
         return rows.filter(text__icontains=value)
 
 
-class ByPolicy(paging.Pages):
-    """By the policy's name."""
-
-    ordering = "policy__name"
-
-
 def parsed(policy: document.Policy) -> dict[str, Any]:
     """A policy as JSON, with the seconds of each wait time."""
     return {
@@ -220,16 +214,16 @@ def _seconds(waittime: str) -> int | None:
 class Policies(base.Lists[Revision]):
     """The policies in force, by name. Everyone with a role may read them: they hold for every cluster."""
 
-    queryset = Revision.objects.filter(policy__revision__gt=0, number=F("policy__revision")).select_related("policy")
+    queryset = Revision.objects.all()
     serializer_class = PolicySerializer
     filterset_class = PolicyFilter
-    pagination_class = ByPolicy
+    pagination_class = paging.ByName
     parser_classes = PARSERS
     lookup_url_kwarg = "name"
 
     def get_queryset(self) -> QuerySet[Revision]:
         """Not narrowed by cluster."""
-        return self.queryset.all()
+        return queries.in_force().annotate(name=F("policy__name"))
 
     @extend_schema(
         request={**REQUEST, "application/json": TextBody},

@@ -16,6 +16,7 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
 
 
@@ -66,7 +67,7 @@ class TokenFilter(filters.FilterSet):
     kind = filters.MultipleChoiceFilter(choices=ApiToken.Kind.choices, label=_("Kind"))
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node", label=_("Node"))
-    revoked = filters.BooleanFilter(field_name="revoked_at", lookup_expr="isnull", exclude=True, label=_("Withdrawn"))
+    revoked = Flag(field_name="revoked_at", lookup_expr="isnull", exclude=True, label=_("Withdrawn"))
 
     class Meta:
         model = ApiToken

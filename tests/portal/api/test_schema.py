@@ -1,0 +1,68 @@
+"""The OpenAPI document and its page: complete, and from this server only."""
+
+import re
+from io import StringIO
+
+import pytest
+import yaml
+from django.core.management import call_command
+from django.test import Client
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict:
+    out = StringIO()
+    call_command("spectacular", "--validate", "--fail-on-warn", stdout=out)
+    return yaml.safe_load(out.getvalue())
+
+
+def test_every_operation_documents_its_problems(schema: dict) -> None:
+    for path, operations in schema["paths"].items():
+        for method, operation in operations.items():
+            if path.startswith("/api/v1/"):
+                problems = {
+                    status
+                    for status, response in operation["responses"].items()
+                    if "application/problem+json" in response.get("content", {})
+                }
+                assert {"400", "401", "403"} <= problems, (method, path)
+                if method == "post":
+                    assert {"404", "409", "415", "422"} <= problems, path
+
+
+def test_every_address_is_documented(schema: dict) -> None:
+    names = {path.removeprefix("/api/v1/").split("/")[0] for path in schema["paths"] if path.startswith("/api/v1/")}
+    assert names >= {"clusters", "nodes", "gpus", "incidents", "events", "decisions", "rescues", "approvals"}
+    assert names >= {"policies", "audit", "tokens", "pause", "resume"}
+    verbs = schema["paths"]["/api/v1/nodes/{cluster}/{name}/{verb}"]["post"]["parameters"]
+    [verb] = [one for one in verbs if one["name"] == "verb"]
+    assert sorted(verb["schema"]["enum"]) == ["cordon", "drain", "reboot", "release", "uncordon"]
+
+
+def test_filters_and_pages_are_documented(schema: dict) -> None:
+    named = {one["name"] for one in schema["paths"]["/api/v1/incidents"]["get"]["parameters"]}
+    assert named >= {"cursor", "page_size", "cluster", "node", "kind", "code", "state", "drill", "since", "until", "q"}
+
+
+def test_programs_sign_in_with_a_bearer_token(schema: dict) -> None:
+    assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
+
+
+def test_swagger_needs_nothing_from_elsewhere() -> None:
+    client = Client()
+    page = client.get("/api/docs/")
+    assert page.status_code == 200
+    text = page.content.decode()
+    assert "swagger-ui" in text
+    assert not re.findall(r"""(?:src|href)=["'](?:https?:)?//(?!testserver)""", text)
+    assert "<script>" not in text
+    policy = page.headers["Content-Security-Policy"]
+    assert "style-src 'self' 'unsafe-inline'" in policy
+    assert "script-src 'self'" in policy
+    assert "nonce-" not in policy
+    [script] = re.findall(r'src="([^"]*script=[^"]*)"', text)
+    answer = client.get(script.replace("&amp;", "&"))
+    assert answer.headers["Content-Type"].startswith("application/javascript")
+    assert client.get("/api/schema/").status_code == 200
