@@ -70,6 +70,8 @@ def _first_time(node: Node, batch_id: str, *, now: datetime) -> bool:
 
 def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
     """Adds one fault to its incident, opening it if need be; False if this very log record was kept before."""
+    if seen.kind == "xid" and xid.is_all_clear(seen.code, seen.message):
+        return True  # Xid 154 back to "None" takes a recovery action back: nothing is wrong (semantics 0.12)
     code = str(seen.code)
     device = _device(seen)
     incident, opened = Incident.objects.get_or_create(
@@ -98,18 +100,20 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
 def _device(seen: fault.Fault) -> str:
     """What tells two devices of a node apart: the slot if it was printed, so that a replaced GPU keeps its incident."""
     if seen.pci:
-        return seen.pci.lower().split(".")[0]
+        return xid.slot(seen.pci) or seen.pci.lower()
     return seen.gpu_uuid or ""
 
 
 def _opening(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> dict[str, Any]:
-    cause = xid.cause_of(seen.message) if seen.kind == "xid" else None
+    sighting = xid.parse_line(seen.message)
+    cause = sighting.cause if sighting and seen.kind == "xid" else None
+    fatal = sighting.fatal if sighting and seen.kind == "sxid" else None
     numeric = int(seen.code) if seen.kind in fault.NUMERIC_KINDS else None
     return {
         "cluster": node.cluster,
         "gpu_uuid": seen.gpu_uuid or _uuid_at(node, seen.pci),
-        "severity": catalog.severity(seen.kind, numeric) if numeric is not None else "warning",
-        "program": numeric is not None and catalog.is_program_fault(seen.kind, numeric, cause=cause),
+        "severity": catalog.severity(seen.kind, numeric, fatal=fatal) if numeric is not None else "warning",
+        "program": numeric is not None and catalog.is_program_fault(seen.kind, numeric, cause=cause, fatal=fatal),
         "cause": cause,
         "drill": seen.drill,
         "message": seen.message,
@@ -124,9 +128,9 @@ def _uuid_at(node: Node, pci: str | None) -> str:
     """The GPU in that slot by the node's inventory; the kernel log prints slots only."""
     if not pci:
         return ""
-    slot = pci.lower().split(".")[0]
+    slot = xid.slot(pci)
     devices = Gpu.objects.filter(node=node).values_list("pci", "uuid")
-    return next((uuid for at, uuid in devices if at.lower().split(".")[0] == slot), "")
+    return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
 
 
 def _keep_event(incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:

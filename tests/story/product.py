@@ -27,6 +27,7 @@ from tests import servers
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 PASSWORD = "correct horse battery"
+HOLD_DOWN = "from kcover_portal.fleet.models import Cluster; Cluster.objects.update(hold_down=1)"
 
 
 class Product:
@@ -43,6 +44,7 @@ class Product:
             "KCOVER_REDIS_URL": redis,
             "KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8",
             "PYTHONUNBUFFERED": "1",
+            "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
         }
         self.sim = ""
         self.token = ""
@@ -51,27 +53,28 @@ class Product:
 
     def set_up(self, *, nodes: int = 4, policies: str = "", agents: bool = True, boot_seconds: float = 1.0) -> None:
         """Migrates, starts the simulator, registers it, applies policies, makes tokens, starts the processes."""
-        self.manage("migrate", "--verbosity", "0")
         kubeconfig, enrolment = self.folder / "kubeconfig", self.folder / "enrolment"
         options = ["--portal", self.url, "--enrol-token-file", str(enrolment)] if agents else []
         self._start(
             "simulator",
             *("-m", "simulator", "serve", "--port", "0", "--nodes", str(nodes), "--gpus", "8"),
             *("--kubeconfig-out", str(kubeconfig), "--boot-seconds", str(boot_seconds), "--grace-seconds", "0.3"),
-            *("--agent-interval", "2", *options),
+            *("--heartbeat-seconds", "2", *options),
         )
         self.sim = self.wait(self._simulator_address, "the simulator to listen")
-        self.manage("cluster", "add", "sim", "--kubeconfig", str(kubeconfig))
-        self.manage(
-            "shell", "-c", "from kcover_portal.fleet.models import Cluster; Cluster.objects.update(hold_down=1)"
-        )
-        if policies:
-            path = self.folder / "policies.yaml"
-            path.write_text(policies, encoding="utf-8")
-            self.manage("policy", "apply", "-f", str(path))
-        self.manage("user", "create", "anna", "--role", "admin", "--password-file", str(self._password()))
-        self.token = self.manage("token", "create", "--kind", "operator", "--cluster", "sim").strip()
-        secret = self.manage("token", "create", "--kind", "agent", "--cluster", "sim").strip()
+        path = self.folder / "policies.yaml"
+        path.write_text(policies, encoding="utf-8")
+        commands = [
+            ["migrate", "--verbosity", "0"],
+            ["cluster", "add", "sim", "--kubeconfig", str(kubeconfig)],
+            ["shell", "-v", "0", "-c", HOLD_DOWN],
+            ["user", "create", "anna", "--role", "admin", "--password-file", str(self._password())],
+            ["token", "create", "--kind", "operator", "--cluster", "sim"],
+            ["token", "create", "--kind", "agent", "--cluster", "sim"],
+            *([["policy", "apply", "-f", str(path)]] if policies else []),
+        ]
+        printed = self.manage_all(commands)
+        self.token, secret = printed[4].strip(), printed[5].strip()
         self.start_processes()
         enrolment.write_text(secret, encoding="utf-8")
         self.wait(lambda: self.get("/api/v1/nodes")["results"], "the watch to list the nodes")
@@ -92,13 +95,8 @@ class Product:
         command = {
             "standalone": ("manage.py", "standalone", "--port", str(self.port)),
             "live": (
-                "-m",
-                "uvicorn",
-                "--port",
-                str(self.port),
-                "--log-level",
-                "warning",
-                "kcover_portal.asgi:application",
+                *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning"),
+                *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
             ),
             "worker": ("-m", "celery", "-A", "kcover_portal", "worker", "--loglevel", "WARNING", "--without-mingle"),
             "beat": ("-m", "celery", "-A", "kcover_portal", "beat", "--schedule", str(self.folder / "beat")),
@@ -141,6 +139,20 @@ class Product:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
+
+    def manage_all(self, commands: list[list[str]]) -> list[str]:
+        """Runs several management commands in one process; returns what each printed."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.story.commands"],
+            cwd=ROOT,
+            env=self.environment,
+            input=json.dumps(commands),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return list(json.loads(done.stdout))
 
     def logs(self) -> str:
         """The end of what every process printed."""
@@ -199,7 +211,10 @@ class Product:
             rescue = self.rescue_of(node)
             return rescue if rescue and rescue["id"] > after and rescue["state"] in states else None
 
-        return self.wait(look, f"a rescue of {node} in {states}", seconds=seconds)
+        try:
+            return self.wait(look, f"a rescue of {node} in {states}", seconds=seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{json.dumps(self.rescue_of(node), indent=1)}\n{error}") from error
 
     def wait(self, look: Callable[[], T], what: str, *, seconds: float = 40) -> T:
         """Looks until there is something; fails with every process's log."""
@@ -239,7 +254,8 @@ class Product:
     def sim_token(self) -> str:
         """The token of the kubeconfig."""
         text = (self.folder / "kubeconfig").read_text()
-        return text.split("token:")[1].split()[0].strip("\"'")
+        _, found, rest = text.partition("token:")
+        return rest.split()[0].strip("\"'") if found else ""
 
     def _password(self) -> Path:
         path = self.folder / "password"
