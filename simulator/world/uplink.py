@@ -52,6 +52,7 @@ class Line:
 
     def __init__(self, trunk: Trunk, *, node: str, store: Store) -> None:
         self._trunk, self._node, self._store = trunk, node, store
+        self._enrolling = asyncio.Lock()
         stored = store.read(portal.CREDENTIAL)
         self._own: str | None = json.loads(stored)["token"] if stored else None
 
@@ -92,9 +93,10 @@ class Line:
     async def _bearer(self) -> str:
         if not uplink.needs_enrolment(self._trunk.token):
             return self._trunk.token
-        if self._own is None:
-            self._own = await self._enrol()
-        return self._own
+        async with self._enrolling:  # reports and polls want a token at the same time, one is enough
+            if self._own is None:
+                self._own = await self._enrol()
+            return self._own
 
     async def _enrol(self) -> str:
         body = json.dumps({"node": self._node}).encode()

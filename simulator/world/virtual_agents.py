@@ -146,12 +146,12 @@ class VirtualAgent:
     async def _tell(self, agent: loop.Agent) -> None:
         while True:
             self._wake.clear()
-            now = self._clock()
-            while agent.observe(now):
+            while agent.observe(self._clock()):
                 pass
             if agent.to_do.is_set():
                 agent.to_do.clear()
                 agent.work()
+            now = self._clock()
             outgoing = agent.pending(now)
             if outgoing is None:
                 await self._sleep(max(agent.due_in(now), 0.05))
@@ -184,9 +184,10 @@ class VirtualAgent:
                 pause = min(2 * pause, _LONGEST_PAUSE)
                 continue
             pause = _FIRST_PAUSE
-            if agent.offer(commands):
-                self._wake.set()
-            elif running.time() - started < 1.0:
+            fresh = agent.offer(commands)
+            if commands:
+                self._wake.set()  # to do what is new, to tell again what the portal lacks
+            if not fresh and running.time() - started < 1.0:
                 await asyncio.sleep(_AGAIN)  # what is under way is offered again, or a portal that does not wait
 
 

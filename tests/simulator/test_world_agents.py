@@ -1,0 +1,192 @@
+"""Real agents over virtual machines, reporting over HTTP to a stub portal in the real wire format."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import aiohttp
+import pytest
+
+from simulator import server
+from simulator.world import machine, nodes, world
+from simulator.world.pace import Pace
+
+from .portal import StubPortal
+
+QUICK = Pace(boot=0.4, grace=0.0, start=0.05, notice=0.1, settle=0.1)
+
+
+@asynccontextmanager
+async def running(tmp_path, portal: StubPortal, *, count: int = 3, **more):
+    """A simulation that reports to a portal, and a client for its switches."""
+    token = tmp_path / "enrol-token"
+    token.write_text("kce_fleet\n")
+    settings = server.Settings(
+        port=0,
+        size=world.Size(nodes=count),
+        pace=QUICK,
+        portal=portal.url,
+        enrol_token_file=token,
+        heartbeat=more.pop("heartbeat", 60.0),
+        **more,
+    )
+    simulation = server.Simulation(settings)
+    async with server.serving(simulation) as url, aiohttp.ClientSession(url) as http:
+        yield simulation, http
+
+
+@pytest.fixture
+async def portal():
+    async with StubPortal() as stub:
+        yield stub
+
+
+async def inject(http: aiohttp.ClientSession, **body) -> dict:
+    async with http.post("/sim/faults", json=body) as response:
+        assert response.status == 201, await response.text()
+        return await response.json()
+
+
+async def test_every_node_enrols_once_and_tells_what_it_is_made_of(tmp_path, portal):
+    async with running(tmp_path, portal) as (simulation, _):
+        await portal.heard_from(3)
+        assert sorted(portal.enrolments) == ["gpu-0001", "gpu-0002", "gpu-0003"]
+        report = next(report for report in portal.reports if report.node == "gpu-0002" and report.inventory)
+        host = simulation.world.machines["gpu-0002"]
+        assert (
+            report.boot_id
+            == host.boot_id
+            == simulation.store.get("Node", "", "gpu-0002")["status"]["nodeInfo"]["bootID"]
+        )
+        assert report.inventory == host.inventory
+        assert len(report.inventory.gpus) == 8
+
+
+async def test_an_injected_xid_reaches_the_portal(tmp_path, portal):
+    async with running(tmp_path, portal) as (_, http):
+        await portal.heard_from(3)
+        done = await inject(http, node="gpu-0001", kind="xid", code=79, gpu=2)
+        await portal.until(lambda: portal.faults("gpu-0001"), seconds=2)
+        (fault,) = portal.faults("gpu-0001")
+        assert (fault.kind, fault.code, fault.pci, fault.source) == ("xid", 79, machine.pci(2), "kmsg")
+        assert fault.message == done["lines"][0]
+        assert fault.gpu_uuid
+        assert (fault.drill, fault.count) == (False, 1), "the second line of a lost GPU is no second fault"
+        body = json.loads(portal.bodies[-1])
+        assert body["version"] == 1
+        assert body["faults"][0]["sequence"] == fault.sequence
+
+
+async def test_a_drill_is_marked_and_an_sxid_is_one_fault(tmp_path, portal):
+    async with running(tmp_path, portal) as (_, http):
+        await portal.heard_from(3)
+        await inject(http, node="gpu-0001", kind="xid", code=62, drill=True)
+        await inject(http, node="gpu-0002", kind="sxid", code=20034)
+        await inject(http, node="gpu-0003", kind="xid", code=13, count=3)
+        await portal.until(lambda: all(portal.faults(f"gpu-000{number}") for number in (1, 2, 3)))
+        assert [fault.drill for fault in portal.faults("gpu-0001")] == [True]
+        assert [(fault.kind, fault.code, fault.count) for fault in portal.faults("gpu-0002")] == [("sxid", 20034, 1)]
+        assert [(fault.code, fault.count) for fault in portal.faults("gpu-0003")] == [(13, 3)]
+
+
+async def test_repeats_of_a_fault_are_told_once_their_window_is_over(tmp_path, portal):
+    async with running(tmp_path, portal) as (_, http):
+        await portal.heard_from(3)
+        for _ in range(3):
+            await inject(http, node="gpu-0001", kind="xid", code=13)
+            await asyncio.sleep(0.1)
+        await portal.until(lambda: sum(fault.count for fault in portal.faults("gpu-0001")) == 3)
+        assert len(portal.faults("gpu-0001")) < 3
+
+
+async def test_a_reboot_command_is_carried_out_once(tmp_path, portal):
+    async with running(tmp_path, portal) as (simulation, _):
+        await portal.heard_from(3)
+        host = simulation.world.machines["gpu-0001"]
+        before = host.boot_id
+        command = portal.order("gpu-0001", "reboot")
+        await portal.until(lambda: host.power == machine.BOOTING, seconds=1)
+        await portal.until(lambda: portal.results("gpu-0001"))
+        (result,) = portal.results("gpu-0001")
+        assert (result.id, result.status) == (command.id, "done")
+        assert result.output == {"boot_id": host.boot_id, "before": before}
+        portal.commands["gpu-0001"] = [command]  # a portal that lost the answer offers it again
+        portal._announce()
+        await portal.until(lambda: len(portal.results("gpu-0001")) == 2)
+        assert len(host.boots) == 2
+        assert nodes.ready_status(simulation.store.get("Node", "", "gpu-0001")) == "True"
+        assert portal.enrolments.count("gpu-0001") == 1, "the token survives the boot"
+        assert host.boots[-1].cause == "agent command"
+
+
+async def test_a_reboot_command_for_another_boot_is_refused(tmp_path, portal):
+    async with running(tmp_path, portal) as (simulation, _):
+        await portal.heard_from(3)
+        portal.order("gpu-0001", "reboot", boot_id="11111111-2222-3333-4444-555555555555")
+        await portal.until(lambda: portal.results("gpu-0001"))
+        assert portal.results("gpu-0001")[0].status == "refused"
+        assert len(simulation.world.machines["gpu-0001"].boots) == 1
+
+
+async def test_a_gpu_is_reset_by_command(tmp_path, portal):
+    async with running(tmp_path, portal) as (simulation, http):
+        await portal.heard_from(3)
+        await inject(http, node="gpu-0001", kind="xid", code=48, gpu=3, cure="reset")
+        await inject(http, node="gpu-0002", kind="xid", code=79, gpu=3)
+        for node in ("gpu-0001", "gpu-0002"):
+            gpu = simulation.world.machines[node].inventory.gpus[3]
+            portal.order(node, "reset_gpu", gpu_uuid=gpu.uuid)
+            await portal.until(lambda node=node: portal.results(node))
+        assert portal.results("gpu-0001")[0].status == "done"
+        assert portal.results("gpu-0002")[0].status == "failed"
+
+
+async def test_a_fault_that_outlives_a_reboot_is_reported_from_the_new_boot(tmp_path, portal):
+    async with running(tmp_path, portal) as (simulation, http):
+        await portal.heard_from(3)
+        await inject(http, node="gpu-0001", kind="xid", code=79, cure="repair")
+        async with http.post("/sim/nodes/gpu-0001/reboot") as response:
+            assert response.status == 202
+            before = (await response.json())["boot_id"]
+        await portal.until(lambda: len(portal.faults("gpu-0001")) == 2)
+        boots = [report.boot_id for report in portal.reports if report.node == "gpu-0001" and report.faults]
+        assert boots == [before, simulation.world.machines["gpu-0001"].boot_id]
+
+
+async def test_a_stopped_agent_is_silent_and_tells_later_what_it_missed(tmp_path, portal):
+    async with running(tmp_path, portal, heartbeat=0.2) as (_, http):
+        await portal.heard_from(3)
+        async with http.post("/sim/nodes/gpu-0001/agent", json={"running": False}) as response:
+            assert await response.json() == {"node": "gpu-0001", "running": False}
+        await asyncio.sleep(0.1)
+        silent_since = sum(report.node == "gpu-0001" for report in portal.reports)
+        await inject(http, node="gpu-0001", kind="xid", code=62)
+        await asyncio.sleep(0.6)
+        assert sum(report.node == "gpu-0001" for report in portal.reports) == silent_since
+        async with http.post("/sim/nodes/gpu-0001/agent", json={"running": True}):
+            await portal.until(lambda: portal.faults("gpu-0001"))
+
+
+async def test_agents_wait_for_a_portal_that_is_down_and_lose_nothing(tmp_path, portal):
+    portal.down = True
+    async with running(tmp_path, portal) as (simulation, http):
+        await asyncio.sleep(0.3)
+        assert portal.enrolments == []
+        portal.down = False
+        await portal.heard_from(3)
+        portal.down = True
+        await inject(http, node="gpu-0001", kind="xid", code=62)
+        await asyncio.sleep(0.3)
+        portal.down = False
+        await portal.until(lambda: portal.faults("gpu-0001"))
+        assert len(portal.faults("gpu-0001")) == 1
+        assert simulation.fleet.agents["gpu-0001"].running
+
+
+async def test_a_token_that_is_no_longer_taken_is_asked_for_again(tmp_path, portal):
+    async with running(tmp_path, portal) as (_, http):
+        await portal.heard_from(3)
+        portal.tokens.clear()
+        await inject(http, node="gpu-0001", kind="xid", code=62)
+        await portal.until(lambda: portal.faults("gpu-0001"))
+        assert portal.enrolments.count("gpu-0001") == 2

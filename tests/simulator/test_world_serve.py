@@ -1,0 +1,204 @@
+"""The simulator as others run it: the command, its kubeconfig, its switches over HTTP, its end."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kubernetes import client, config
+
+from simulator import __main__ as command
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[tuple[str, Path]]:
+    """A simulator in a process of its own: its URL and its kubeconfig."""
+    kubeconfig = tmp_path_factory.mktemp("simulator") / "kubeconfig"
+    arguments = [
+        "serve",
+        "--port",
+        "0",
+        "--nodes",
+        "12",
+        "--gpus",
+        "4",
+        "--boot-seconds",
+        "0.4",
+        "--grace-seconds",
+        "0",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "simulator", *arguments, "--kubeconfig-out", str(kubeconfig)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        line = process.stdout.readline()
+        assert line.startswith("listening on http://127.0.0.1:")
+        yield line.split()[-1], kubeconfig
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(10) == 0
+        assert process.stdout.read() == ""
+
+
+def ask(url: str, path: str, body: object = None, *, method: str | None = None) -> tuple[int, dict]:
+    data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+    request = urllib.request.Request(url + path, data=data, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_the_official_client_works_with_the_kubeconfig(served):
+    _, kubeconfig = served
+    api = config.new_client_from_config(str(kubeconfig))
+    with api:
+        found = client.CoreV1Api(api).list_node(label_selector="pool")
+    assert [node.metadata.name for node in found.items if node.status.capacity.get("nvidia.com/gpu") == "4"] == [
+        f"gpu-{number:04d}" for number in range(1, 13)
+    ]
+
+
+def test_a_node_reboots_when_asked(served):
+    url, kubeconfig = served
+    before = ask(url, "/sim/nodes/gpu-0005")[1]["boot_id"]
+    assert ask(url, "/sim/nodes/gpu-0005/reboot", method="POST")[0] == 202
+    assert ask(url, "/sim/nodes/gpu-0005/reboot", method="POST")[0] == 409
+    api = config.new_client_from_config(str(kubeconfig))
+    seen = []
+    with api:
+        core = client.CoreV1Api(api)
+        while True:
+            node = core.read_node("gpu-0005")
+            status = next(entry.status for entry in node.status.conditions if entry.type == "Ready")
+            seen.append(status)
+            if status == "True" and node.status.node_info.boot_id != before:
+                break
+    assert "Unknown" in seen
+    assert [boot["cause"] for boot in ask(url, "/sim/nodes/gpu-0005")[1]["boots"]] == ["power on", "asked for"]
+
+
+def test_faults_are_injected_from_the_command_line(served, capsys):
+    url, _ = served
+    assert command.main(["inject", "--node", "gpu-0002", "--xid", "62", "--gpu", "1", "--url", url]) == 0
+    assert capsys.readouterr().out.startswith("NVRM: Xid (PCI:0000:2a:00): 62, ")
+    assert command.main(["inject", "--node", "gpu-0002", "--sxid", "12028", "--drill", "--url", url]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    faults = ask(url, "/sim/nodes/gpu-0002")[1]["faults"]
+    assert [(fault["kind"], fault["code"], fault["gpu"], fault["drill"]) for fault in faults] == [
+        ("xid", 62, 1, False),
+        ("sxid", 12028, None, True),
+    ]
+    assert ask(url, "/sim/nodes/gpu-0002/cure", method="POST")[1] == {"node": "gpu-0002", "cured": 2, "power": "up"}
+
+
+def test_what_cannot_be_injected_is_explained(served, capsys):
+    url, _ = served
+    assert command.main(["inject", "--node", "gpu-0001", "--xid", "79", "--gpu", "4", "--url", url]) == 1
+    assert "gpu: gpu-0001 has GPUs 0 to 3" in capsys.readouterr().err
+    assert command.main(["inject", "--node", "gpu-1", "--xid", "79", "--url", url]) == 1
+    assert "no such node: gpu-1 (there are " in capsys.readouterr().err
+    assert command.main(["inject", "--node", "gpu-0001", "--xid", "79", "--url", "http://127.0.0.1:9"]) == 1
+    assert "nobody answers at http://127.0.0.1:9" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"{", "body"),
+        ([], "body"),
+        ({}, "node"),
+        ({"node": "gpu-0001"}, "code"),
+        ({"node": "gpu-0001", "code": "79"}, "code"),
+        ({"node": "gpu-0001", "code": 2**31}, "code"),
+        ({"node": "gpu-0001", "code": 79, "kind": "flood"}, "kind"),
+        ({"node": "gpu-0001", "code": 79, "gpu": -1}, "gpu"),
+        ({"node": "gpu-0001", "code": 79, "gpu": 4}, "gpu"),
+        ({"node": "cpu-01", "code": 79}, "gpu"),
+        ({"node": "gpu-0001", "code": 79, "count": 0}, "count"),
+        ({"node": "gpu-0001", "code": 79, "cure": "prayer"}, "cure"),
+        ({"node": "gpu-0001", "code": 79, "drill": "yes"}, "drill"),
+        ({"node": "gpu-0001", "code": 79, "line": "a\nb"}, "line"),
+        ({"node": "gpu-0001", "code": 79, "xid": 3}, "xid"),
+    ],
+)
+def test_a_bad_order_names_field_and_reason(served, body: object, field: str):
+    status, answer = ask(served[0], "/sim/faults", body)
+    assert (status, answer["field"]) == (400, field)
+    assert answer["reason"]
+
+
+def test_an_unknown_node_is_answered_with_what_there_is(served):
+    for path, body in (("/sim/faults", {"node": "gpu-0099", "code": 79}), ("/sim/nodes/gpu-0099/reboot", {})):
+        status, answer = ask(served[0], path, body)
+        assert status == 404
+        assert answer["error"] == "no such node: gpu-0099"
+        assert answer["count"] == 13
+        assert answer["nodes"][0] == "gpu-0001"
+
+
+def test_calls_are_counted_and_api_faults_happen(served):
+    url, kubeconfig = served
+    assert ask(url, "/sim/calls", method="DELETE")[0] == 200
+    api = config.new_client_from_config(str(kubeconfig))
+    with api:
+        core = client.CoreV1Api(api)
+        assert (
+            ask(url, "/sim/api-faults", {"status": 500, "match": "PATCH /api/v1/nodes/gpu-0007", "count": 1})[0] == 201
+        )
+        with pytest.raises(client.ApiException) as refused:
+            core.patch_node("gpu-0007", {"spec": {"unschedulable": True}})
+        assert refused.value.status == 500
+        core.patch_node("gpu-0007", {"spec": {"unschedulable": True}})
+    counted = ask(url, "/sim/calls?verb=patch&node=gpu-0007")[1]
+    assert (counted["total"], counted["destructive"]) == (2, 2)
+    assert sorted(row["status"] for row in counted["calls"]) == [200, 500]
+    assert ask(url, "/sim/api-faults", {"status": 418})[1]["field"] == "status"
+    assert ask(url, "/sim/api-faults")[1] == {"pending": []}
+
+
+def test_the_state_tells_the_truth(served):
+    url, _ = served
+    state = ask(url, "/sim/state")[1]
+    assert len(state["nodes"]) == 13
+    assert state["weather"] is None
+    assert state["agents"] == {"running": 0, "reports": 0}
+    assert ask(url, "/sim/nodes/gpu-0001/agent", {"running": False})[0] == 409
+    assert len(ask(url, "/sim/nodes")[1]["nodes"]) == 13
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["serve", "--nodes", "0"], "--nodes: '0' is not a whole number from 1 to 20000"),
+        (["serve", "--port", "70000"], "--port: '70000' is not a whole number from 0 to 65535"),
+        (["serve", "--boot-seconds", "nan"], "--boot-seconds: 'nan' is not a number from 0 to 86400"),
+        (["serve", "--portal", "http://localhost:1"], "--portal and --enrol-token-file: give both"),
+        (["serve", "--portal", "localhost"], "'localhost' is not a URL such as"),
+        (["inject", "--node", "a"], "one of the arguments --xid --sxid --hang is required"),
+        (["inject", "--node", "a", "--xid", "x"], "--xid: 'x' is not a whole number"),
+        ([], "the following arguments are required: command"),
+    ],
+)
+def test_arguments_that_cannot_be_used_are_refused(arguments: list[str], complaint: str, capsys):
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_an_error(served):
+    port = served[0].rpartition(":")[2]
+    arguments = [sys.executable, "-m", "simulator", "serve", "--port", port, "--nodes", "1"]
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "address already in use" in ended.stderr
+    assert "Traceback" not in ended.stderr
