@@ -100,7 +100,7 @@ async def test_repeats_of_a_fault_are_told_once_their_window_is_over(tmp_path, p
 
 
 async def test_a_reboot_command_is_carried_out_once(tmp_path, portal):
-    async with running(tmp_path, portal) as (simulation, _):
+    async with running(tmp_path, portal, heartbeat=0.5) as (simulation, _):
         await portal.heard_from(3)
         host = simulation.world.machines["gpu-0001"]
         before = host.boot_id
