@@ -58,7 +58,8 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
 
 def drain(attribute: Mapping[str, str], *, on_timeout: str = "hold") -> PlannedStep:
     """The drain step; ``waittime`` is how long to drain (semantics, section 4)."""
-    wait = waits.parse(attribute.get("waittime", "")) or DEFAULT_DRAIN_WAIT
+    written = waits.parse(attribute.get("waittime", ""))
+    wait = DEFAULT_DRAIN_WAIT if written is None else written
     return PlannedStep(name="drain", args={"seconds": int(wait.total_seconds()), "on_timeout": on_timeout})
 
 

@@ -248,8 +248,10 @@ class _Reader:
             self._problem((*at, "name"), f"action {name} is not carried out by this version")
             return None
         if name not in known:
-            hint = f" (it needs apiVersion: {KCOVER})" if name in OWN_ACTIONS else ""
-            message = f"unknown action {name!r}{hint}: use one of {', '.join(known)}{_meant(name, known)}"
+            if name in OWN_ACTIONS:
+                self._problem((*at, "name"), f"action {name} needs apiVersion: {KCOVER}")
+                return None
+            message = f"unknown action {name!r}: use one of {', '.join(known)}{_meant(name, known)}"
             self._problem((*at, "name"), message)
             return None
         self._only(item, ("name", "attribute"), at)
@@ -303,10 +305,11 @@ class _Reader:
         return True
 
     def _preconditions(self, actions: tuple[Action, ...], rule: dict[Any, Any], at: tuple[str | int, ...]) -> None:
-        names = {action.name: index for index, action in enumerate(actions)}
+        names = {action.name for action in actions}
         for name, needed in (("reboot", "drain"), ("unCordon", "reboot")):
             if name in names and needed not in names:
-                self._problem((*at, "actions", names[name], "name"), f"{name} needs {needed}: add {needed} before it")
+                index = next(index for index, item in enumerate(rule["actions"]) if _name_of(item) == name)
+                self._problem((*at, "actions", index, "name"), f"{name} needs {needed}: add {needed} before it")
         if "onDrainTimeout" in rule and "drain" not in names:
             self._problem((*at, "onDrainTimeout"), "onDrainTimeout needs the action drain")
 

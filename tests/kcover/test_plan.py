@@ -1,0 +1,141 @@
+"""Plans: the fixed order of steps, their arguments in seconds, their hash."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from kcover import plan
+from kcover.policy import document
+
+Step = plan.PlannedStep
+CORDON, READY, UNCORDON = Step(name="cordon"), Step(name="ready"), Step(name="uncordon")
+DRAIN = Step(name="drain", args={"seconds": 600, "on_timeout": "hold"})
+REBOOT, VERIFY = Step(name="reboot"), Step(name="verify", args={"agent": True})
+
+
+def of(*asked: str | tuple[str, dict[str, str]], **fields: Any) -> tuple[Step, ...]:
+    actions = tuple(
+        document.Action(name=one) if isinstance(one, str) else document.Action(name=one[0], attribute=one[1])
+        for one in asked
+    )
+    return plan.of_rule(document.Rule(index=0, priority=0, actions=actions, **fields), code="62")
+
+
+@pytest.mark.parametrize(
+    ("asked", "steps"),
+    [
+        (("cordon",), (CORDON,)),
+        (("drain",), (CORDON, DRAIN)),
+        (("cordon", "drain"), (CORDON, DRAIN)),
+        (("drain", "reboot"), (CORDON, DRAIN, REBOOT, READY, VERIFY)),
+        (("reboot",), (CORDON, REBOOT, READY, VERIFY)),
+        (("drain", "reboot", "unCordon"), (CORDON, DRAIN, REBOOT, READY, VERIFY, UNCORDON)),
+        ((), ()),
+    ],
+)
+def test_the_steps_of_a_rule(asked: tuple[str, ...], steps: tuple[Step, ...]) -> None:
+    assert of(*asked) == steps
+
+
+def test_the_order_is_fixed_whatever_order_the_rule_names() -> None:
+    names = ("taint", "cordon", "drain", ("reboot", {"unCordon": "true"}))
+    expected = ["taint", "cordon", "drain", "reboot", "ready", "verify", "uncordon", "escalate"]
+    for order in itertools.permutations(names):
+        assert [step.name for step in of(*order, escalate="call")] == expected
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"), [("", 600), ("20min", 1200), ("1h", 3600), ("1day1min", 86_460), ("0min", 0)]
+)
+def test_how_long_to_drain(written: str, seconds: int) -> None:
+    assert of(("drain", {"waittime": written}))[1].args == {"seconds": seconds, "on_timeout": "hold"}
+
+
+@pytest.mark.parametrize("end", document.DRAIN_TIMEOUTS)
+def test_what_happens_at_the_end_of_the_drain(end: str) -> None:
+    assert of("drain", on_drain_timeout=end)[1].args == {"seconds": 600, "on_timeout": end}
+
+
+@pytest.mark.parametrize(
+    ("attribute", "args"), [({}, {}), ({"waittime": ""}, {}), ({"waittime": "2h"}, {"wait_seconds": 7200})]
+)
+def test_how_long_to_wait_before_the_reboot(attribute: dict[str, str], args: dict[str, int]) -> None:
+    assert of("drain", ("reboot", attribute))[2] == Step(name="reboot", args=args)
+
+
+def test_a_reboot_is_always_verified() -> None:
+    assert of("drain", "reboot", verify=False)[4] == VERIFY
+    assert of("drain", "reboot", verify_agent=False)[4] == Step(name="verify", args={"agent": False})
+
+
+def test_a_rule_without_a_reboot_is_verified_on_demand_and_once() -> None:
+    assert of("cordon", verify=True) == (CORDON, VERIFY)
+    assert of("cordon", verify=True, verify_agent=False) == (CORDON, Step(name="verify", args={"agent": False}))
+    assert [step.name for step in of("drain", "reboot", verify=True)].count("verify") == 1
+
+
+def test_calling_a_person_comes_last() -> None:
+    assert of("cordon", escalate="call") == (CORDON, Step(name="escalate", args={"message": "call"}))
+    assert of(escalate="call") == (Step(name="escalate", args={"message": "call"}),)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "args"),
+    [
+        ({}, {"key": "kcover.io/unhealthy", "value": "62", "effect": "NoSchedule"}),
+        (
+            {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoExecute"},
+            {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoExecute"},
+        ),
+        ({"value": "xid-<code>.<code>"}, {"key": "kcover.io/unhealthy", "value": "xid-62.62", "effect": "NoSchedule"}),
+    ],
+)
+def test_a_taint_carries_the_code(attribute: dict[str, str], args: dict[str, str]) -> None:
+    assert of(("taint", attribute)) == (Step(name="taint", args=args),)
+
+
+@pytest.mark.parametrize(
+    ("verb", "steps"),
+    [
+        ("cordon", (CORDON,)),
+        ("uncordon", (Step(name="uncordon", args={"foreign": True}),)),
+        ("drain", (CORDON, DRAIN)),
+        ("reboot", (CORDON, DRAIN, REBOOT, READY, VERIFY, UNCORDON)),
+        ("release", (Step(name="release"),)),
+    ],
+)
+def test_the_plans_of_buttons(verb: str, steps: tuple[Step, ...]) -> None:
+    assert plan.manual(verb) == steps
+
+
+def test_a_button_that_is_none() -> None:
+    with pytest.raises(
+        ValueError, match="no such action 'explode': use one of cordon, uncordon, drain, reboot, release"
+    ):
+        plan.manual("explode")
+
+
+def test_what_takes_something_away() -> None:
+    assert {"drain", "reboot"} == plan.DESTRUCTIVE
+
+
+def test_the_hash_is_short_stable_and_of_content_only() -> None:
+    steps = (CORDON, DRAIN)
+    assert plan.digest(steps) == plan.digest(list(steps)) == "51f3e4ec57faadce"
+    turned = Step(name="drain", args={"on_timeout": "hold", "seconds": 600})
+    assert plan.digest((CORDON, turned)) == plan.digest(steps)
+
+
+def test_the_hash_tells_plans_apart() -> None:
+    plans = [
+        (),
+        (CORDON,),
+        (DRAIN,),
+        (CORDON, DRAIN),
+        (DRAIN, CORDON),
+        (CORDON, CORDON),
+        (Step(name="drain", args={"seconds": 601, "on_timeout": "hold"}),),
+        (Step(name="cordon", args={"seconds": 600}),),
+    ]
+    assert len({plan.digest(one) for one in plans}) == len(plans)

@@ -1,0 +1,251 @@
+"""decide: one answer for one situation, always with its reasons."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from kcover import decision, plan
+from kcover.policy import document, matching
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+MATCHES = "rule heal#1 (priority 10) matches xid 62"
+
+
+def candidate(*names: str, **fields: Any) -> matching.Candidate:
+    asked = tuple(document.Action(name=name) for name in names or ("cordon",))
+    rule = document.Rule(**{"index": 0, "priority": 10, "codes": ("62",), "actions": asked, **fields})
+    return matching.Candidate(policy="heal", revision=4, created_at=NOW, rule=rule)
+
+
+REBOOTS = candidate("drain", "reboot")
+
+
+def situation(
+    *rules: matching.Candidate,
+    fault: dict[str, Any] | None = None,
+    node: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
+) -> decision.Situation:
+    return decision.Situation(
+        now=NOW,
+        fault=decision.FaultFacts(**{"kind": "xid", "code": "62", **(fault or {})}),
+        node=decision.NodeFacts(**{"name": "gpu-1", "known": True, "gpus": 8, **(node or {})}),
+        cluster=decision.ClusterFacts(**{"name": "east", **(cluster or {})}),
+        rules=rules or (candidate(),),
+    )
+
+
+def weigh(*rules: matching.Candidate, **facts: Any) -> tuple[str, tuple[str, ...]]:
+    judged = decision.decide(situation(*rules, **facts))
+    return judged.answer, judged.because
+
+
+def test_a_rule_that_nothing_holds_back() -> None:
+    assert decision.decide(situation()) == decision.Decision(
+        answer="rescue",
+        because=(MATCHES, "nothing holds it back"),
+        mode="enforce",
+        rule="heal#1",
+        policy="heal",
+        revision=4,
+        steps=(plan.PlannedStep(name="cordon"),),
+        tried=(matching.Tried("heal#1", True, "code and labels match"),),
+    )
+
+
+def test_the_same_facts_give_the_same_answer() -> None:
+    assert decision.decide(situation()) == decision.decide(situation())
+
+
+# --- beyond rules: no rule is asked
+
+
+@pytest.mark.parametrize(
+    ("facts", "because"),
+    [
+        ({"node": {"known": False}}, "the cluster east has no node gpu-1: its reports are kept, nothing is done to it"),
+        ({"node": {"gpus": 0}}, "node gpu-1 has no GPUs, and policies act on GPU workers only"),
+        (
+            {"fault": {"drill": True}, "cluster": {"drills": "record"}},
+            "a program wrote this line (a drill), and this cluster only records drills",
+        ),
+        (
+            {"cluster": {"decision_mode": "external"}},
+            "this cluster leaves every decision to an external system (decision_mode external)",
+        ),
+    ],
+)
+def test_when_no_rule_is_asked(facts: dict[str, Any], because: str) -> None:
+    assert decision.decide(situation(**facts)) == decision.Decision(answer="none", because=(because,), mode="enforce")
+
+
+def test_why_no_rule_is_asked_comes_in_order() -> None:
+    everything = {
+        "node": {"known": False, "gpus": 0},
+        "fault": {"drill": True},
+        "cluster": {"drills": "record", "decision_mode": "external", "mode": "shadow"},
+    }
+    judged = decision.decide(situation(**everything))
+    assert "has no node gpu-1" in judged.because[0]
+    assert judged.mode == "shadow"
+    assert "has no GPUs" in weigh(**{**everything, "node": {"gpus": 0}})[1][0]
+    assert "drill" in weigh(**{**everything, "node": {}})[1][0]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"node": {"gpus": 1}},
+        {"fault": {"drill": True}},
+        {"cluster": {"drills": "record"}},
+        {"cluster": {"decision_mode": "both"}},
+        {"node": {"labels": {"kcover.io/exclude": "false"}}},
+        {"node": {"recent_rescues": 99}},
+        {"node": {"isolated_by": 3, "isolated_plan": "another"}},
+        {"cluster": {"pause_reason": "old words"}},
+    ],
+)
+def test_what_holds_nothing_back(facts: dict[str, Any]) -> None:
+    assert weigh(**facts) == ("rescue", (MATCHES, "nothing holds it back"))
+
+
+# --- no rule matches
+
+
+def test_without_a_policy() -> None:
+    judged = decision.decide(replace(situation(), rules=()))
+    assert judged == decision.Decision(answer="none", because=("no policy is in force",), mode="enforce")
+
+
+def test_every_rule_that_does_not_match_says_why() -> None:
+    rules = (candidate(codes=("48",)), candidate(codes=("63",), index=1))
+    judged = decision.decide(situation(*rules))
+    assert (judged.answer, judged.rule, judged.steps) == ("none", None, ())
+    assert judged.because == (
+        "rule heal#1 does not match: it lists 48, not 62",
+        "rule heal#2 does not match: it lists 63, not 62",
+    )
+    assert [one.matched for one in judged.tried] == [False, False]
+
+
+def test_the_cause_and_the_labels_reach_the_rules() -> None:
+    anyone = candidate(codes=None)
+    assert weigh(anyone)[0] == "rescue"
+    assert weigh(anyone, fault={"cause": 149})[0] == "none"
+    chosen = candidate(operator="all", labels={"a": "b"})
+    assert weigh(chosen)[0] == "none"
+    assert weigh(chosen, node={"labels": {"a": "b"}})[0] == "rescue"
+
+
+# --- what holds a matching rule back, in order
+
+HOLDS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "none",
+        {"node": {"labels": {"kcover.io/exclude": "true"}}},
+        "node gpu-1 carries kcover.io/exclude=true: hands off",
+    ),
+    ("hold", {"cluster": {"mode": "paused", "pause_reason": "storm"}}, "everything is paused: storm"),
+    ("hold", {"node": {"open_rescue": 7}}, "rescue 7 is open on this node, and a node has one rescue at a time"),
+    (
+        "hold",
+        {"node": {"left_to_people": 6}},
+        "rescue 6 left this node to people: release it to let policies act again",
+    ),
+    (
+        "none",
+        {"node": {"isolated_by": 5, "isolated_plan": plan.digest(plan.of_rule(REBOOTS.rule, code="62"))}},
+        "rescue 5 did just this already, and the node is still isolated",
+    ),
+    (
+        "hold",
+        {"node": {"recent_rescues": 5}},
+        "5 rescues rebooted this node in seven days: a person must look at it",
+    ),
+    ("shadow", {"cluster": {"installation_mode": "shadow"}}, "shadow mode: this is what would have been done"),
+    ("approve", {"cluster": {"installation_mode": "approve"}}, "approve mode: a person must say yes first"),
+]
+
+
+def merged(*parts: dict[str, Any]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    for part in parts:
+        for key, facts in part.items():
+            whole[key] = {**whole.get(key, {}), **facts}
+    return whole
+
+
+@pytest.mark.parametrize("place", range(len(HOLDS)))
+def test_what_holds_a_rule_back(place: int) -> None:
+    answer, facts, because = HOLDS[place]
+    judged = decision.decide(situation(REBOOTS, **facts))
+    assert (judged.answer, judged.because) == (answer, (MATCHES, because))
+    assert (judged.rule, judged.policy, judged.revision) == ("heal#1", "heal", 4)
+    assert [step.name for step in judged.steps] == ["cordon", "drain", "reboot", "ready", "verify"]
+
+
+@pytest.mark.parametrize("place", range(len(HOLDS) - 1))
+def test_the_earlier_reason_wins(place: int) -> None:
+    answer, facts, because = HOLDS[place]
+    later = [reason[1] for reason in HOLDS[place + 1 :]]
+    assert weigh(REBOOTS, **merged(*later, facts)) == (answer, (MATCHES, because))
+
+
+def test_a_pause_without_a_reason() -> None:
+    assert weigh(cluster={"mode": "paused"}) == ("hold", (MATCHES, "everything is paused"))
+
+
+def test_a_handful_of_reboots_is_enough() -> None:
+    assert weigh(REBOOTS, node={"recent_rescues": 4})[0] == "rescue"
+    assert weigh(REBOOTS, node={"recent_rescues": 5})[0] == "hold"
+    assert weigh(REBOOTS, node={"recent_rescues": 6})[0] == "hold"
+
+
+def test_a_wider_plan_goes_on_where_a_smaller_one_left_its_marks() -> None:
+    cordoned = plan.digest(plan.of_rule(candidate().rule, code="62"))
+    facts = {"node": {"isolated_by": 5, "isolated_plan": cordoned}}
+    assert weigh(candidate(), **facts)[0] == "none"
+    assert weigh(REBOOTS, **facts)[0] == "rescue"
+
+
+# --- modes
+
+
+@pytest.mark.parametrize(
+    ("modes", "wins"),
+    [
+        (("enforce",), "enforce"),
+        (("enforce", "approve"), "approve"),
+        (("approve", "shadow", "enforce"), "shadow"),
+        (("shadow", "paused", "approve"), "paused"),
+    ],
+)
+def test_the_strictest_mode_wins(modes: tuple[str, ...], wins: str) -> None:
+    assert decision.strictest(*modes) == wins
+
+
+@pytest.mark.parametrize("place", ["installation_mode", "mode", "rule"])
+@pytest.mark.parametrize(("mode", "answer"), [("shadow", "shadow"), ("approve", "approve"), ("enforce", "rescue")])
+def test_any_of_the_three_modes_can_bound_it(place: str, mode: str, answer: str) -> None:
+    rule = candidate(mode=mode if place == "rule" else "enforce")
+    cluster = {} if place == "rule" else {place: mode}
+    judged = decision.decide(situation(rule, cluster=cluster))
+    assert (judged.answer, judged.mode) == (answer, mode)
+
+
+def test_a_rule_cannot_loosen_its_cluster() -> None:
+    judged = decision.decide(situation(candidate(mode="enforce"), cluster={"mode": "approve"}))
+    assert (judged.answer, judged.mode) == ("approve", "approve")
+    assert decision.decide(situation(candidate(mode="shadow"), cluster={"mode": "approve"})).answer == "shadow"
+
+
+def test_a_decision_without_a_rule_has_the_mode_of_the_place() -> None:
+    judged = decision.decide(situation(candidate(codes=("48",), mode="shadow"), cluster={"mode": "approve"}))
+    assert (judged.answer, judged.mode) == ("none", "approve")
+
+
+def test_every_answer_is_a_known_one() -> None:
+    answers = {answer for answer, _, _ in HOLDS} | {"rescue"}
+    assert answers == set(decision.ANSWERS)

@@ -1,0 +1,608 @@
+"""Reading a policy: what KCE writes, what the portal adds, and every mistake by its path."""
+
+from typing import Any
+
+import pytest
+
+from kcover.policy import document
+
+RULE = ("spec", "rules", 0)
+KNOWN = "cordon, drain, reboot, enableWarmStandby, unCordon"
+
+
+def policy(*rules: Any, api: str = document.KCOVER, **changes: Any) -> dict[str, Any]:
+    whole = {
+        "apiVersion": api,
+        "kind": "RescuePolicy",
+        "metadata": {"name": "p"},
+        "spec": {"rules": list(rules) or [{}]},
+    }
+    return {**whole, **changes}
+
+
+def rule(api: str = document.KCOVER, **fields: Any) -> document.Rule:
+    return document.read(policy(fields, api=api)).rules[0]
+
+
+def problems(content: object) -> list[tuple[tuple[str | int, ...], str]]:
+    with pytest.raises(document.PolicyInvalid) as caught:
+        document.read(content)
+    assert str(caught.value) == "; ".join(f"{'.'.join(map(str, p.path))}: {p.message}" for p in caught.value.problems)
+    return [(problem.path, problem.message) for problem in caught.value.problems]
+
+
+def rule_problems(api: str = document.KCOVER, **fields: Any) -> list[tuple[tuple[str | int, ...], str]]:
+    """Problems of one rule, with paths from the rule on."""
+    found = problems(policy(fields, api=api))
+    assert all(path[:3] == RULE for path, _ in found)
+    return [(path[3:], message) for path, message in found]
+
+
+def actions(*names: str) -> list[dict[str, Any]]:
+    return [{"name": name} for name in names]
+
+
+# --- what is read
+
+
+def test_the_emptiest_rule_cordons_for_any_fault_on_any_node() -> None:
+    """KCE's global rule: priority 0, no errorCode, no nodeSelector; its default is cordon on."""
+    for api in (document.KSYUN, document.KCOVER):
+        assert document.read(policy({}, api=api)) == document.Policy(
+            name="p",
+            api_version=api,
+            rules=(
+                document.Rule(
+                    index=0,
+                    priority=0,
+                    codes=None,
+                    operator="all",
+                    labels=None,
+                    actions=(document.Action(name="cordon"),),
+                    mode="enforce",
+                    on_drain_timeout="hold",
+                    verify=False,
+                    verify_agent=True,
+                    escalate=None,
+                ),
+            ),
+        )
+
+
+def test_a_rule_with_everything() -> None:
+    read = document.read(
+        policy(
+            {},
+            {
+                "priority": 7,
+                "mode": "approve",
+                "errorCode": ["62", "0"],
+                "nodeSelector": {"operator": "any", "labels": {"app": "demo", "kcover.io/pool": "a"}},
+                "actions": [
+                    {"name": "taint", "attribute": {"key": "a/b", "value": "x-<code>", "effect": "NoExecute"}},
+                    {"name": "cordon"},
+                    {"name": "drain", "attribute": {"waittime": "1day2h3min"}},
+                    {"name": "reboot", "attribute": {"waittime": "20min", "unCordon": "true"}},
+                ],
+                "onDrainTimeout": "force",
+                "verify": {"agent": False},
+                "escalate": "call",
+            },
+        )
+    )
+    first, second = read.rules
+    assert (first.index, second.index) == (0, 1)
+    assert (second.priority, second.mode, second.codes) == (7, "approve", ("62", "0"))
+    assert (second.operator, second.labels) == ("any", {"app": "demo", "kcover.io/pool": "a"})
+    assert [(action.name, action.attribute) for action in second.actions] == [
+        ("taint", {"key": "a/b", "value": "x-<code>", "effect": "NoExecute"}),
+        ("cordon", {}),
+        ("drain", {"waittime": "1day2h3min"}),
+        ("reboot", {"waittime": "20min", "unCordon": "true"}),
+    ]
+    assert (second.on_drain_timeout, second.verify, second.verify_agent, second.escalate) == (
+        "force",
+        True,
+        False,
+        "call",
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "uncordons"),
+    [
+        ([{"name": "reboot"}], False),
+        ([{"name": "reboot", "attribute": {"unCordon": "true"}}], True),
+        ([{"name": "reboot", "attribute": {"unCordon": "false"}}], False),
+        ([{"name": "reboot"}, {"name": "unCordon"}], True),
+    ],
+)
+def test_whether_a_node_is_to_be_schedulable_again(asked: list[dict[str, Any]], uncordons: bool) -> None:
+    assert rule(api=document.KSYUN, actions=[*actions("drain"), *asked]).uncordons is uncordons
+
+
+def test_a_drains_attribute_does_not_uncordon() -> None:
+    action = document.Action(name="drain", attribute={"unCordon": "true"})
+    assert document.Rule(index=0, priority=0, actions=(action,)).uncordons is False
+
+
+@pytest.mark.parametrize(
+    ("value", "escalate"), [(None, None), (False, None), ("call anna", "call anna"), ("x" * 500,) * 2]
+)
+def test_escalation(value: object, escalate: str | None) -> None:
+    assert rule(escalate=value).escalate == escalate
+
+
+def test_escalation_without_words() -> None:
+    assert rule(escalate=True).escalate == "a person must look at this node"
+
+
+def test_a_rule_may_only_call_a_person() -> None:
+    read = rule(actions=[], escalate=True)
+    assert (read.actions, bool(read.escalate)) == ((), True)
+
+
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [
+        (None, (False, True)),
+        (False, (False, True)),
+        (True, (True, True)),
+        ({}, (True, True)),
+        ({"agent": True}, (True, True)),
+        ({"agent": False}, (True, False)),
+    ],
+)
+def test_verification(value: object, read: tuple[bool, bool]) -> None:
+    one = rule(verify=value)
+    assert (one.verify, one.verify_agent) == read
+
+
+@pytest.mark.parametrize("value", ["", "0min", "20min", "1h", "1day", "3650day"])
+def test_wait_times_are_kept_as_written(value: str) -> None:
+    assert rule(actions=[{"name": "drain", "attribute": {"waittime": value}}]).actions[0].attribute == {
+        "waittime": value
+    }
+
+
+@pytest.mark.parametrize("name", ["cordon", "unCordon"])
+def test_an_empty_wait_time_is_passed_over_where_none_is_read(name: str) -> None:
+    """KCE's API sends waittime: "" with every action."""
+    asked = [*actions("drain", "reboot"), {"name": name, "attribute": {"waittime": ""}}]
+    assert rule(actions=asked).actions[-1] == document.Action(name=name)
+
+
+def test_an_attribute_may_be_null() -> None:
+    assert rule(actions=[{"name": "drain", "attribute": None}]).actions == (document.Action(name="drain"),)
+
+
+@pytest.mark.parametrize(
+    "selector", [{"operator": "any"}, {"operator": "any", "labels": None}, {"operator": "any", "labels": {}}]
+)
+def test_a_selector_without_labels_selects_every_node(selector: dict[str, Any]) -> None:
+    read = rule(nodeSelector=selector)
+    assert (read.operator, read.labels) == ("any", {})
+
+
+@pytest.mark.parametrize("priority", [0, 1, 2**31 - 1])
+def test_priorities(priority: int) -> None:
+    assert rule(priority=priority).priority == priority
+
+
+@pytest.mark.parametrize("name", ["a", "a-b.c", "0", "x" * 253])
+def test_names(name: str) -> None:
+    assert document.read(policy(metadata={"name": name, "labels": {"team": "x"}})).name == name
+
+
+@pytest.mark.parametrize("mode", ["shadow", "approve", "enforce"])
+def test_modes(mode: str) -> None:
+    assert rule(mode=mode).mode == mode
+
+
+# --- the document around the rules
+
+
+@pytest.mark.parametrize("content", [None, [], "text", 7])
+def test_a_document_is_a_mapping(content: object) -> None:
+    assert problems(content) == [((), "a policy is a mapping with apiVersion, kind, metadata and spec")]
+
+
+@pytest.mark.parametrize("version", [None, "v1", 1, "kcover.io/v2"])
+def test_an_unknown_version(version: object) -> None:
+    message = f"unknown apiVersion {version!r}: write rescue.ksyun.com/v1 or kcover.io/v1"
+    assert problems(policy(apiVersion=version)) == [(("apiVersion",), message)]
+
+
+@pytest.mark.parametrize("kind", [None, "Policy", "rescuepolicy"])
+def test_an_unknown_kind(kind: object) -> None:
+    assert problems(policy(kind=kind)) == [(("kind",), f"unknown kind {kind!r}: write RescuePolicy")]
+
+
+def test_a_warm_standby_policy_is_refused_once_and_plainly() -> None:
+    content = {"apiVersion": "x", "kind": "WarmStandbyPolicy", "metadata": {}, "spec": {"matches": []}, "more": 1}
+    message = "WarmStandbyPolicy is not carried out by this version: take this document out"
+    assert problems(content) == [(("kind",), message)]
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        None,
+        "p",
+        {},
+        {"name": ""},
+        {"name": 7},
+        {"name": "A"},
+        {"name": "a_b"},
+        {"name": "-a"},
+        {"name": "a-"},
+        {"name": "x" * 254},
+        {"name": "a\n"},
+    ],
+)
+def test_a_policy_needs_a_name(metadata: object) -> None:
+    message = "a policy needs a name of lower-case letters, digits, '-' and '.', at most 253"
+    assert problems(policy(metadata=metadata)) == [(("metadata", "name"), message)]
+
+
+@pytest.mark.parametrize("spec", [None, [], "rules"])
+def test_a_policy_needs_a_spec(spec: object) -> None:
+    assert problems(policy(spec=spec)) == [(("spec",), "spec is missing: write spec: with a list of rules")]
+
+
+@pytest.mark.parametrize("rules", [None, [], {}, "x"])
+def test_a_policy_needs_rules(rules: object) -> None:
+    message = "rules must be a list with at least one rule"
+    assert problems(policy(spec={"rules": rules})) == [(("spec", "rules"), message)]
+
+
+@pytest.mark.parametrize("value", [None, "cordon", []])
+def test_a_rule_is_a_mapping(value: object) -> None:
+    message = "a rule is a mapping with priority, errorCode, nodeSelector and actions"
+    assert problems(policy({}, value)) == [(("spec", "rules", 1), message)]
+
+
+def test_every_mistake_is_found_in_one_go() -> None:
+    content = policy({"priority": -1}, {"errorCode": []}, apiVersion="x", kind="y", metadata={}, extra=1)
+    assert [path for path, _ in problems(content)] == [
+        ("extra",),
+        ("apiVersion",),
+        ("kind",),
+        ("metadata", "name"),
+        ("spec", "rules", 0, "priority"),
+        ("spec", "rules", 1, "errorCode"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "path", "message"),
+    [
+        (
+            policy(Spec={}),
+            ("Spec",),
+            "unknown key 'Spec': known here are apiVersion, kind, metadata, spec (did you mean spec?)",
+        ),
+        (policy(zzz=1), ("zzz",), "unknown key 'zzz': known here are apiVersion, kind, metadata, spec"),
+        (
+            policy(spec={"rules": [{}], "rule": []}),
+            ("spec", "rule"),
+            "unknown key 'rule': known here are rules (did you mean rules?)",
+        ),
+    ],
+)
+def test_an_unknown_key_is_told_what_it_resembles(content: object, path: tuple[str, ...], message: str) -> None:
+    assert problems(content) == [(path, message)]
+
+
+# --- rules
+
+
+def test_an_unknown_key_of_a_rule() -> None:
+    [(path, message)] = rule_problems(errorcode=["62"])
+    assert path == ("errorcode",)
+    assert message.startswith(
+        "unknown key 'errorcode': known here are priority, errorCode, nodeSelector, actions, mode"
+    )
+    assert message.endswith("(did you mean errorCode?)")
+
+
+@pytest.mark.parametrize("key", ["mode", "onDrainTimeout", "verify", "escalate"])
+def test_the_portals_own_keys_need_its_own_version(key: str) -> None:
+    values = {"mode": "shadow", "onDrainTimeout": "hold", "verify": True, "escalate": True}
+    found = rule_problems(api=document.KSYUN, actions=actions("drain"), **{key: values[key]})
+    assert found == [((key,), f"{key} needs apiVersion: kcover.io/v1")]
+
+
+@pytest.mark.parametrize("key", ["match", "budget", "cooldown", "approval"])
+def test_what_is_not_carried_out_yet_is_refused(key: str) -> None:
+    for api in (document.KSYUN, document.KCOVER):
+        assert rule_problems(api=api, **{key: {}}) == [
+            ((key,), f"{key} is not carried out by this version: take it out")
+        ]
+
+
+@pytest.mark.parametrize("value", [-1, 2**31, "10", 1.0, True, None, []])
+def test_a_priority_is_a_whole_number(value: object) -> None:
+    assert rule_problems(priority=value) == [(("priority",), f"priority must be a whole number from 0, not {value!r}")]
+
+
+@pytest.mark.parametrize("value", [[], "62", 62, {}])
+def test_codes_are_a_list(value: object) -> None:
+    message = 'errorCode must be a list of strings, ["62"] for example; leave it out for any code'
+    assert rule_problems(errorCode=value) == [(("errorCode",), message)]
+
+
+@pytest.mark.parametrize(
+    ("code", "written"),
+    [
+        (62, '"62"'),
+        (True, '"62" for example'),
+        (None, '"62" for example'),
+        (6.2, '"62" for example'),
+        ("", '"62" for example'),
+        ("062", '"62" for example'),
+        ("-1", '"62" for example'),
+        ("6x", '"62" for example'),
+        ("62\n", '"62" for example'),
+        ("٦٢", '"62" for example'),
+        ("1" * 11, '"62" for example'),
+    ],
+)
+def test_a_code_is_a_string_of_digits(code: object, written: str) -> None:
+    message = f"an error code is a string of digits: write {written}, not {code!r}"
+    assert rule_problems(errorCode=["48", code]) == [(("errorCode", 1), message)]
+
+
+def test_ten_digits_are_a_code() -> None:
+    assert rule(errorCode=["4294967295"]).codes == ("4294967295",)
+
+
+@pytest.mark.parametrize("value", ["app=demo", [], 7])
+def test_a_selector_is_a_mapping(value: object) -> None:
+    message = "nodeSelector is a mapping with operator (any or all) and labels"
+    assert rule_problems(nodeSelector=value) == [(("nodeSelector",), message)]
+
+
+@pytest.mark.parametrize(
+    ("operator", "what"),
+    [(None, "is missing"), ("or", "'or' is unknown"), ("ANY", "'ANY' is unknown"), (True, "True is unknown")],
+)
+def test_a_selectors_operator_is_any_or_all(operator: object, what: str) -> None:
+    message = f'operator {what}: write "any" (one label is enough) or "all"'
+    assert rule_problems(nodeSelector={"operator": operator, "labels": {"a": "b"}}) == [
+        (("nodeSelector", "operator"), message)
+    ]
+    assert rule_problems(nodeSelector={"labels": {"a": "b"}})[0][0] == ("nodeSelector", "operator")
+
+
+@pytest.mark.parametrize("labels", [[], "a", 0, False, ""])
+def test_labels_are_a_mapping(labels: object) -> None:
+    assert rule_problems(nodeSelector={"operator": "all", "labels": labels}) == [
+        (("nodeSelector", "labels"), "labels is a mapping of label names to strings")
+    ]
+
+
+@pytest.mark.parametrize("key", ["", "-a", "a/b/c", "a b", "/a", "A/b", 7, "x" * 64, "a/" + "x" * 64])
+def test_a_label_has_a_name(key: object) -> None:
+    assert rule_problems(nodeSelector={"operator": "all", "labels": {key: "v"}}) == [
+        (("nodeSelector", "labels", key), f"{key!r} is no label name")
+    ]
+
+
+@pytest.mark.parametrize("value", [1, True, None, "a b", "-a", "x" * 64])
+def test_a_label_has_a_short_value(value: object) -> None:
+    message = f'a label\'s value is a short string, "true" for example: {value!r}'
+    assert rule_problems(nodeSelector={"operator": "all", "labels": {"a": value}}) == [
+        (("nodeSelector", "labels", "a"), message)
+    ]
+
+
+@pytest.mark.parametrize("labels", [{"a.b/C_d": "x" * 63, "Q": "", "x" * 63: "A.b_c-1"}])
+def test_odd_but_valid_labels(labels: dict[str, str]) -> None:
+    assert rule(nodeSelector={"operator": "all", "labels": labels}).labels == labels
+
+
+def test_an_unknown_key_of_a_selector() -> None:
+    [(path, message)] = rule_problems(nodeSelector={"operator": "all", "label": {}})
+    assert path == ("nodeSelector", "label")
+    assert message.endswith("known here are operator, labels (did you mean labels?)")
+
+
+# --- actions
+
+
+@pytest.mark.parametrize("value", ["cordon", {}, 7])
+def test_actions_are_a_list(value: object) -> None:
+    assert rule_problems(actions=value) == [(("actions",), "actions is a list of mappings with a name")]
+
+
+def test_a_rule_does_something() -> None:
+    message = "a rule needs at least one action, cordon for example"
+    assert rule_problems(actions=[]) == [(("actions",), message)]
+
+
+@pytest.mark.parametrize("item", ["cordon", None, {}, {"name": 7}, {"attribute": {}}])
+def test_an_action_has_a_name(item: object) -> None:
+    """And a list of nothing but nameless actions is not told to have at least one as well."""
+    assert rule_problems(actions=[item]) == [(("actions", 0), "an action is a mapping with a name")]
+
+
+@pytest.mark.parametrize(
+    ("api", "name", "message"),
+    [
+        (
+            document.KSYUN,
+            "cordn",
+            f"unknown action 'cordn': use one of {KNOWN} (did you mean cordon?)",
+        ),
+        (
+            document.KSYUN,
+            "uncordon",
+            f"unknown action 'uncordon': use one of {KNOWN} (did you mean unCordon?)",
+        ),
+        (
+            document.KCOVER,
+            "explode",
+            f"unknown action 'explode': use one of {KNOWN}, taint",
+        ),
+        (
+            document.KSYUN,
+            "taint",
+            "action taint needs apiVersion: kcover.io/v1",
+        ),
+        (document.KSYUN, "enableWarmStandby", "action enableWarmStandby is not carried out by this version"),
+        (document.KCOVER, "enableWarmStandby", "action enableWarmStandby is not carried out by this version"),
+        (document.KCOVER, "gpuReset", "action gpuReset is not carried out by this version"),
+        (
+            document.KSYUN,
+            "gpuReset",
+            f"unknown action 'gpuReset': use one of {KNOWN}",
+        ),
+    ],
+)
+def test_an_action_that_cannot_be_done(api: str, name: str, message: str) -> None:
+    assert rule_problems(api=api, actions=actions("cordon", name)) == [(("actions", 1, "name"), message)]
+
+
+@pytest.mark.parametrize("name", ["label", "restartJobs", "notify", "webhook", "runChecks"])
+def test_actions_of_later_versions(name: str) -> None:
+    assert rule_problems(actions=actions(name)) == [
+        (("actions", 0, "name"), f"action {name} is not carried out by this version")
+    ]
+
+
+def test_an_action_is_named_once() -> None:
+    assert rule_problems(actions=actions("cordon", "drain", "cordon")) == [
+        (("actions", 2, "name"), "cordon is named twice")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "needed", "before"), [("reboot", "drain", ("cordon",)), ("unCordon", "reboot", ("drain",))]
+)
+def test_preconditions(name: str, needed: str, before: tuple[str, ...]) -> None:
+    assert rule_problems(actions=actions(*before, name)) == [
+        (("actions", 1, "name"), f"{name} needs {needed}: add {needed} before it")
+    ]
+
+
+def test_a_precondition_is_named_at_its_own_action_after_a_bad_one() -> None:
+    found = rule_problems(actions=["bad", {"name": "explode"}, *actions("reboot")])
+    assert [path for path, _ in found] == [("actions", 0), ("actions", 1, "name"), ("actions", 2, "name")]
+
+
+def test_the_order_of_actions_is_free() -> None:
+    names = ["reboot", "unCordon", "cordon", "drain"]
+    assert [action.name for action in rule(actions=actions(*names)).actions] == names
+
+
+def test_an_unknown_key_of_an_action() -> None:
+    [(path, message)] = rule_problems(actions=[{"name": "drain", "waittime": "20min"}])
+    assert path == ("actions", 0, "waittime")
+    assert message == "unknown key 'waittime': known here are name, attribute"
+
+
+@pytest.mark.parametrize("value", ["20min", [], 0, False, ""])
+def test_an_attribute_is_a_mapping(value: object) -> None:
+    assert rule_problems(actions=[{"name": "drain", "attribute": value}]) == [
+        (("actions", 0, "attribute"), "attribute is a mapping")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "message"),
+    [
+        ("cordon", "waittime", "cordon has no attribute 'waittime': it takes no attribute"),
+        ("drain", "unCordon", "drain has no attribute 'unCordon': it takes waittime"),
+        ("reboot", "force", "reboot has no attribute 'force': it takes waittime, unCordon"),
+        ("taint", "waittime", "taint has no attribute 'waittime': it takes key, value, effect"),
+    ],
+)
+def test_an_attribute_that_an_action_does_not_take(name: str, key: str, message: str) -> None:
+    asked = [{"name": name, "attribute": {key: "1min"}}]
+    if name == "reboot":
+        asked += actions("drain")
+    assert rule_problems(actions=asked) == [(("actions", 0, "attribute", key), message)]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("waittime", 20, 'waittime must be a string: write "20min"'),
+        ("waittime", None, 'waittime must be a string: write "20min" for example'),
+        ("waittime", True, 'waittime must be a string: write "20min" for example'),
+        ("waittime", 1.5, 'waittime must be a string: write "20min" for example'),
+        ("unCordon", True, 'unCordon must be a string: write "true"'),
+        ("unCordon", False, 'unCordon must be a string: write "false"'),
+        ("unCordon", 1, 'unCordon must be a string: write "1"'),
+        ("unCordon", None, "unCordon must be a string: write it in quotes"),
+        ("unCordon", "True", 'unCordon must be "true" or "false", not "True"'),
+        ("unCordon", "yes", 'unCordon must be "true" or "false", not "yes"'),
+    ],
+)
+def test_attributes_are_strings(key: str, value: object, message: str) -> None:
+    asked = [*actions("drain"), {"name": "reboot", "attribute": {key: value}}]
+    assert rule_problems(actions=asked) == [(("actions", 1, "attribute", key), message)]
+
+
+@pytest.mark.parametrize("value", ["20m", "20 min", "1h2day", "-1min", "1.5h", "3651day"])
+def test_a_wait_time_has_a_grammar(value: str) -> None:
+    [(path, message)] = rule_problems(actions=[{"name": "drain", "attribute": {"waittime": value}}])
+    assert path == ("actions", 0, "attribute", "waittime")
+    assert message
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("effect", "NoRun", "unknown effect 'NoRun': use one of NoSchedule, PreferNoSchedule, NoExecute"),
+        ("key", "a b", "'a b' is no taint key"),
+        ("value", "a b", "'a b' is no taint value"),
+        ("value", "<Code>", "'<Code>' is no taint value"),
+    ],
+)
+def test_a_taint_is_one_that_kubernetes_takes(key: str, value: str, message: str) -> None:
+    assert rule_problems(actions=[{"name": "taint", "attribute": {key: value}}]) == [
+        (("actions", 0, "attribute", key), message)
+    ]
+
+
+# --- the portal's own keys
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("mode", "enforced", "unknown mode 'enforced': use one of shadow, approve, enforce (did you mean enforce?)"),
+        ("mode", "paused", "unknown mode 'paused': use one of shadow, approve, enforce"),
+        ("mode", None, "unknown mode None: use one of shadow, approve, enforce"),
+        ("onDrainTimeout", "wait", "unknown onDrainTimeout 'wait': use one of hold, proceed, force"),
+    ],
+)
+def test_a_choice_is_one_of_its_words(key: str, value: object, message: str) -> None:
+    assert rule_problems(actions=actions("drain"), **{key: value}) == [((key,), message)]
+
+
+def test_what_happens_after_a_drain_needs_a_drain() -> None:
+    assert rule_problems(actions=actions("cordon"), onDrainTimeout="force") == [
+        (("onDrainTimeout",), "onDrainTimeout needs the action drain")
+    ]
+
+
+@pytest.mark.parametrize("value", ["yes", 1, [], {"agent": "no"}, {"agent": None}])
+def test_verification_that_is_none(value: object) -> None:
+    message = "verify is true, or a mapping: verify: {agent: false} when the node has no agent"
+    assert rule_problems(verify=value) == [(("verify",), message)]
+
+
+def test_an_unknown_key_of_the_verification() -> None:
+    assert rule_problems(verify={"agents": False})[0] == (
+        ("verify", "agents"),
+        "unknown key 'agents': known here are agent (did you mean agent?)",
+    )
+
+
+@pytest.mark.parametrize("value", ["", "x" * 501, 1, [], {}])
+def test_escalation_that_is_none(value: object) -> None:
+    message = "escalate is true, or a sentence of at most 500 characters that says what to do"
+    assert rule_problems(escalate=value) == [(("escalate",), message)]

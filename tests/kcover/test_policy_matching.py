@@ -1,0 +1,175 @@
+"""Which rule a fault meets: priority, age, place; codes and labels."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover.policy import document, matching
+
+OLD = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def candidate(policy: str = "p", *, index: int = 0, age: int = 0, **rule: Any) -> matching.Candidate:
+    """A rule in force; a higher age is an older policy."""
+    rule.setdefault("priority", 0)
+    made = OLD - timedelta(days=age)
+    return matching.Candidate(policy=policy, revision=1, created_at=made, rule=document.Rule(index=index, **rule))
+
+
+def meet(
+    *rules: matching.Candidate, kind: str = "xid", code: str = "62", cause: int | None = None, **labels: str
+) -> str | None:
+    chosen, tried = matching.match(rules, kind=kind, code=code, cause=cause, labels=labels)
+    if chosen is None:
+        assert not any(one.matched for one in tried)
+        return None
+    assert [one.matched for one in tried] == [False] * (len(tried) - 1) + [True]
+    assert tried[-1] == matching.Tried(chosen.name, True, "code and labels match")
+    return chosen.name
+
+
+def why(
+    rule: matching.Candidate, *, kind: str = "xid", code: str = "62", cause: int | None = None, **labels: str
+) -> str:
+    chosen, [tried] = matching.match([rule], kind=kind, code=code, cause=cause, labels=labels)
+    assert (chosen, tried.rule, tried.matched) == (None, rule.name, False)
+    return tried.because
+
+
+def test_rules_are_counted_from_one() -> None:
+    assert candidate("kce", index=2).name == "kce#3"
+
+
+def test_no_rule_no_match() -> None:
+    assert matching.match([], kind="xid", code="62", cause=None, labels={}) == (None, ())
+
+
+def test_the_highest_priority_wins_whatever_the_order() -> None:
+    low, high = candidate("low", priority=1, age=9), candidate("high", priority=10)
+    assert meet(low, high) == meet(high, low) == "high#1"
+
+
+def test_among_equals_the_oldest_policy_wins() -> None:
+    young, old = candidate("a", age=1), candidate("z", age=2)
+    assert meet(young, old) == meet(old, young) == "z#1"
+
+
+def test_among_policies_of_one_moment_the_name_decides() -> None:
+    assert meet(candidate("b"), candidate("a")) == "a#1"
+
+
+def test_within_a_policy_the_first_rule_wins() -> None:
+    assert meet(candidate(index=1), candidate(index=0), candidate(index=2)) == "p#1"
+
+
+def test_the_order_in_which_rules_are_asked() -> None:
+    ranked = matching.rank(
+        [
+            candidate("d", priority=1),
+            candidate("c", index=1, age=1),
+            candidate("c", index=0, age=1),
+            candidate("b", age=0),
+            candidate("a", age=0),
+        ]
+    )
+    assert [one.name for one in ranked] == ["d#1", "c#1", "c#2", "a#1", "b#1"]
+
+
+def test_a_rule_that_does_not_match_lets_the_next_one_be_asked() -> None:
+    first, second = candidate("first", priority=10, codes=("48",)), candidate("second", codes=("62",))
+    third = candidate("third", priority=0, age=-1)
+    chosen, tried = matching.match([first, second, third], kind="xid", code="62", cause=None, labels={})
+    assert chosen == second
+    assert tried == (
+        matching.Tried("first#1", False, "it lists 48, not 62"),
+        matching.Tried("second#1", True, "code and labels match"),
+    )
+
+
+# --- codes
+
+
+def test_a_listed_code_is_met_exactly() -> None:
+    rule = candidate(codes=("48", "62"))
+    assert meet(rule, code="62") == "p#1"
+    assert why(rule, code="6") == "it lists 48, 62, not 6"
+    assert why(rule, code="162") == "it lists 48, 62, not 162"
+
+
+@pytest.mark.parametrize("kind", ["sxid", "check", "agent", "pod"])
+def test_listed_codes_are_xids(kind: str) -> None:
+    assert why(candidate(codes=("62",)), kind=kind) == f"it lists Xid codes, and this is a fault of kind {kind}"
+
+
+@pytest.mark.parametrize("code", ["48", "62", "79", "74"])
+def test_a_rule_without_codes_meets_any_fault_of_the_node(code: str) -> None:
+    assert meet(candidate(), code=code) == "p#1"
+    assert meet(candidate(), kind="sxid", code="11004") == "p#1"
+
+
+@pytest.mark.parametrize("code", ["13", "31", "43", "45"])
+def test_a_programs_code_must_be_listed(code: str) -> None:
+    assert (
+        why(candidate(), code=code) == f"xid {code} is not a fault of the node, and only a rule that lists it matches"
+    )
+    assert meet(candidate(codes=(code,)), code=code) == "p#1"
+
+
+def test_what_a_previous_xid_caused_must_be_listed() -> None:
+    assert why(candidate(), code="62", cause=149).startswith("xid 62 is not a fault of the node")
+    assert meet(candidate(codes=("62",)), code="62", cause=149) == "p#1"
+
+
+def test_a_harmless_sxid_is_no_fault_of_the_node() -> None:
+    assert why(candidate(), kind="sxid", code="12021").startswith("sxid 12021 is not a fault of the node")
+
+
+@pytest.mark.parametrize(("kind", "code"), [("xid", "9999"), ("sxid", "1")])
+def test_an_unknown_code_must_be_listed(kind: str, code: str) -> None:
+    assert (
+        why(candidate(), kind=kind, code=code)
+        == f"{kind} {code} is in no catalogue, and only a rule that lists it matches"
+    )
+
+
+@pytest.mark.parametrize(("kind", "code"), [("check", "remapped"), ("agent", "silent"), ("preflight", "slow")])
+def test_other_kinds_are_met_by_no_rule_without_codes(kind: str, code: str) -> None:
+    assert why(candidate(), kind=kind, code=code) == f"it means Xid and SXid faults, not kind {kind}"
+
+
+# --- labels
+
+PAIR = {"app": "demo", "env": "test"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "labels", "met"),
+    [
+        ("any", {"app": "demo"}, True),
+        ("any", {"env": "test", "x": "y"}, True),
+        ("any", {"app": "test", "env": "demo"}, False),
+        ("any", {}, False),
+        ("all", {"app": "demo", "env": "test", "x": "y"}, True),
+        ("all", {"app": "demo"}, False),
+        ("all", {"app": "demo", "env": "prod"}, False),
+    ],
+)
+def test_any_label_is_enough_or_all_are_needed(operator: str, labels: dict[str, str], met: bool) -> None:
+    assert (meet(candidate(operator=operator, labels=PAIR), **labels) is not None) is met
+
+
+@pytest.mark.parametrize("selected", [None, {}])
+@pytest.mark.parametrize("operator", ["any", "all"])
+def test_no_labels_select_every_node(operator: str, selected: dict[str, str] | None) -> None:
+    assert meet(candidate(operator=operator, labels=selected)) == "p#1"
+    assert meet(candidate(operator=operator, labels=selected), app="x") == "p#1"
+
+
+def test_what_is_missing_is_said() -> None:
+    assert why(candidate(operator="any", labels=PAIR)) == "the node has none of app=demo, env=test"
+    assert why(candidate(operator="all", labels=PAIR), app="demo") == "the node has not all of app=demo, env=test"
+
+
+def test_the_code_is_weighed_before_the_labels() -> None:
+    assert why(candidate(codes=("48",), labels=PAIR)) == "it lists 48, not 62"
