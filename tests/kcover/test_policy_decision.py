@@ -59,6 +59,11 @@ def test_the_same_facts_give_the_same_answer() -> None:
     assert decision.decide(situation()) == decision.decide(situation())
 
 
+def test_the_plan_carries_the_faults_code() -> None:
+    [taint] = decision.decide(situation(candidate("taint", codes=None), fault={"code": "79"})).steps
+    assert taint.args["value"] == "79"
+
+
 # --- beyond rules: no rule is asked
 
 

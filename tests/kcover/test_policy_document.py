@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kcover import waits
 from kcover.policy import document
 
 RULE = ("spec", "rules", 0)
@@ -127,7 +128,7 @@ def test_a_drains_attribute_does_not_uncordon() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "escalate"), [(None, None), (False, None), ("call anna", "call anna"), ("x" * 500,) * 2]
+    ("value", "escalate"), [(None, None), (False, None), ("call anna", "call anna"), ("x", "x"), ("x" * 500,) * 2]
 )
 def test_escalation(value: object, escalate: str | None) -> None:
     assert rule(escalate=value).escalate == escalate
@@ -163,6 +164,18 @@ def test_wait_times_are_kept_as_written(value: str) -> None:
     assert rule(actions=[{"name": "drain", "attribute": {"waittime": value}}]).actions[0].attribute == {
         "waittime": value
     }
+
+
+def test_an_empty_wait_time_is_kept_where_one_is_read() -> None:
+    asked = [{"name": name, "attribute": {"waittime": ""}} for name in ("drain", "reboot")]
+    assert [action.attribute for action in rule(actions=asked).actions] == [{"waittime": ""}] * 2
+
+
+def test_what_follows_a_wait_time_that_is_passed_over_is_still_read() -> None:
+    asked = [{"name": "cordon", "attribute": {"waittime": "", "force": "x"}}]
+    assert rule_problems(actions=asked) == [
+        (("actions", 0, "attribute", "force"), "cordon has no attribute 'force': it takes no attribute")
+    ]
 
 
 @pytest.mark.parametrize("name", ["cordon", "unCordon"])
@@ -549,7 +562,9 @@ def test_attributes_are_strings(key: str, value: object, message: str) -> None:
 def test_a_wait_time_has_a_grammar(value: str) -> None:
     [(path, message)] = rule_problems(actions=[{"name": "drain", "attribute": {"waittime": value}}])
     assert path == ("actions", 0, "attribute", "waittime")
-    assert message
+    with pytest.raises(waits.WaitError) as caught:
+        waits.parse(value)
+    assert message == str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -565,6 +580,11 @@ def test_a_taint_is_one_that_kubernetes_takes(key: str, value: str, message: str
     assert rule_problems(actions=[{"name": "taint", "attribute": {key: value}}]) == [
         (("actions", 0, "attribute", key), message)
     ]
+
+
+def test_a_taints_code_counts_as_one_character_at_least() -> None:
+    value = "x" * 62 + "<code>"
+    assert rule(actions=[{"name": "taint", "attribute": {"value": value}}]).actions[0].attribute == {"value": value}
 
 
 # --- the portal's own keys
