@@ -4,12 +4,15 @@ Each works like its model: a change of an owner or of one of its pods marks the 
 compares what is with what is wanted.
 """
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from simulator.kubeapi import history, store
+from simulator.kubeapi import errors, history, store
 from simulator.world import pods, workloads
 from simulator.world.agenda import Agenda
+
+log = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 Key = tuple[str, str]
@@ -59,7 +62,11 @@ class Marks:
 
         def act() -> None:
             self._marked.discard((kind, key))
-            self._look(kind, key)
+            try:
+                self._look(kind, key)
+            except errors.ApiError as error:  # a generated name was taken: look again, as a work queue does
+                log.debug("%s %s/%s: %s", kind, *key, error)
+                self.mark(kind, key)
 
         self._agenda.after(self._delay, act)
 

@@ -1,5 +1,7 @@
 """Machines, kubelets, controllers, scheduler: what follows from what happens to a node or a pod."""
 
+import secrets
+
 from simulator.kubeapi import eviction
 from simulator.world import agenda as agendas
 from simulator.world import injector, machine, nodes, pods, workloads
@@ -358,6 +360,17 @@ def test_a_jobs_ttl_removes_it_and_its_pods(cluster):
     cluster.advance(31)
     assert cluster.store.find("Job", "kcover-system", "short") is None
     assert cluster.store.list("Pod", namespace="kcover-system") == []
+
+
+def test_a_name_that_is_taken_only_delays_a_pod(cluster, monkeypatch):
+    taken = cluster.store.list("Pod", namespace="serving", labels="app=reranker")[0]["metadata"]["name"]
+    letters = list(taken.rpartition("-")[2])
+    original = secrets.choice
+    monkeypatch.setattr(secrets, "choice", lambda among: letters.pop(0) if letters else original(among))
+    cluster.store.patch("Deployment", "serving", "reranker", {"spec": {"replicas": 3}})
+    cluster.advance(10)
+    assert letters == []
+    assert len(cluster.store.list("Pod", namespace="serving", labels="app=reranker")) == 3
 
 
 # The agenda
