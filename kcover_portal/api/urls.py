@@ -50,5 +50,5 @@ urlpatterns = [
     path("v1/audit/<int:pk>", audit.Audit.as_view(ITEM), name="audit-entry"),
     path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),
     path("v1/tokens/<int:pk>", tokens.Tokens.as_view({"get": "retrieve", "delete": "destroy"}), name="token"),
-    re_path(r"^v1(/|$)", base.Nowhere.as_view(), name="nowhere"),
+    re_path(r"^(?!docs$|schema$)", base.Nowhere.as_view(), name="nowhere"),
 ]

@@ -3,7 +3,8 @@
 from typing import Any, Literal
 
 import django_filters as filters
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -24,6 +25,7 @@ from kcover_portal.api.v1.rescues import RescueSerializer, detailed
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.filtersets import GpuFilter, NodeFilter
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Mode, Node
+from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
 
@@ -162,10 +164,12 @@ class Nodes(base.Reads[Node]):
 
     def get_queryset(self) -> QuerySet[Node]:
         """With the counts that a node's state depends on, in the same query."""
-        under_way = Rescue.objects.filter(node=OuterRef("pk"), state__in=lifecycle.OPEN_RESCUE).values("pk")[:1]
-        faults = Count("incidents", filter=Q(incidents__state="open", incidents__program=False), distinct=True)
+        here = {"node": OuterRef("pk")}
+        under_way = Rescue.objects.filter(**here, state__in=lifecycle.OPEN_RESCUE).values("pk")[:1]
+        faults = Incident.objects.filter(**here, state=Incident.State.OPEN, program=False).order_by()
+        count = faults.values("node").annotate(count=Count("pk")).values("count")
         rows = super().get_queryset().select_related("cluster", "agent")
-        return rows.annotate(faults=faults, rescue=Subquery(under_way))
+        return rows.annotate(faults=Coalesce(Subquery(count), 0), rescue=Subquery(under_way))
 
     def get_object(self) -> Node:
         """The node by cluster and name."""

@@ -60,6 +60,8 @@ def test_an_address_that_is_none_is_a_problem_document(viewer: Api) -> None:
     for path in ("nothing", "nodes/", "clusters/east/guards", ""):
         assert "There is nothing at /api/v1/" in problem(viewer.get(path), 404)["detail"]
     problem(Api().post("nothing"), 404)
+    problem(viewer.client.get("/api/v2/nodes"), 404)
+    assert viewer.client.get("/api/docs").headers["Location"] == "/api/docs/"
 
 
 def test_a_method_that_is_not_answered(viewer: Api) -> None:
