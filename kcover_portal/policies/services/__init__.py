@@ -42,7 +42,7 @@ class Invalid(ValueError):
     """The text cannot be applied; ``problems`` says where and why."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(f"line {p.line}, column {p.column}: {p.path}: {p.message}" for p in problems))
+        super().__init__("\n".join(f"line {p.line}, column {p.column}: {p.said}" for p in problems))
         self.problems = problems
 
 

@@ -40,6 +40,11 @@ class Problem:
     path: str
     message: str
 
+    @property
+    def said(self) -> str:
+        """The message, behind its place in the document where it has one."""
+        return f"{self.path}: {self.message}" if self.path else self.message
+
 
 @dataclass(frozen=True, slots=True)
 class Document:

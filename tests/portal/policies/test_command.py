@@ -55,6 +55,14 @@ def test_a_mistake_is_named_as_compilers_do(tmp_path: Path) -> None:
     assert Policy.objects.count() == 0
 
 
+def test_a_mistake_without_a_place_in_the_document(tmp_path: Path) -> None:
+    file = tmp_path / "bad.yaml"
+    file.write_text("# nothing\n")
+    with pytest.raises(CommandError) as caught:
+        run("apply", "-f", str(file))
+    assert str(caught.value).split("\n")[1] == f"{file}:1:1: there is no policy in this text"
+
+
 def test_warnings_are_printed_and_hinder_nothing(tmp_path: Path) -> None:
     file = tmp_path / "a.yaml"
     file.write_text(policy("a", codes='["31"]'))

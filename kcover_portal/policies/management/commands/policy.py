@@ -52,7 +52,7 @@ class Command(BaseCommand):
                     text, author=accounts.shell_actor(), reason=options["reason"], now=timezone.now()
                 )
             except services.Invalid as error:
-                lines = [f"{path}:{p.line}:{p.column}: {p.path}: {p.message}" for p in error.problems]
+                lines = [f"{path}:{p.line}:{p.column}: {p.said}" for p in error.problems]
                 raise CommandError("\n".join([f"nothing of {path} was applied:", *lines])) from error
             for policy in applied:
                 said = "unchanged" if before.get(policy.name) == policy.revision else "applied"
