@@ -115,16 +115,16 @@ if (dot && body.dataset.live) {
   });
 }
 
-// What a reader opened stays open when its region is fetched again.
-let open = [];
-document.addEventListener("htmx:beforeSwap", (event) => {
-  if (event.detail.target.id !== "live") return;
-  open = [...document.querySelectorAll("#live details[id]")].map((one) => [one.id, one.open]);
+// What a reader opened or shut stays so when its region is fetched again.
+const chosen = new Map();
+document.addEventListener("click", (event) => {
+  const details = event.target.closest("#live summary")?.parentElement;
+  if (details?.id) chosen.set(details.id, !details.open);
 });
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target.id !== "live") return;
-  for (const [id, was] of open) {
-    const one = document.getElementById(id);
-    if (one) one.open = was;
+  for (const [id, open] of chosen) {
+    const details = document.getElementById(id);
+    if (details) details.open = open;
   }
 });

@@ -16,6 +16,7 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue.models import Decision, Rescue, Step
 
 LENGTH = 60
+FLOW = ("fault", "decision", "rescue", "act", "step")  # what follows what, where the time is the same
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class Moment:
 def of_node(node: Node, *, length: int = LENGTH) -> list[Moment]:
     """The newest ``length`` moments."""
     moments = [*_faults(node, length), *_decisions(node, length), *_rescues(node, length), *_acts(node, length)]
-    return sorted(moments, key=lambda moment: moment.at, reverse=True)[:length]
+    return sorted(moments, key=lambda moment: (moment.at, FLOW.index(moment.kind)), reverse=True)[:length]
 
 
 def _faults(node: Node, length: int) -> list[Moment]:

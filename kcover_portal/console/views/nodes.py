@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
-from kcover import lifecycle
+from kcover import lifecycle, marks
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
@@ -78,6 +78,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
     opened = list(Incident.objects.filter(node=row, state=Incident.State.OPEN))
     context = {
         "node": row,
+        "marks": marks.read(row.marks),
         "agent": getattr(row, "agent", None),
         "state": state,
         "gpus": _gpus(row, opened),

@@ -1,0 +1,124 @@
+"""The pages' socket: who may listen, what they hear, and that they are put out when they may no longer."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+from asgiref.sync import sync_to_async
+from asgiref.testing import ApplicationCommunicator
+from channels.layers import get_channel_layer
+from django.conf import settings
+from django.test import Client
+
+from kcover_portal import doorbell
+from kcover_portal.accounts.models import RoleBinding
+from kcover_portal.asgi import application
+from kcover_portal.console.consumers import SIGNED_OUT, PagesConsumer
+from kcover_portal.fleet.models import Cluster
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Socket(ApplicationCommunicator):
+    """A page's socket. (channels.testing would need daphne.)"""
+
+    def __init__(self, client: Client, *, origin: str = "http://testserver") -> None:
+        headers = [(b"host", b"testserver"), (b"origin", origin.encode())]
+        cookie = client.cookies.get(settings.SESSION_COOKIE_NAME)
+        if cookie:
+            headers.append((b"cookie", f"{settings.SESSION_COOKIE_NAME}={cookie.value}".encode()))
+        scope = {"type": "websocket", "path": "/ws/pages", "headers": headers, "query_string": b"", "subprotocols": []}
+        super().__init__(application, scope)
+
+    async def connect(self) -> bool:
+        """Whether the door opens."""
+        await self.send_input({"type": "websocket.connect"})
+        return (await self.receive_output(timeout=5))["type"] == "websocket.accept"
+
+    async def hear(self) -> dict:
+        """The next frame."""
+        message = await self.receive_output(timeout=5)
+        assert message["type"] == "websocket.send", message
+        return json.loads(message["text"])
+
+    async def closed_with(self) -> int:
+        """The code with which the socket is closed."""
+        message = await self.receive_output(timeout=5)
+        assert message["type"] == "websocket.close", message
+        return int(message["code"])
+
+    async def hang_up(self) -> None:
+        """What closing the page does."""
+        await self.send_input({"type": "websocket.disconnect", "code": 1000})
+        await self.wait(timeout=5)
+
+
+@pytest.fixture
+async def listen(person) -> AsyncIterator[Callable[..., Awaitable[Socket]]]:
+    """Opens a page's socket for a person of a role; hangs up at the end."""
+    opened: list[Socket] = []
+
+    async def open_page(role: str | None, **more: object) -> Socket:
+        socket = Socket(await sync_to_async(person)(role, **more))
+        assert await socket.connect()
+        opened.append(socket)
+        await asyncio.sleep(0.05)  # the session is read before the group is joined
+        return socket
+
+    yield open_page
+    for socket in opened:
+        await socket.hang_up()
+
+
+async def tell(topic: str, record: int, cluster: str = "") -> None:
+    message = {"type": "record.written", "topic": topic, "id": record, "cluster": cluster}
+    await get_channel_layer().group_send(doorbell.PAGES, message)
+
+
+async def test_a_stranger_is_put_out_with_a_code_that_the_page_knows():
+    socket = Socket(Client())
+    assert await socket.connect()
+    assert await socket.closed_with() == SIGNED_OUT
+    await socket.hang_up()
+
+
+async def test_a_person_without_a_role_is_put_out(listen):
+    assert await (await listen(None)).closed_with() == SIGNED_OUT
+
+
+async def test_a_signal_arrives_once_however_often_it_was_told(listen):
+    socket = await listen("viewer")
+    for _ in range(40):
+        await tell("rescue", 7)
+    assert await socket.hear() == {"t": "rescue", "id": 7}
+    assert await socket.receive_nothing(timeout=0.5)
+
+
+async def test_a_storm_is_told_as_several(listen):
+    socket = await listen("viewer")
+    for record in range(60):
+        await tell("node", record)
+    assert await socket.hear() == {"t": "node", "id": 0}
+
+
+async def test_only_ones_own_clusters_are_heard(listen, now):
+    east = await Cluster.objects.acreate(name="east", created_at=now)
+    socket = await listen("viewer", cluster=east)
+    await tell("node", 1, cluster="west")
+    await tell("node", 2, cluster="east")
+    assert await socket.hear() == {"t": "node", "id": 2}
+    assert await socket.receive_nothing(timeout=0.5)
+
+
+async def test_a_role_that_is_taken_away_closes_the_socket(listen, monkeypatch):
+    monkeypatch.setattr(PagesConsumer, "recheck_seconds", 0.1)
+    socket = await listen("viewer")
+    await RoleBinding.objects.all().adelete()
+    assert await socket.closed_with() == SIGNED_OUT
+
+
+async def test_another_sites_page_may_not_listen(person, settings):
+    settings.ALLOWED_HOSTS = ["portal.example"]
+    client = await sync_to_async(person)("viewer")
+    assert not await Socket(client, origin="http://evil.example").connect()

@@ -1,0 +1,397 @@
+"""What each page shows, to whom, and what it lets them do."""
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from kcover_portal.accounts.models import RoleBinding, User
+from kcover_portal.fleet import queries as fleet_queries
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Entry
+from kcover_portal.policies.models import Policy
+from kcover_portal.rescue.models import Approval, Rescue
+from tests.portal.console.conftest import PASSWORD
+from tests.portal.rescue.world import CORDON, HEAL, World
+
+APPROVE = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: ask}
+spec: {rules: [{priority: 10, mode: approve, errorCode: ["62"], actions: [{name: cordon}]}]}
+"""
+PAGES = ("/", "/nodes/", "/incidents/", "/rescues/", "/policies/", "/audit/", "/map.json", "/map/")
+
+
+def text(response) -> str:
+    return response.content.decode()
+
+
+# ------------------------------------------------------------------------------------------------------------- access
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_stranger_is_sent_to_sign_in_and_comes_back(db: None, page: str):
+    response = Client().get(page)
+    assert response.status_code == 302
+    assert response.url.startswith("/sign-in/?next=")
+
+
+def test_a_fragment_without_a_session_moves_the_whole_page(db: None):
+    response = Client().get("/", headers={"HX-Request": "true", "HX-Current-URL": "http://testserver/nodes/?q=a"})
+    assert response.headers["HX-Redirect"] == "/sign-in/?next=%2Fnodes%2F%3Fq%3Da"
+
+
+def test_signing_in_leads_on_and_brings_the_persons_language(person, db: None):
+    User.objects.create_user("li", password=PASSWORD, language="zh-hans")
+    client = Client()
+    response = client.post("/sign-in/?next=/nodes/", {"username": "li", "password": PASSWORD, "next": "/nodes/"})
+    assert (response.status_code, response.url) == (302, "/nodes/")
+    assert response.cookies["django_language"].value == "zh-hans"
+
+
+def test_a_wrong_password_says_so(db: None):
+    response = Client().post("/sign-in/", {"username": "x", "password": "y"})
+    assert response.status_code == 200
+    assert 'role="alert"' in text(response)
+
+
+def test_without_a_role_there_is_a_page_that_says_what_to_do(person):
+    response = person(None).get("/")
+    assert response.status_code == 403
+    assert "Your account has no role yet" in text(response)
+
+
+def test_nothing_of_another_cluster_is_seen(person, world: World):
+    other = Cluster.objects.create(name="other", created_at=world.now)
+    world.fault()
+    world.work()
+    client = person("admin", cluster=other)
+    assert "gpu-1" not in text(client.get("/nodes/"))
+    assert client.get("/map.json").json()["groups"] == []
+    for page in ("/nodes/c1/gpu-1/", f"/rescues/{world.rescue().pk}/", f"/incidents/{Incident.objects.get().pk}/"):
+        assert client.get(page).status_code == 404
+    assert "rescue.opened" not in text(client.get("/audit/"))
+
+
+def test_a_viewer_sees_no_button_and_gets_no_dialog(person, world: World):
+    client = person("viewer")
+    assert "/nodes/c1/gpu-1/drain/" not in text(client.get("/nodes/c1/gpu-1/"))
+    assert client.get("/nodes/c1/gpu-1/drain/").status_code == 403
+    assert client.get("/policies/edit/").status_code == 403
+    assert client.get("/pause/").status_code == 403
+
+
+def test_pages_are_never_kept_by_a_cache(person, world: World):
+    response = person("viewer").get("/nodes/")
+    assert response.headers["Cache-Control"] == "private, no-store"
+    assert "HX-Request" in response.headers["Vary"]
+
+
+def test_the_policy_of_scripts_allows_nothing_inline(person, world: World):
+    response = person("viewer").get("/")
+    assert "script-src 'self';" in response.headers["Content-Security-Policy"] + ";"
+    assert "<script>" not in text(response)
+    assert "onclick" not in text(response)
+
+
+# ------------------------------------------------------------------------------------------------------------ fragments
+
+
+@pytest.mark.parametrize("page", ["/", "/nodes/", "/incidents/", "/rescues/", "/policies/", "/audit/"])
+def test_a_fragment_is_the_live_part_of_its_page(person, world: World, page: str):
+    client = person("viewer")
+    world.fault()
+    world.work()
+    whole, part = text(client.get(page)), text(client.get(page, headers={"HX-Request": "true"}))
+    assert "<html" in whole
+    assert "<html" not in part
+    assert 'id="live"' not in part
+    assert 'hx-swap-oob="innerHTML"' in part
+
+
+# ------------------------------------------------------------------------------------------------------------- overview
+
+
+def test_an_empty_installation_says_how_to_enrol(person, db: None):
+    page = text(person("admin").get("/"))
+    assert "python manage.py cluster add" in page
+    assert "python -m agents" in page
+
+
+def test_the_overview_counts_and_names_what_needs_a_person(person, world: World):
+    world.fault(95)  # no rule lists it
+    world.work()
+    page = text(person("viewer").get("/"))
+    assert "Xid 95 on gpu-1, and nothing is being done" in page
+    assert "does not match" in page
+
+
+def test_the_overview_shows_a_rescue_under_way(person, world: World):
+    world.fault()
+    world.until_reboot_is_asked()
+    page = text(person("viewer").get("/"))
+    assert f'href="/rescues/{world.rescue().pk}/"' in page
+    assert "Nothing. The portal has everything in hand." in page
+
+
+def test_the_overview_costs_the_same_for_one_node_and_for_many(person, world: World):
+    client = person("viewer")
+    client.get("/")
+    with CaptureQueriesContext(connection) as few:
+        client.get("/")
+    for index in range(2, 30):
+        world.kube.add_node(f"gpu-{index}", gpus=8)
+    world.sync()
+    with CaptureQueriesContext(connection) as many:
+        client.get("/")
+    assert len(many) == len(few)
+
+
+def test_the_map_is_packed_worst_first(person, world: World):
+    for index in range(2, 4):
+        world.kube.add_node(f"gpu-{index}", gpus=8)
+    world.sync()
+    world.fault(95, node="gpu-3")
+    world.work()
+    packed = person("viewer").get("/map.json").json()
+    names = [state["name"] for state in packed["states"]]
+    (group,) = packed["groups"]
+    assert [(name, names[state]) for name, state, _gpus in group["nodes"]] == [
+        ("gpu-3", "faulty"),
+        ("gpu-1", "healthy"),
+        ("gpu-2", "healthy"),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------------------- nodes
+
+
+def test_search_leads_to_the_one_node_of_that_name(person, world: World):
+    client = person("viewer")
+    assert client.get("/search/", {"q": "gpu-1"}).url == "/nodes/c1/gpu-1/"
+    assert client.get("/search/", {"q": "gpu"}).url == "/nodes/?q=gpu"
+
+
+def test_no_match_and_no_node_are_two_things(person, world: World):
+    client = person("viewer")
+    assert "No node matches these filters" in text(client.get("/nodes/?q=zzz"))
+    world.node().delete()
+    assert "No cluster yet" in text(client.get("/nodes/"))
+
+
+def test_the_node_page_says_why_nothing_is_done(person, world: World):
+    world.fault(95)
+    world.work()
+    page = text(person("viewer").get("/nodes/c1/gpu-1/"))
+    assert "Why is this node not healing?" in page
+    assert "it lists 48, 62, 64, not 95" in page
+
+
+def test_the_node_page_says_who_owns_the_cordon(person, world: World):
+    client = person("viewer")
+    assert "takes work" in text(client.get("/nodes/c1/gpu-1/"))
+    world.fault()
+    world.until_reboot_is_asked()
+    world.sync()
+    assert "cordoned by the portal" in text(client.get("/nodes/c1/gpu-1/"))
+
+
+def test_an_act_is_previewed_then_asked_for_with_a_reason(person, world: World):
+    client = person("operator", name="omar")
+    world.kube.add_pod("train", "worker-0", node="gpu-1")
+    preview = text(client.get("/nodes/c1/gpu-1/drain/", headers={"HX-Request": "true"}))
+    assert "train/worker-0" in preview
+    assert "1 pod is evicted" in preview
+    assert not Rescue.objects.exists()
+
+    refused = client.post("/nodes/c1/gpu-1/drain/", {"reason": ""}, headers={"HX-Request": "true"})
+    assert refused.status_code == 422
+    assert "<html" not in text(refused)
+    assert not Rescue.objects.exists()
+
+    done = client.post("/nodes/c1/gpu-1/drain/", {"reason": "ticket 7"}, headers={"HX-Request": "true"})
+    rescue = Rescue.objects.get()
+    assert done.headers["HX-Redirect"] == f"/rescues/{rescue.pk}/"
+    assert (rescue.requested_by, rescue.reason) == ("user:omar", "ticket 7")
+
+
+def test_much_at_stake_asks_for_the_nodes_name(person, world: World):
+    client = person("operator")
+    for index in range(12):
+        world.kube.add_pod("train", f"worker-{index}", node="gpu-1")
+    refused = client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "name": "gpu-2"})
+    assert refused.status_code == 422
+    assert "This is not gpu-1." in text(refused)
+    assert client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "name": "gpu-1"}).status_code == 302
+
+
+def test_what_holds_an_act_back_is_shown_before_and_refused_after(person, world: World):
+    world.fault()
+    world.work()
+    client = person("operator")
+    assert "is open on this node" in text(client.get("/nodes/c1/gpu-1/cordon/"))
+    response = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "r"})
+    assert response.status_code == 422
+    assert Rescue.objects.count() == 1
+
+
+# ---------------------------------------------------------------------------------------------- incidents and rescues
+
+
+def test_an_incident_says_what_it_means_and_what_was_decided(person, world: World):
+    world.fault(79)
+    world.work()
+    page = text(person("viewer").get(f"/incidents/{Incident.objects.get().pk}/"))
+    assert "GPU no longer reachable over PCI Express" in page
+    assert "it lists 48, 62, 64, not 79" in page
+
+
+def test_a_healed_rescue_tells_its_story(person, world: World):
+    world.kube.add_pod("train", "worker-0", node="gpu-1")
+    world.fault()
+    world.until_reboot_is_asked()
+    world.reboot()
+    rescue = world.until("succeeded")
+    page = text(person("viewer").get(f"/rescues/{rescue.pk}/"))
+    assert "gpu-1 was rescued in" in page
+    assert "is verified healthy" in page
+    assert all(f'id="step-{number}"' in page for number in range(1, 7))
+    assert "pod train/worker-0" in page  # a call, with its answer
+    assert "unschedulable: False → True" in page
+    assert f"/api/v1/rescues/{rescue.pk}" in page
+
+
+def test_the_tabs_count_what_they_list(person, world: World):
+    world.fault()
+    world.work()
+    page = text(person("viewer").get("/rescues/?tab=active"))
+    assert f"#{world.rescue().pk}" in page
+    assert "No rescue here" in text(person("viewer").get("/rescues/?tab=failed"))
+
+
+class TestApproval:
+    @pytest.fixture
+    def held(self, db: None):
+        world = World(policy=APPROVE)
+        world.fault()
+        world.work()
+        yield world.rescue()
+        world.uninstall()
+
+    def test_it_is_first_on_the_list(self, person, held: Rescue):
+        assert "Approve the rescue of gpu-1?" in text(person("viewer").get("/"))
+        assert "#" + str(held.pk) in text(person("viewer").get("/rescues/?tab=approval"))
+
+    def test_an_operator_may_not(self, person, held: Rescue):
+        client = person("operator")
+        assert f"/rescues/{held.pk}/approve/" not in text(client.get(f"/rescues/{held.pk}/"))
+        assert client.post(f"/rescues/{held.pk}/approve/", {"reason": "r"}).status_code == 403
+
+    def test_an_approver_says_yes_to_the_plan_on_the_screen(self, person, held: Rescue):
+        client = person("approver", name="appa")
+        other = client.post(f"/rescues/{held.pk}/approve/", {"reason": "r", "plan_hash": "other"})
+        assert other.status_code == 422
+        assert not Approval.objects.exists()
+        answer = {"reason": "go", "plan_hash": held.plan_hash}
+        assert client.post(f"/rescues/{held.pk}/approve/", answer).status_code == 302
+        assert Approval.objects.get().by == "user:appa"
+        late = client.post(f"/rescues/{held.pk}/approve/", answer)
+        assert late.status_code == 422
+        assert "does not wait for approval" in text(late)
+
+
+# ------------------------------------------------------------------------------------------------------------- policies
+
+
+def test_mistakes_are_told_with_their_line(person, world: World):
+    broken = HEAL.replace("waittime: 10min", "waittime: 10x")
+    page = text(person("admin").post("/policies/validate/", {"text": broken}))
+    assert 'data-line="11"' in page
+    assert "cannot be put in force" in page
+
+
+def test_saving_applies_the_text_or_says_why_not(person, world: World):
+    client = person("admin", name="anna")
+    saved = client.post("/policies/edit/", {"text": CORDON, "reason": "try"})
+    assert (saved.status_code, saved.url) == (302, "/policies/cordon/")
+    assert Policy.objects.get(name="cordon").revision == 1
+
+    stale = client.post("/policies/cordon/edit/", {"text": CORDON + "\n", "reason": "r", "expected": "7"})
+    assert stale.status_code == 422
+    assert "you edited revision 7" in text(stale)
+
+
+def test_a_revision_shows_what_it_changed(person, world: World):
+    client = person("admin")
+    client.post("/policies/heal/edit/", {"text": HEAL.replace("10min", "30min"), "reason": "longer", "expected": "1"})
+    page = text(client.get("/policies/heal/"))
+    assert "<del>" in page
+    assert "<ins>" in page
+    assert "10min" in page
+    assert "You see revision 1" in text(client.get("/policies/heal/?revision=1"))
+
+
+# -------------------------------------------------------------------------------------------------- audit and the rest
+
+
+def test_the_chain_is_verified_on_the_page(person, world: World):
+    world.fault()
+    world.work()
+    client = person("viewer")
+    assert "the chain holds" in text(client.post("/audit/verify/"))
+    Entry.objects.filter(sequence=1, cluster="c1").update(actor="mallory")
+    assert "broken at entry 1" in text(client.post("/audit/verify/"))
+
+
+def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):
+    monkeypatch.setattr("kcover_portal.console.views.audit.PAGE", 2)
+    world.fault()
+    world.work()
+    client = person("viewer")
+    newest = list(Entry.objects.order_by("-pk").values_list("pk", flat=True))
+    first = text(client.get("/audit/"))
+    assert f"before={newest[1]}" in first
+    assert f'id="data-{newest[2]}"' in text(client.get(f"/audit/?before={newest[1]}"))
+
+
+def test_pausing_everything_is_confirmed_audited_and_shown(person, world: World):
+    client = person("operator", name="omar")
+    assert client.post("/pause/", {"reason": ""}).status_code == 422
+    assert client.post("/pause/", {"reason": "power works"}).status_code == 302
+    assert fleet_queries.installation().mode == "paused"
+    page = text(client.get("/nodes/"))
+    assert "power works" in page
+    entry = Entry.objects.get(verb="automation.paused")
+    assert (entry.actor, entry.data["reason"]) == ("user:omar", "power works")
+    assert client.post("/resume/", {"reason": "done"}).status_code == 302
+    assert fleet_queries.installation().mode == "enforce"
+
+
+def test_pausing_everything_needs_the_role_everywhere(person, world: World):
+    assert person("admin", cluster=world.cluster).post("/pause/", {"reason": "r"}).status_code == 403
+
+
+def test_preferences_stay_with_the_person(person, world: World):
+    client = person("viewer", name="vera")
+    response = client.post("/preferences/", {"language": "zh-hans", "zone": "Asia/Shanghai", "next": "https://evil/"})
+    assert response.url == "/"
+    vera = User.objects.get(username="vera")
+    assert (vera.language, vera.zone) == ("zh-hans", "Asia/Shanghai")
+    page = text(client.get("/"))
+    assert 'lang="zh-hans"' in page
+    assert "总览" in page
+    assert 'data-zone="Asia/Shanghai"' in page
+
+
+def test_an_unknown_address_is_answered_in_brand(person, world: World):
+    response = person("viewer").get("/nowhere/")
+    assert response.status_code == 404
+    assert "There is nothing here" in text(response)
+
+
+def test_a_role_that_is_taken_away_counts_at_once(person, world: World):
+    client = person("operator", name="omar")
+    RoleBinding.objects.filter(user__username="omar").delete()
+    assert client.get("/").status_code == 403

@@ -1,0 +1,109 @@
+"""The one word for a node, and what counts as left to people."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from kcover_portal.console.reads import fleet, rescues
+from kcover_portal.fleet.models import Agent, Gpu
+from kcover_portal.rescue import services
+from tests.portal.rescue.world import NODE, World
+
+CALM = {
+    "known": True,
+    "ready": True,
+    "unschedulable": False,
+    "silent": False,
+    "faulty": False,
+    "left": False,
+    "rescue": None,
+    "awaiting": False,
+    "held_back": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "word"),
+    [
+        ({}, "healthy"),
+        ({"unschedulable": True}, "cordoned"),
+        ({"silent": True, "unschedulable": True}, "silent"),
+        ({"ready": False, "silent": True}, "not-ready"),
+        ({"known": False, "ready": False}, "unknown"),
+        ({"faulty": True, "ready": False}, "faulty"),
+        ({"faulty": True, "held_back": True}, "held"),
+        ({"faulty": True, "rescue": "running", "ready": False, "unschedulable": True}, "healing"),
+        ({"faulty": True, "rescue": "held"}, "held"),
+        ({"faulty": True, "rescue": "held", "awaiting": True}, "approval"),
+        ({"left": True, "rescue": "held", "faulty": True}, "attention"),
+    ],
+)
+def test_the_most_urgent_word_wins(facts, word):
+    assert fleet.state_of(**{**CALM, **facts}) == word
+
+
+def word(world: World) -> str:
+    (tile,) = fleet.tiles([world.cluster], now=world.now)
+    return tile.state
+
+
+def test_a_node_goes_from_healthy_over_healing_to_healthy(world: World):
+    assert word(world) == "healthy"
+    world.fault()
+    assert word(world) == "faulty"
+    world.until_reboot_is_asked()
+    assert word(world) == "healing"
+    world.reboot()
+    world.until("succeeded")
+    world.sync()
+    assert word(world) == "healthy"
+
+
+def test_a_rescue_that_stops_is_left_to_people_until_released(world: World):
+    world.kube.add_pod("train", "stubborn", node=NODE, labels={"app": "stubborn"})
+    world.kube.add_budget("train", "keep", match={"app": "stubborn"}, min_available=1)
+    world.fault()
+    rescue = world.until("held", seconds=60)
+    assert word(world) == "attention"
+    assert rescues.shown_state(rescue) == "people"
+    services.request(world.node(), "release", actor="user:omar", reason="done by hand", now=world.now)
+    world.work()
+    world.sync()
+    assert word(world) == "healthy"
+
+
+def test_silence_is_told_after_four_heartbeats(world: World):
+    world.report()
+    assert word(world) == "healthy"
+    Agent.objects.update(seen_at=world.now - timedelta(seconds=121))
+    assert word(world) == "silent"
+
+
+@pytest.mark.parametrize("printed", ["0000:4e:00", "0000:4e:00.0", "0000:4E:00"])
+def test_the_faulty_gpu_is_marked_however_its_address_is_printed(world: World, printed: str):
+    node = world.node()
+    for index, pci in enumerate(("0000:1b:00.0", "0000:4e:00.0")):
+        Gpu.objects.create(node=node, index=index, uuid=f"GPU-{index}", pci=pci, seen_at=world.now)
+    world.fault(95, pci=printed)
+    (tile,) = fleet.tiles([world.cluster], now=world.now)
+    assert tile.devices == ".x......"
+    assert tile.faults == ["xid 95"]
+
+
+def test_a_programs_fault_degrades_no_node(world: World):
+    world.fault(31)
+    world.work()
+    assert word(world) == "healthy"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-5, "under 1 s"), (0.2, "under 1 s"), (59, "59 s"), (600, "10 min"), (233, "3 min 53 s"), (3660, "1 h 1 min")],
+)
+def test_spans_are_said_in_two_units_and_never_negative(seconds, words):
+    assert rescues.duration(timedelta(seconds=seconds)) == words
+
+
+def test_time_is_an_argument(world: World):
+    assert fleet.tiles([world.cluster], now=timezone.now())[0].state == "healthy"

@@ -1,0 +1,55 @@
+"""Simplified Chinese is complete, and what is installed is what was translated."""
+
+import gettext
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+FOLDER = Path(settings.BASE_DIR) / "locale" / "zh_Hans" / "LC_MESSAGES"
+TEMPLATES = Path(settings.BASE_DIR) / "templates"
+CONSOLE = Path(settings.BASE_DIR) / "kcover_portal" / "console"
+TAG = re.compile(r'{%\s*translate\s+"([^"]+)"(?:\s+context\s+"([^"]+)")?')
+CALL = re.compile(r'(?<![a-z])_\("((?:[^"\\]|\\.)*)"\)')
+HOLES = re.compile(r"%\((\w+)\)[sd]|\{(\w+)\}")
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> gettext.GNUTranslations:
+    with (FOLDER / "django.mo").open("rb") as file:
+        return gettext.GNUTranslations(file)
+
+
+def entries() -> list[tuple[str, list[str]]]:
+    """Every msgid of the source file with its translations."""
+    found = []
+    for block in (FOLDER / "django.po").read_text(encoding="utf-8").split("\n\n")[1:]:
+        msgid = re.search(r'^msgid "(.*)"$', block, re.MULTILINE)
+        assert msgid, block
+        found.append((msgid[1], re.findall(r'^msgstr(?:\[\d\])? "(.*)"$', block, re.MULTILINE)))
+    return found
+
+
+def test_nothing_is_missing_or_fuzzy():
+    assert "fuzzy" not in (FOLDER / "django.po").read_text(encoding="utf-8")
+    assert [msgid for msgid, strings in entries() if not strings or not all(strings)] == []
+
+
+def test_every_hole_of_a_sentence_is_in_its_translation():
+    different = [
+        msgid for msgid, strings in entries() if set(HOLES.findall(msgid)) != set(HOLES.findall("".join(strings)))
+    ]
+    assert different == []
+
+
+def test_every_text_of_the_templates_is_translated(catalogue: gettext.GNUTranslations):
+    known = {key if isinstance(key, str) else key[0] for key in catalogue._catalog}
+    asked = set()
+    for path in TEMPLATES.rglob("*.html"):
+        page = path.read_text(encoding="utf-8")
+        asked |= {f"{context}\x04{text}" if context else text for text, context in TAG.findall(page)}
+        asked |= set(CALL.findall(page))
+    for path in CONSOLE.rglob("*.py"):
+        asked |= set(CALL.findall(path.read_text(encoding="utf-8")))
+    assert sorted(asked - known) == []
