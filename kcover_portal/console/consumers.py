@@ -3,6 +3,7 @@
 import asyncio
 from importlib import import_module
 from typing import Any
+from urllib.parse import urlsplit
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
@@ -31,6 +32,9 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         self.watching: asyncio.Task[None] | None = None
         session = self.scope.get("session")
         self.session_key: str | None = session.session_key if session else None
+        if not _same_site(dict(self.scope["headers"])):
+            await self.close()
+            return
         await self.accept()
         if not await self._look_again():
             await self.close(SIGNED_OUT)
@@ -80,6 +84,12 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         wide, names = seen
         self.clusters: frozenset[str] | None = None if wide else names
         return True
+
+
+def _same_site(headers: dict[bytes, bytes]) -> bool:
+    """Whether the page is the portal's own: a browser names the page's origin, whatever hosts are allowed."""
+    origin, host = headers.get(b"origin", b"").decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
+    return not origin or urlsplit(origin).netloc == host or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
 def _visible(session_key: str | None) -> tuple[bool, frozenset[str]] | None:

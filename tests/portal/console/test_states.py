@@ -70,6 +70,7 @@ def test_a_rescue_that_stops_is_left_to_people_until_released(world: World):
     services.request(world.node(), "release", actor="user:omar", reason="done by hand", now=world.now)
     world.work()
     world.sync()
+    world.report()
     assert word(world) == "healthy"
 
 
