@@ -19,7 +19,10 @@ SIGNED_OUT = 4401  # the page reloads, and is sent to sign in
 
 
 class PagesConsumer(AsyncJsonWebsocketConsumer):
-    """One open page. Frames are ``{"t": topic, "id": record}``; id 0 means several records of the topic."""
+    """One open page.
+
+    Frames are ``{"t": topic, "id": record}``; id 0 means several records of the topic, topic ``resync`` all there is.
+    """
 
     flush_seconds = 0.2  # at most five rounds of frames a second, whatever the storm
     several = 20  # more records of one topic in a round than this are told as one frame
@@ -40,6 +43,8 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
             await self.close(SIGNED_OUT)
             return
         await self.channel_layer.group_add(doorbell.PAGES, self.channel_name)
+        # From here on the page hears everything; of what happened since it was rendered nobody told it.
+        await self.send_json({"t": "resync", "id": 0})
         self.watching = asyncio.create_task(self._watch())
 
     async def disconnect(self, code: int) -> None:

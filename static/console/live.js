@@ -73,8 +73,7 @@ function connect() {
     show("live");
     clearInterval(polling);
     polling = 0;
-    if (lostAt) signal("resync");
-    lostAt = 0;
+    lostAt = 0; // the server's first word is a resync
   };
   socket.onmessage = (event) => {
     const { t, id } = JSON.parse(event.data);

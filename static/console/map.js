@@ -82,6 +82,7 @@ class FleetMap extends HTMLElement {
     if (!this.data || !this.clientWidth) return;
     const total = this.data.groups.reduce((sum, group) => sum + group.nodes.length, 0);
     this.cell = total <= 60 ? 9 : total <= 320 ? 7 : total <= 1500 ? 4 : 3;
+    const here = this.tiles[this.at];
     this.tiles = [];
     const healthy = this.data.states.findIndex((state) => state.name === "healthy");
     this.titles = [];
@@ -111,7 +112,14 @@ class FleetMap extends HTMLElement {
       y += row + 14;
     }
     this.height = y;
-    this.draw();
+    this.stay(here);
+  }
+
+  // The tile that was pointed at stays so when the order changes; one that got the focus before the data came is said.
+  stay(here) {
+    const found = here ? this.tiles.findIndex((tile) => tile.name === here.name && tile.cluster === here.cluster) : -1;
+    if (document.activeElement !== this.canvas) return this.point(found);
+    this.point(Math.max(found, 0), found < 0 || this.words(this.tiles[found]) !== this.said.textContent);
   }
 
   draw() {

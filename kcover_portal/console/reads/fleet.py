@@ -99,8 +99,12 @@ def state_of(
 
 
 def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
-    """Every node of the clusters (or only those named by key) with its state; six queries, whatever their number."""
-    within = Q(cluster__in=clusters) if nodes is None else Q(cluster__in=clusters, pk__in=nodes)
+    """Every GPU node of the clusters (or those named by key) with its state; six queries, whatever their number.
+
+    A node that has no GPUs by its capacity but an agent is one that lost them; one with neither is none of ours.
+    """
+    ours = Q(gpus__gt=0) | Q(agent__isnull=False) | Q(known=False)
+    within = Q(cluster__in=clusters) & (ours if nodes is None else Q(pk__in=nodes))
     beside = Q(cluster__in=clusters) if nodes is None else Q(cluster__in=clusters, node__in=nodes)
     faults = _faults(beside)
     rescues, left = _rescues(beside)

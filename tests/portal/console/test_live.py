@@ -1,6 +1,5 @@
 """The pages' socket: who may listen, what they hear, and that they are put out when they may no longer."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -63,7 +62,8 @@ async def listen(person) -> AsyncIterator[Callable[..., Awaitable[Socket]]]:
         socket = Socket(await sync_to_async(person)(role, **more))
         assert await socket.connect()
         opened.append(socket)
-        await asyncio.sleep(0.05)  # the session is read before the group is joined
+        if role:
+            assert await socket.hear() == {"t": "resync", "id": 0}  # it has joined
         return socket
 
     yield open_page
