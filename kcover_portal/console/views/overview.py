@@ -10,6 +10,8 @@ from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import fleet
 from kcover_portal.console.reads import overview as reads
 
+TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has them all
+
 
 @require_GET
 @signed_in
@@ -44,4 +46,7 @@ def fleet_map(request: Request) -> JsonResponse:
 def map_table(request: Request) -> HttpResponse:
     """The map's twin as a table: pools with their counts, and each node that is anything but healthy."""
     tiles = fleet.tiles(list(accounts.clusters_of(request.user)), now=timezone.now())
-    return render(request, "console/pages/map.html", {"groups": fleet.grouped(tiles)})
+    groups = fleet.grouped(tiles)
+    troubled = sorted((tile for group in groups for tile in group.troubled), key=lambda tile: fleet.URGENCY[tile.state])
+    context = {"groups": groups, "troubled": troubled[:TWIN_ROWS], "more": max(0, len(troubled) - TWIN_ROWS)}
+    return render(request, "console/pages/map.html", context)
