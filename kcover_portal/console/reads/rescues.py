@@ -41,7 +41,7 @@ class Call:
 
     entry: Entry
     verb: str
-    outcome: str  # done, failed, or begun when no answer was noted
+    outcome: str  # done, refused (by a budget), failed, or begun when no answer was noted
     answer: str
     seconds: float | None
 
@@ -233,6 +233,8 @@ def calls_of(entries: Sequence[Entry]) -> list[Call]:
             open_[verb, entry.subject] = entry
         elif phase in ("done", "failed"):
             begun = open_.pop((verb, entry.subject), entry)
+            refused = phase == "done" and str(entry.data.get("answer", "")).startswith("Blocked(")
+            phase = "refused" if refused else phase
             calls.append(Call(begun, verb, phase, answer_of(entry), max(0.0, (entry.at - begun.at).total_seconds())))
     calls += [Call(entry, verb, "begun", "", None) for (verb, _subject), entry in open_.items()]
     return sorted(calls, key=lambda call: call.entry.pk)
