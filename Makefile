@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 # What a caller may set: make demo PORT=9000, make test ARGS="tests/kcover -x"
 PORT ?= 8000
+SIM_PORT ?= 8001
 DEMO_NODES ?= 200
 WORKERS ?= 2
 ARGS ?=
@@ -21,14 +22,15 @@ export PORT DEMO_NODES
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo '  Variables: PORT (8000) and DEMO_NODES (200) for demo and serve; ARGS for test, bench, crash, soak;'
+	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for test, bench, crash, soak;'
 	@echo '             WORKERS (2; 0: one process) for test; PYTHON, the interpreter that makes .venv'
 
 
 # ------------------------------------------------------------------------------------------------------------- running
 .PHONY: demo serve
 demo: .venv/.stamp ## the portal and a simulated GPU cluster beside it; no root, nothing else to install
-	$(BIN)/python manage.py standalone --demo
+	KCOVER_DATABASE_URL=sqlite:///var/demo/kcover.sqlite3 KCOVER_DEMO_URL=http://127.0.0.1:$(SIM_PORT) \
+		$(BIN)/python manage.py standalone --demo
 
 serve: .venv/.stamp ## all production processes on this machine, behind one port
 	$(BIN)/python manage.py serve

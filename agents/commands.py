@@ -159,7 +159,7 @@ class Journal:
         elif entry.boot_id != boot_id:
             output = {"boot_id": boot_id, "before": entry.boot_id}
             self._finish(entry, Outcome(status="done", message="the node is in another boot", output=output), now=now)
-        elif entry.started_at is not None and not timedelta() <= now - entry.started_at < REBOOT_GRACE:
+        elif entry.started_at is not None and abs(now - entry.started_at) >= REBOOT_GRACE:
             message = f"still in the same boot {REBOOT_GRACE} after it was asked for"
             self._finish(entry, Outcome(status="failed", message=message), now=now)
 

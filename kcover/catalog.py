@@ -50,6 +50,9 @@ class Fact:
     note: str | None = None
 
 
+NVLINK5 = range(144, 151)
+
+
 def xid(code: int) -> Fact | None:
     """What is known of an Xid, None if it is in no catalogue."""
     return describe("xid", code)
@@ -73,10 +76,10 @@ def facts(kind: str) -> Mapping[int, Fact]:
 def is_program_fault(kind: str, code: int, *, cause: int | None = None, fatal: bool | None = None) -> bool:
     """Whether the code is not a fault of the node, so that only a rule which lists it may act on it.
 
-    That is a user program's code (13, 31, 43, 45 and the like), any Xid that a previous one caused (``cause``), and an
-    SXid on the harmless list, unless its line says Fatal.
+    That is a user program's code (13, 31, 43, 45 and the like), any Xid that a previous one caused (``cause``), an SXid
+    on the harmless list, unless its line says Fatal, and an NVLink 5 event (144 to 150) that is not fatal.
     """
-    if kind == "xid" and cause is not None:
+    if kind == "xid" and (cause is not None or (code in NVLINK5 and fatal is False)):
         return True
     fact = describe(kind, code)
     if fact is None:

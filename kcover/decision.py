@@ -13,9 +13,10 @@ EXCLUDE_LABEL = "kcover.io/exclude"
 
 # rescue: lay the plan down and run it. approve: lay it down, a person must say yes. shadow: it would have been done.
 # hold: a rule matches, something holds it back, judge again later. none: nothing is to be done.
-REPEATS = 5  # NVSentinel: after 5 remediations of one node in 168 h people take over
-
 ANSWERS = ("rescue", "approve", "shadow", "hold", "none")
+
+
+REPEATS = 5  # NVSentinel: after 5 remediations of one node in 168 h people take over
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +41,7 @@ class FaultFacts:
     kind: str
     code: str
     cause: int | None = None
+    fatal: bool | None = None  # the word that the log line itself printed
     count: int = 1
     drill: bool = False
 
@@ -94,7 +96,7 @@ def decide(situation: Situation) -> Decision:
     if refusal:
         return Decision(answer="none", because=(refusal,), mode=installed)
     chosen, tried = matching.match(
-        situation.rules, kind=fault.kind, code=fault.code, cause=fault.cause, labels=node.labels
+        situation.rules, kind=fault.kind, code=fault.code, cause=fault.cause, labels=node.labels, fatal=fault.fatal
     )
     if chosen is None:
         return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried)

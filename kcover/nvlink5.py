@@ -57,6 +57,14 @@ class _Rule:
     investigation: str
 
 
+def fatal(sighting: Sighting | None) -> bool | None:
+    """How bad a line says its fault is: an SXid's printed word, an NVLink 5 event's verdict; None: it says nothing."""
+    if sighting is None:
+        return None
+    event = decode(sighting)
+    return sighting.fatal if event is None else event.fatal
+
+
 def decode(sighting: Sighting) -> Event | None:
     """What an Xid 144 to 150 says in detail; None for other codes and for lines without the words."""
     if sighting.kind != "xid" or sighting.code not in CODES:

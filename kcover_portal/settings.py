@@ -175,7 +175,8 @@ USE_I18N = True
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = BASE_DIR / "staticfiles"
+STATIC_ROOT = VAR_DIR / "static"
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # WhiteNoise warns where it is missing
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
@@ -233,7 +234,7 @@ LOGGING = {
     "loggers": {
         "django.request": {"level": "ERROR"},
         "celery": {"level": "WARNING"},
-        "kombu": {"level": "WARNING"},
+        "kombu": {"level": "ERROR"},  # it warns of every memory:// connection
         "uvicorn.access": {"level": "WARNING"},
     },
 }

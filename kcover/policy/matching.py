@@ -41,31 +41,33 @@ def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def match(
-    candidates: Iterable[Candidate], *, kind: str, code: str, cause: int | None, labels: Mapping[str, str]
+    candidates: Iterable[Candidate],
+    *,
+    kind: str,
+    code: str,
+    cause: int | None,
+    labels: Mapping[str, str],
+    fatal: bool | None = None,
 ) -> tuple[Candidate | None, tuple[Tried, ...]]:
-    """The rule that runs, if any, and every rule that was asked up to it."""
+    """The rule that runs, if any, and every rule that was asked up to it. ``fatal`` is the log line's own word."""
     tried: list[Tried] = []
     for candidate in rank(candidates):
-        refusal = _refusal(candidate.rule, kind=kind, code=code, cause=cause, labels=labels)
+        refusal = _code_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal)
+        refusal = refusal or _label_refusal(candidate.rule, labels)
         tried.append(Tried(candidate.name, refusal is None, refusal or "code and labels match"))
         if refusal is None:
             return candidate, tuple(tried)
     return None, tuple(tried)
 
 
-def _refusal(rule: document.Rule, *, kind: str, code: str, cause: int | None, labels: Mapping[str, str]) -> str | None:
-    """Why the rule does not match, or None."""
-    return _code_refusal(rule, kind=kind, code=code, cause=cause) or _label_refusal(rule, labels)
-
-
-def _code_refusal(rule: document.Rule, *, kind: str, code: str, cause: int | None) -> str | None:
+def _code_refusal(rule: document.Rule, *, kind: str, code: str, cause: int | None, fatal: bool | None) -> str | None:
     if rule.codes is not None:
         if kind != "xid":
             return f"it lists Xid codes, and this is a fault of kind {kind}"
         return None if code in rule.codes else f"it lists {', '.join(rule.codes)}, not {code}"
     if kind not in ("xid", "sxid"):
         return f"it means Xid and SXid faults, not kind {kind}"
-    if catalog.is_program_fault(kind, int(code), cause=cause):
+    if catalog.is_program_fault(kind, int(code), cause=cause, fatal=fatal):
         return f"{kind} {code} is not a fault of the node, and only a rule that lists it matches"
     if catalog.describe(kind, int(code)) is None:
         return f"{kind} {code} is in no catalogue, and only a rule that lists it matches"

@@ -20,6 +20,7 @@ class Installation(models.Model):
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
+    resumes_as = models.CharField(max_length=10, choices=Mode.choices, blank=True, help_text="the mode before a pause")
     reason = models.CharField(max_length=500, blank=True)
     changed_by = models.CharField(max_length=200, blank=True)
     changed_at = models.DateTimeField(null=True)
@@ -59,6 +60,7 @@ class Cluster(models.Model):
     context = models.CharField(max_length=253, blank=True)
     in_cluster = models.BooleanField(default=False)
     mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
+    resumes_as = models.CharField(max_length=10, choices=Mode.choices, blank=True, help_text="the mode before a pause")
     pause_reason = models.CharField(max_length=500, blank=True)
     decision_mode = models.CharField(max_length=10, choices=DecisionMode.choices, default=DecisionMode.POLICIES)
     drills = models.CharField(max_length=10, choices=Drills.choices, default=Drills.ACT)

@@ -222,25 +222,38 @@ def resign(name: str, *, holder: str, now: datetime) -> None:
 
 
 def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) -> None:
-    """Stops every act on one cluster, or on all, before its next cluster call."""
+    """Stops every act on one cluster, or on all, before its next cluster call; remembers the mode it had."""
     _set_mode(Mode.PAUSED, cluster=cluster, reason=reason, actor=actor, now=now, verb="automation.paused")
 
 
-def resume(*, cluster: Cluster | None, reason: str, actor: str, now: datetime, mode: str = Mode.ENFORCE) -> None:
-    """Lets acts on go in ``mode``."""
+def resume(*, cluster: Cluster | None, reason: str, actor: str, now: datetime, mode: str | None = None) -> None:
+    """Lets acts go on, in the mode from before the pause unless another is named: never in a bolder one by itself."""
     _set_mode(mode, cluster=cluster, reason=reason, actor=actor, now=now, verb="automation.resumed")
 
 
 @transaction.atomic
-def _set_mode(mode: str, *, cluster: Cluster | None, reason: str, actor: str, now: datetime, verb: str) -> None:
+def _set_mode(mode: str | None, *, cluster: Cluster | None, reason: str, actor: str, now: datetime, verb: str) -> None:
     if cluster is None:
-        Installation.objects.update_or_create(
-            pk=1, defaults={"mode": mode, "reason": reason, "changed_by": actor, "changed_at": now}
-        )
+        row: Installation | Cluster = Installation.objects.select_for_update().get_or_create(pk=1)[0]
     else:
-        Cluster.objects.filter(pk=cluster.pk).update(mode=mode, pause_reason=reason if mode == Mode.PAUSED else "")
+        row = Cluster.objects.select_for_update().get(pk=cluster.pk)
+    before = row.mode
+    row.mode = mode or (row.resumes_as or Mode.ENFORCE if before == Mode.PAUSED else before)
+    if row.mode == Mode.PAUSED and before != Mode.PAUSED:
+        row.resumes_as = before
+    if isinstance(row, Installation):
+        row.reason, row.changed_by, row.changed_at = reason, actor, now
+        row.save(update_fields=["mode", "resumes_as", "reason", "changed_by", "changed_at"])
+    else:
+        row.pause_reason = reason if row.mode == Mode.PAUSED else ""
+        row.save(update_fields=["mode", "resumes_as", "pause_reason"])
     name = cluster.name if cluster else ""
     ledger.write(
-        name, actor=actor, verb=verb, subject=name or "installation", now=now, data={"mode": mode, "reason": reason}
+        name,
+        actor=actor,
+        verb=verb,
+        subject=name or "installation",
+        now=now,
+        data={"before": before, "mode": row.mode, "reason": reason},
     )
     doorbell.tell("cluster", cluster.pk if cluster else 0, cluster=name)

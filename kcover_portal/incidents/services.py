@@ -8,7 +8,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from kcover import catalog, fault, wire, xid
+from kcover import catalog, fault, nvlink5, wire, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
@@ -107,7 +107,7 @@ def _device(seen: fault.Fault) -> str:
 def _opening(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> dict[str, Any]:
     sighting = xid.parse_line(seen.message)
     cause = sighting.cause if sighting and seen.kind == "xid" else None
-    fatal = sighting.fatal if sighting and seen.kind == "sxid" else None
+    fatal = nvlink5.fatal(sighting)
     numeric = int(seen.code) if seen.kind in fault.NUMERIC_KINDS else None
     return {
         "cluster": node.cluster,

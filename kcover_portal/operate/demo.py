@@ -27,8 +27,18 @@ USER = "admin"
 POLICIES = settings.BASE_DIR / "deploy" / "policies" / "kce.yaml"
 HOLD_DOWN = 5  # seconds: a visitor waits for it
 BOOT_SECONDS = 8
+HEARTBEAT_SECONDS = 5
+FAULTS_PER_HOUR = 40  # of the hardware; programs' own faults come beside them
 READY_WITHIN = 300
 START_SECONDS = 60.0
+
+
+def begin_afresh() -> None:
+    """Forgets the last demo: the simulated cluster is a new one each time, and its old history would only confuse."""
+    path = Path(settings.DATABASES["default"]["NAME"])
+    if path.is_relative_to(settings.VAR_DIR / "demo"):
+        for suffix in ("", "-wal", "-shm"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -76,8 +86,10 @@ def _simulator(*, port: int, nodes: int, address: str, kubeconfig: Path, enrolme
             str(enrolment),
             "--boot-seconds",
             str(BOOT_SECONDS),
+            "--heartbeat-seconds",
+            str(HEARTBEAT_SECONDS),
             "--faults-per-hour",
-            "60",
+            str(FAULTS_PER_HOUR),
         ],
         cwd=settings.BASE_DIR,
         start_new_session=True,

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 
-from kcover import decision, lifecycle
+from kcover import decision, lifecycle, nvlink5, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
@@ -21,7 +21,12 @@ def situation(incident: Incident, *, now: datetime) -> decision.Situation:
     return decision.Situation(
         now=now,
         fault=decision.FaultFacts(
-            kind=incident.kind, code=incident.code, cause=incident.cause, count=incident.count, drill=incident.drill
+            kind=incident.kind,
+            code=incident.code,
+            cause=incident.cause,
+            fatal=nvlink5.fatal(xid.parse_line(incident.message)),
+            count=incident.count,
+            drill=incident.drill,
         ),
         node=node_facts(node, now=now),
         cluster=decision.ClusterFacts(

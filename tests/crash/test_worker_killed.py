@@ -52,9 +52,9 @@ def assert_healed_once(product: Product) -> None:
     assert (rescue["state"], rescue["outcome"]) == ("succeeded", "healed"), rescue
     assert len(product.get(f"/api/v1/rescues?node={NODE}")["results"]) == 1
     truth = product.sim_truth(NODE)
-    assert truth["boots"] == 1
+    assert [boot["cause"] for boot in truth["boots"]] == ["power on", "agent command"]
     evictions: dict[str, int] = {}
-    for entry in product.get(f"/api/v1/audit?node={NODE}&verb=evict.done&limit=500")["results"]:
+    for entry in product.get(f"/api/v1/audit?node={NODE}&verb=evict.done&page_size=200")["results"]:
         if "Evicted" in str(entry["data"].get("answer")):
             evictions[entry["subject"]] = evictions.get(entry["subject"], 0) + 1
     assert evictions

@@ -51,7 +51,7 @@ class Product:
 
     # ---------------------------------------------------------------------------------------------------- set-up
 
-    def set_up(self, *, nodes: int = 4, policies: str = "", agents: bool = True, boot_seconds: float = 1.0) -> None:
+    def set_up(self, *, nodes: int = 8, policies: str = "", agents: bool = True, boot_seconds: float = 1.0) -> None:
         """Migrates, starts the simulator, registers it, applies policies, makes tokens, starts the processes."""
         kubeconfig, enrolment = self.folder / "kubeconfig", self.folder / "enrolment"
         options = ["--portal", self.url, "--enrol-token-file", str(enrolment)] if agents else []

@@ -280,11 +280,11 @@ class PauseBody(base.Strict):
 
 
 class ResumeBody(PauseBody):
-    """``mode``: how far automation may go from now on."""
+    """``mode``: how far automation may go from now on; without it, as far as before the pause."""
 
-    mode = serializers.ChoiceField(Mode.choices, required=False, default=Mode.ENFORCE.value)
+    mode = serializers.ChoiceField(Mode.choices, required=False, allow_null=True, default=None)
 
-    def validate_mode(self, mode: str) -> str:
+    def validate_mode(self, mode: str | None) -> str | None:
         """Going on in the mode ``paused`` would be none; raises ValidationError."""
         if mode == Mode.PAUSED:
             raise serializers.ValidationError("Write shadow, approve or enforce.")

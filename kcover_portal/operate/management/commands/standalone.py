@@ -28,6 +28,8 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrates, then serves until SIGTERM or Ctrl-C."""
+        if options["demo"]:
+            demo.begin_afresh()
         call_command("migrate", interactive=False, verbosity=0)
         if not options["demo"]:
             asyncio.run(serve(host=options["host"], port=options["port"]))
