@@ -64,7 +64,7 @@ CHECKS := check-format check-lint check-types check-imports check-templates chec
 check: $(CHECKS) ## format, lint, types, import contracts, templates, vendored files, migrations, deployment
 
 # As in production, so that `check --deploy` judges the settings that matter. Nothing is connected to.
-$(CHECKS): export KCOVER_SECRET_KEY := check-only-VXeXkQJ3v0mTz8rL5sWnYb7cDfGhKpQa2u4E6
+$(CHECKS): export KCOVER_SECRET_KEY := check-only-VXeXkQJ3v0mTz8rL5sWnYb7cDfGhKpQa2u4E6wJ9xMd3
 $(CHECKS): export KCOVER_PUBLIC_URL := https://portal.example.com
 $(CHECKS): export KCOVER_ALLOWED_HOSTS := portal.example.com
 $(CHECKS): export KCOVER_REDIS_URL := redis://127.0.0.1:6379/0

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 BROWSER = Path(__file__).parent / "browser"
 
@@ -22,6 +24,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def now() -> datetime:
     """A fixed moment, aware, in UTC; later moments are ``now + timedelta(...)``."""
     return datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Lets PostgreSQL drop the test database: pool threads of asgiref and Celery keep their connections."""
+    yield
+    with django_db_blocker.unblock():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
 
 
 @pytest.fixture(scope="session", autouse=True)

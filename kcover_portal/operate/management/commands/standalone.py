@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import signal
 from argparse import ArgumentParser
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -28,6 +30,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrates, then serves until SIGTERM or Ctrl-C."""
+        # The web server ends on these and raises them again; as an exception they let everything else end too.
+        signal.signal(signal.SIGTERM, _end)
+        signal.signal(signal.SIGINT, _end)
         if options["demo"]:
             demo.begin_afresh()
         call_command("migrate", interactive=False, verbosity=0)
@@ -36,6 +41,10 @@ class Command(BaseCommand):
             return
         with demo.start(port=options["port"], nodes=options["nodes"], say=self.stdout.write):
             asyncio.run(serve(host=options["host"], port=options["port"]))
+
+
+def _end(_signal: int, _frame: FrameType | None) -> None:
+    raise SystemExit(0)
 
 
 async def serve(*, host: str, port: int) -> None:
