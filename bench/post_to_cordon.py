@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from bench.result import Result, spread
 from tests.story import product as products
 
-FAULTS = 120
+FAULTS = 60
 EVERY_SECONDS = 2.0
 CORDON = """
 apiVersion: rescue.ksyun.com/v1

@@ -60,6 +60,12 @@ def _words(text: str) -> list[str]:
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
+def _key(text: str) -> str:
+    if text and len(text) < 32:
+        raise ValueError
+    return text
+
+
 def _count(text: str) -> int:
     number = int(text)
     if not 1 <= number <= 512:
@@ -88,7 +94,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_SECRET_KEY",
-        str,
+        _key,
         "",
         "a random text of at least 32 characters; nothing: one is made in var/ (one machine only)",
         "signs sessions and links",

@@ -19,6 +19,7 @@ POOL_LABELS = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
 )
+DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
 
 
@@ -42,7 +43,10 @@ def mode_of(cluster: Cluster) -> tuple[str, str]:
 
 def commands_on_offer(node: Node, *, now: datetime) -> list[WireCommand]:
     """What the node's agent is asked to do and has not yet answered, oldest first."""
-    rows = Command.objects.filter(node=node, state=Command.State.OFFERED, expires_at__gt=now).order_by("created_at")
+    offered = Command.objects.filter(node=node, state=Command.State.OFFERED, expires_at__gt=now)
+    rows = list(offered.order_by("created_at"))
+    if any(row.kind in DESTRUCTIVE for row in rows) and mode_of(node.cluster)[0] in ("paused", "shadow"):
+        rows = [row for row in rows if row.kind not in DESTRUCTIVE]
     return [as_wire(row) for row in rows]
 
 

@@ -180,6 +180,13 @@ def ask_agent(
     return command
 
 
+def withdraw_commands(prefix: str, *, now: datetime) -> int:
+    """Takes back what was asked under keys with this prefix and no agent has answered; returns how many."""
+    return Command.objects.filter(key__startswith=prefix, state=Command.State.OFFERED).update(
+        state=Command.State.EXPIRED, message="withdrawn: its rescue has ended", finished_at=now
+    )
+
+
 def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) -> bool:
     """Notes how a command of this node ended; a second answer, or one for another node's command, changes nothing."""
     try:

@@ -72,8 +72,9 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
     """Adds one fault to its incident, opening it if need be; False if this very log record was kept before."""
     if seen.kind == "xid" and xid.is_all_clear(seen.code, seen.message):
         return True  # Xid 154 back to "None" takes a recovery action back: nothing is wrong (semantics 0.12)
-    code = str(seen.code)
-    device = _device(seen)
+    code, device = str(seen.code), _device(seen)
+    if seen.sequence is not None and _seen_before(node, seen, code=code, device=device, boot_id=boot_id):
+        return False
     incident, opened = Incident.objects.get_or_create(
         node=node,
         kind=seen.kind,
@@ -82,8 +83,6 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
         state=Incident.State.OPEN,
         defaults=_opening(node, seen, boot_id=boot_id, now=now),
     )
-    if not _keep_event(incident, seen, boot_id=boot_id, now=now):
-        return False
     changes: dict[str, Any] = {"count": F("count") + seen.count, "last_at": now, "boot_id": boot_id}
     # A real sighting outweighs a drill: what was seen once for real is no exercise.
     if incident.drill and not seen.drill:
@@ -92,9 +91,18 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
     if opened or again:
         changes["judge_at"] = now
         doorbell.ring("rescue.judge", incident.pk)
-    Incident.objects.filter(pk=incident.pk).update(**changes)
+    if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
+        return keep_fault(node, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
+    _keep_event(incident, seen, boot_id=boot_id, now=now)
     doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
     return True
+
+
+def _seen_before(node: Node, seen: fault.Fault, *, code: str, device: str, boot_id: str) -> bool:
+    """Whether this very log record was kept, for an incident that may be closed by now: an agent that lost its place
+    reads its boot's log again, and old lines are no new faults."""
+    records = Event.objects.filter(node=node, boot_id=boot_id, source=seen.source, sequence=seen.sequence)
+    return records.filter(incident__kind=seen.kind, incident__code=code, incident__device=device).exists()
 
 
 def _device(seen: fault.Fault) -> str:
@@ -133,12 +141,8 @@ def _uuid_at(node: Node, pci: str | None) -> str:
     return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
 
 
-def _keep_event(incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
-    """Keeps the sighting, in bounds; False if the same log record is there already."""
-    if seen.sequence is not None:
-        same = incident.events.filter(boot_id=boot_id, source=seen.source, sequence=seen.sequence)
-        if same.exists():
-            return False
+def _keep_event(incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> None:
+    """Keeps the sighting, in bounds."""
     if incident.events.count() < EVENTS_KEPT:
         Event.objects.create(
             incident=incident,
@@ -155,7 +159,6 @@ def _keep_event(incident: Incident, seen: fault.Fault, *, boot_id: str, now: dat
     else:
         newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
         Event.objects.filter(pk__in=newest).update(count=F("count") + seen.count, at=now)
-    return True
 
 
 def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, before: datetime | None = None) -> int:
@@ -163,15 +166,18 @@ def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, 
 
     A late proof never closes a newer fault (invariant 4). Returns how many were closed.
     """
-    closed = 0
     with transaction.atomic():
         rows = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).select_related("node", "cluster")
         if before is not None:
             rows = rows.filter(last_at__lte=before)
-        for row in rows.order_by("pk"):
-            closed += Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
+        done = [
+            row
+            for row in rows.order_by("pk")
+            if Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
                 state=Incident.State.CLOSED, closed_at=now, closed_because=because[:500], judge_at=None
             )
+        ]
+        for row in done:
             ledger.write(
                 row.cluster.name,
                 actor=actor,
@@ -182,7 +188,7 @@ def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, 
                 data={"because": because},
             )
             doorbell.tell("incident", row.pk, cluster=row.cluster.name)
-    return closed
+    return len(done)
 
 
 def mark_judged(incident: Incident, *, now: datetime, again_at: datetime | None) -> None:

@@ -50,8 +50,9 @@ class Rows(Collector):
         now = timezone.now()
         silent = GaugeMetricFamily("kcover_agents_silent", "Agents not heard of for 120 s", labels=("cluster",))
         late = Agent.objects.filter(seen_at__lt=now - timedelta(seconds=SILENT_AFTER), node__known=True)
-        for cluster, count in late.values_list("node__cluster__name").annotate(n=Count("pk")):
-            silent.add_metric((cluster,), count)
+        counts = dict(late.values_list("node__cluster__name").annotate(n=Count("pk")))
+        for cluster in fleet.clusters():  # 0 too: an alert must tell none silent from no data
+            silent.add_metric((cluster.name,), counts.get(cluster.name, 0))
         yield silent
         pulse = fleet.pulse("sweep")
         age = GaugeMetricFamily("kcover_sweep_age_seconds", "Seconds since the last sweep")

@@ -26,6 +26,7 @@ LEASE = "watch"
 LEASE_SECONDS = 15.0
 ROUND_SECONDS = 3.0  # between looks at the lease and the list of clusters
 STREAM_SECONDS = 50.0  # a watch is opened anew at least this often
+NOTED_EVERY = timedelta(seconds=5)
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 20.0)
 
 
@@ -82,6 +83,7 @@ class ClusterWatch:
         self._cluster = cluster
         self._clock = clock
         self._stop = stop
+        self._noted = clock()
 
     def run(self) -> None:
         """Lists and watches until stopped; errors are noted, shown, and backed off from."""
@@ -126,9 +128,12 @@ class ClusterWatch:
             if self._stop.is_set():
                 break
             version = event.resource_version or version
+            if self._clock() - self._noted > NOTED_EVERY:
+                self._noted = self._clock()
+                services.note_watch(self._cluster, now=self._noted)
             if event.node is None:
-                services.note_watch(self._cluster, now=self._clock())
-            elif event.kind == "DELETED":
+                continue
+            if event.kind == "DELETED":
                 services.remove_node(self._cluster, event.node.name, now=self._clock())
             else:
                 self._sync(event.node)
@@ -136,10 +141,11 @@ class ClusterWatch:
         return version
 
     def _sync(self, seen: port.Node) -> None:
-        before = Node.objects.filter(cluster=self._cluster, name=seen.name, known=True).exists()
+        rows = Node.objects.filter(cluster=self._cluster, name=seen.name, known=True)
+        before = rows.values("gpus").first()
         node, changed = services.sync_node(self._cluster, seen, now=self._clock())
         if changed:
-            self._tell(node, new=not before)
+            self._tell(node, new=before != {"gpus": node.gpus})  # GPUs that registered late count as new, too
 
     def _tell(self, node: Node, *, new: bool) -> None:
         node.cluster = self._cluster

@@ -28,7 +28,7 @@ def situation(incident: Incident, *, now: datetime) -> decision.Situation:
             count=incident.count,
             drill=incident.drill,
         ),
-        node=node_facts(node, now=now),
+        node=node_facts(node, incident, now=now),
         cluster=decision.ClusterFacts(
             name=cluster.name,
             installation_mode=mode,
@@ -41,18 +41,19 @@ def situation(incident: Incident, *, now: datetime) -> decision.Situation:
     )
 
 
-def node_facts(node: Node, *, now: datetime) -> decision.NodeFacts:
+def node_facts(node: Node, incident: Incident, *, now: datetime) -> decision.NodeFacts:
     """What a decision may know of the node, its rescues included."""
     open_rescue = open_on(node)
     marked = marked_on(node)
     left = marked if marked and marked.pk != (open_rescue and open_rescue.pk) else None
+    people = left_to_people(node, incident)
     return decision.NodeFacts(
         name=node.name,
         known=node.known,
         gpus=node.gpus,
         labels=node.labels,
         open_rescue=open_rescue.pk if open_rescue else None,
-        left_to_people=left.pk if left and (left.needs_human or left.state == Rescue.State.FAILED) else None,
+        left_to_people=people.pk if people else None,
         isolated_by=left.pk if left else None,
         isolated_plan=left.plan_hash if left else "",
         recent_rescues=Rescue.objects.filter(
@@ -69,6 +70,22 @@ def open_on(node: Node) -> Rescue | None:
 def marked_on(node: Node) -> Rescue | None:
     """The newest rescue that still has marks on the node."""
     return Rescue.objects.filter(node=node).exclude(marks={}).order_by("-pk").first()
+
+
+def left_to_people(node: Node, incident: Incident) -> Rescue | None:
+    """The rescue after which a person has the next word on the node, if it is so.
+
+    That is one that failed, escalated or was stopped by a person, or an operator's own cordon: while its marks are on
+    the node, and for every sighting that is older than its end. A fault seen after a node was taken back is a new one.
+    """
+    last = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-pk").first()
+    if last is None or last.closed_at is None:
+        return None
+    marked = bool(last.marks)
+    if last.origin == Rescue.Origin.MANUAL and last.state == Rescue.State.SUCCEEDED:
+        return last if marked else None
+    stopped = last.needs_human or last.state in (Rescue.State.FAILED, Rescue.State.CANCELLED)
+    return last if stopped and (marked or incident.last_at <= last.closed_at) else None
 
 
 def due(*, now: datetime, limit: int = 200) -> list[int]:

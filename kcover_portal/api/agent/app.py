@@ -97,8 +97,8 @@ async def _enrol(scope: Scope, receive: Receive, token: ApiToken) -> tuple[int, 
     node = asked.get("node") if isinstance(asked, dict) else None
     if not isinstance(node, str) or len(node) > 253 or not fields.NODE.fullmatch(node):
         raise Bad(400, "node must be the node's name as the cluster knows it", field="node")
-    if token.node and token.node != node:
-        raise Denied(403, f"this token speaks for node {token.node}, not for {node}")
+    if token.node:
+        raise Denied(403, f"this token is bound to node {token.node} already: enrol with an enrolment token")
     secret, expires_at = await sync_to_async(_bind, thread_sensitive=False)(token, node)
     return 201, {"token": secret, "expires_at": expires_at.isoformat()}
 
@@ -208,7 +208,7 @@ async def _problem(send: Send, bad: Bad) -> None:
         "type": "about:blank",
         "title": _TITLES[bad.status],
         "status": bad.status,
-        "detail": bad.reason,
+        "detail": f"{bad.field}: {bad.reason}" if bad.field else bad.reason,
     }
     if bad.field:
         body["errors"] = [{"field": bad.field, "reason": bad.reason}]

@@ -35,8 +35,8 @@ class Polls:
         try:
             async with asyncio.timeout(seconds):
                 await rung.wait()
-        except TimeoutError:
-            return []
+        except (TimeoutError, asyncio.CancelledError):
+            return []  # cancelled: the server is going down, and nothing to do is a fair answer
         finally:
             self._waiting[node_id].discard(rung)
             if not self._waiting[node_id]:

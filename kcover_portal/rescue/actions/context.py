@@ -59,7 +59,7 @@ class Context:
     def remember(self, **progress: Any) -> None:
         """Stores what the step must know if it is run again, before the call that it is about."""
         with transaction.atomic():
-            self._renew()
+            self.renew()
             self.step.progress = {**self.step.progress, **progress}
             Step.objects.filter(pk=self.step.pk).update(progress=self.step.progress)
 
@@ -72,7 +72,7 @@ class Context:
         """
         subject = subject or f"node {self.node.name}"
         with transaction.atomic():
-            self._renew()
+            self.renew()
             self.check_guards(destructive=destructive)
             self._note(f"{verb}.begun", subject, {"wanted": data, "attempt": self.step.attempts})
         try:
@@ -98,7 +98,7 @@ class Context:
     def keep_marks(self, marks: kernel_marks.Marks | None) -> None:
         """Stores what is on the node now; None: everything was taken back, also by rescues before this one."""
         with transaction.atomic():
-            self._renew()
+            self.renew()
             if marks is None:
                 Rescue.objects.filter(node=self.node).exclude(marks={}).update(marks={})
             else:
@@ -106,7 +106,7 @@ class Context:
                 Rescue.objects.filter(pk=self.rescue.pk).update(marks=marks.to_json())
             self.rescue.marks = marks.to_json() if marks else {}
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Extends the lease; raises LeaseLost if the rescue is no longer this worker's."""
         ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).update(
             lease_until=self.now + LEASE

@@ -15,6 +15,7 @@ from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
 
 POLL_SECONDS = 0.5
 BLOCKED_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0)  # between tries against a budget that refuses
+FORCED_WITHIN = timedelta(minutes=10)  # a kubelet that lives has ended them by then
 NAMED = 8  # pods named in a sentence
 
 
@@ -77,8 +78,11 @@ def _out_of_time(context: Context, left: Sequence[port.Pod]) -> Outcome:
         case "proceed":
             return Done(f"time is up; going on with {len(left)} pods left: {names}")
         case "force":
+            if context.now - _deadline(context) > FORCED_WITHIN:
+                return Hold(f"{len(left)} pods did not go even by force: {names}; is the kubelet alive?")
             for pod in left:
-                _force(context, pod)
+                if not pod.deleting:
+                    _force(context, pod)
             return Wait(POLL_SECONDS, f"time is up; {len(left)} pods were deleted by force: {names}")
         case _:
             return Hold(f"the drain's time is up and {len(left)} pods are left: {names}")

@@ -1,11 +1,14 @@
 """Changing a node and taking it back: each one patch, with the portal's mark in the same patch."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from kcover import decision
 from kcover import marks as kernel_marks
 from kcover_portal.kube import port
-from kcover_portal.rescue.actions.context import Context, TakenBack
+from kcover_portal.rescue.actions.context import Context, HeldBack, TakenBack
+from kcover_portal.rescue.models import Step
 
 Marks = kernel_marks.Marks
 
@@ -78,6 +81,8 @@ def expect_isolated(context: Context) -> port.Node:
     check = still_marked(context)
     if check is not None:
         check(node)
+    if node.labels.get(decision.EXCLUDE_LABEL) == "true":
+        raise HeldBack(f"the node carries {decision.EXCLUDE_LABEL}=true")
     return node
 
 
@@ -88,7 +93,7 @@ def still_marked(context: Context) -> Callable[[port.Node], None] | None:
         return None
 
     def check(node: port.Node) -> None:
-        if marks.cordon and not node.unschedulable:
+        if (marks.cordon or marks.foreign_cordon) and not node.unschedulable:
             raise TakenBack(f"somebody uncordoned {node.name} by hand")
         if not kernel_marks.parse(node.annotations.get(kernel_marks.ANNOTATION, "")):
             raise TakenBack(f"somebody removed the portal's mark from {node.name}")
@@ -102,6 +107,7 @@ def take_back(context: Context, verb: str, *, foreign: bool = False) -> str:
     ``foreign``: an operator asked for a schedulable node whoever cordoned it.
     """
     kube, name = context.kube, context.node.name
+    _withdraw_jobs(context)
     said: list[str] = []
 
     def wanted(node: port.Node) -> port.NodeChange:
@@ -124,6 +130,16 @@ def take_back(context: Context, verb: str, *, foreign: bool = False) -> str:
     context.write(verb, lambda: kube.apply_node(name, wanted))
     context.keep_marks(None)
     return said[0]
+
+
+def _withdraw_jobs(context: Context) -> None:
+    """Deletes reboot jobs that were asked for and have not rebooted the node: nothing may reboot it once it works."""
+    asked = Step.objects.filter(rescue__node=context.node, name="reboot", progress__driver="job")
+    for step in asked.exclude(state__in=("done", "pending")):
+        job = str(step.progress.get("asked", "")).removeprefix("job ")
+        namespace, _, name = job.partition("/")
+        if name:
+            context.write("withdraw", partial(context.kube.delete_job, namespace, name), subject=f"job {job}")
 
 
 def _words(marks: Marks, *, uncordon: bool, unschedulable: bool) -> str:

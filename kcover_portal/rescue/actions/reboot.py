@@ -38,8 +38,9 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
         return Wait(wait.total_seconds(), "the rule waits between drain and reboot")
     if not node.boot_id:
         return Hold("the cluster does not tell the node's boot id, so a reboot could not be told from none")
-    if "boot_id" not in context.step.progress:
-        context.remember(boot_id=node.boot_id, driver=_driver(context), asked_at=context.now.isoformat())
+    if "driver" not in context.step.progress:
+        boot_id = context.step.progress.get("boot_id", node.boot_id)
+        context.remember(boot_id=boot_id, driver=_driver(context), asked_at=context.now.isoformat())
     marking.restate(context, "rebooting")
     name, key = context.step.progress["driver"], _key(context)
     driver = DRIVERS[name]

@@ -22,7 +22,7 @@ def run(context: Context) -> Outcome:
     marking.restate(context, "verifying")
     node = marking.expect_isolated(context)
     since, boot_id = _proof_starts(context)
-    active = incidents.faults_since(context.node, since)
+    active = incidents.faults_since(context.node, since, boot_id=boot_id)
     if active:
         return Failed("after the reboot: " + ", ".join(f"{one.kind} {one.code} {one.device}".strip() for one in active))
     if boot_id and node.boot_id != boot_id:

@@ -35,12 +35,12 @@ def judge(incident_id: int, *, now: datetime) -> Rescue | None:
             return None
         situation = queries.situation(incident, now=now)
         judged = kernel.decide(situation)
+        again = now + HELD_AGAIN if judged.answer == "hold" else None
+        incidents.mark_judged(incident, now=now, again_at=again)  # before the ledger's lock, as close() does
         row = keep(judged, situation, incident=incident, now=now)
         opened = None
         if judged.answer in ("rescue", "approve"):
             opened = opening.open_by_policy(judged, row, incident=incident, now=now)
-        again = now + HELD_AGAIN if judged.answer == "hold" else None
-        incidents.mark_judged(incident, now=now, again_at=again)
     return opened
 
 

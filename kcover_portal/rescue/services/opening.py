@@ -11,6 +11,7 @@ from kcover import decision as kernel
 from kcover import lifecycle, plan
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet import services as fleet_services
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
@@ -92,7 +93,10 @@ def request(
         if refusals:
             raise Refused("; ".join(refusals))
         under_way = queries.open_on(node)
+        due_at = now
         if under_way is not None:
+            # A call of its worker may be in flight: what takes back begins when that must be over.
+            due_at = max(now, under_way.lease_until or now)
             end(
                 under_way,
                 state=Rescue.State.CANCELLED,
@@ -109,6 +113,7 @@ def request(
             reason=reason,
             state=Rescue.State.RUNNING,
             key=key,
+            due_at=due_at,
         )
     if rescue is None:
         raise Refused("another rescue was opened on this node in the same moment: look at it first")
@@ -165,8 +170,7 @@ def _open(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetime, **fie
                 cluster=node.cluster,
                 plan_hash=plan.digest(steps),
                 opened_at=now,
-                due_at=None if fields.get("state") == Rescue.State.HELD else now,
-                **fields,
+                **{"due_at": None if fields["state"] == Rescue.State.HELD else now, **fields},
             )
     except IntegrityError:
         return None
@@ -226,6 +230,7 @@ def end(
         if not ended:
             return False
         rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
+        fleet_services.withdraw_commands(f"reboot-{rescue.pk}-", now=now)
         ledger.write(
             rescue.cluster.name,
             actor=actor,

@@ -34,6 +34,7 @@ log = logging.getLogger(__name__)
 
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 TOO_MANY_FAILURES = 40  # about half an hour of back-off, then a person is asked
+TAKING_BACK = ("release", "uncordon")
 HELD_BACK_AGAIN = 5.0  # seconds until a refused write is tried again
 
 
@@ -76,8 +77,11 @@ def nudge(node: Node, *, now: datetime) -> None:
 
 def _uncordoned(rescue: Rescue, node: Node) -> bool:
     """Whether the rescue cordoned the node and the watch shows it schedulable since."""
-    marks = kernel_marks.read(rescue.marks)
-    return marks is not None and marks.cordon and node.known and not node.unschedulable and bool(node.marks)
+    ours, shown = kernel_marks.read(rescue.marks), kernel_marks.read(node.marks)
+    # Both: the row may be older than the cordon, and then its own marks do not speak of one.
+    if ours is None or shown is None or not node.known or node.unschedulable:
+        return False
+    return shown.cordon or shown.foreign_cordon
 
 
 def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
@@ -192,7 +196,11 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
         case Failed(because):
             return _end(rescue, step, state="failed", because=because, now=now)
         case Overruled(because):
-            return _end(rescue, step, state="cancelled", because=because, now=now)
+            if not _end(rescue, step, state="cancelled", because=because, now=now):
+                return False
+            # Whoever took the node back vouches for it: what was seen until now starts no second rescue.
+            _close_incidents(rescue, because=because, before=now, now=now)
+            return True
 
 
 def _close_step(step: Step, state: str, *, because: str, now: datetime) -> None:
@@ -242,17 +250,24 @@ def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
     if step.name == "verify":
         Rescue.objects.filter(pk=rescue.pk).update(verified=True)
         ready = queries.step_named(rescue, "ready")
-        proof = ready.finished_at if ready and ready.finished_at else step.started_at
-        _close_incidents(rescue, because=f"verified by rescue {rescue.pk}", before=proof, now=now)
-    elif (
-        step.name in ("release", "uncordon") and rescue.origin == Rescue.Origin.MANUAL and len(rescue.steps.all()) == 1
-    ):
+        because = f"verified by rescue {rescue.pk}"
+        if ready is not None and ready.progress.get("boot_id"):
+            # Whenever it was delivered: what an earlier boot saw is gone, what this boot saw is not proved away.
+            _close_incidents(rescue, because=because, before=None, now=now, but_boot=ready.progress["boot_id"])
+        else:
+            _close_incidents(rescue, because=because, before=step.started_at, now=now)
+    elif queries.marked_on(rescue.node) is None and rescue.origin == Rescue.Origin.MANUAL and step.name in TAKING_BACK:
         because = f"{rescue.requested_by} took the node back: {rescue.reason}".rstrip(": ")
         _close_incidents(rescue, because=because, before=rescue.opened_at, now=now)
 
 
-def _close_incidents(rescue: Rescue, *, because: str, before: datetime | None, now: datetime) -> None:
-    open_ones = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
+def _close_incidents(
+    rescue: Rescue, *, because: str, before: datetime | None, now: datetime, but_boot: str = ""
+) -> None:
+    rows = incident_queries.open_on(rescue.node)
+    if but_boot:
+        rows = rows.exclude(boot_id=but_boot)
+    open_ones = list(rows.values_list("pk", flat=True))
     incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
 
 

@@ -5,6 +5,8 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover_portal import doorbell
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Approval, Rescue, Step
@@ -80,12 +82,19 @@ def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime,
                 started_at=now,
                 finished_at=None,
                 failures=0,
-                progress={"retry": int(step.progress.get("retry", 0)) + 1},
+                # The boot that was to end stays known: if it ended meanwhile, nothing is rebooted a second time.
+                progress={
+                    "retry": int(step.progress.get("retry", 0)) + 1,
+                    **({"boot_id": step.progress["boot_id"]} if "boot_id" in step.progress else {}),
+                },
             )
         else:
             Step.objects.filter(pk=step.pk).update(
                 state=Step.State.SKIPPED, finished_at=now, because=f"skipped by {actor}: {reason}"[:1000]
             )
+            if step.name == "verify":  # the person vouches for the node instead
+                seen = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
+                incidents.close(seen, because=f"{actor} skipped the proof: {reason}", actor=actor, now=now, before=now)
         _ledger(rescue, f"step.{verb}", actor=actor, reason=reason, now=now, step=step.name)
         doorbell.ring("rescue.run", rescue.pk)
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)

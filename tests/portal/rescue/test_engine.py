@@ -400,3 +400,115 @@ def test_auto_takes_the_job_where_no_agent_reported_lately(world: World) -> None
     world.kube.remove_pod("default", "train-0")
 
     assert world.until_reboot_is_asked().startswith("job kcover-system/")
+
+
+def test_a_node_taken_back_by_hand_is_not_rescued_again_for_what_was_seen_before(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.fault(48)  # held, and judged again and again
+    world.work()
+    world.kube.uncordon(NODE)
+    world.sync()
+    world.work()
+    for _ in range(5):
+        world.pass_time(20)
+
+    assert Rescue.objects.count() == 1
+    assert set(Incident.objects.values_list("state", flat=True)) == {"closed"}
+    assert world.kube.job_state("kcover-system", "kcover-reboot-1-2-0").exists is False
+    world.fault(62)  # a new sighting is a new fault
+    world.work()
+    assert Rescue.objects.count() == 2
+
+
+def test_a_cancelled_rescue_leaves_the_node_to_people(world: World) -> None:
+    world.kube.fail("apply_node", port.Unavailable("away"), times=50)
+    world.fault(62)
+    world.fault(48)
+    world.work()
+    services.cancel(world.rescue(), actor="user:anna", reason="wait", now=world.now)
+    for _ in range(5):
+        world.pass_time(20)
+
+    assert Rescue.objects.count() == 1
+
+
+def test_ending_a_rescue_withdraws_the_command_on_offer(world: World) -> None:
+    type(world.cluster).objects.update(reboot="auto")
+    world.fault(62)
+    world.until_reboot_is_asked()
+    services.request(world.node(), "release", actor="user:anna", reason="it is fine", now=world.now)
+
+    assert Command.objects.get().state == "expired"
+    assert world.report().commands == ()
+
+
+def test_a_paused_portal_offers_no_reboot(world: World) -> None:
+    type(world.cluster).objects.update(reboot="auto")
+    world.fault(62)
+    world.until_reboot_is_asked()
+    fleet.pause(cluster=None, reason="stop", actor="user:anna", now=world.now)
+    assert world.report().commands == ()
+    fleet.resume(cluster=None, reason="go", actor="user:anna", now=world.now)
+    assert len(world.report().commands) == 1
+
+
+def test_old_log_lines_read_again_open_nothing(world: World) -> None:
+    world.fault(62, sequence=7)
+    world.work()
+    services.request(world.node(), "release", actor="user:anna", reason="fine", now=world.now)
+    world.pass_time(60)
+    assert Incident.objects.get().state == "closed"
+
+    assert world.fault(62, sequence=7).duplicates == 1
+    assert Incident.objects.count() == 1
+
+
+def test_a_fault_of_the_new_boot_is_not_verified_away_however_early_it_came(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.kube.reboot(NODE)
+    world.fault(79)  # delivered before the portal has looked at the node again
+    rescue = world.until("failed")
+
+    assert "xid 79" in rescue.because
+    assert Incident.objects.get(code="79").state == "open"
+
+
+def test_retrying_a_held_reboot_does_not_reboot_a_node_that_is_back(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    rescue = world.until("held", seconds=120)
+    world.kube.reboot(NODE)
+    world.sync()
+    services.retry(rescue, actor="user:anna", reason="look again", now=world.now)
+    world.work()
+
+    assert world.step("reboot").state == "done"
+    assert len(world.kube.called("ensure_job")) == 1
+
+
+def test_an_operators_own_cordon_is_not_lifted_by_a_policy(world: World) -> None:
+    services.request(world.node(), "cordon", actor="user:anna", reason="maintenance", now=world.now)
+    world.work()
+    world.sync()
+    world.fault(62)
+    world.work()
+
+    assert Decision.objects.get().answer == "hold"
+    assert Rescue.objects.count() == 1
+    assert world.kube.get_node(NODE).unschedulable
+
+
+def test_lifting_a_foreign_cordon_ends_the_rescue_too(world: World) -> None:
+    world.kube.cordon(NODE)
+    world.sync()
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.work()
+    world.kube.uncordon(NODE)
+    world.sync()
+    world.work()
+
+    assert world.rescue().state == "cancelled"

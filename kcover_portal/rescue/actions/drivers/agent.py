@@ -2,6 +2,8 @@
 
 from datetime import timedelta
 
+from django.db import transaction
+
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
@@ -18,14 +20,16 @@ def usable(context: Context) -> bool:
 
 def ask(context: Context, *, key: str, boot_id: str) -> str:
     """Puts the command on offer; the agent refuses it under any other boot id."""
-    command = fleet.ask_agent(
-        context.node,
-        "reboot",
-        key=key,
-        args={"boot_id": boot_id},
-        expires_at=context.now + OFFER,
-        now=context.now,
-    )
+    with transaction.atomic():
+        context.renew()  # in one transaction: a rescue that was ended in this moment asks for nothing
+        command = fleet.ask_agent(
+            context.node,
+            "reboot",
+            key=key,
+            args={"boot_id": boot_id},
+            expires_at=context.now + OFFER,
+            now=context.now,
+        )
     return f"agent command {command.pk}"
 
 

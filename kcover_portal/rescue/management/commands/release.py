@@ -29,7 +29,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Prints a line for each node; fails if one could not be released."""
         if bool(options["nodes"]) == options["all"]:
-            raise CommandError("name the nodes to release, or --all with --cluster NAME")
+            raise CommandError("name the nodes to release, or give --all with --cluster NAME: one of the two")
         cluster = _cluster(options["cluster"])
         refused = 0
         for node in _nodes(cluster, options["nodes"]):
@@ -50,7 +50,8 @@ def _cluster(name: str | None) -> Cluster:
     found = known.filter(name=name).first() if name else known.first() if known.count() == 1 else None
     if found is None:
         names = ", ".join(known.values_list("name", flat=True)) or "none"
-        raise CommandError(f"--cluster NAME: say which cluster; registered: {names}")
+        asked = f"there is no cluster {name}" if name else "say which cluster with --cluster NAME"
+        raise CommandError(f"{asked}: registered are {names}")
     return found
 
 
