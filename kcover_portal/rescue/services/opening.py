@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import IntegrityError, transaction
+from django.db.models import F, Q
 
 from kcover import decision as kernel
 from kcover import lifecycle, plan
@@ -59,12 +60,8 @@ def open_by_policy(judged: kernel.Decision, row: Decision, *, incident: Incident
         needs_human=held,
     )
     if rescue is not None:
-        rescue.incidents.set(incident_queries.open_on(incident.node).filter(program=False) | _only(incident))
+        rescue.incidents.set(incident_queries.open_on(incident.node).filter(Q(program=False) | Q(pk=incident.pk)))
     return rescue
-
-
-def _only(incident: Incident) -> Any:
-    return Incident.objects.filter(pk=incident.pk)
 
 
 def request(
@@ -225,7 +222,7 @@ def end(
             closed_at=now,
             due_at=None,
             lease_until=None,
-            token=rescue.token + 1 if token is not None else _raised(rescue),
+            token=F("token") + 1,
         )
         if not ended:
             return False
@@ -243,7 +240,3 @@ def end(
         )
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
     return True
-
-
-def _raised(rescue: Rescue) -> int:
-    return Rescue.objects.values_list("token", flat=True).get(pk=rescue.pk) + 1

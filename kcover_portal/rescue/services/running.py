@@ -274,7 +274,6 @@ def _close_incidents(
 def _finish(rescue: Rescue, *, now: datetime) -> None:
     """Every step is finished: says what the node is now."""
     done = {step.name for step in rescue.steps.filter(state=Step.State.DONE)}
-    rescue.refresh_from_db(fields=["marks", "verified"])
     escalated = rescue.steps.filter(name="escalate").first()
     if escalated is not None:
         outcome, because = "escalated", str(escalated.args.get("message", ""))
