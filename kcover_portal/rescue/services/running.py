@@ -310,7 +310,7 @@ def _note(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> Non
         node=rescue.node.name,
         rescue=rescue.pk,
         now=now,
-        data={"because": step.because, "attempt": step.attempts},
+        data={"because": step.because, "attempt": step.attempts, "state": step.state},
     )
 
 
