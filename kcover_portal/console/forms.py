@@ -90,7 +90,7 @@ def shown(chosen: filters.FilterSet, *names: str, clusters: Iterable[str]) -> li
 
 
 def _label(name: str, value: Any, label: Any) -> Any:
-    return looks.SEVERITY[value].label if name == "severity" and value in looks.SEVERITY else label
+    return looks.of("severity", value).label if name == "severity" else label
 
 
 def query(**parts: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db.models import QuerySet
 
 from kcover import decision
 from kcover.fault import Command as WireCommand
@@ -21,6 +22,8 @@ POOL_LABELS = (
 )
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
+AGENT_SILENT_AFTER = timedelta(seconds=120)  # four heartbeats of 30 s; after two an agent is late
+AGENT_LATE_AFTER = AGENT_SILENT_AFTER / 2
 
 
 def pool_of(labels: dict[str, str]) -> str:
@@ -60,6 +63,11 @@ def as_wire(row: Command) -> WireCommand:
 def agent_reports(node: Node, *, within: timedelta, now: datetime) -> bool:
     """Whether the node's agent was heard of lately."""
     return Agent.objects.filter(node=node, seen_at__gte=now - within).exists()
+
+
+def silent_agents(*, now: datetime) -> QuerySet[Agent]:
+    """Agents of nodes that the cluster has, not heard of for ``AGENT_SILENT_AFTER``."""
+    return Agent.objects.filter(seen_at__lt=now - AGENT_SILENT_AFTER, node__known=True)
 
 
 def clusters(names: Iterable[str] = ()) -> list[Cluster]:

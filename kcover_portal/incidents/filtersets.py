@@ -7,6 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from kcover import fault
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.ledger.filtersets import Period
 
 KINDS = [(kind, kind) for kind in fault.KINDS]
 
@@ -15,8 +16,10 @@ class AnyOf(filters.BaseInFilter, filters.CharFilter):
     """One value, or several separated by commas."""
 
 
-class IncidentFilter(filters.FilterSet):
-    """Incidents; ``since`` and ``until`` keep those that were open at some time between them."""
+class IncidentFilter(Period):
+    """Incidents, by the time between their first and last sighting."""
+
+    began, ended = "opened_at", "last_at"
 
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
@@ -29,8 +32,6 @@ class IncidentFilter(filters.FilterSet):
     gpu = filters.CharFilter(field_name="gpu_uuid", label=_("GPU UUID"))
     drill = Flag(field_name="drill", label=_("Drill"))
     program = Flag(field_name="program", label=_("A program's doing"))
-    since = filters.IsoDateTimeFilter(field_name="last_at", lookup_expr="gte", label=_("Since"))
-    until = filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="lt", label=_("Until"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
@@ -48,7 +49,7 @@ class IncidentFilter(filters.FilterSet):
         )
 
 
-class EventFilter(filters.FilterSet):
+class EventFilter(Period):
     """Events, by the time at which the portal kept them."""
 
     cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
@@ -59,8 +60,6 @@ class EventFilter(filters.FilterSet):
     code = AnyOf(field_name="incident__code", lookup_expr="in", label=_("Code"))
     source = filters.CharFilter(field_name="source", label=_("Source"))
     drill = Flag(field_name="drill", label=_("Drill"))
-    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label=_("Since"))
-    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:

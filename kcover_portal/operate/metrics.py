@@ -1,7 +1,6 @@
 """Prometheus metrics, read from the rows at each scrape: one truth, whichever process is asked."""
 
 from collections.abc import Iterable
-from datetime import timedelta
 
 from django.db.models import Count
 from django.utils import timezone
@@ -10,12 +9,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Agent, Node
+from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.operate import health
 from kcover_portal.rescue.models import Decision, Rescue
-
-SILENT_AFTER = 120.0  # seconds: four default heartbeats
 
 
 class Rows(Collector):
@@ -48,9 +45,9 @@ class Rows(Collector):
             Node.objects.filter(known=True).values_list("cluster__name").annotate(n=Count("pk")),
         )
         now = timezone.now()
-        silent = GaugeMetricFamily("kcover_agents_silent", "Agents not heard of for 120 s", labels=("cluster",))
-        late = Agent.objects.filter(seen_at__lt=now - timedelta(seconds=SILENT_AFTER), node__known=True)
-        counts = dict(late.values_list("node__cluster__name").annotate(n=Count("pk")))
+        text = f"Agents not heard of for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s"
+        silent = GaugeMetricFamily("kcover_agents_silent", text, labels=("cluster",))
+        counts = dict(fleet.silent_agents(now=now).values_list("node__cluster__name").annotate(n=Count("pk")))
         for cluster in fleet.clusters():  # 0 too: an alert must tell none silent from no data
             silent.add_metric((cluster.name,), counts.get(cluster.name, 0))
         yield silent

@@ -6,13 +6,16 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover.policy import document
 from kcover_portal.fleet.filtersets import Flag
+from kcover_portal.ledger.filtersets import Period
 from kcover_portal.rescue.models import Approval, Decision, Rescue
 
 MODES = [(mode, mode) for mode in document.MODES]
 
 
-class DecisionFilter(filters.FilterSet):
-    """Decisions; ``since`` and ``until`` keep those that stood at some time between them."""
+class DecisionFilter(Period):
+    """Decisions, by the time through which they stood."""
+
+    ended = "last_at"
 
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
@@ -22,8 +25,6 @@ class DecisionFilter(filters.FilterSet):
     mode = filters.MultipleChoiceFilter(choices=MODES, label=_("Mode"))
     policy = filters.CharFilter(field_name="policy", label=_("Policy"))
     rule = filters.CharFilter(field_name="rule", label=_("Rule"))
-    since = filters.IsoDateTimeFilter(field_name="last_at", lookup_expr="gte", label=_("Since"))
-    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
@@ -35,8 +36,10 @@ class DecisionFilter(filters.FilterSet):
         return rows.filter(Q(node__name__icontains=value) | Q(rule__icontains=value))
 
 
-class RescueFilter(filters.FilterSet):
+class RescueFilter(Period):
     """Rescues, by the time at which they were opened."""
+
+    began = ended = "opened_at"
 
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
@@ -51,8 +54,6 @@ class RescueFilter(filters.FilterSet):
     policy = filters.CharFilter(field_name="policy", label=_("Policy"))
     rule = filters.CharFilter(field_name="rule", label=_("Rule"))
     requested_by = filters.CharFilter(field_name="requested_by", label=_("Requested by"))
-    since = filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="gte", label=_("Since"))
-    until = filters.IsoDateTimeFilter(field_name="opened_at", lookup_expr="lt", label=_("Until"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
@@ -70,15 +71,13 @@ class RescueFilter(filters.FilterSet):
         )
 
 
-class ApprovalFilter(filters.FilterSet):
+class ApprovalFilter(Period):
     """Answers that people gave to rescues."""
 
     cluster = filters.CharFilter(field_name="rescue__cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="rescue__node__name", label=_("Node"))
     rescue = filters.NumberFilter(field_name="rescue_id", label=_("Rescue"))
     approved = Flag(field_name="approved", label=_("Approved"))
-    since = filters.IsoDateTimeFilter(field_name="at", lookup_expr="gte", label=_("Since"))
-    until = filters.IsoDateTimeFilter(field_name="at", lookup_expr="lt", label=_("Until"))
 
     class Meta:
         model = Approval

@@ -3,21 +3,19 @@
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Q
 
 from kcover import lifecycle
 from kcover_portal.console import looks
+from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.services import steering
 
-SILENT_AFTER = timedelta(
-    seconds=120
-)  # four heartbeats of 30 s (interfaces, section 8: late after 2, an incident after 4)
 URGENCY = {state: place for place, state in enumerate(looks.NODE)}
 TROUBLED = tuple(state for state in looks.NODE if state not in ("healthy", "unknown"))
 
@@ -120,7 +118,7 @@ def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int
             known=known,
             ready=ready,
             unschedulable=unschedulable,
-            silent=seen_at is not None and now - seen_at > SILENT_AFTER,
+            silent=seen_at is not None and now - seen_at > queries.AGENT_SILENT_AFTER,
             faulty=pk in faults,
             left=pk in left,
             rescue=rescue[1] if rescue else None,

@@ -110,19 +110,19 @@ def gpu_strip(devices: str) -> SafeString:
 @register.filter
 def verb(name: str) -> Any:
     """What a button says: Cordon, Drain."""
-    return looks.VERBS.get(name, name)
+    return looks.verb(name).label
 
 
 @register.filter
 def verb_icon(name: str) -> str:
     """The picture of a button's verb."""
-    return looks.VERB_ICONS.get(name, "circle-dot")
+    return looks.verb(name).icon
 
 
 @register.filter
 def verb_help(name: str) -> Any:
     """What the verb does, in a sentence."""
-    return looks.VERB_HELP.get(name, "")
+    return looks.verb(name).help
 
 
 @register.filter
