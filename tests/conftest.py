@@ -9,6 +9,8 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
+from tests.portal.ledger import tampering
+
 BROWSER = Path(__file__).parent / "browser"
 
 
@@ -28,8 +30,10 @@ def now() -> datetime:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """Lets PostgreSQL drop the test database: pool threads of asgiref and Celery keep their connections."""
-    yield
+    """Lets tests flush the guarded ledger, and PostgreSQL drop the test database: pool threads of asgiref and Celery
+    keep their connections."""
+    with tampering.flush_empties_the_ledger():
+        yield
     with django_db_blocker.unblock():
         if connection.vendor == "postgresql":
             with connection.cursor() as cursor:

@@ -1,0 +1,45 @@
+"""Taking the database's guard off the ledger: for tests that play the forger, and for the flush between tests.
+
+Only whoever owns the tables can do this; it is the migration's own way back, so production has no switch for it.
+"""
+
+import contextlib
+import importlib
+from collections.abc import Iterator
+
+from django.core.management.commands import flush
+from django.db import connection
+
+append_only = importlib.import_module("kcover_portal.ledger.migrations.0002_append_only")
+
+
+@contextlib.contextmanager
+def unguarded() -> Iterator[None]:
+    """Within, rows of the ledger can be changed and removed."""
+    _execute(append_only.UNGUARD)
+    try:
+        yield
+    finally:
+        _execute(append_only.GUARD)
+
+
+@contextlib.contextmanager
+def flush_empties_the_ledger() -> Iterator[None]:
+    """Within, Django's flush (after each test with real transactions) empties the guarded tables too."""
+    handle = flush.Command.handle
+
+    def unguarded_handle(self: flush.Command, **options: object) -> None:
+        with unguarded():
+            handle(self, **options)
+
+    flush.Command.handle = unguarded_handle
+    try:
+        yield
+    finally:
+        flush.Command.handle = handle
+
+
+def _execute(statements: dict[str, tuple[str, ...]]) -> None:
+    with connection.cursor() as cursor:
+        for statement in statements[connection.vendor]:
+            cursor.execute(statement)

@@ -1,0 +1,140 @@
+"""The database refuses to rewrite the ledger, whoever asks; and the proof finds what was rewritten all the same."""
+
+from datetime import datetime
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError, connection, transaction
+
+from kcover_portal.ledger import queries, services
+from kcover_portal.ledger.models import Chain, Entry
+from tests.portal.ledger.tampering import unguarded
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def chain(db: None, now: datetime) -> list[Entry]:
+    """Five entries of one cluster and one of another."""
+    services.write("c2", actor="system", verb="told", subject="other", now=now)
+    return [
+        services.write("c1", actor="system", verb="told", subject=f"thing {n}", now=now, data={"n": n})
+        for n in range(1, 6)
+    ]
+
+
+REWRITES = {
+    "update": lambda: Entry.objects.filter(sequence=2).update(actor="mallory"),
+    "save": lambda: Entry.objects.get(cluster="c1", sequence=2).save(),
+    "delete": lambda: Entry.objects.filter(sequence=2).delete(),
+    "delete everything": lambda: _execute("DELETE FROM ledger_entry"),
+    "remove the head": lambda: Chain.objects.filter(cluster="c1").delete(),
+    "set the head back": lambda: Chain.objects.filter(cluster="c1").update(sequence=2),
+    "rename the head": lambda: _execute("UPDATE ledger_chain SET cluster = 'c9' WHERE cluster = 'c1'"),
+}
+
+
+def _execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+
+
+@pytest.mark.parametrize("how", REWRITES)
+def test_inv_46_the_database_refuses_to_rewrite_the_ledger(chain: list[Entry], how: str) -> None:
+    with pytest.raises(IntegrityError, match="ledger"), transaction.atomic():
+        REWRITES[how]()
+    assert queries.verify("c1") == queries.Verdict("c1", 5)
+
+
+def test_inv_46_postgresql_refuses_to_truncate_it(chain: list[Entry]) -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no TRUNCATE")
+    with pytest.raises(IntegrityError, match="append-only: TRUNCATE on ledger_entry"), transaction.atomic():
+        _execute("TRUNCATE ledger_entry CASCADE")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_flush_between_tests_still_works_1(now: datetime) -> None:
+    services.write("c1", actor="system", verb="told", subject="left for the flush", now=now)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_flush_between_tests_still_works_2(now: datetime) -> None:
+    assert not Entry.objects.exists()
+    services.write("c1", actor="system", verb="told", subject="x", now=now)
+    with pytest.raises(IntegrityError, match="append-only"):
+        Entry.objects.all().delete()
+
+
+def swap(one: Entry, other: Entry) -> None:
+    Entry.objects.filter(pk=one.pk).update(sequence=99)
+    Entry.objects.filter(pk=other.pk).update(sequence=one.sequence)
+    Entry.objects.filter(pk=one.pk).update(sequence=other.sequence)
+
+
+def rechain(entry: Entry) -> None:
+    """A forger who knows the algorithm mends the row's own digest, but not the next row's memory of it."""
+    entry.actor = "mallory"
+    Entry.objects.filter(pk=entry.pk).update(actor=entry.actor, digest=queries.digest(entry))
+
+
+def put_in(entry: Entry) -> None:
+    Entry.objects.create(
+        cluster="c1", sequence=6, at=entry.at, actor="x", verb="told", subject="x", previous=entry.digest, digest="0"
+    )
+
+
+# What was done to entries 1 to 5 -> the place where it shows, the row that shows it, the words.
+TAMPERING = {
+    "changed data": (lambda e: Entry.objects.filter(pk=e[2].pk).update(data={"n": 30}), 3, 2, "was changed"),
+    "changed time": (lambda e: Entry.objects.filter(pk=e[0].pk).update(at=e[0].at.replace(year=2020)), 1, 0, "changed"),
+    "removed row": (lambda e: e[2].delete(), 3, 3, "entry 3 is missing"),
+    "removed first row": (lambda e: e[0].delete(), 1, 1, "entry 1 is missing"),
+    "removed last row": (lambda e: e[4].delete(), 5, None, "newest entries are missing"),
+    "swapped rows": (lambda e: swap(e[1], e[3]), 2, 3, "swapped"),
+    "digest mended": (lambda e: rechain(e[1]), 3, 2, "does not follow"),
+    "moved to another cluster": (lambda e: Entry.objects.filter(pk=e[2].pk).update(cluster="c7"), 3, 3, "missing"),
+    "put in": (lambda e: put_in(e[4]), 6, 5, "head does not know"),
+    "head set back": (
+        lambda e: Chain.objects.filter(cluster="c1").update(sequence=4, digest=e[3].digest),
+        5,
+        4,
+        "head",
+    ),
+    "head removed": (lambda e: Chain.objects.filter(cluster="c1").delete(), 1, 0, "head"),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERING)
+def test_inv_46_verify_finds_what_was_done_to_a_chain(
+    chain: list[Entry], how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tamper, place, index, words = TAMPERING[how]
+    with unguarded():
+        tamper(chain)
+    rows = list(Entry.objects.filter(cluster="c1").order_by("pk").values_list("pk", flat=True))
+    verdict = queries.verify("c1")
+    assert (verdict.intact, verdict.broken_at) == (False, place)
+    assert words in verdict.because
+    if index is None:
+        assert verdict.row is None
+    else:
+        assert verdict.row == (rows[5] if index == 5 else chain[index].pk)
+
+    with pytest.raises(CommandError, match="do not hold"):
+        call_command("ledger", "verify")
+    assert f"c1: broken at entry {place}" in capsys.readouterr().out
+    assert queries.verify("c2").intact
+
+
+def test_verify_says_how_many_hold(chain: list[Entry], capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("ledger", "verify")
+    assert capsys.readouterr().out == "c1: 5 entries, intact\nc2: 1 entries, intact\n"
+
+
+def test_a_long_chain_is_walked_in_pieces(now: datetime, django_assert_max_num_queries) -> None:
+    """Rows come a thousand at a time: the walk asks once and never holds the chain."""
+    for n in range(1200):
+        services.write("c1", actor="system", verb="told", subject=f"{n}", now=now)
+    with django_assert_max_num_queries(4):
+        assert queries.verify("c1") == queries.Verdict("c1", 1200)
