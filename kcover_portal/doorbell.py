@@ -7,10 +7,11 @@ page fetches again.
 import asyncio
 import logging
 import threading
-from concurrent.futures import Future
 from functools import partial
+from typing import Any
 
 from celery import current_app
+from channels.exceptions import ChannelFull
 from channels.layers import get_channel_layer
 from django.db import transaction
 from kombu.exceptions import OperationalError
@@ -18,10 +19,13 @@ from redis.exceptions import RedisError
 
 log = logging.getLogger(__name__)
 
+GATHERED_SECONDS = 0.03  # nobody sees it on a page, and a burst of writes becomes one signal a record
 PAGES = "pages"  # the group that every signed-in page's socket joins
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
+_sending: asyncio.AbstractEventLoop | None = None  # the loop in which signals are about to be sent
+_gathered: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
 def attach(loop: asyncio.AbstractEventLoop) -> None:
@@ -32,13 +36,12 @@ def attach(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _sender() -> asyncio.AbstractEventLoop:
-    """The attached loop, else one of our own in a thread: one connection for all of a worker's signals."""
+    """The attached loop, else one of our own in a thread: one connection for all of a worker's signals. Under _lock."""
     global _loop
-    with _lock:
-        if _loop is None or _loop.is_closed():
-            _loop = asyncio.new_event_loop()
-            threading.Thread(target=_loop.run_forever, name="doorbell", daemon=True).start()
-        return _loop
+    if _loop is None or _loop.is_closed():
+        _loop = asyncio.new_event_loop()
+        threading.Thread(target=_loop.run_forever, name="doorbell", daemon=True).start()
+    return _loop
 
 
 def ring(task: str, *ids: int) -> None:
@@ -59,13 +62,28 @@ def _ring(task: str, ids: tuple[int, ...]) -> None:
 
 
 def _tell(topic: str, record: int | str, cluster: str) -> None:
+    """Gathers signals for a moment: a rescue's step writes its rows several times, and a page needs one word of it."""
+    global _sending
+    key = (topic, cluster) if topic == "audit" else (topic, cluster, record)
+    with _lock:
+        _gathered[key] = {"type": "record.written", "topic": topic, "id": record, "cluster": cluster}
+        loop = _sender()
+        if _sending is not loop:
+            _sending = loop
+            asyncio.run_coroutine_threadsafe(_send(), loop)
+
+
+async def _send() -> None:
+    """Sends what has gathered."""
+    global _sending
+    await asyncio.sleep(GATHERED_SECONDS)
+    with _lock:
+        messages = list(_gathered.values())
+        _gathered.clear()
+        _sending = None
     layer = get_channel_layer()
-    message = {"type": "record.written", "topic": topic, "id": record, "cluster": cluster}
-    sent = asyncio.run_coroutine_threadsafe(layer.group_send(PAGES, message), _sender())
-    sent.add_done_callback(partial(_told, topic))
-
-
-def _told(topic: str, sent: "Future[None]") -> None:
-    error = None if sent.cancelled() else sent.exception()
-    if error is not None:
-        log.warning("pages were not told of a %s: %s", topic, error)
+    for message in messages:
+        try:
+            await layer.group_send(PAGES, message)
+        except (RedisError, OSError, ChannelFull) as error:
+            log.warning("pages were not told of a %s: %s", message["topic"], error)

@@ -113,6 +113,7 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
 def node_of_report(cluster: Cluster, name: str, *, now: datetime) -> Node:
     """The node that a report speaks of; one that the cluster does not have (yet) is kept as unknown."""
     node, created = Node.objects.get_or_create(cluster=cluster, name=name, defaults={"created_at": now})
+    node.cluster = cluster
     if created:
         doorbell.tell("node", node.pk, cluster=cluster.name)
     return node

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
-from django.db.models import F
+from django.db import connection, transaction
+from django.db.models import Case, DateTimeField, F, Value, When
 
 from kcover import catalog, fault, nvlink5, wire, xid
 from kcover_portal import doorbell
@@ -64,8 +64,14 @@ def _keep(delivery: Delivery, *, now: datetime) -> wire.Answer:
 
 
 def _first_time(node: Node, batch_id: str, *, now: datetime) -> bool:
-    _, created = Batch.objects.get_or_create(node=node, batch_id=batch_id, defaults={"at": now})
-    return created
+    """Notes the batch; False if it was noted before. One statement, which Django has no words for."""
+    table = connection.ops.quote_name(Batch._meta.db_table)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} (node_id, batch_id, at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
+            [node.pk, Batch._meta.get_field("batch_id").get_db_prep_save(batch_id, connection), now],
+        )
+        return bool(cursor.rowcount)
 
 
 def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
@@ -83,17 +89,26 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
         state=Incident.State.OPEN,
         defaults=_opening(node, seen, boot_id=boot_id, now=now),
     )
+    if opened:
+        _keep_event(incident, seen, boot_id=boot_id, now=now)
+        doorbell.ring("rescue.judge", incident.pk)
+        doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
+        return True
     changes: dict[str, Any] = {"count": F("count") + seen.count, "last_at": now, "boot_id": boot_id}
     # A real sighting outweighs a drill: what was seen once for real is no exercise.
     if incident.drill and not seen.drill:
         changes["drill"] = False
     again = incident.boot_id != boot_id or incident.judged_at is None or now - incident.judged_at >= JUDGE_AGAIN
-    if opened or again:
+    if again:
         changes["judge_at"] = now
         doorbell.ring("rescue.judge", incident.pk)
     if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
         return keep_fault(node, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
-    _keep_event(incident, seen, boot_id=boot_id, now=now)
+    if incident.events.count() < EVENTS_KEPT:
+        _keep_event(incident, seen, boot_id=boot_id, now=now)
+    else:
+        newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
+        Event.objects.filter(pk__in=newest).update(count=F("count") + seen.count, at=now)
     doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
     return True
 
@@ -126,6 +141,7 @@ def _opening(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> d
         "drill": seen.drill,
         "message": seen.message,
         "boot_id": boot_id,
+        "count": seen.count,
         "opened_at": now,
         "last_at": now,
         "judge_at": now,
@@ -142,23 +158,18 @@ def _uuid_at(node: Node, pci: str | None) -> str:
 
 
 def _keep_event(incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> None:
-    """Keeps the sighting, in bounds."""
-    if incident.events.count() < EVENTS_KEPT:
-        Event.objects.create(
-            incident=incident,
-            node_id=incident.node_id,
-            boot_id=boot_id,
-            source=seen.source,
-            sequence=seen.sequence,
-            message=seen.message,
-            drill=seen.drill,
-            count=seen.count,
-            seen_at=seen.seen_at,
-            at=now,
-        )
-    else:
-        newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
-        Event.objects.filter(pk__in=newest).update(count=F("count") + seen.count, at=now)
+    Event.objects.create(
+        incident=incident,
+        node_id=incident.node_id,
+        boot_id=boot_id,
+        source=seen.source,
+        sequence=seen.sequence,
+        message=seen.message,
+        drill=seen.drill,
+        count=seen.count,
+        seen_at=seen.seen_at,
+        at=now,
+    )
 
 
 def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, before: datetime | None = None) -> int:
@@ -193,8 +204,8 @@ def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, 
 
 def mark_judged(incident: Incident, *, now: datetime, again_at: datetime | None) -> None:
     """Notes that the incident was judged as it stood; a sighting that came meanwhile keeps its own call."""
-    Incident.objects.filter(pk=incident.pk).update(judged_at=now)
-    Incident.objects.filter(pk=incident.pk, judge_at__lte=now, last_at=incident.last_at).update(judge_at=again_at)
+    as_it_stood = When(judge_at__lte=now, last_at=incident.last_at, then=Value(again_at, output_field=DateTimeField()))
+    Incident.objects.filter(pk=incident.pk).update(judged_at=now, judge_at=Case(as_it_stood, default=F("judge_at")))
 
 
 def call_for_judgement(node: Node, *, now: datetime) -> None:

@@ -1,5 +1,7 @@
 """Decisions, rescues and steps. Their rows are the queue: a worker claims a rescue by a conditional update."""
 
+from datetime import datetime
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -125,6 +127,12 @@ class Step(models.Model):
     class Meta:
         ordering = ("rescue_id", "index")
         constraints = (models.UniqueConstraint(fields=("rescue", "index"), name="one_step_a_place"),)
+
+    def reserve(self, *, now: datetime) -> None:
+        """Counts an attempt before it is made; saved by the caller. A crash leaves it counted (invariant 17)."""
+        self.attempts += 1
+        self.started_at = self.started_at or now
+        self.state = self.State.RUNNING
 
 
 class Approval(models.Model):

@@ -1,5 +1,6 @@
 """Gathering the facts that a decision or a step needs."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
@@ -12,6 +13,7 @@ from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
 
 REPEAT_WINDOW = timedelta(days=7)  # NVSentinel: remediations of one node, 5 in 168 h, then people
+HISTORY = 100  # rescues of one node that are looked back on
 
 
 def situation(incident: Incident, *, now: datetime) -> decision.Situation:
@@ -43,10 +45,11 @@ def situation(incident: Incident, *, now: datetime) -> decision.Situation:
 
 def node_facts(node: Node, incident: Incident, *, now: datetime) -> decision.NodeFacts:
     """What a decision may know of the node, its rescues included."""
-    open_rescue = open_on(node)
-    marked = marked_on(node)
-    left = marked if marked and marked.pk != (open_rescue and open_rescue.pk) else None
-    people = left_to_people(node, incident)
+    past = list(Rescue.objects.filter(node=node).order_by("-pk")[:HISTORY])
+    open_rescue = next((one for one in past if one.state in lifecycle.OPEN_RESCUE), None)
+    marked = next((one for one in past if one.marks), None)
+    left = marked if marked and marked is not open_rescue else None
+    people = _left_to_people(past, incident)
     return decision.NodeFacts(
         name=node.name,
         known=node.known,
@@ -56,10 +59,14 @@ def node_facts(node: Node, incident: Incident, *, now: datetime) -> decision.Nod
         left_to_people=people.pk if people else None,
         isolated_by=left.pk if left else None,
         isolated_plan=left.plan_hash if left else "",
-        recent_rescues=Rescue.objects.filter(
-            node=node, origin=Rescue.Origin.POLICY, opened_at__gte=now - REPEAT_WINDOW, steps__name="reboot"
-        ).count(),
+        recent_rescues=_reboots(past, now=now),
     )
+
+
+def _reboots(past: Sequence[Rescue], *, now: datetime) -> int:
+    """How many of these rescues were opened by a policy in the window and have a reboot in their plan."""
+    by_policy = [one.pk for one in past if one.origin == Rescue.Origin.POLICY and one.opened_at >= now - REPEAT_WINDOW]
+    return Step.objects.filter(rescue__in=by_policy, name="reboot").count() if by_policy else 0
 
 
 def open_on(node: Node) -> Rescue | None:
@@ -72,13 +79,13 @@ def marked_on(node: Node) -> Rescue | None:
     return Rescue.objects.filter(node=node).exclude(marks={}).order_by("-pk").first()
 
 
-def left_to_people(node: Node, incident: Incident) -> Rescue | None:
+def _left_to_people(past: Sequence[Rescue], incident: Incident) -> Rescue | None:
     """The rescue after which a person has the next word on the node, if it is so.
 
     That is one that failed, escalated or was stopped by a person, or an operator's own cordon: while its marks are on
     the node, and for every sighting that is older than its end. A fault seen after a node was taken back is a new one.
     """
-    last = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-pk").first()
+    last = next((one for one in past if one.state in lifecycle.CLOSED_RESCUE), None)
     if last is None or last.closed_at is None:
         return None
     marked = bool(last.marks)

@@ -12,9 +12,7 @@ from kcover_portal.rescue.services import announcing
 @shared_task(name="rescue.judge")
 def judge(incident_id: int) -> None:
     """Judges an incident, runs the rescue that came of it, then tells the cluster's Events."""
-    opened = services.judge(incident_id, now=timezone.now())
-    if opened is not None:
-        services.run(opened.pk, clock=timezone.now)
+    services.judge_and_run(incident_id, clock=timezone.now)
     seen = Incident.objects.select_related("node", "cluster").filter(pk=incident_id).first()
     if seen is not None:
         announcing.incident(seen, now=timezone.now())

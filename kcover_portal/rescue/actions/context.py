@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -19,7 +19,8 @@ from kcover_portal.rescue.models import Rescue, Step
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-LEASE = timedelta(seconds=30)  # longer than any single call may take; renewed before each write
+LEASE = timedelta(seconds=30)  # longer than any single call may take (25 s); renewed before each write
+MUCH_OF_IT = timedelta(seconds=3)
 
 
 class LeaseLost(Exception):
@@ -42,14 +43,22 @@ class Context:
     step: Step
     node: Node
     cluster: Cluster
-    kube: port.Cluster
     token: int
     clock: Callable[[], datetime]
+    renewed_at: datetime
+    # What is true on the cluster and not yet in the rows: written with the step's next transaction, or when it ends.
+    answers: list[ledger.Draft] = field(default_factory=list)
+    marks_changed: bool = False
 
     @property
     def now(self) -> datetime:
         """The present moment, by the injected clock."""
         return self.clock()
+
+    @property
+    def kube(self) -> port.Cluster:
+        """The cluster's API server. Raises port.KubeError when its way in is unusable."""
+        return fleet.connect(self.cluster)
 
     @property
     def marks(self) -> kernel_marks.Marks:
@@ -74,13 +83,17 @@ class Context:
         with transaction.atomic():
             self.renew()
             self.check_guards(destructive=destructive)
-            self._note(f"{verb}.begun", subject, {"wanted": data, "attempt": self.step.attempts})
+            self.keep_rows()
+            begun = self._draft(f"{verb}.begun", subject, {"wanted": data, "attempt": self.step.attempts})
+            ledger.append(self.cluster.name, [*self.answers, begun])
+        self.answers, self.marks_changed = [], False
         try:
             result = call()
         except port.KubeError as error:
-            self._note(f"{verb}.failed", subject, {"error": str(error), "kind": type(error).__name__})
+            data = {"error": str(error), "kind": type(error).__name__}
+            self.answers.append(self._draft(f"{verb}.failed", subject, data))
             raise
-        self._note(f"{verb}.done", subject, _brief(result))
+        self.answers.append(self._draft(f"{verb}.done", subject, _brief(result)))
         return result
 
     def check_guards(self, *, destructive: bool) -> None:
@@ -96,33 +109,51 @@ class Context:
                 raise HeldBack(f"the node carries {decision.EXCLUDE_LABEL}=true")
 
     def keep_marks(self, marks: kernel_marks.Marks | None) -> None:
-        """Stores what is on the node now; None: everything was taken back, also by rescues before this one."""
-        with transaction.atomic():
+        """Notes what is on the node now; None: everything was taken back, also by rescues before this one."""
+        self.rescue.marks = marks.to_json() if marks else {}
+        self.marks_changed = True
+
+    def note_answers(self) -> None:
+        """Writes what the cluster answered although the rescue is no longer ours: it did happen."""
+        ledger.append(self.cluster.name, self.answers)
+        self.answers = []
+
+    def keep_rows(self) -> None:
+        """Writes the marks, as part of the caller's transaction."""
+        if not self.marks_changed:
+            return
+        others = Rescue.objects.filter(node=self.node).exclude(marks={})
+        if self.rescue.marks:
+            Rescue.objects.filter(pk=self.rescue.pk).update(marks=self.rescue.marks)
+            others = others.exclude(pk=self.rescue.pk)
+        others.update(marks={})
+
+    def stay(self) -> None:
+        """Between two calls of one write: renews the lease if much of it has gone, so that it covers the next call.
+
+        Raises LeaseLost, and then the next call is not made.
+        """
+        if self.now - self.renewed_at > MUCH_OF_IT:
             self.renew()
-            if marks is None:
-                Rescue.objects.filter(node=self.node).exclude(marks={}).update(marks={})
-            else:
-                Rescue.objects.filter(node=self.node).exclude(pk=self.rescue.pk).exclude(marks={}).update(marks={})
-                Rescue.objects.filter(pk=self.rescue.pk).update(marks=marks.to_json())
-            self.rescue.marks = marks.to_json() if marks else {}
 
     def renew(self) -> None:
         """Extends the lease; raises LeaseLost if the rescue is no longer this worker's."""
+        now = self.now
         ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).update(
-            lease_until=self.now + LEASE
+            lease_until=now + LEASE
         )
         if not ours:
             raise LeaseLost(f"rescue {self.rescue.pk} is no longer held with token {self.token}")
+        self.renewed_at = now
 
-    def _note(self, verb: str, subject: str, data: dict[str, Any]) -> None:
-        ledger.write(
-            self.cluster.name,
+    def _draft(self, verb: str, subject: str, data: dict[str, Any]) -> ledger.Draft:
+        return ledger.Draft(
             actor=f"rescue {self.rescue.pk}",
             verb=verb,
             subject=subject,
             node=self.node.name,
             rescue=self.rescue.pk,
-            now=self.now,
+            at=self.now,
             data={
                 "step": self.step.name,
                 "rule": self.rescue.rule,

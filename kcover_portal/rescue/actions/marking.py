@@ -43,6 +43,7 @@ def change(
     planned: list[Marks] = []
 
     def wanted(node: port.Node) -> port.NodeChange:
+        context.stay()
         marks = adopt(context, node)
         if cordon:
             marks = marks.with_cordon(was_unschedulable=node.unschedulable)
@@ -111,6 +112,7 @@ def take_back(context: Context, verb: str, *, foreign: bool = False) -> str:
     said: list[str] = []
 
     def wanted(node: port.Node) -> port.NodeChange:
+        context.stay()
         marks = adopt(context, node)
         uncordon = marks.cordon or foreign
         labels = {

@@ -1,6 +1,6 @@
 """Deciding and doing: judge an incident, lay a rescue down, run it, steer it."""
 
-from kcover_portal.rescue.services.judging import judge
+from kcover_portal.rescue.services.judging import judge, judge_and_run
 from kcover_portal.rescue.services.opening import Preview, Refused, preview, request
 from kcover_portal.rescue.services.running import nudge, run, sweep
 from kcover_portal.rescue.services.steering import approve, cancel, reject, retry, skip
@@ -11,6 +11,7 @@ __all__ = [
     "approve",
     "cancel",
     "judge",
+    "judge_and_run",
     "nudge",
     "preview",
     "reject",

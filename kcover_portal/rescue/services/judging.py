@@ -1,5 +1,6 @@
 """Judging: facts in, a kept decision out, and a rescue if that is the answer."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,24 +16,26 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.services import opening
+from kcover_portal.rescue.services import opening, running
 
 HELD_AGAIN = timedelta(seconds=15)  # what was held back is judged again on the facts of then
 
 
-def judge(incident_id: int, *, now: datetime) -> Rescue | None:
+def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | None:
     """Judges one open incident; returns the rescue that was opened, if one was.
 
-    The node's row is locked meanwhile, so that two faults of one node are judged one after the other.
+    The node's row is locked meanwhile, so that two faults of one node are judged one after the other. ``lease``: the
+    rescue is opened as claimed by the caller.
     """
     with transaction.atomic():
-        incident = Incident.objects.select_related("node__cluster", "cluster").filter(pk=incident_id).first()
-        if incident is None:
+        node = Node.objects.select_for_update(of=("self",)).filter(incidents=incident_id).select_related("cluster")
+        locked = node.first()
+        if locked is None:
             return None
-        Node.objects.select_for_update().get(pk=incident.node_id)
-        incident.refresh_from_db(fields=["state", "judge_at", "last_at", "count"])
+        incident = Incident.objects.get(pk=incident_id)
         if incident.state != Incident.State.OPEN or incident.judge_at is None:
             return None
+        incident.node, incident.cluster = locked, locked.cluster
         situation = queries.situation(incident, now=now)
         judged = kernel.decide(situation)
         again = now + HELD_AGAIN if judged.answer == "hold" else None
@@ -40,8 +43,15 @@ def judge(incident_id: int, *, now: datetime) -> Rescue | None:
         row = keep(judged, situation, incident=incident, now=now)
         opened = None
         if judged.answer in ("rescue", "approve"):
-            opened = opening.open_by_policy(judged, row, incident=incident, now=now)
+            opened = opening.open_by_policy(judged, row, incident=incident, now=now, lease=lease)
     return opened
+
+
+def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
+    """Judges an incident and goes on at once with what came of it: no second commit, no second message."""
+    opened = judge(incident_id, now=clock(), lease=True)
+    if opened is not None and opened.lease_until is not None:
+        running.go_on(opened, clock=clock)
 
 
 def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Incident, now: datetime) -> Decision:

@@ -20,6 +20,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import drain
+from kcover_portal.rescue.actions.context import LEASE
 from kcover_portal.rescue.models import Decision, Rescue, Step
 
 # These end what is under way on the node before they begin: an operator's word on the node's release comes last.
@@ -40,8 +41,13 @@ class Preview:
     plan_hash: str
 
 
-def open_by_policy(judged: kernel.Decision, row: Decision, *, incident: Incident, now: datetime) -> Rescue | None:
-    """Opens the rescue that a rule asked for; None if another was opened on the node in the same moment."""
+def open_by_policy(
+    judged: kernel.Decision, row: Decision, *, incident: Incident, now: datetime, lease: bool
+) -> Rescue | None:
+    """Opens the rescue that a rule asked for; None if another was opened on the node in the same moment.
+
+    ``lease``: the caller goes on with it at once (``running.go_on``), so it is opened as claimed by them.
+    """
     held = judged.answer == "approve"
     rescue = _open(
         incident.node,
@@ -50,7 +56,7 @@ def open_by_policy(judged: kernel.Decision, row: Decision, *, incident: Incident
         decision=row,
         origin=Rescue.Origin.POLICY,
         requested_by=f"policy:{judged.rule}",
-        reason="; ".join(judged.because)[:500],
+        reason="; ".join(map(str, judged.because))[:500],
         code=f"{incident.kind} {incident.code}",
         rule=judged.rule or "",
         policy=judged.policy or "",
@@ -58,9 +64,11 @@ def open_by_policy(judged: kernel.Decision, row: Decision, *, incident: Incident
         state=Rescue.State.HELD if held else Rescue.State.RUNNING,
         because="waits for a person's approval" if held else "",
         needs_human=held,
+        **({"token": 1, "lease_until": now + LEASE} if lease and not held else {}),
     )
     if rescue is not None:
-        rescue.incidents.set(incident_queries.open_on(incident.node).filter(Q(program=False) | Q(pk=incident.pk)))
+        seen = incident_queries.open_on(incident.node).filter(Q(program=False) | Q(pk=incident.pk))
+        rescue.incidents.add(*seen.values_list("pk", flat=True))
     return rescue
 
 
@@ -171,9 +179,10 @@ def _open(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetime, **fie
             )
     except IntegrityError:
         return None
-    Step.objects.bulk_create(
-        Step(rescue=rescue, index=index, name=step.name, args=dict(step.args)) for index, step in enumerate(steps)
-    )
+    rows = [Step(rescue=rescue, index=index, name=step.name, args=dict(step.args)) for index, step in enumerate(steps)]
+    if rescue.lease_until is not None:
+        rows[0].reserve(now=now)
+    Step.objects.bulk_create(rows)
     ledger.write(
         node.cluster.name,
         actor=rescue.requested_by,
@@ -189,7 +198,8 @@ def _open(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetime, **fie
             "state": rescue.state,
         },
     )
-    doorbell.ring("rescue.run", rescue.pk)
+    if rescue.lease_until is None:
+        doorbell.ring("rescue.run", rescue.pk)
     doorbell.tell("rescue", rescue.pk, cluster=node.cluster.name)
     return rescue
 

@@ -6,16 +6,16 @@ claims it does the work, and only under its token can it settle (rules 4 to 6 of
 
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q
 
+from kcover import lifecycle
 from kcover import marks as kernel_marks
 from kcover_portal import doorbell
-from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet import services as fleet_services
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incident_queries
@@ -41,10 +41,25 @@ HELD_BACK_AGAIN = 5.0  # seconds until a refused write is tried again
 def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
     """Takes the rescue as far as it goes now; does nothing if it is not due or somebody else has it."""
     rescue = _claim(rescue_id, now=clock())
-    if rescue is None:
-        return
-    while _advance(rescue, clock=clock):
-        pass
+    if rescue is not None:
+        go_on(rescue, clock=clock)
+
+
+def go_on(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
+    """Takes a rescue that this worker has claimed, with an attempt of its step reserved, as far as it goes now."""
+    steps = list(rescue.steps.order_by("index"))
+    step = _unfinished(steps)
+    while step is not None and step.state == Step.State.RUNNING:
+        context = Context(
+            rescue=rescue,
+            step=step,
+            node=rescue.node,
+            cluster=rescue.cluster,
+            token=rescue.token,
+            clock=clock,
+            renewed_at=clock(),
+        )
+        step = _advance(context, steps)
 
 
 def sweep(*, now: datetime) -> None:
@@ -85,63 +100,56 @@ def _uncordoned(rescue: Rescue, node: Node) -> bool:
 
 
 def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
-    rescue = Rescue.objects.select_related("node", "cluster").filter(pk=rescue_id).first()
-    if rescue is None:
-        return None
+    """Takes the lease of a rescue that is due and reserves an attempt of its step; ends it if no step is left."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
-    claimed = Rescue.objects.filter(
-        free, pk=rescue.pk, token=rescue.token, state__in=("waiting", "running"), due_at__lte=now
-    ).update(state=Rescue.State.RUNNING, token=rescue.token + 1, lease_until=now + LEASE)
-    if not claimed:
-        return None
-    rescue.refresh_from_db(fields=["state", "token", "lease_until", "marks", "due_at"])
+    due = Rescue.objects.filter(free, pk=rescue_id, state__in=("waiting", "running"), due_at__lte=now)
+    with transaction.atomic():
+        if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + LEASE):
+            return None
+        rescue = Rescue.objects.select_related("node__cluster", "cluster").get(pk=rescue_id)
+        step = queries.current_step(rescue)
+        if step is None:
+            _finish(rescue, list(rescue.steps.all()), now=now)
+            return None
+        began = step.state == Step.State.PENDING
+        _reserve(step, now=now)
+        if began:
+            doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
     return rescue
 
 
-def _advance(rescue: Rescue, *, clock: Callable[[], datetime]) -> bool:
-    """Runs the current step once and settles it; True when the next step may follow at once."""
-    step = queries.current_step(rescue)
-    if step is None:
-        _finish(rescue, now=clock())
-        return False
-    if not _reserve(rescue, step, now=clock()):
-        return False
+def _unfinished(steps: Sequence[Step]) -> Step | None:
+    return next((step for step in steps if step.state not in lifecycle.FINISHED_STEP), None)
+
+
+def _reserve(step: Step, *, now: datetime) -> None:
+    step.reserve(now=now)
+    step.save(update_fields=["attempts", "started_at", "state"])
+
+
+def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
+    """Runs the current step once and settles it; returns the step that may follow at once."""
     try:
-        outcome = _attempt(rescue, step, clock=clock)
+        outcome = _attempt(context)
+        settled = _settle(context, steps, outcome)
     except LeaseLost as lost:
-        log.info("rescue %s: %s", rescue.pk, lost)
-        return False
-    return _settle(rescue, step, outcome, clock=clock)
+        log.info("rescue %s: %s", context.rescue.pk, lost)
+        context.note_answers()
+        return None
+    except Exception:
+        context.note_answers()
+        raise
+    if not settled:
+        context.note_answers()
+        return None
+    if not isinstance(outcome, Wait | Again):
+        announcing.step(context.rescue, context.step, outcome, now=context.now)
+    return _unfinished(steps) if isinstance(outcome, Done) else None
 
 
-def _reserve(rescue: Rescue, step: Step, *, now: datetime) -> bool:
-    """Counts the attempt before it is made; a crash leaves it counted (invariant 17)."""
-    with transaction.atomic():
-        if not _still_ours(rescue, lease_until=now + LEASE):
-            return False
-        began = step.state == Step.State.PENDING
-        step.attempts += 1
-        step.started_at = step.started_at or now
-        step.state = Step.State.RUNNING
-        step.save(update_fields=["attempts", "started_at", "state"])
-        if began:
-            doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
-    return True
-
-
-def _attempt(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> Outcome:
+def _attempt(context: Context) -> Outcome:
     """Runs the action; every way in which it can break becomes an outcome."""
     try:
-        kube = fleet.connect(rescue.cluster)
-        context = Context(
-            rescue=rescue,
-            step=step,
-            node=rescue.node,
-            cluster=rescue.cluster,
-            kube=kube,
-            token=rescue.token,
-            clock=clock,
-        )
         return _act(context)
     except HeldBack as refusal:
         return Wait(HELD_BACK_AGAIN, f"held back: {refusal}")
@@ -161,17 +169,28 @@ def _act(context: Context) -> Outcome:
         return Overruled(str(drift))
 
 
-def _settle(rescue: Rescue, step: Step, outcome: Outcome, *, clock: Callable[[], datetime]) -> bool:
-    """Writes down what came of the attempt; nothing at all if the lease was lost meanwhile."""
-    now = clock()
+def _settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
+    """Writes down what came of the attempt; False, and nothing at all, if the lease was lost meanwhile.
+
+    What is true on the cluster by now, the step's end and the next step's beginning are one transaction.
+    """
+    rescue, step, now = context.rescue, context.step, context.now
     with transaction.atomic():
-        settled = _write_down(rescue, step, outcome, now=now)
-        if settled and not isinstance(outcome, Wait):
-            _note(rescue, step, outcome, now=now)
+        if not _write_down(rescue, step, outcome, now=now):
+            return False
+        context.keep_rows()
+        ended = () if isinstance(outcome, Wait) else (_draft(rescue, step, outcome, now=now),)
+        ledger.append(rescue.cluster.name, [*context.answers, *ended])
+        if isinstance(outcome, Done):
+            _after_step(rescue, step, now=now)
+            following = _unfinished(steps)
+            if following is None:
+                _finish(rescue, steps, now=now)
+            else:
+                _reserve(following, now=now)
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
-    if settled and not isinstance(outcome, Wait | Again):
-        announcing.step(rescue, step, outcome, now=now)
-    return settled and isinstance(outcome, Done)
+    context.answers = []
+    return True
 
 
 def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> bool:
@@ -181,7 +200,6 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
             if not _still_ours(rescue, lease_until=now + LEASE):
                 return False
             _close_step(step, "done", because=note, now=now)
-            _after_step(rescue, step, now=now)
             return True
         case Wait(seconds, because):
             return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now)
@@ -256,7 +274,7 @@ def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
             _close_incidents(rescue, because=because, before=None, now=now, but_boot=ready.progress["boot_id"])
         else:
             _close_incidents(rescue, because=because, before=step.started_at, now=now)
-    elif queries.marked_on(rescue.node) is None and rescue.origin == Rescue.Origin.MANUAL and step.name in TAKING_BACK:
+    elif rescue.origin == Rescue.Origin.MANUAL and step.name in TAKING_BACK and not queries.marked_on(rescue.node):
         because = f"{rescue.requested_by} took the node back: {rescue.reason}".rstrip(": ")
         _close_incidents(rescue, because=because, before=rescue.opened_at, now=now)
 
@@ -271,10 +289,10 @@ def _close_incidents(
     incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
 
 
-def _finish(rescue: Rescue, *, now: datetime) -> None:
+def _finish(rescue: Rescue, steps: Sequence[Step], *, now: datetime) -> None:
     """Every step is finished: says what the node is now."""
-    done = {step.name for step in rescue.steps.filter(state=Step.State.DONE)}
-    escalated = rescue.steps.filter(name="escalate").first()
+    done = {step.name for step in steps if step.state == Step.State.DONE}
+    escalated = next((step for step in steps if step.name == "escalate"), None)
     if escalated is not None:
         outcome, because = "escalated", str(escalated.args.get("message", ""))
     elif rescue.origin == Rescue.Origin.MANUAL:
@@ -301,15 +319,14 @@ def _still_ours(rescue: Rescue, **fields: Any) -> bool:
     return bool(ours)
 
 
-def _note(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> None:
-    ledger.write(
-        rescue.cluster.name,
+def _draft(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> ledger.Draft:
+    return ledger.Draft(
         actor=f"rescue {rescue.pk}",
         verb=f"step.{type(outcome).__name__.lower()}",
         subject=f"step {step.index} {step.name}",
         node=rescue.node.name,
         rescue=rescue.pk,
-        now=now,
+        at=now,
         data={"because": step.because, "attempt": step.attempts, "state": step.state},
     )
 
