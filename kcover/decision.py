@@ -6,7 +6,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from kcover import plan
+from kcover import plan, reasons
 from kcover.policy import document, matching
 
 EXCLUDE_LABEL = "kcover.io/exclude"
@@ -74,7 +74,7 @@ class Decision:
     """The answer, always with its reasons, in the order in which they were weighed."""
 
     answer: str
-    because: tuple[str, ...]
+    because: tuple[reasons.Reason, ...]
     mode: str
     rule: str | None = None
     policy: str | None = None
@@ -105,7 +105,16 @@ def decide(situation: Situation) -> Decision:
     answer, because = _weigh(situation, mode=mode, steps=steps)
     return Decision(
         answer=answer,
-        because=(f"rule {chosen.name} (priority {chosen.rule.priority}) matches {fault.kind} {fault.code}", *because),
+        because=(
+            reasons.of(
+                "rule_matches",
+                rule=chosen.name,
+                priority=chosen.rule.priority,
+                kind=fault.kind,
+                code=fault.code,
+            ),
+            because,
+        ),
         mode=mode,
         rule=chosen.name,
         policy=chosen.policy,
@@ -115,44 +124,44 @@ def decide(situation: Situation) -> Decision:
     )
 
 
-def _beyond_rules(situation: Situation) -> str | None:
+def _beyond_rules(situation: Situation) -> reasons.Reason | None:
     """Why no rule is even asked."""
     fault, node, cluster = situation.fault, situation.node, situation.cluster
     if not node.known:
-        return f"the cluster {cluster.name} has no node {node.name}: its reports are kept, nothing is done to it"
+        return reasons.of("node_unknown", cluster=cluster.name, node=node.name)
     if node.gpus < 1:
-        return f"node {node.name} has no GPUs, and policies act on GPU workers only"
+        return reasons.of("node_without_gpus", node=node.name)
     if fault.drill and cluster.drills == "record":
-        return "a program wrote this line (a drill), and this cluster only records drills"
+        return reasons.of("drill_recorded")
     if cluster.decision_mode == "external":
-        return "this cluster leaves every decision to an external system (decision_mode external)"
+        return reasons.of("left_to_external")
     return None
 
 
-def _no_rule(tried: tuple[matching.Tried, ...]) -> tuple[str, ...]:
+def _no_rule(tried: tuple[matching.Tried, ...]) -> tuple[reasons.Reason, ...]:
     if not tried:
-        return ("no policy is in force",)
-    return tuple(f"rule {one.rule} does not match: {one.because}" for one in tried)
+        return (reasons.of("no_policy"),)
+    return tuple(reasons.of("rule_mismatch", rule=one.rule, why=one.because) for one in tried)
 
 
-def _weigh(situation: Situation, *, mode: str, steps: tuple[plan.PlannedStep, ...]) -> tuple[str, tuple[str, ...]]:
+def _weigh(situation: Situation, *, mode: str, steps: tuple[plan.PlannedStep, ...]) -> tuple[str, reasons.Reason]:
     """The answer once a rule matches, and what holds it back, if anything."""
     node = situation.node
     if node.labels.get(EXCLUDE_LABEL) == "true":
-        return "none", (f"node {node.name} carries {EXCLUDE_LABEL}=true: hands off",)
+        return "none", reasons.of("excluded", node=node.name, label=EXCLUDE_LABEL)
     if mode == "paused":
         why = situation.cluster.pause_reason
-        return "hold", (f"everything is paused{': ' + why if why else ''}",)
+        return "hold", reasons.of("paused_because", why=why) if why else reasons.of("paused")
     if node.open_rescue is not None:
-        return "hold", (f"rescue {node.open_rescue} is open on this node, and a node has one rescue at a time",)
+        return "hold", reasons.of("rescue_open", rescue=str(node.open_rescue))
     if node.left_to_people is not None:
-        return "hold", (f"rescue {node.left_to_people} left this node to people: release it to let policies act again",)
+        return "hold", reasons.of("left_to_people", rescue=str(node.left_to_people))
     if node.isolated_by is not None and plan.digest(steps) == node.isolated_plan:
-        return "none", (f"rescue {node.isolated_by} did just this already, and the node is still isolated",)
+        return "none", reasons.of("done_already", rescue=str(node.isolated_by))
     if node.recent_rescues >= REPEATS and any(step.name == "reboot" for step in steps):
-        return "hold", (f"{node.recent_rescues} rescues rebooted this node in seven days: a person must look at it",)
+        return "hold", reasons.of("reboots_repeat", rescues=node.recent_rescues)
     if mode == "shadow":
-        return "shadow", ("shadow mode: this is what would have been done",)
+        return "shadow", reasons.of("shadow")
     if mode == "approve":
-        return "approve", ("approve mode: a person must say yes first",)
-    return "rescue", ("nothing holds it back",)
+        return "approve", reasons.of("approve")
+    return "rescue", reasons.of("nothing_holds_back")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from kcover import catalog
+from kcover import catalog, reasons
 from kcover.policy import document
 
 
@@ -32,7 +32,7 @@ class Tried:
 
     rule: str
     matched: bool
-    because: str
+    because: reasons.Reason
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -54,31 +54,33 @@ def match(
     for candidate in rank(candidates):
         refusal = _code_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal)
         refusal = refusal or _label_refusal(candidate.rule, labels)
-        tried.append(Tried(candidate.name, refusal is None, refusal or "code and labels match"))
+        tried.append(Tried(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
         if refusal is None:
             return candidate, tuple(tried)
     return None, tuple(tried)
 
 
-def _code_refusal(rule: document.Rule, *, kind: str, code: str, cause: int | None, fatal: bool | None) -> str | None:
+def _code_refusal(
+    rule: document.Rule, *, kind: str, code: str, cause: int | None, fatal: bool | None
+) -> reasons.Reason | None:
     if rule.codes is not None:
         if kind != "xid":
-            return f"it lists Xid codes, and this is a fault of kind {kind}"
-        return None if code in rule.codes else f"it lists {', '.join(rule.codes)}, not {code}"
+            return reasons.of("lists_xids", kind=kind)
+        return None if code in rule.codes else reasons.of("lists_others", listed=", ".join(rule.codes), code=code)
     if kind not in ("xid", "sxid"):
-        return f"it means Xid and SXid faults, not kind {kind}"
+        return reasons.of("means_xids", kind=kind)
     if catalog.is_program_fault(kind, int(code), cause=cause, fatal=fatal):
-        return f"{kind} {code} is not a fault of the node, and only a rule that lists it matches"
+        return reasons.of("program_fault", kind=kind, code=code)
     if catalog.describe(kind, int(code)) is None:
-        return f"{kind} {code} is in no catalogue, and only a rule that lists it matches"
+        return reasons.of("not_catalogued", kind=kind, code=code)
     return None
 
 
-def _label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> str | None:
+def _label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> reasons.Reason | None:
     if not rule.labels:
         return None
     hits = [labels.get(key) == value for key, value in rule.labels.items()]
     wanted = ", ".join(f"{key}={value}" for key, value in rule.labels.items())
     if rule.operator == "any":
-        return None if any(hits) else f"the node has none of {wanted}"
-    return None if all(hits) else f"the node has not all of {wanted}"
+        return None if any(hits) else reasons.of("no_label", labels=wanted)
+    return None if all(hits) else reasons.of("not_all_labels", labels=wanted)

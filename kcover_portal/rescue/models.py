@@ -5,7 +5,7 @@ from datetime import datetime
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from kcover import lifecycle
+from kcover import lifecycle, reasons
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 
@@ -39,6 +39,11 @@ class Decision(models.Model):
     class Meta:
         ordering = ("-id",)
         indexes = (models.Index(fields=("node", "-id"), name="decisions_of_node"),)
+
+    @property
+    def reasons(self) -> tuple[reasons.Reason, ...]:
+        """Why, in the order in which it was weighed."""
+        return tuple(reasons.from_json(one) for one in self.because)
 
 
 class Rescue(models.Model):

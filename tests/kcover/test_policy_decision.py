@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover import decision, plan
+from kcover import decision, plan, reasons
 from kcover.policy import document, matching
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -39,19 +39,23 @@ def situation(
 
 def weigh(*rules: matching.Candidate, **facts: Any) -> tuple[str, tuple[str, ...]]:
     judged = decision.decide(situation(*rules, **facts))
-    return judged.answer, judged.because
+
+    return judged.answer, tuple(map(str, judged.because))
 
 
 def test_a_rule_that_nothing_holds_back() -> None:
     assert decision.decide(situation()) == decision.Decision(
         answer="rescue",
-        because=(MATCHES, "nothing holds it back"),
+        because=(
+            reasons.of("rule_matches", rule="heal#1", priority=10, kind="xid", code="62"),
+            reasons.of("nothing_holds_back"),
+        ),
         mode="enforce",
         rule="heal#1",
         policy="heal",
         revision=4,
         steps=(plan.PlannedStep(name="cordon"),),
-        tried=(matching.Tried("heal#1", True, "code and labels match"),),
+        tried=(matching.Tried("heal#1", True, reasons.of("code_and_labels_match")),),
     )
 
 
@@ -83,7 +87,9 @@ def test_the_plan_carries_the_faults_code() -> None:
     ],
 )
 def test_when_no_rule_is_asked(facts: dict[str, Any], because: str) -> None:
-    assert decision.decide(situation(**facts)) == decision.Decision(answer="none", because=(because,), mode="enforce")
+    judged = decision.decide(situation(**facts))
+    assert tuple(map(str, judged.because)) == (because,)
+    assert judged == decision.Decision(answer="none", because=judged.because, mode="enforce")
 
 
 def test_why_no_rule_is_asked_comes_in_order() -> None:
@@ -93,7 +99,7 @@ def test_why_no_rule_is_asked_comes_in_order() -> None:
         "cluster": {"drills": "record", "decision_mode": "external", "mode": "shadow"},
     }
     judged = decision.decide(situation(**everything))
-    assert "has no node gpu-1" in judged.because[0]
+    assert "has no node gpu-1" in str(judged.because[0])
     assert judged.mode == "shadow"
     assert "has no GPUs" in weigh(**{**everything, "node": {"gpus": 0}})[1][0]
     assert "drill" in weigh(**{**everything, "node": {}})[1][0]
@@ -121,14 +127,14 @@ def test_what_holds_nothing_back(facts: dict[str, Any]) -> None:
 
 def test_without_a_policy() -> None:
     judged = decision.decide(replace(situation(), rules=()))
-    assert judged == decision.Decision(answer="none", because=("no policy is in force",), mode="enforce")
+    assert judged == decision.Decision(answer="none", because=(reasons.of("no_policy"),), mode="enforce")
 
 
 def test_every_rule_that_does_not_match_says_why() -> None:
     rules = (candidate(codes=("48",)), candidate(codes=("63",), index=1))
     judged = decision.decide(situation(*rules))
     assert (judged.answer, judged.rule, judged.steps) == ("none", None, ())
-    assert judged.because == (
+    assert tuple(map(str, judged.because)) == (
         "rule heal#1 does not match: it lists 48, not 62",
         "rule heal#2 does not match: it lists 63, not 62",
     )
@@ -186,7 +192,7 @@ def merged(*parts: dict[str, Any]) -> dict[str, Any]:
 def test_what_holds_a_rule_back(place: int) -> None:
     answer, facts, because = HOLDS[place]
     judged = decision.decide(situation(REBOOTS, **facts))
-    assert (judged.answer, judged.because) == (answer, (MATCHES, because))
+    assert (judged.answer, tuple(map(str, judged.because))) == (answer, (MATCHES, because))
     assert (judged.rule, judged.policy, judged.revision) == ("heal#1", "heal", 4)
     assert [step.name for step in judged.steps] == ["cordon", "drain", "reboot", "ready", "verify"]
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
 from kcover.policy import document, matching
 
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
@@ -25,7 +26,7 @@ def meet(
         assert not any(one.matched for one in tried)
         return None
     assert [one.matched for one in tried] == [False] * (len(tried) - 1) + [True]
-    assert tried[-1] == matching.Tried(chosen.name, True, "code and labels match")
+    assert tried[-1] == matching.Tried(chosen.name, True, reasons.of("code_and_labels_match"))
     return chosen.name
 
 
@@ -34,7 +35,7 @@ def why(
 ) -> str:
     chosen, [tried] = matching.match([rule], kind=kind, code=code, cause=cause, labels=labels)
     assert (chosen, tried.rule, tried.matched) == (None, rule.name, False)
-    return tried.because
+    return str(tried.because)
 
 
 def test_rules_are_counted_from_one() -> None:
@@ -82,8 +83,8 @@ def test_a_rule_that_does_not_match_lets_the_next_one_be_asked() -> None:
     chosen, tried = matching.match([first, second, third], kind="xid", code="62", cause=None, labels={})
     assert chosen == second
     assert tried == (
-        matching.Tried("first#1", False, "it lists 48, not 62"),
-        matching.Tried("second#1", True, "code and labels match"),
+        matching.Tried("first#1", False, reasons.of("lists_others", listed="48", code="62")),
+        matching.Tried("second#1", True, reasons.of("code_and_labels_match")),
     )
 
 

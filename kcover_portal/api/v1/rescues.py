@@ -10,6 +10,7 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
@@ -31,12 +32,38 @@ VERBS = {
 }
 
 
+class ReasonSerializer(serializers.Serializer[reasons.Reason]):
+    """A reason as data; a parameter that is a reason itself has the same shape."""
+
+    code = serializers.CharField()
+    params = serializers.DictField()
+
+    def to_representation(self, instance: reasons.Reason) -> dict[str, Any]:
+        return instance.to_json()
+
+
+class TriedSerializer(serializers.Serializer[dict[str, Any]]):
+    """A rule that was held against the fault, and why it did or did not match."""
+
+    rule = serializers.CharField()
+    matched = serializers.BooleanField()
+    because = serializers.CharField()
+
+    def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
+        return {**instance, "because": str(reasons.from_json(instance["because"]))}
+
+
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
-    """An answer about an incident, also when it is no; ``because`` in the order in which it was weighed."""
+    """An answer about an incident, also when it is no; why in the order in which it was weighed.
+
+    ``because`` says it in English, ``reasons`` as codes with parameters for those who say it otherwise.
+    """
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
-    because = serializers.ListField(child=serializers.CharField(), read_only=True)
+    because = serializers.ListField(child=serializers.CharField(), source="reasons", read_only=True)
+    reasons = ReasonSerializer(many=True, read_only=True)
+    tried = TriedSerializer(many=True, read_only=True)
 
     class Meta:
         model = Decision
@@ -51,6 +78,7 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
             "policy",
             "revision",
             "because",
+            "reasons",
             "tried",
             "steps",
             "facts",

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils.translation import gettext as _
 
 from kcover import lifecycle
-from kcover_portal.console import looks
+from kcover_portal.console import looks, wording
 from kcover_portal.console.reads import fleet, rescues, timeline
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
@@ -145,7 +145,7 @@ def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
             Need(
                 looks.of("node", "faulty"),
                 _("%(fault)s on %(node)s, and nothing is being done") % {"fault": fault, "node": incident.node.name},
-                "; ".join(decision.because) if decision else _("not judged yet"),
+                wording.sentence(decision.reasons) if decision else _("not judged yet"),
                 incident.opened_at,
                 "incident",
                 incident.pk,

@@ -8,7 +8,7 @@ from django.db.models import F
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover_portal.console import looks
+from kcover_portal.console import looks, wording
 from kcover_portal.console.reads import rescues
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
@@ -63,7 +63,7 @@ def _decisions(node: Node, length: int) -> list[Moment]:
             "decision",
             looks.of("answer", decision.answer),
             _("Decision: %(answer)s") % {"answer": looks.of("answer", decision.answer).label},
-            "; ".join(decision.because),
+            wording.sentence(decision.reasons),
             "incident" if decision.incident_id else "",
             decision.incident_id,
             f"decision-{decision.pk}",
@@ -146,5 +146,5 @@ def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident
         if decision is None:
             sentences.append(_("%(fault)s was not judged yet.") % {"fault": name})
         elif decision.answer != "rescue":
-            sentences.append(f"{name}: {'; '.join(decision.because)}")
+            sentences.append(f"{name}: {wording.sentence(decision.reasons)}")
     return sentences

@@ -11,7 +11,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from kcover_portal.console import looks
+from kcover import reasons
+from kcover_portal.console import looks, wording
 from kcover_portal.console.reads import rescues, timeline
 
 register = template.Library()
@@ -143,6 +144,12 @@ def shown(value: Any) -> Any:
 def pretty(data: Any) -> str:
     """Plain JSON, indented."""
     return json.dumps(data, indent=2, ensure_ascii=False, sort_keys=True)
+
+
+@register.filter
+def because(reason: Any) -> str:
+    """A reason, or what was kept of one, in the reader's language."""
+    return wording.say(reason if isinstance(reason, reasons.Reason) else reasons.from_json(reason))
 
 
 @register.filter

@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import F
 
 from kcover import decision as kernel
+from kcover import reasons
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import services as incidents
@@ -55,11 +56,12 @@ def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
 
 
 def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Incident, now: datetime) -> Decision:
-    """Keeps a decision; one that equals the incident's last raises its count instead."""
-    because = list(judged.because)
+    """Keeps a decision; one that is like the incident's last raises its count and brings its figures instead."""
+    because = [reason.to_json() for reason in judged.because]
     last = Decision.objects.filter(incident=incident).order_by("-pk").first()
-    if last is not None and (last.answer, last.because, last.revision) == (judged.answer, because, judged.revision):
-        Decision.objects.filter(pk=last.pk).update(count=F("count") + 1, last_at=now)
+    same = last is not None and (last.answer, last.revision) == (judged.answer, judged.revision)
+    if last is not None and same and reasons.alike(last.reasons, judged.because):
+        Decision.objects.filter(pk=last.pk).update(count=F("count") + 1, last_at=now, because=because)
         return last
     row = Decision.objects.create(
         cluster=incident.cluster,
@@ -71,7 +73,7 @@ def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Inci
         policy=judged.policy or "",
         revision=judged.revision,
         because=because,
-        tried=[asdict(one) for one in judged.tried],
+        tried=[{"rule": one.rule, "matched": one.matched, "because": one.because.to_json()} for one in judged.tried],
         steps=[{"name": step.name, "args": dict(step.args)} for step in judged.steps],
         facts=_facts(situation),
         at=now,
@@ -84,7 +86,12 @@ def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Inci
         subject=f"incident {incident.pk}",
         node=incident.node.name,
         now=now,
-        data={"because": because, "decision": row.pk, "mode": judged.mode, "revision": judged.revision},
+        data={
+            "because": [str(reason) for reason in judged.because],
+            "decision": row.pk,
+            "mode": judged.mode,
+            "revision": judged.revision,
+        },
     )
     doorbell.tell("decision", row.pk, cluster=incident.cluster.name)
     return row

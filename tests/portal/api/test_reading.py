@@ -11,7 +11,7 @@ from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import services as policies
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Decision, Rescue
 from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, person, problem
 from tests.portal.policies.texts import policy
 
@@ -71,6 +71,18 @@ def test_a_decision_says_because(node: Node, viewer: Api, now: datetime) -> None
         1,
     )
     assert viewer.get(f"decisions/{row['id']}").json() == row
+
+
+def test_a_decision_says_because_in_english_and_as_data(node: Node, viewer: Api, now: datetime) -> None:
+    add_story(node, now)
+    paused = {"code": "paused_because", "params": {"why": "look"}}
+    mismatch = {"code": "rule_mismatch", "params": {"rule": "a#1", "why": paused}}
+    tried = [{"rule": "a#1", "matched": False, "because": paused}, {"rule": "b#1", "matched": True, "because": "old"}]
+    Decision.objects.update(because=["an old sentence", mismatch], tried=tried)
+    [row] = viewer.get("decisions").json()["results"]
+    assert row["because"] == ["an old sentence", "rule a#1 does not match: everything is paused: look"]
+    assert row["reasons"] == [{"code": "text", "params": {"text": "an old sentence"}}, mismatch]
+    assert [one["because"] for one in row["tried"]] == ["everything is paused: look", "old"]
 
 
 def test_a_clusters_credentials_are_never_shown(east: Cluster, viewer: Api) -> None:

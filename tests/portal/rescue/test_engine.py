@@ -178,7 +178,7 @@ def test_inv_08_a_node_has_one_open_rescue(world: World) -> None:
 
     assert Rescue.objects.count() == 1
     held = Decision.objects.get(answer="hold")
-    assert held.because[-1].startswith(f"rescue {world.rescue().pk} is open")
+    assert str(held.reasons[-1]).startswith(f"rescue {world.rescue().pk} is open")
     with pytest.raises(services.Refused, match="is open on this node"):
         services.request(world.node(), "reboot", actor="user:anna", reason="", now=world.now)
 
@@ -251,7 +251,7 @@ def test_a_fault_after_the_reboot_fails_the_verification(world: World) -> None:
     world.fault(62)
     world.work()
     assert Rescue.objects.count() == 1
-    assert "left this node to people" in Decision.objects.filter(answer="hold").latest("pk").because[-1]
+    assert "left this node to people" in str(Decision.objects.filter(answer="hold").latest("pk").reasons[-1])
 
 
 def test_inv_48_shadow_writes_nothing(world: World) -> None:
@@ -316,7 +316,7 @@ def test_the_same_plan_is_not_repeated_on_an_isolated_node(db: None) -> None:
         world.work()
 
         assert Rescue.objects.count() == 1
-        assert "did just this already" in Decision.objects.latest("pk").because[-1]
+        assert "did just this already" in str(Decision.objects.latest("pk").reasons[-1])
         assert Incident.objects.get().count == 2
     finally:
         world.uninstall()
@@ -367,7 +367,7 @@ def test_an_unknown_node_is_kept_and_never_acted_on(world: World) -> None:
     world.work()
 
     assert Decision.objects.get().answer == "none"
-    assert "has no node elsewhere" in Decision.objects.get().because[0]
+    assert "has no node elsewhere" in str(Decision.objects.get().reasons[0])
     world.kube.add_node("elsewhere", gpus=8)
     world.sync()
     incidents.call_for_judgement(world.node("elsewhere"), now=world.now)

@@ -1,0 +1,49 @@
+"""Reasons in the reader's language.
+
+``makemessages`` finds only what is marked in the source, so the kernel's sentences are repeated here, marked; a test
+holds this list against the kernel's table.
+"""
+
+from collections.abc import Iterable
+
+from django.utils.translation import gettext, gettext_noop
+
+from kcover import reasons
+
+SENTENCES = (
+    gettext_noop("the cluster {cluster} has no node {node}: its reports are kept, nothing is done to it"),
+    gettext_noop("node {node} has no GPUs, and policies act on GPU workers only"),
+    gettext_noop("a program wrote this line (a drill), and this cluster only records drills"),
+    gettext_noop("this cluster leaves every decision to an external system (decision_mode external)"),
+    gettext_noop("no policy is in force"),
+    gettext_noop("rule {rule} (priority {priority}) matches {kind} {code}"),
+    gettext_noop("rule {rule} does not match: {why}"),
+    gettext_noop("code and labels match"),
+    gettext_noop("it lists Xid codes, and this is a fault of kind {kind}"),
+    gettext_noop("it lists {listed}, not {code}"),
+    gettext_noop("it means Xid and SXid faults, not kind {kind}"),
+    gettext_noop("{kind} {code} is not a fault of the node, and only a rule that lists it matches"),
+    gettext_noop("{kind} {code} is in no catalogue, and only a rule that lists it matches"),
+    gettext_noop("the node has none of {labels}"),
+    gettext_noop("the node has not all of {labels}"),
+    gettext_noop("node {node} carries {label}=true: hands off"),
+    gettext_noop("everything is paused"),
+    gettext_noop("everything is paused: {why}"),
+    gettext_noop("rescue {rescue} is open on this node, and a node has one rescue at a time"),
+    gettext_noop("rescue {rescue} left this node to people: release it to let policies act again"),
+    gettext_noop("rescue {rescue} did just this already, and the node is still isolated"),
+    gettext_noop("{rescues} rescues rebooted this node in seven days: a person must look at it"),
+    gettext_noop("shadow mode: this is what would have been done"),
+    gettext_noop("approve mode: a person must say yes first"),
+    gettext_noop("nothing holds it back"),
+)
+
+
+def say(reason: reasons.Reason) -> str:
+    """One reason in the reader's language."""
+    return reason.say(gettext)
+
+
+def sentence(weighed: Iterable[reasons.Reason]) -> str:
+    """Several reasons in one line."""
+    return "; ".join(say(reason) for reason in weighed)
