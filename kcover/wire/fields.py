@@ -8,7 +8,7 @@ import json
 import math
 import re
 from collections.abc import Collection
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 VERSION = 1
@@ -26,11 +26,19 @@ MAX_SEQUENCE = 2**63 - 1
 NODE = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
 WORD = re.compile(r"[a-z0-9_.-]{1,64}")
-IDENTIFIER = re.compile(r"[!-~]{1,128}")  # printable ASCII without spaces: boot ids, GPU UUIDs, command ids
+IDENTIFIER = re.compile(r"[!-~]+")  # printable ASCII without spaces: boot ids, GPU UUIDs, command ids
+MAX_BOOT_ID = 64  # characters, as the columns that keep them; so are the limits where they are used
+MAX_GPU_UUID = 96
+MAX_IDENTIFIER = 128
+MAX_SOURCE = 32
 PCI = re.compile(r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{2,4}:[0-9a-f]{2}(?:\.[0-7])?")
 RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
+
+# A day from the ends of the calendar: a time that is taken can be shown in every zone.
+EARLIEST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
+LATEST = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 
 _CONTAINERS: dict[type, str] = {dict: "an object", list: "a list"}
 
@@ -85,12 +93,12 @@ def storable(value: str) -> bool:
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
-def matching(item: Object, key: str, pattern: re.Pattern[str], *, wanted: str) -> str | None:
+def matching(item: Object, key: str, pattern: re.Pattern[str], *, wanted: str, limit: int = MAX_MESSAGE) -> str | None:
     """A string of a fixed form, None when absent; ``wanted`` ends the sentence "must be ..."."""
     value = item.get(key)
     if value is None:
         return None
-    if type(value) is not str or not pattern.fullmatch(value):
+    if type(value) is not str or len(value) > limit or not pattern.fullmatch(value):
         raise WireError(key, f"must be {wanted}, not {shown(value)}")
     return value
 
@@ -165,9 +173,12 @@ def required_moment(item: Object, key: str) -> datetime:
     if type(value) is not str or not RFC3339.fullmatch(value):
         raise WireError(key, f'must be a time such as "2026-11-21T08:00:00Z", not {shown(value)}')
     try:
-        return datetime.fromisoformat(value).astimezone(UTC)
+        at = datetime.fromisoformat(value).astimezone(UTC)
     except (ValueError, OverflowError):
         raise WireError(key, f"is no time that exists: {shown(value)}") from None
+    if not EARLIEST <= at <= LATEST:
+        raise WireError(key, f"is no time that exists everywhere on earth: {shown(value)}")
+    return at
 
 
 def mapping(item: Object, key: str) -> Object:

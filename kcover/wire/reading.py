@@ -37,7 +37,7 @@ def decode(body: bytes) -> Decoded:
     try:
         _version(item)
         node = _node(item)
-        boot_id = _identifier(item, "boot_id")
+        boot_id = _identifier(item, "boot_id", most=fields.MAX_BOOT_ID)
         batch_id = _batch_id(item)
         sent_at = fields.required_moment(item, "sent_at")
     except WireError as error:
@@ -138,11 +138,10 @@ def _batch_id(item: Object) -> str:
     return str(value).lower()
 
 
-def _identifier(item: Object, key: str) -> str:
+def _identifier(item: Object, key: str, *, most: int = fields.MAX_IDENTIFIER) -> str:
     fields.required(item, key)
-    return str(
-        fields.matching(item, key, fields.IDENTIFIER, wanted="1 to 128 printable ASCII characters without spaces")
-    )
+    wanted = f"1 to {most} printable ASCII characters without spaces"
+    return str(fields.matching(item, key, fields.IDENTIFIER, wanted=wanted, limit=most))
 
 
 def _object(value: object) -> Object:
@@ -217,7 +216,7 @@ def _gpu(value: object) -> Gpu:
     fields.required(item, "index")
     return Gpu(
         index=fields.integer(item, "index", most=1023) or 0,
-        uuid=_identifier(item, "uuid"),
+        uuid=_identifier(item, "uuid", most=fields.MAX_GPU_UUID),
         pci=fields.pci(item),
         model=fields.text(item, "model", limit=128),
         serial=fields.text(item, "serial", limit=64),
@@ -231,10 +230,17 @@ def _fault(value: object) -> Fault:
         kind=kind,
         code=_code(item, kind),
         pci=fields.pci(item),
-        gpu_uuid=fields.matching(item, "gpu_uuid", fields.IDENTIFIER, wanted="a GPU's UUID"),
+        gpu_uuid=fields.matching(item, "gpu_uuid", fields.IDENTIFIER, wanted="a GPU's UUID", limit=fields.MAX_GPU_UUID),
         message=fields.text(item, "message", limit=fields.MAX_MESSAGE),
         seen_at=fields.moment(item, "seen_at"),
-        source=fields.matching(item, "source", fields.WORD, wanted='a short word such as "kmsg"') or "other",
+        source=fields.matching(
+            item,
+            "source",
+            fields.WORD,
+            wanted=f'a short word such as "kmsg" (at most {fields.MAX_SOURCE})',
+            limit=fields.MAX_SOURCE,
+        )
+        or "other",
         sequence=fields.integer(item, "sequence", most=fields.MAX_SEQUENCE),
         drill=fields.boolean(item, "drill"),
         count=_count(item),

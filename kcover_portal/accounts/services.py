@@ -1,6 +1,7 @@
 """Making and withdrawing users' roles and programs' tokens; every act is in the ledger."""
 
 import hashlib
+import math
 import secrets
 from datetime import datetime, timedelta
 
@@ -17,10 +18,21 @@ from kcover_portal.ledger import services as ledger
 PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
 SHOWN = 8  # characters of a secret that stay readable: its prefix and four more
 USE_NOTED_EVERY = timedelta(minutes=1)
+SILENT_AFTER = timedelta(minutes=2)  # an agent's deadline: four default heartbeats
+RENEWAL = timedelta(days=2)  # an agent asks for its next credential a day before the old one runs out
+ENROLLED_BY = "token:"  # how created_by of a credential from an enrolment begins; the rest is the enrolment token
 
 
 class Refused(ValueError):
     """What was asked for cannot be; the message says why and what is accepted."""
+
+
+class InUse(Refused):
+    """The node's credential was used a moment ago; it may be asked again after ``retry_after`` seconds."""
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 def make_token(
@@ -71,14 +83,60 @@ def make_token(
     return token, secret
 
 
+def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
+    """The node's own credential for an enrolment token: one node, one live credential from enrolling.
+
+    Who holds an enrolment token may claim any node of its cluster, so a node that is heard of is left its credential:
+    InUse is raised while one was used within SILENT_AFTER, unless it runs out within RENEWAL. An agent that lost its
+    disk is silent and so comes back; what it was enrolled with before is revoked, and the ledger says so. Credentials
+    that an administrator bound to the node are left alone. Raises Refused for an enrolment token no longer in force.
+    """
+    with transaction.atomic():
+        # Two enrolments of one node at once: the second waits here and finds the first one's credential.
+        cluster = Cluster.objects.select_for_update(no_key=True).get(pk=token.cluster_id)
+        if not ApiToken.objects.filter(_in_force(now), pk=token.pk).exists():
+            raise Refused("the enrolment token is expired or revoked: make one with manage.py token create")
+        before = list(ApiToken.objects.filter(_in_force(now), kind=ApiToken.Kind.AGENT, cluster=cluster, node=node))
+        for one in before:
+            _refuse_if_in_use(one, now=now)
+        made, secret = make_token(
+            ApiToken.Kind.AGENT,
+            cluster=cluster,
+            node=node,
+            name=f"enrolled by {token.prefix}",
+            expires_at=expires_at,
+            created_by=f"{ENROLLED_BY}{token.prefix}",
+            now=now,
+        )
+        for one in before:
+            if one.created_by.startswith(ENROLLED_BY):
+                revoke_token(one, actor=made.created_by, now=now, reason=f"the node enrolled again: {made.prefix}")
+    return made, secret
+
+
+def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
+    if credential.last_used_at is None or (credential.expires_at and credential.expires_at <= now + RENEWAL):
+        return
+    wait = credential.last_used_at + SILENT_AFTER - now
+    if wait > timedelta():
+        raise InUse(
+            f"node {credential.node} speaks with its credential {credential.prefix}: it enrols again once that is"
+            f" revoked or was silent for {SILENT_AFTER.total_seconds():.0f} s",
+            retry_after=math.ceil(wait.total_seconds()),
+        )
+
+
 def find_token(secret: str, *, now: datetime) -> ApiToken | None:
     """The token that is in force under this secret, or None; its last use is noted at most once a minute."""
-    in_force = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
-    token = ApiToken.objects.select_related("cluster").filter(in_force, digest=digest(secret)).first()
+    token = ApiToken.objects.select_related("cluster").filter(_in_force(now), digest=digest(secret)).first()
     if token is not None and (token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY):
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
         token.last_used_at = now
     return token
+
+
+def _in_force(now: datetime) -> Q:
+    return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
 def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = "") -> ApiToken:

@@ -140,8 +140,8 @@ def keep_inventory(node: Node, inventory: fault.Inventory, *, now: datetime) -> 
             defaults={
                 "index": gpu.index,
                 "pci": gpu.pci or "",
-                "model": gpu.model,
-                "serial": gpu.serial,
+                "model": gpu.model[:120],
+                "serial": gpu.serial[:60],
                 "seen_at": now,
             },
         )

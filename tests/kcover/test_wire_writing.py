@@ -140,9 +140,13 @@ def test_a_time_without_an_offset_is_refused():
 
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
-TIMES = st.datetimes(timezones=st.just(UTC))
+TIMES = st.datetimes(
+    min_value=wire.fields.EARLIEST.replace(tzinfo=None),
+    max_value=wire.fields.LATEST.replace(tzinfo=None),
+    timezones=st.just(UTC),
+)
 WORDS = st.from_regex(wire.fields.WORD, fullmatch=True)
-IDENTIFIERS = st.from_regex(wire.fields.IDENTIFIER, fullmatch=True)
+IDENTIFIERS = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=64)
 PCIS = st.none() | st.from_regex(wire.fields.PCI, fullmatch=True)
 NUMERIC = st.tuples(st.sampled_from(fault.NUMERIC_KINDS), st.integers(0, 2**31 - 1))
 NAMED = st.tuples(st.sampled_from([kind for kind in fault.KINDS if kind not in fault.NUMERIC_KINDS]), WORDS)
@@ -163,7 +167,7 @@ def _faults(draw):
         gpu_uuid=draw(st.none() | IDENTIFIERS),
         message=draw(TEXT),
         seen_at=draw(st.none() | TIMES),
-        source=draw(WORDS),
+        source=draw(WORDS.map(lambda word: word[:32])),
         sequence=draw(st.none() | st.integers(0, 2**63 - 1)),
         drill=draw(st.booleans()),
         count=draw(st.integers(1, 1_000_000)),

@@ -2,27 +2,27 @@
 
 import threading
 import time
-from dataclasses import dataclass
 
+from django.db import close_old_connections
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent.refusals import Refusal
 
 REMEMBERED = 5.0  # seconds; also how long a revoked token may still be heard
 MOST = 200_000
 
-
-@dataclass(frozen=True, slots=True)
-class Denied(Exception):
-    """Not let in: an HTTP status and why."""
-
-    status: int
-    reason: str
-
-
 _known: dict[str, tuple[float, ApiToken]] = {}
 _lock = threading.Lock()
+
+
+def secret_of(authorization: str) -> str:
+    """The secret in an Authorization header's value. Raises Refusal (401)."""
+    scheme, _, secret = authorization.strip().partition(" ")
+    if scheme.lower() != "bearer" or not secret.strip():
+        raise Refusal(401, "send the header Authorization: Bearer TOKEN", field="Authorization")
+    return secret.strip()
 
 
 def remembered(secret: str) -> ApiToken | None:
@@ -35,14 +35,15 @@ def remembered(secret: str) -> ApiToken | None:
 
 
 def look_up(secret: str) -> ApiToken:
-    """The agent token behind a secret. Raises Denied."""
-    token = accounts.find_token(secret, now=timezone.now()) if secret else None
+    """The agent token behind a secret. Raises Refusal (401, 403)."""
+    close_old_connections()
+    token = accounts.find_token(secret, now=timezone.now())
     if token is None:
-        raise Denied(401, "the token is missing, unknown, expired or revoked: make one with manage.py token create")
+        raise Refusal(401, "the token is unknown, expired or revoked: make one with manage.py token create")
     if token.kind != ApiToken.Kind.AGENT:
-        raise Denied(403, f"this is a token for kind {token.kind}: agents need one of kind agent")
+        raise Refusal(403, f"this is a token of kind {token.kind}: agents need one of kind agent")
     if token.cluster is None:
-        raise Denied(403, "this agent token names no cluster")
+        raise Refusal(403, "this agent token names no cluster: make one with token create --cluster NAME")
     with _lock:
         if len(_known) >= MOST:
             _known.clear()
@@ -50,9 +51,20 @@ def look_up(secret: str) -> ApiToken:
     return token
 
 
+def is_in(token: ApiToken, cluster: str | None) -> None:
+    """Raises Refusal (403) where the header X-Kcover-Cluster names another cluster than the token's."""
+    assert token.cluster is not None  # look_up saw to it
+    if cluster is not None and cluster != token.cluster.name:
+        raise Refusal(
+            403,
+            f"this token is of cluster {token.cluster.name}, not of {cluster[:100]!r}: leave the header out",
+            field="X-Kcover-Cluster",
+        )
+
+
 def speaks_for(token: ApiToken, node: str) -> None:
-    """Raises Denied unless the token is bound to that node (invariant 47)."""
+    """Raises Refusal (403) unless the token is bound to that node (invariant 47)."""
     if not token.node:
-        raise Denied(403, "this token only enrols: POST /api/v1/agent/enrol gives one that is bound to the node")
+        raise Refusal(403, "this token only enrols: POST /api/v1/agent/enrol gives one that is bound to the node")
     if token.node != node:
-        raise Denied(403, f"this token speaks for node {token.node}, not for {node[:253]}")
+        raise Refusal(403, f"this token speaks for node {token.node}, not for {node[:253]!r}", field="node")

@@ -63,12 +63,12 @@ class Writer:
                     if not self._ready.wait(timeout=60):
                         connection.close()
                 batch = [self._queue.popleft() for _ in range(min(TOGETHER, len(self._queue)))]
-            close_old_connections()
             self._keep(batch)
 
     def _keep(self, batch: list[_Waiting]) -> None:
         """One transaction for all; if it fails, one each, so that a poisonous report stands alone."""
         try:
+            close_old_connections()
             answers = incidents.ingest([one.delivery for one in batch], now=timezone.now())
         except Exception as error:
             if len(batch) > 1:

@@ -14,6 +14,7 @@ from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
+from tests.portal.api import door
 
 
 class Api:
@@ -146,6 +147,12 @@ def person(name: str, role: str, now: datetime, *, cluster: Cluster | None = Non
     client = Client()
     client.force_login(user)
     return Api(client=client)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _agents_loop() -> Iterator[None]:
+    yield
+    door.loop.close()
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,58 @@
+"""The body of a request: read in bounds, unpacked in bounds. What is too large is never held, packed or not."""
+
+import zlib
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any
+
+from kcover import wire
+from kcover_portal.api.agent.refusals import Refusal
+
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+LIMIT = wire.MAX_BYTES
+_GZIP = ("gzip", "x-gzip")  # RFC 9110: the second is an older name of the first
+
+
+async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str) -> bytes:
+    """The whole body, unpacked and not empty; ``wanted`` says what should be in it. Raises Refusal."""
+    announced = headers.get(b"content-length", b"").decode("latin-1")
+    if announced.isdigit() and int(announced) > LIMIT:
+        raise _too_large(f"has {announced} bytes")
+    chunks, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise Refusal(400, "the connection was closed before the body was complete")
+        chunks.append(message.get("body", b""))
+        size += len(chunks[-1])
+        if size > LIMIT:
+            raise _too_large(f"has more than {LIMIT} bytes")
+        if not message.get("more_body"):
+            break
+    body = _unpacked(b"".join(chunks), headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
+    if not body.strip():
+        raise Refusal(400, f"is empty: send {wanted}", field="body")
+    return body
+
+
+def _unpacked(body: bytes, encoding: str) -> bytes:
+    if encoding in ("", "identity"):
+        return body
+    if encoding not in _GZIP:
+        raise Refusal(415, f"{encoding[:60]} is not understood: send gzip, or no such header", field="Content-Encoding")
+    stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        unpacked = stream.decompress(body, LIMIT + 1)
+    except zlib.error as error:
+        raise Refusal(400, f"is no gzip, though Content-Encoding says so: {error}", field="body") from error
+    if len(unpacked) > LIMIT:
+        raise _too_large(f"has more than {LIMIT} bytes once unpacked")
+    if not stream.eof:
+        raise Refusal(400, "its gzip data is cut off: send it whole, with the checksum at its end", field="body")
+    if stream.unused_data:
+        raise Refusal(400, f"{len(stream.unused_data)} bytes follow its gzip data: send one gzip member", field="body")
+    return unpacked
+
+
+def _too_large(fact: str) -> Refusal:
+    return Refusal(413, f"{fact}, at most {LIMIT} are taken (unpacked): send fewer items at once", field="body")

@@ -1,0 +1,56 @@
+"""Enrolment: what is asked, and the node's own credential for it."""
+
+import json
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import close_old_connections
+from django.utils import timezone
+
+from kcover.wire import fields
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent.refusals import Refusal
+
+CREDENTIAL_LIVES = timedelta(days=365)
+WANTED = '{"node": "NAME"}, the node\'s name as the cluster knows it'
+
+
+def node_of(body: bytes) -> str:
+    """The node that a body asks to be enrolled. Raises Refusal (400)."""
+    try:
+        asked = json.loads(body.decode(), object_pairs_hook=_unique)
+    except RecursionError:
+        raise Refusal(400, f"is nested too deep: send {WANTED}", field="body") from None
+    except ValueError as error:
+        raise Refusal(400, f"is not JSON in UTF-8: {error}; send {WANTED}", field="body") from None
+    if not isinstance(asked, dict):
+        raise Refusal(400, f"must be an object, not {fields.shown(asked)}: send {WANTED}", field="body")
+    node = asked.get("node")
+    if not isinstance(node, str) or len(node) > 253 or not fields.NODE.fullmatch(node):
+        said = "is missing" if node is None else f"{fields.shown(node)} is no node's name"
+        raise Refusal(400, f"{said}: send {WANTED} (lower-case letters, digits, '-' and '.')", field="node")
+    return node
+
+
+def bind(token: ApiToken, node: str) -> tuple[str, datetime]:
+    """The secret of the node's own credential and when it runs out. Raises Refusal."""
+    if token.node:
+        raise Refusal(403, f"this token is bound to node {token.node} already: enrol with an enrolment token")
+    close_old_connections()
+    now = timezone.now()
+    expires_at = now + CREDENTIAL_LIVES
+    try:
+        _, secret = accounts.enrol(token, node, expires_at=expires_at, now=now)
+    except accounts.InUse as error:
+        raise Refusal(409, str(error), retry_after=error.retry_after) from error
+    except accounts.Refused as error:
+        raise Refusal(401, str(error)) from error
+    return secret, expires_at
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    asked = dict(pairs)
+    if len(asked) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return asked

@@ -1,0 +1,158 @@
+"""Enrolment: a node gets its own credential, and nobody else gets that of a node that is heard of."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent import credentials
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.ledger.models import Entry
+from tests.portal.api.door import Answer, Door, loop, report
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NODE = {"node": "gpu-1"}
+
+
+@pytest.fixture
+def cluster(now: datetime) -> Cluster:
+    credentials._known.clear()
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+def make(cluster: Cluster, **more: Any) -> tuple[ApiToken, Door]:
+    token, secret = accounts.make_token("agent", cluster=cluster, created_by="user:ada", now=datetime.now(UTC), **more)
+    return token, Door(secret)
+
+
+@pytest.fixture
+def enrolling(cluster: Cluster) -> Door:
+    return make(cluster, name="enrolment")[1]
+
+
+def of_node() -> ApiToken:
+    """The newest credential of the node."""
+    return ApiToken.objects.filter(node="gpu-1").latest("pk")
+
+
+def speak(answer: Answer) -> Door:
+    """The agent that was enrolled, once it has reported."""
+    assert answer.status == 201, answer.body
+    door = Door(answer.body["token"])
+    assert door.report(report()).status == 202
+    return door
+
+
+def silent_for(token: ApiToken, **time: float) -> None:
+    ApiToken.objects.filter(pk=token.pk).update(last_used_at=datetime.now(UTC) - timedelta(**time))
+
+
+def test_an_enrolled_node_speaks_for_itself(enrolling: Door) -> None:
+    answer = enrolling.enrol(NODE)
+    assert answer.status == 201
+    assert answer.body["token"].startswith("kca_")
+    lives = datetime.fromisoformat(answer.body["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=364) < lives <= timedelta(days=365)
+    made = of_node()
+    assert (made.kind, made.node, made.cluster.name) == ("agent", "gpu-1", "east")
+    speak(answer)
+    entry = Entry.objects.filter(verb="token.created", node="gpu-1").get()
+    assert entry.actor == f"token:{enrolling.secret[:8]}"
+
+
+def test_a_node_that_is_heard_of_is_not_enrolled_by_another(enrolling: Door) -> None:
+    agent = speak(enrolling.enrol(NODE))
+    refused = enrolling.enrol(NODE)
+    detail = refused.problem(409)
+    assert f"node gpu-1 speaks with its credential {agent.secret[:8]}" in detail
+    assert "once that is revoked or was silent for 120 s" in detail
+    assert refused.body["title"] == "The node's credential is in use"
+    assert 110 <= int(refused.headers["retry-after"]) <= 120
+    assert ApiToken.objects.filter(node="gpu-1").count() == 1
+    assert agent.report(report()).status == 202
+
+
+def test_a_node_that_was_silent_enrols_again_and_the_old_credential_is_no_more(enrolling: Door) -> None:
+    first = speak(enrolling.enrol(NODE))
+    old = of_node()
+    silent_for(old, seconds=119)
+    assert enrolling.enrol(NODE).status == 409
+    silent_for(old, seconds=121)
+    second = speak(enrolling.enrol(NODE))
+    credentials._known.clear()  # a revoked token may be heard for a few seconds more
+    assert "revoked" in first.report(report()).problem(401)
+    assert second.report(report()).status == 202
+    entry = Entry.objects.get(verb="token.revoked")
+    assert (entry.node, entry.actor, entry.subject) == (
+        "gpu-1",
+        f"token:{enrolling.secret[:8]}",
+        f"token {old.prefix}",
+    )
+    assert entry.data["reason"] == f"the node enrolled again: {second.secret[:8]}"
+
+
+def test_a_credential_that_was_revoked_stands_in_nobodys_way(enrolling: Door) -> None:
+    speak(enrolling.enrol(NODE))
+    accounts.revoke_token(of_node(), actor="user:ada", now=datetime.now(UTC))
+    speak(enrolling.enrol(NODE))
+
+
+def test_an_answer_that_was_lost_is_asked_for_again(enrolling: Door) -> None:
+    lost = enrolling.enrol(NODE)
+    speak(enrolling.enrol(NODE))
+    assert Door(lost.body["token"]).report(report()).status == 401
+    assert ApiToken.objects.filter(node="gpu-1", revoked_at=None).count() == 1
+
+
+def test_an_agent_renews_its_credential_before_it_runs_out(enrolling: Door) -> None:
+    speak(enrolling.enrol(NODE))
+    ApiToken.objects.filter(pk=of_node().pk).update(expires_at=datetime.now(UTC) + timedelta(hours=23))
+    speak(enrolling.enrol(NODE))
+    assert ApiToken.objects.filter(node="gpu-1", revoked_at=None).count() == 1
+
+
+def test_a_credential_that_an_administrator_bound_is_left_alone(enrolling: Door, cluster: Cluster) -> None:
+    bound, agent = make(cluster, node="gpu-1")
+    assert agent.report(report()).status == 202
+    assert enrolling.enrol(NODE).status == 409
+    silent_for(bound, minutes=3)
+    assert enrolling.enrol(NODE).status == 201
+    bound.refresh_from_db()
+    assert bound.revoked_at is None
+
+
+def test_a_node_of_the_same_name_elsewhere_is_another(enrolling: Door, now: datetime) -> None:
+    west = Cluster.objects.create(name="west", created_at=now)
+    speak(enrolling.enrol(NODE))
+    speak(make(west)[1].enrol(NODE))
+    assert ApiToken.objects.filter(node="gpu-1", revoked_at=None).count() == 2
+
+
+def test_two_that_enrol_at_once_leave_one_credential(enrolling: Door) -> None:
+    async def both() -> list[Answer]:
+        asked = [asyncio.create_task(enrolling.ask("POST", "enrol", b'{"node": "gpu-1"}')) for _ in range(4)]
+        return [await one for one in asked]
+
+    assert [answer.status for answer in loop.run(both())] == [201] * 4
+    assert ApiToken.objects.filter(node="gpu-1", revoked_at=None).count() == 1
+
+
+def test_an_enrolment_token_that_was_just_revoked_enrols_nobody(cluster: Cluster) -> None:
+    token, door = make(cluster)
+    assert door.enrol({"node": "gpu-9"}).status == 201  # it is remembered from here on
+    accounts.revoke_token(token, actor="user:ada", now=datetime.now(UTC))
+    assert "the enrolment token is expired or revoked" in door.enrol(NODE).problem(401)
+    credentials._known.clear()
+    assert "unknown, expired or revoked" in door.enrol(NODE).problem(401)
+    assert not ApiToken.objects.filter(node="gpu-1").exists()
+
+
+def test_a_nodes_own_credential_enrols_nobody(cluster: Cluster) -> None:
+    _, door = make(cluster, node="gpu-1")
+    for node in ("gpu-1", "gpu-2"):
+        assert "this token is bound to node gpu-1 already" in door.enrol({"node": node}).problem(403)
+    assert ApiToken.objects.count() == 1

@@ -1,0 +1,577 @@
+"""Bad input at the agents' door: each is refused with a reason that says what to write, and nothing is half-stored."""
+
+import asyncio
+import gzip
+import json
+import uuid
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent import app, credentials
+from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Batch, Event, Incident
+from tests.portal.api.conftest import Api, add_node
+from tests.portal.api.door import CHUNK, Answer, Door, check, each, encoded, fault, loop, moment, packed, report
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LIMIT = 1024 * 1024
+KEPT = (Node, Agent, Gpu, CheckResult, Batch, Incident, Event)
+
+
+@pytest.fixture
+def cluster(now: datetime) -> Cluster:
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+@pytest.fixture(autouse=True)
+def _nobody_remembered() -> None:
+    """Forgets the tokens of the test before: their rows are gone."""
+    credentials._known.clear()
+
+
+def token(kind: str = "agent", *, cluster: Cluster | None = None, node: str = "", **more: Any) -> str:
+    """The secret of a token that is in force."""
+    return accounts.make_token(kind, cluster=cluster, node=node, created_by="test", now=datetime.now(UTC), **more)[1]
+
+
+@pytest.fixture
+def door(cluster: Cluster) -> Door:
+    return Door(token(cluster=cluster, node="gpu-1"))
+
+
+def stored() -> dict[str, int]:
+    return {model.__name__: count for model in KEPT if (count := model.objects.count())}
+
+
+# --- the body as a whole
+
+
+def deep(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+def duplicated(key: str) -> bytes:
+    return encoded(report()).replace(b'"version": 1', f'"version": 1, "{key}": "gpu-1"'.encode(), 1)
+
+
+@each(
+    "body, reasons",
+    [
+        (b"", ["body: is empty: send a report as JSON"]),
+        (b" \n", ["body: is empty"]),
+        (b"{", ["body: is not JSON in UTF-8", "line 1 column 2"]),
+        (b'{"version": 1,}', ["body: is not JSON in UTF-8", "line 1 column 15"]),
+        (b"\xff\xfe{}", ["body: is not JSON in UTF-8", "position 0"]),
+        ("{}".encode("utf-16"), ["body: is not JSON in UTF-8"]),
+        (b"[]", ["body: must be an object, not a list"]),
+        (b'"report"', ['body: must be an object, not "report"']),
+        (b"null", ["body: must be an object, not null"]),
+        (deep(100_000), ["body: is nested too deep"]),
+        (duplicated("node"), ['body: has the key "node" twice', "write it once"]),
+        (encoded(report()).replace(b"[]", b"NaN", 1), ["body: holds NaN", "write null or leave the key out"]),
+        (encoded(report()).replace(b"[]", b"-Infinity", 1), ["body: holds -Infinity"]),
+        (encoded(report()).replace(b'"version": 1', b'"version": ' + b"9" * 5000, 1), ["body: is not JSON"]),
+    ],
+)
+def test_a_body_that_is_no_report(body: bytes, reasons: list[str], door: Door) -> None:
+    answer = door.report(body)
+    detail = answer.problem(400)
+    assert answer.body["title"] == "The report cannot be read"
+    for reason in reasons:
+        assert reason in detail
+    assert stored() == {}
+
+
+@each(
+    "changes, field, reason",
+    [
+        ({"version": 2}, "version", "2 is not spoken here: write 1"),
+        ({"version": True}, "version", "true is not spoken here: write 1"),
+        ({"version": "1"}, "version", '"1" is not spoken here: write 1'),
+        ({"version": None}, "version", "is missing"),
+        ({"node": None}, "node", "is missing"),
+        ({"node": "GPU 1"}, "node", "must be a node's name as Kubernetes has it"),
+        ({"node": "x" * 254}, "node", "at most 253"),
+        ({"node": 5}, "node", "not 5"),
+        ({"boot_id": None}, "boot_id", "is missing"),
+        ({"boot_id": "x" * 65}, "boot_id", "1 to 64 printable ASCII characters"),
+        ({"boot_id": ["b"]}, "boot_id", "not a list"),
+        ({"batch_id": "7"}, "batch_id", "must be a UUID such as"),
+        ({"batch_id": 10**40}, "batch_id", "must be a UUID such as"),
+        ({"sent_at": None}, "sent_at", "is missing"),
+        ({"sent_at": "yesterday"}, "sent_at", 'must be a time such as "2026-11-21T08:00:00Z"'),
+        ({"sent_at": "2026-11-21T08:00:00"}, "sent_at", "must be a time such as"),
+        ({"sent_at": "2026-13-40T08:00:00Z"}, "sent_at", "is no time that exists"),
+        ({"sent_at": "9999-12-31T23:59:59Z"}, "sent_at", "is no time that exists everywhere"),
+        ({"sent_at": "0001-01-01T00:00:00Z"}, "sent_at", "is no time that exists everywhere"),
+        ({"sent_at": 1_800_000_000}, "sent_at", "must be a time such as"),
+    ],
+)
+def test_a_wrong_envelope_is_named_field_by_field(changes: dict[str, Any], field: str, reason: str, door: Door) -> None:
+    answer = door.report(report(fault(), **changes))
+    assert answer.problem(400).startswith(f"{field}: ")
+    [error] = answer.body["errors"]
+    assert error["field"] == field
+    assert reason in error["reason"]
+    assert stored() == {}
+
+
+# --- too large, packed wrongly
+
+
+def test_two_mebibytes_are_too_large(door: Door) -> None:
+    large = encoded(report(agent="x" * (2 * LIMIT)))
+    detail = door.report(large).problem(413)
+    assert detail == (f"body: has {len(large)} bytes, at most {LIMIT} are taken (unpacked): send fewer items at once")
+    unannounced = door.report(large, Content_Length="")
+    assert f"has more than {LIMIT} bytes" in unannounced.problem(413)
+    assert stored() == {}
+
+
+def test_the_limit_itself_is_taken(door: Door) -> None:
+    padding = LIMIT - len(encoded(report(x="")))
+    assert door.report(report(x="y" * padding)).status == 202
+    assert f"has {LIMIT + 1} bytes" in door.report(report(x="y" * (padding + 1))).problem(413)
+
+
+def test_a_bomb_is_not_unpacked(door: Door) -> None:
+    bomb = gzip.compress(b" " * (64 * LIMIT))
+    assert len(bomb) < LIMIT // 8
+    assert f"has more than {LIMIT} bytes once unpacked" in door.report(bomb, Content_Encoding="gzip").problem(413)
+    just = encoded(report(x="y" * LIMIT))
+    assert "once unpacked" in door.report(gzip.compress(just), Content_Encoding="gzip").problem(413)
+    assert stored() == {}
+
+
+@each(
+    "body, encoding, status, reason",
+    [
+        (packed(report())[:-1], "gzip", 400, "its gzip data is cut off"),
+        (packed(report())[:20], "gzip", 400, "its gzip data is cut off"),
+        (b"", "gzip", 400, "its gzip data is cut off"),
+        (encoded(report()), "gzip", 400, "is no gzip, though Content-Encoding says so"),
+        (zlib.compress(encoded(report())), "gzip", 400, "is no gzip"),
+        (packed(report()) + b"tail", "gzip", 400, "4 bytes follow its gzip data"),
+        (packed(report()) + packed(report()), "gzip", 400, "send one gzip member"),
+        (gzip.compress(b""), "gzip", 400, "is empty"),
+        (packed(report())[:-8] + bytes(8), "gzip", 400, "is no gzip"),
+        (packed(report()), "", 400, "is not JSON in UTF-8"),
+        (zlib.compress(encoded(report())), "deflate", 415, "Content-Encoding: deflate is not understood: send gzip"),
+        (encoded(report()), "br", 415, "br is not understood"),
+        (packed(packed(report())), "gzip, gzip", 415, "gzip, gzip is not understood"),
+    ],
+)
+def test_packing_gone_wrong(body: bytes, encoding: str, status: int, reason: str, door: Door) -> None:
+    assert reason in door.report(body, Content_Encoding=encoding).problem(status)
+    assert stored() == {}
+
+
+@each("encoding", ["gzip", "GZIP", "x-gzip", " gzip "])
+def test_a_packed_report_is_taken(encoding: str, door: Door) -> None:
+    assert door.report(packed(report(fault())), Content_Encoding=encoding).body["accepted"] == 1
+
+
+def test_a_connection_that_is_cut_stores_nothing(door: Door) -> None:
+    whole = encoded(report(*[fault(message="x" * 4096)] * 40))
+    assert len(whole) > 2 * CHUNK
+
+    async def cut() -> list[Any]:
+        sent: list[Any] = []
+        messages = [{"type": "http.request", "body": whole[:CHUNK], "more_body": True}, {"type": "http.disconnect"}]
+
+        async def receive() -> Any:
+            return messages.pop(0)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"authorization", f"Bearer {door.secret}".encode())]
+        scope = {"type": "http", "method": "POST", "path": "/api/v1/agent/reports", "headers": headers}
+        await app.application(scope, receive, send)
+        return sent
+
+    assert loop.run(cut())[0]["status"] == 400
+    assert stored() == {}
+
+
+# --- items of a good envelope
+
+
+BAD_FAULTS = [
+    ({"kind": "gremlin"}, "kind", "must be one of xid, sxid, check"),
+    ({"kind": None}, "kind", "is missing"),
+    ({"code": None}, "code", "is missing"),
+    ({"code": "79"}, "code", "write 79 without quotes"),
+    ({"code": 79.0}, "code", "must be a whole number"),
+    ({"code": True}, "code", "must be a whole number"),
+    ({"code": 2**31}, "code", "must be from 0 to 2147483647"),
+    ({"code": -1}, "code", "must be from 0"),
+    ({"code": 10**4000}, "code", "must be from 0 to 2147483647"),
+    ({"kind": "check", "code": "Über"}, "code", "1 to 64 of a-z"),
+    ({"kind": "check", "code": "x" * 65}, "code", "1 to 64 of a-z"),
+    ({"pci": "PCI:0000:4e:00"}, "pci", 'without "PCI:"'),
+    ({"pci": 7}, "pci", "must be an address"),
+    ({"gpu_uuid": "x" * 97}, "gpu_uuid", "must be a GPU's UUID"),
+    ({"gpu_uuid": "GPU 1"}, "gpu_uuid", "must be a GPU's UUID"),
+    ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are taken: shorten it"),
+    ({"message": "a\0b"}, "message", "holds a NUL"),
+    ({"message": "\ud800"}, "message", "half a surrogate pair"),
+    ({"message": {"text": "x"}}, "message", "must be a string, not an object"),
+    ({"seen_at": "2026-11-21T08:00:00"}, "seen_at", "must be a time such as"),
+    ({"seen_at": "2026-02-30T08:00:00Z"}, "seen_at", "is no time that exists"),
+    ({"seen_at": "9999-12-31T23:59:59Z"}, "seen_at", "is no time that exists everywhere"),
+    ({"source": "x" * 33}, "source", 'a short word such as "kmsg" (at most 32)'),
+    ({"source": "a b"}, "source", 'a short word such as "kmsg" (at most 32)'),
+    ({"sequence": 2**63}, "sequence", "must be from 0 to 9223372036854775807"),
+    ({"sequence": "5"}, "sequence", "write 5 without quotes"),
+    ({"drill": "yes"}, "drill", "must be true or false"),
+    ({"drill": 1}, "drill", "must be true or false"),
+    ({"count": 0}, "count", "must be from 1 to 1000000"),
+    ({"count": 1_000_001}, "count", "must be from 1 to 1000000"),
+]
+
+
+def test_bad_faults_are_rejected_and_the_good_ones_are_kept(door: Door) -> None:
+    bad = [{key: value for key, value in fault(**changes).items() if value is not None} for changes, _, _ in BAD_FAULTS]
+    bad += [5, "xid", None, [], True]
+    answer = door.report(report(fault(code=62), *bad, fault(code=95)))
+    assert (answer.status, answer.body["accepted"], answer.body["duplicates"]) == (202, 2, 0)
+    reasons = [(f"/{field}", reason) for _, field, reason in BAD_FAULTS] + [("", "must be an object, not ")] * 5
+    for index, (rejected, (path, reason)) in enumerate(zip(answer.body["rejected"], reasons, strict=True), start=1):
+        assert rejected["path"] == f"faults/{index}{path}"
+        assert reason in rejected["reason"], rejected
+    assert sorted(Incident.objects.values_list("code", flat=True)) == ["62", "95"]
+    assert Event.objects.count() == 2
+
+
+@each(
+    "changes, path, reason",
+    [
+        ({"checks": [check(status="fine")]}, "checks/0/status", "must be one of pass, warn, fail, error, skipped"),
+        ({"checks": [check(name="")]}, "checks/0/name", "1 to 64"),
+        ({"checks": [check(value="0")]}, "checks/0/value", "must be a number"),
+        ({"checks": [check(value=10**400)]}, "checks/0/value", "is too large for a number"),
+        ({"checks": [check(unit="x" * 33)]}, "checks/0/unit", "at most 32"),
+        ({"checks": [check(device="x" * 129)]}, "checks/0/device", "at most 128"),
+        ({"checks": "none"}, "checks", "must be a list"),
+        ({"faults": {}}, "faults", "must be a list"),
+        ({"agent": "x" * 65}, "agent", "at most 64 are taken"),
+        ({"inventory": []}, "inventory", "must be an object"),
+        ({"inventory": {"gpus": [{"index": 0, "uuid": "x" * 97}]}}, "inventory/gpus/0/uuid", "1 to 96"),
+        ({"inventory": {"gpus": [{"index": 0, "uuid": "a", "model": "x" * 129}]}}, "inventory/gpus/0/model", "128"),
+        ({"inventory": {"gpus": [{"index": 0, "uuid": "a", "serial": "x" * 65}]}}, "inventory/gpus/0/serial", "64"),
+        ({"inventory": {"gpus": [{"uuid": "a"}]}}, "inventory/gpus/0/index", "is missing"),
+        (
+            {"inventory": {"gpus": [{"index": 0, "uuid": "a"}, {"index": 0, "uuid": "b"}]}},
+            "inventory/gpus/1/index",
+            "another GPU's too",
+        ),
+        ({"command_results": [{"id": "x", "status": "perhaps"}]}, "command_results/0/status", "must be one of"),
+        (
+            {"command_results": [{"id": "x", "status": "done", "output": json.loads(deep(40))}]},
+            "command_results/0/output",
+            "must be an object",
+        ),
+    ],
+)
+def test_other_bad_parts_leave_the_faults_alone(changes: dict[str, Any], path: str, reason: str, door: Door) -> None:
+    sent = report(fault(), **changes)
+    answer = door.report(sent)
+    assert answer.status == 202
+    [rejected] = answer.body["rejected"]
+    assert rejected["path"] == path
+    assert reason in rejected["reason"]
+    assert answer.body["accepted"] == len(sent["faults"])
+    assert (CheckResult.objects.count(), Gpu.objects.count()) == (0, 0)
+
+
+def test_what_is_just_short_enough_is_stored_whole(door: Door) -> None:
+    """Every field at its longest: what the wire takes, the columns hold (PostgreSQL counts, SQLite does not)."""
+    gpu = {"index": 0, "uuid": "U" * 96, "pci": "00000000:4e:00.7", "model": "M" * 128, "serial": "S" * 64}
+    full = report(
+        fault(code=2**31 - 1, gpu_uuid="U" * 96, message="m" * 4096, sequence=2**63 - 1, count=1_000_000),
+        fault(kind="check", code="c" * 64, pci=None, gpu_uuid="V" * 96, source="s" * 32),
+        boot_id="b" * 64,
+        agent="a" * 64,
+        checks=[check(name="n" * 64, device="d" * 128, value=-1.7e308, unit="u" * 32, message="m" * 4096)],
+        inventory={"driver": "d" * 64, "kernel": "k" * 128, "gpus": [gpu]},
+    )
+    full["faults"] = [{key: value for key, value in one.items() if value is not None} for one in full["faults"]]
+    answer = door.report(full)
+    assert (answer.status, answer.body["accepted"], answer.body["rejected"]) == (202, 3, [])
+    assert stored() == {
+        "Node": 1,
+        "Agent": 1,
+        "Gpu": 1,
+        "CheckResult": 1,
+        "Batch": 1,
+        "Incident": 2,
+        "Event": 2,
+    }
+    assert Agent.objects.get().boot_id == "b" * 64
+
+
+def test_past_the_most_items_the_rest_is_told_to_go_elsewhere(door: Door) -> None:
+    answer = door.report(report(*[{"kind": "xid", "code": 79}] * 1001))
+    assert (answer.status, answer.body["accepted"]) == (202, 1000)
+    assert answer.body["rejected"] == [
+        {
+            "path": "faults/1000",
+            "reason": "at most 1000 faults are taken at once: send this one and all after it in another batch",
+        }
+    ]
+
+
+# --- who is asking
+
+
+def revoked(cluster: Cluster) -> str:
+    made, secret = accounts.make_token("agent", cluster=cluster, node="gpu-1", created_by="t", now=datetime.now(UTC))
+    accounts.revoke_token(made, actor="t", now=datetime.now(UTC))
+    return secret
+
+
+def expired(cluster: Cluster) -> str:
+    then = datetime.now(UTC) - timedelta(days=2)
+    return accounts.make_token(
+        "agent", cluster=cluster, node="gpu-1", expires_at=then + timedelta(days=1), created_by="t", now=then
+    )[1]
+
+
+def other_node(cluster: Cluster) -> str:
+    return token(cluster=cluster, node="gpu-2")
+
+
+def enrolment(cluster: Cluster) -> str:
+    return token(cluster=cluster)
+
+
+@each(
+    "secret_of, status, reason",
+    [
+        (lambda cluster: None, 401, "Authorization: send the header Authorization: Bearer TOKEN"),
+        (lambda cluster: "", 401, "send the header Authorization: Bearer TOKEN"),
+        (lambda cluster: "kca_" + "x" * 43, 401, "unknown, expired or revoked"),
+        (lambda cluster: "\x00\xff garbled ÿ", 401, "unknown, expired or revoked"),
+        (lambda cluster: "k" * 100_000, 401, "unknown, expired or revoked"),
+        (revoked, 401, "unknown, expired or revoked"),
+        (expired, 401, "unknown, expired or revoked"),
+        (lambda cluster: token("operator"), 403, "this is a token of kind operator: agents need one of kind agent"),
+        (lambda cluster: token("viewer", cluster=cluster), 403, "kind viewer"),
+        (lambda cluster: token("decision", cluster=cluster), 403, "kind decision"),
+        (enrolment, 403, "this token only enrols: POST /api/v1/agent/enrol"),
+        (other_node, 403, "node: this token speaks for node gpu-2, not for 'gpu-1'"),
+    ],
+)
+def test_a_token_that_does_not_speak_for_the_node(
+    secret_of: Callable[[Cluster], str | None], status: int, reason: str, cluster: Cluster
+) -> None:
+    door = Door(secret_of(cluster))
+    for answer in (door.report(report(fault())), door.commands("node=gpu-1")):
+        assert reason in answer.problem(status)
+        assert ("www-authenticate" in answer.headers) == (status == 401)
+    assert stored() == {}
+
+
+@each("authorization", ["Basic YTpi", "Bearer", "Bearer  ", "kca_bare", "Token kca_x"])
+def test_a_header_that_is_no_bearer(authorization: str, door: Door) -> None:
+    answer = door.report(report(fault()), Authorization=authorization)
+    assert "send the header Authorization: Bearer TOKEN" in answer.problem(401)
+    assert stored() == {}
+
+
+def test_a_token_of_another_cluster_speaks_for_its_own(cluster: Cluster, now: datetime) -> None:
+    """There is a gpu-1 in each: what is told of one is not told of the other."""
+    west = Cluster.objects.create(name="west", created_at=now)
+    add_node(cluster, "gpu-1", now)
+    assert Door(token(cluster=west, node="gpu-1")).report(report(fault())).status == 202
+    assert Incident.objects.get().node.cluster == west
+    assert Incident.objects.get().cluster == west
+
+
+@each("named", ["west", "", "../east", "EAST", "x" * 5000, "\xff", "east,east"])
+def test_a_header_that_names_another_cluster_is_refused(named: str, door: Door) -> None:
+    for answer in (
+        loop.run(ask_with_cluster(door, named)),
+        loop.run(ask_with_cluster(door, named, path="enrol", body=b'{"node": "gpu-1"}')),
+    ):
+        assert "X-Kcover-Cluster: this token is of cluster east, not of" in answer.problem(403)
+        assert len(answer.body["detail"]) < 300
+    assert stored() == {}
+
+
+def test_a_header_that_names_the_tokens_cluster_is_fine(door: Door) -> None:
+    assert loop.run(ask_with_cluster(door, "east")).status == 202
+
+
+async def ask_with_cluster(door: Door, named: str, *, path: str = "reports", body: bytes = b"") -> Answer:
+    return await door.ask("POST", path, body or encoded(report(fault())), X_Kcover_Cluster=named or " ")
+
+
+# --- addresses, methods, the question for commands
+
+
+@each(
+    "method, path, status, reason",
+    [
+        ("GET", "reports", 405, "reports takes POST, not GET"),
+        ("PUT", "reports", 405, "reports takes POST, not PUT"),
+        ("DELETE", "enrol", 405, "enrol takes POST, not DELETE"),
+        ("POST", "commands", 405, "commands takes GET, not POST"),
+        ("POST", "report", 404, "known are reports, enrol, commands"),
+        ("GET", "", 404, "known are reports, enrol, commands"),
+        ("GET", "x" * 4000, 404, "known are reports, enrol, commands"),
+    ],
+)
+def test_an_address_or_method_that_is_none(method: str, path: str, status: int, reason: str, door: Door) -> None:
+    answer = door.call(method, path, b"{}")
+    detail = answer.problem(status)
+    assert reason in detail
+    assert len(detail) < 400
+    if status == 405:
+        assert answer.headers["allow"] == {"commands": "GET"}.get(path, "POST")
+
+
+@each("wait", ["soon", "-1", "61", "1e9", "nan", "inf", "", "0x10", "1,5", "9" * 5000])
+def test_a_wait_that_is_nonsense(wait: str, door: Door) -> None:
+    answer = door.commands(f"node=gpu-1&wait={wait}")
+    detail = answer.problem(400)
+    assert detail.startswith("wait: ")
+    assert detail.endswith("is no number of seconds from 0 to 60")
+    assert len(detail) < 120
+    assert answer.body["title"] == "The question for commands cannot be read"
+
+
+@pytest.mark.parametrize("query", ["", "wait=0", "node=gpu-1", "node=gpu-1&wait=0.5", "node=gpu-1&wait=0&x=1"])
+def test_a_question_that_makes_sense(query: str, door: Door, cluster: Cluster, now: datetime) -> None:
+    add_node(cluster, "gpu-1", now)
+    answer = door.commands(query)
+    assert (answer.status, answer.body) == (200, {"commands": []})
+
+
+@each("node", ["gpu-2", "", "%00", "GPU-1", "x" * 1000])
+def test_a_question_about_another_node(node: str, door: Door) -> None:
+    assert "this token speaks for node gpu-1" in door.commands(f"node={node}").problem(403)
+
+
+# --- good reports that look odd
+
+
+def test_a_node_that_the_cluster_does_not_have_is_kept_as_unknown(door: Door) -> None:
+    assert door.report(report(fault())).status == 202
+    node = Node.objects.get()
+    assert (node.name, node.known) == ("gpu-1", False)
+    assert Incident.objects.get().node == node
+
+
+@pytest.mark.parametrize(
+    ("sent_at", "skew"),
+    [
+        (moment(timedelta(days=1)), 86_400),
+        (moment(timedelta(days=-1)), -86_400),
+        ("1970-01-01T00:00:00Z", None),
+        ("9999-06-30T12:00:00+14:00", None),
+    ],
+)
+def test_a_clock_that_is_off_is_shown_and_harms_nothing(sent_at: str, skew: int | None, door: Door) -> None:
+    answer = door.report(report(fault(seen_at=sent_at), sent_at=sent_at))
+    assert (answer.status, answer.body["accepted"]) == (202, 1)
+    agent, incident = Agent.objects.get(), Incident.objects.get()
+    if skew is not None:
+        assert agent.skew == pytest.approx(skew, abs=60)
+    for at in (agent.seen_at, incident.opened_at, incident.last_at, Event.objects.get().at):
+        assert abs(datetime.now(UTC) - at) < timedelta(minutes=1)
+    again = door.report(report(fault(), sent_at=moment()))
+    assert again.body["accepted"] == 1
+    assert Incident.objects.get().count == 2
+
+
+def test_what_is_shown_of_such_a_clock_has_no_end_of_time(door: Door, settings: Any) -> None:
+    """Far in time, in any zone: lists of events still answer."""
+    settings.TIME_ZONE = "Pacific/Kiritimati"
+    for at in ("9999-12-30T09:00:00Z", "0001-01-02T15:00:00Z"):
+        assert door.report(report(fault(seen_at=at))).body["accepted"] == 1
+    viewer = Api(token("viewer"))
+    listed = viewer.get("events")
+    assert listed.status_code == 200
+    assert len(listed.json()["results"]) == 2
+
+
+# --- again, and at once
+
+
+def test_the_same_batch_again_is_a_duplicate(door: Door) -> None:
+    sent = report(fault(), fault(code=62), {"kind": "gremlin"}, checks=[check()])
+    first, second = door.report(sent), door.report(sent)
+    assert (first.body["accepted"], first.body["duplicates"], len(first.body["rejected"])) == (3, 0, 1)
+    assert (second.body["accepted"], second.body["duplicates"], len(second.body["rejected"])) == (0, 3, 1)
+    assert {row.count for row in Incident.objects.all()} == {1}
+    upper = door.report({**sent, "batch_id": sent["batch_id"].upper()})
+    assert upper.body["duplicates"] == 3
+
+
+def test_the_same_batch_many_times_at_once_counts_once(door: Door) -> None:
+    sent = encoded(report(fault(), checks=[check()]))
+    assert door.report(report()).status == 202  # the token is remembered from here on
+
+    async def all_at_once() -> list[Answer]:
+        return await asyncio.gather(*(door.ask("POST", "reports", sent) for _ in range(8)))
+
+    answers = loop.run(all_at_once())
+    assert [one.status for one in answers] == [202] * 8
+    assert sorted((one.body["accepted"], one.body["duplicates"]) for one in answers) == [(0, 2)] * 7 + [(2, 0)]
+    assert Incident.objects.get().count == 1
+
+
+def test_a_batch_id_used_by_another_node_is_that_nodes_own(door: Door, cluster: Cluster) -> None:
+    batch = str(uuid.uuid4())
+    assert door.report(report(fault(), batch_id=batch)).body["accepted"] == 1
+    other = Door(token(cluster=cluster, node="gpu-2"))
+    assert other.report(report(fault(), node="gpu-2", batch_id=batch)).body["accepted"] == 1
+
+
+# --- trouble on this side
+
+
+def test_a_mistake_of_ours_is_a_problem_document_too(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("a secret of the code")
+
+    monkeypatch.setattr(incidents, "ingest", broken)
+    answer = door.report(report(fault()))
+    detail = answer.problem(500)
+    assert "keep the report, try later" in detail
+    assert "secret" not in detail
+    assert answer.headers["retry-after"] == "5"
+    assert stored() == {}
+
+
+def test_enrolment_leaves_no_token_behind_when_it_is_refused(cluster: Cluster) -> None:
+    door = Door(enrolment(cluster))
+    for body, reason in [
+        (b"", 'body: is empty: send {"node": "NAME"}'),
+        (b"{", "body: is not JSON in UTF-8"),
+        (b"\xff", "body: is not JSON in UTF-8"),
+        (deep(100_000), "body: is nested too deep"),
+        (b"[]", "body: must be an object, not a list"),
+        (b'{"node": "gpu-1", "node": "gpu-2"}', "a key stands twice in one object"),
+        (b"{}", 'node: is missing: send {"node": "NAME"}'),
+        (b'{"node": 5}', "node: 5 is no node's name"),
+        (b'{"node": "GPU_1"}', "is no node's name"),
+        (b'{"node": "gpu-1\\u0000"}', "is no node's name"),
+        (encoded({"node": "x" * 254}), "is no node's name"),
+        (encoded({"node": "gpu-1\n"}), "is no node's name"),
+    ]:
+        answer = door.enrol(body)
+        assert reason in answer.problem(400)
+        assert answer.body["title"] == "The enrolment cannot be read"
+    assert door.enrol(encoded({"node": "x" * LIMIT})).problem(413)
+    assert ApiToken.objects.count() == 1
