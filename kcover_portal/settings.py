@@ -45,6 +45,8 @@ KCOVER_DEMO_URL = cast("str", ENV["KCOVER_DEMO_URL"])
 KCOVER_WEB_URL = cast("str", ENV["KCOVER_WEB_URL"])
 KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
+# What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
+KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -209,7 +211,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["kcover_portal.api.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+    "DEFAULT_PARSER_CLASSES": ["kcover_portal.api.parsing.StrictJsonParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "EXCEPTION_HANDLER": "kcover_portal.api.problems.handle",

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.db.models import Q
 
 from kcover_portal.accounts.models import ApiToken, Role, RoleBinding, User
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 
@@ -18,7 +19,6 @@ from kcover_portal.ledger import services as ledger
 PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
 SHOWN = 8  # characters of a secret that stay readable: its prefix and four more
 USE_NOTED_EVERY = timedelta(minutes=1)
-SILENT_AFTER = timedelta(minutes=2)  # an agent's deadline: four default heartbeats
 RENEWAL = timedelta(days=2)  # an agent asks for its next credential a day before the old one runs out
 ENROLLED_BY = "token:"  # how created_by of a credential from an enrolment begins; the rest is the enrolment token
 
@@ -87,13 +87,13 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
     """The node's own credential for an enrolment token: one node, one live credential from enrolling.
 
     Who holds an enrolment token may claim any node of its cluster, so a node that is heard of is left its credential:
-    InUse is raised while one was used within SILENT_AFTER, unless it runs out within RENEWAL. An agent that lost its
-    disk is silent and so comes back; what it was enrolled with before is revoked, and the ledger says so. Credentials
-    that an administrator bound to the node are left alone. Raises Refused for an enrolment token no longer in force.
+    InUse is raised while one was used within AGENT_SILENT_AFTER, unless it runs out within RENEWAL. An agent that lost
+    its disk is silent and so comes back; what it was enrolled with before is revoked, and the ledger says so. What an
+    administrator bound to the node is left alone. Raises Refused for an enrolment token no longer in force.
     """
     with transaction.atomic():
         # Two enrolments of one node at once: the second waits here and finds the first one's credential.
-        cluster = Cluster.objects.select_for_update(no_key=True).get(pk=token.cluster_id)
+        cluster = Cluster.objects.select_for_update(no_key=True).get(tokens=token)
         if not ApiToken.objects.filter(_in_force(now), pk=token.pk).exists():
             raise Refused("the enrolment token is expired or revoked: make one with manage.py token create")
         before = list(ApiToken.objects.filter(_in_force(now), kind=ApiToken.Kind.AGENT, cluster=cluster, node=node))
@@ -117,11 +117,11 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
 def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
     if credential.last_used_at is None or (credential.expires_at and credential.expires_at <= now + RENEWAL):
         return
-    wait = credential.last_used_at + SILENT_AFTER - now
+    wait = credential.last_used_at + fleet.AGENT_SILENT_AFTER - now
     if wait > timedelta():
         raise InUse(
             f"node {credential.node} speaks with its credential {credential.prefix}: it enrols again once that is"
-            f" revoked or was silent for {SILENT_AFTER.total_seconds():.0f} s",
+            f" revoked or was silent for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s",
             retry_after=math.ceil(wait.total_seconds()),
         )
 

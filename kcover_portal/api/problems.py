@@ -10,6 +10,7 @@ from rest_framework import exceptions, views
 from rest_framework.response import Response
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.api import parsing
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import source
 from kcover_portal.rescue import services as rescue
@@ -46,6 +47,8 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     response = views.exception_handler(_known(error), context)
     if response is None:
         return None
+    if isinstance(error, exceptions.UnsupportedMediaType):
+        response.data = {"detail": f"{error.detail} Send {' or '.join(parsing.taken(context['request']))}."}
     errors = list(_flat(response.data)) if isinstance(error, exceptions.ValidationError) else []
     detail = _detail(response.data) if not errors else "; ".join(f"{one['field']}: {one['reason']}" for one in errors)
     answer = problem(response.status_code, detail, errors=errors)

@@ -40,10 +40,8 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     asked = scope["path"].removeprefix(PREFIX).rstrip("/")
     try:
         status, answer = await _route(asked, scope, receive)
-    except Refusal as refusal:
-        await _send(send, refusal.status, refusal.document(asked), refusal.headers())
     except Exception as error:
-        refusal = _trouble(error)
+        refusal = error if isinstance(error, Refusal) else _trouble(error)
         await _send(send, refusal.status, refusal.document(asked), refusal.headers())
     else:
         await _send(send, status, answer, [])

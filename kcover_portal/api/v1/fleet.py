@@ -214,6 +214,19 @@ class PreviewSerializer(serializers.Serializer[Any]):
     plan_hash = serializers.CharField()
 
 
+class ReasonBody(base.Strict):
+    """Why somebody acts on a node by hand: it is what others read in the ledger later. A dry run needs none."""
+
+    reason = serializers.CharField(
+        max_length=base.REASON,
+        error_messages={
+            "required": "Say why: a reason is kept with every act by hand.",
+            "blank": "Say why: a reason is kept with every act by hand.",
+            "null": "Say why: a reason is kept with every act by hand.",
+        },
+    )
+
+
 class NodeAct(base.Acts):
     """Acts on one node: each opens a rescue, under the same guards as a policy's."""
 
@@ -224,7 +237,7 @@ class NodeAct(base.Acts):
             OpenApiParameter("dry_run", bool, description="answer with the plan and do nothing"),
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],
-        request=base.Act,
+        request=ReasonBody,
         responses={200: PreviewSerializer, 201: RescueSerializer},
     )
     def post(self, request: Request, cluster: str, name: str, verb: str) -> Response:
@@ -235,11 +248,11 @@ class NodeAct(base.Acts):
         visible = accounts.clusters_of(principal(request))
         rows = Node.objects.select_related("cluster").filter(cluster__in=visible)
         node = get_object_or_404(rows, cluster__name=cluster, name=name)
-        body = base.body_of(request, base.Act)
         if base.flag(request, "dry_run"):
+            base.body_of(request, base.Act)
             return self._preview(node, verb)
         require(request, base.OPERATOR, node.cluster)
-        return self._open(request, node, verb, reason=body["reason"])
+        return self._open(request, node, verb, reason=base.body_of(request, ReasonBody)["reason"])
 
     def _preview(self, node: Node, verb: str) -> Response:
         found = rescue.preview(node, verb, now=timezone.now())
@@ -333,8 +346,20 @@ def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, A
     base.known_only(request)
     body = base.body_of(request, serializer)
     cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
+    if cluster is None and not accounts.may(principal(request), base.OPERATOR, None):
+        _point_to_clusters(request)
     require(request, base.OPERATOR, cluster)
     return body, cluster
+
+
+def _point_to_clusters(request: Request) -> None:
+    """Raises PermissionDenied that says how to do the same to the clusters where the caller may."""
+    names = accounts.clusters_of(principal(request), base.OPERATOR).values_list("name", flat=True)
+    if names:
+        raise exceptions.PermissionDenied(
+            f"Without a cluster this is about all of them and needs the role {base.OPERATOR} for all clusters; you may"
+            f' name one in the body: {{"cluster": "{names[0]}", "reason": "..."}}.'
+        )
 
 
 def _mode(cluster: Cluster | None) -> Response:

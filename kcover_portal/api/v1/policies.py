@@ -18,7 +18,7 @@ from rest_framework.response import Response
 from kcover import waits
 from kcover.policy import document
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.api import idempotency, paging, problems
+from kcover_portal.api import idempotency, paging, parsing, problems
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
@@ -39,8 +39,8 @@ class YamlParser(parsers.BaseParser):
     media_type = "application/yaml"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
-        """The raw text; one byte more than is read, so that what is too big is still told apart."""
-        return {"text": stream.read(source.MAX_BYTES + 1)}
+        """The raw text; raises TooLarge."""
+        return {"text": parsing.whole(stream, parser_context, most=source.MAX_BYTES)}
 
 
 class TextYamlParser(YamlParser):
@@ -61,7 +61,7 @@ class PlainParser(YamlParser):
     media_type = "text/plain"
 
 
-PARSERS = (parsers.JSONParser, YamlParser, TextYamlParser, OldYamlParser, PlainParser)
+PARSERS = (parsing.StrictJsonParser, YamlParser, TextYamlParser, OldYamlParser, PlainParser)
 REQUEST = {"application/yaml": OpenApiTypes.STR}
 
 
@@ -344,11 +344,22 @@ class Validate(base.Acts):
 
 
 def _text_of(request: Request) -> dict[str, Any]:
-    """The text and the reason, from JSON or from a body that is the text; raises ValidationError."""
+    """The text and the reason, from JSON or from a body that is the text; raises Unprocessable, ValidationError."""
     if isinstance(request.data, dict) and isinstance(request.data.get("text"), bytes):
-        return {"text": request.data["text"], "reason": _reason(request)}
-    body = base.body_of(request, TextBody)
-    return {"text": body["text"], "reason": body["reason"] or _reason(request)}
+        text, reason = request.data["text"], _reason(request)
+    elif not request.data:
+        text, reason = "", _reason(request)
+    else:
+        body = base.body_of(request, TextBody)
+        text, reason = body["text"], body["reason"] or _reason(request)
+        size = len(text.encode())
+        if size > source.MAX_BYTES:
+            raise parsing.TooLarge(f"text has {size} bytes: at most {source.MAX_BYTES} are read.")
+    if not text.strip():
+        raise problems.Unprocessable(
+            'The body is empty: send the policies as YAML (Content-Type: application/yaml), or as JSON {"text": "..."}.'
+        )
+    return {"text": text, "reason": reason}
 
 
 def _reason(request: Request) -> str:

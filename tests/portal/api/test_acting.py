@@ -1,5 +1,6 @@
 """Acts over REST: who may, dry runs, repeats under one key, refusals."""
 
+import json
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -71,14 +72,39 @@ def test_a_method_that_is_not_answered(viewer: Api) -> None:
     problem(viewer.get("pause"), 405)
 
 
-@pytest.mark.parametrize("sent", ["{", "[1, 2", '{"a": NaN}'])
-def test_a_body_that_is_no_json(sent: str, operator: Api) -> None:
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[1, 2", "Expecting ',' delimiter: line 1 column 6"),
+        ('{"a": NaN}', "NaN is not JSON: write null or leave the key out"),
+        ('{"reason": "x", "reason": "y"}', 'the key "reason" stands twice in one object: write it once'),
+        (b"\xff", "can't decode byte 0xff in position 0"),
+        ("[" * 100_000, "it is nested too deep"),
+        ("[" * 65 + "]" * 65, "it is nested deeper than 64"),
+        ('{"reason": ' + "9" * 5000 + "}", "integer string conversion"),
+    ],
+)
+def test_a_body_that_is_no_json(sent: str | bytes, reason: str, operator: Api) -> None:
     response = operator.client.post("/api/v1/pause", sent, content_type="application/json", headers=operator.headers)
-    assert problem(response, 400)["detail"].startswith("JSON parse error")
+    detail = problem(response, 400)["detail"]
+    assert detail.startswith("JSON parse error - ")
+    assert reason in detail
+    assert not Installation.objects.exists()
 
 
-def test_a_body_of_another_kind(operator: Api) -> None:
-    problem(operator.call("post", "pause", text="reason: x"), 415)
+def test_a_body_of_another_kind_is_told_which_to_send(operator: Api) -> None:
+    assert problem(operator.call("post", "pause", text="reason: x"), 415)["detail"] == (
+        'Unsupported media type "application/yaml" in request. Send application/json.'
+    )
+
+
+def test_a_body_of_two_mebibytes_is_too_large(operator: Api) -> None:
+    body = {"reason": "x" * (2 * 1024 * 1024)}
+    assert problem(operator.post("pause", body), 413)["detail"] == (
+        f"The body has {len(json.dumps(body))} bytes: at most 1048576 are read."
+    )
+    assert not Installation.objects.exists()
 
 
 @pytest.mark.parametrize(
@@ -119,9 +145,11 @@ def test_pausing_and_resuming_everything(operator: Api) -> None:
 def test_a_token_of_one_cluster_pauses_only_that(east: Cluster, west: Cluster, now: datetime) -> None:
     here = caller("decision", now, cluster=east)
     assert here.post("pause", {"reason": "x", "cluster": "east"}).json()["mode"] == "paused"
-    assert problem(here.post("pause", {"reason": "x"}), 403)["detail"] == (
-        "This needs the role operator for all clusters."
-    )
+    for verb in ("pause", "resume"):
+        assert problem(here.post(verb, {"reason": "x"}), 403)["detail"] == (
+            "Without a cluster this is about all of them and needs the role operator for all clusters; you may name one"
+            ' in the body: {"cluster": "east", "reason": "..."}.'
+        )
     assert fields(here.post("pause", {"reason": "x", "cluster": "west"})) == {"cluster": "There is no cluster west."}
     east.refresh_from_db()
     west.refresh_from_db()
@@ -150,7 +178,7 @@ def test_an_act_opens_a_rescue(verb: str, node: Node, operator: Api) -> None:
 
 
 def test_a_decision_system_is_known_as_one(node: Node, now: datetime) -> None:
-    assert caller("decision", now).call("post", "nodes/east/gpu-1/cordon").status_code == 201
+    assert caller("decision", now).post("nodes/east/gpu-1/cordon", {"reason": "x"}).status_code == 201
     assert Rescue.objects.get().origin == "api"
 
 
@@ -170,7 +198,7 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(node: Node, viewer: Api, no
 
 def test_what_holds_an_act_back_is_said(node: Node, operator: Api, now: datetime) -> None:
     rescue = add_story(node, now)
-    detail = problem(operator.post("nodes/east/gpu-1/cordon"), 409)["detail"]
+    detail = problem(operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}), 409)["detail"]
     assert detail == f"rescue {rescue.pk} is open on this node: cancel it, or release the node"
     assert Rescue.objects.count() == 1
 
@@ -186,8 +214,18 @@ def test_what_holds_an_act_back_is_said(node: Node, operator: Api, now: datetime
     ],
 )
 def test_an_act_that_is_none(path: str, status: int, node: Node, operator: Api) -> None:
-    problem(operator.post(path), status)
+    problem(operator.post(path, {"reason": "x"}), status)
     assert not Rescue.objects.exists()
+
+
+@pytest.mark.parametrize("body", [None, {}, {"reason": ""}, {"reason": " \n"}, {"reason": None}])
+def test_an_act_by_hand_says_why(body: Any, node: Node, operator: Api) -> None:
+    refused = fields(operator.post("nodes/east/gpu-1/reboot", body))
+    assert refused == {"reason": "Say why: a reason is kept with every act by hand."}
+    assert not Rescue.objects.exists()
+    assert operator.post("nodes/east/gpu-1/reboot?dry_run=true", {} if body == {"reason": None} else body).json()[
+        "steps"
+    ]
 
 
 def test_a_viewer_and_a_foreign_operator_act_on_nothing(node: Node, west: Cluster, viewer: Api, now: datetime) -> None:
@@ -231,17 +269,19 @@ def test_a_key_is_good_for_one_request(path: str, body: dict[str, str], node: No
 
 def test_keys_of_two_callers_do_not_meet(node: Node, operator: Api, now: datetime) -> None:
     add_node(node.cluster, "gpu-2", now)
-    operator.post("nodes/east/gpu-1/cordon", Idempotency_Key="k")
-    assert caller("operator", now).post("nodes/east/gpu-2/cordon", Idempotency_Key="k").status_code == 201
+    operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}, Idempotency_Key="k")
+    assert (
+        caller("operator", now).post("nodes/east/gpu-2/cordon", {"reason": "x"}, Idempotency_Key="k").status_code == 201
+    )
     assert Rescue.objects.count() == 2
 
 
 def test_a_refused_request_may_be_sent_again_under_its_key(node: Node, operator: Api, now: datetime) -> None:
     rescue = add_story(node, now)
-    problem(operator.post("nodes/east/gpu-1/cordon", Idempotency_Key="k"), 409)
+    problem(operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}, Idempotency_Key="k"), 409)
     assert not Answered.objects.exists()
     Rescue.objects.filter(pk=rescue.pk).update(state="failed")
-    assert operator.post("nodes/east/gpu-1/cordon", Idempotency_Key="k").status_code == 201
+    assert operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}, Idempotency_Key="k").status_code == 201
 
 
 def test_old_keys_are_forgotten(node: Node, operator: Api) -> None:

@@ -1,6 +1,7 @@
 """Policies over REST: text in, ETag out, lines of mistakes in between."""
 
 from datetime import datetime
+from typing import Any
 
 import pytest
 
@@ -46,7 +47,11 @@ def test_yaml_goes_by_several_names(kind: str, viewer: Api) -> None:
     address = "/api/v1/policies/validate"
     response = viewer.client.post(address, policy("a"), content_type=kind, headers=viewer.headers)
     assert response.status_code == 200
-    problem(viewer.client.post(address, policy("a"), content_type="text/html", headers=viewer.headers), 415)
+    refused = viewer.client.post(address, policy("a"), content_type="text/html", headers=viewer.headers)
+    assert problem(refused, 415)["detail"] == (
+        'Unsupported media type "text/html" in request. Send application/json or application/yaml or text/yaml or'
+        " application/x-yaml or text/plain."
+    )
 
 
 def test_every_mistake_has_its_line(viewer: Api) -> None:
@@ -65,9 +70,28 @@ def test_a_warning_hinders_nothing(viewer: Api) -> None:
     assert "a program's doing" in warning["message"]
 
 
-def test_what_is_too_big_or_no_utf8_is_refused(viewer: Api) -> None:
-    body = problem(viewer.post("policies/validate", text="#" * 300_000), 422)
-    assert body["errors"][0]["message"].startswith("the text has 262145 bytes")
+def test_what_is_too_big_is_refused_with_its_size(admin: Api) -> None:
+    large = "#" * 300_000
+    for answer in (
+        admin.post("policies/validate", text=large),
+        admin.post("policies", text=large),
+        admin.call("put", "policies/a", text=large),
+    ):
+        assert problem(answer, 413)["detail"] == "The body has 300000 bytes: at most 262144 are read."
+    detail = problem(admin.post("policies", {"text": large}), 413)["detail"]
+    assert detail == "text has 300000 bytes: at most 262144 are read."
+    assert not Policy.objects.exists()
+
+
+@pytest.mark.parametrize("content", [{"text": ""}, {"text": " \n"}, {"body": {}}, {"body": {"text": ""}}])
+def test_an_empty_body_is_told_what_to_send(content: dict[str, Any], admin: Api) -> None:
+    for method, path in (("post", "policies/validate"), ("post", "policies"), ("put", "policies/a")):
+        assert problem(admin.call(method, path, **content), 422)["detail"] == (
+            'The body is empty: send the policies as YAML (Content-Type: application/yaml), or as JSON {"text": "..."}.'
+        )
+
+
+def test_a_text_that_is_no_utf8_has_its_place(viewer: Api) -> None:
     address = "/api/v1/policies/validate"
     response = viewer.client.post(address, b"a: \xff", content_type="text/yaml", headers=viewer.headers)
     assert problem(response, 422)["errors"][0]["column"] == 4
