@@ -43,6 +43,7 @@ class FaultFacts:
     cause: int | None = None
     fatal: bool | None = None  # the word that the log line itself printed
     count: int = 1
+    seen_within: dict[int, int] = field(default_factory=dict)  # sightings in the last so many s (matching.windows)
     drill: bool = False
 
 
@@ -96,7 +97,13 @@ def decide(situation: Situation) -> Decision:
     if refusal:
         return Decision(answer="none", because=(refusal,), mode=installed)
     chosen, tried = matching.match(
-        situation.rules, kind=fault.kind, code=fault.code, cause=fault.cause, labels=node.labels, fatal=fault.fatal
+        situation.rules,
+        kind=fault.kind,
+        code=fault.code,
+        cause=fault.cause,
+        labels=node.labels,
+        fatal=fault.fatal,
+        seen_within=fault.seen_within,
     )
     if chosen is None:
         return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried)

@@ -27,6 +27,8 @@ TEXTS: Mapping[str, str] = {
     "code_and_labels_match": "code and labels match",
     "lists_xids": "it lists Xid codes, and this is a fault of kind {kind}",
     "lists_others": "it lists {listed}, not {code}",
+    "names_others": "it names {named}, not {kind} {code}",
+    "seen_too_seldom": "it wants {wanted} sightings within {within}, and there were {seen}",
     "means_xids": "it means Xid and SXid faults, not kind {kind}",
     "program_fault": "{kind} {code} is not a fault of the node, and only a rule that lists it matches",
     "not_catalogued": "{kind} {code} is in no catalogue, and only a rule that lists it matches",

@@ -47,6 +47,8 @@ KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
 # What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
 KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"
+# What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
+KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"
 
 INSTALLED_APPS = [
     "django.contrib.auth",

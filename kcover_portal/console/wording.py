@@ -21,6 +21,8 @@ SENTENCES = (
     gettext_noop("code and labels match"),
     gettext_noop("it lists Xid codes, and this is a fault of kind {kind}"),
     gettext_noop("it lists {listed}, not {code}"),
+    gettext_noop("it names {named}, not {kind} {code}"),
+    gettext_noop("it wants {wanted} sightings within {within}, and there were {seen}"),
     gettext_noop("it means Xid and SXid faults, not kind {kind}"),
     gettext_noop("{kind} {code} is not a fault of the node, and only a rule that lists it matches"),
     gettext_noop("{kind} {code} is in no catalogue, and only a rule that lists it matches"),

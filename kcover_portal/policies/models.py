@@ -2,17 +2,36 @@
 
 from django.db import models
 
+from kcover.policy import document
+
 
 class Policy(models.Model):
-    """A named policy; ``revision`` is the number in force, 0 when it was deleted."""
+    """A named policy; ``revision`` is the number in force, 0 when it was taken out of force (archived)."""
 
-    name = models.CharField(max_length=253, unique=True)
+    class Kind(models.TextChoices):
+        RESCUE = document.RESCUE
+        STANDBY = document.STANDBY
+
+    kind = models.CharField(max_length=20, choices=Kind.choices, default=Kind.RESCUE)
+    name = models.CharField(max_length=253)
     revision = models.PositiveIntegerField(default=0)
     created_at = models.DateTimeField()
+    archived_at = models.DateTimeField(null=True)
+    archived_by = models.CharField(max_length=200, blank=True)
+    archived_because = models.CharField(max_length=500, blank=True)
 
     class Meta:
         ordering = ("name",)
         verbose_name_plural = "policies"
+        constraints = (
+            models.UniqueConstraint(fields=("kind", "name"), name="one_policy_a_name"),
+            # KCE: a WarmStandbyPolicy is one cluster-wide object.
+            models.UniqueConstraint(
+                fields=("kind",),
+                condition=models.Q(kind=document.STANDBY, revision__gt=0),
+                name="one_standby_policy_in_force",
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name

@@ -40,7 +40,7 @@ def test_the_steps_of_a_rule(asked: tuple[str, ...], steps: tuple[Step, ...]) ->
 
 def test_the_order_is_fixed_whatever_order_the_rule_names() -> None:
     names = ("taint", "cordon", "drain", ("reboot", {"unCordon": "true"}))
-    expected = ["taint", "cordon", "drain", "reboot", "ready", "verify", "uncordon", "escalate"]
+    expected = ["cordon", "taint", "drain", "reboot", "ready", "verify", "uncordon", "escalate"]
     for order in itertools.permutations(names):
         assert [step.name for step in of(*order, escalate="call")] == expected
 
@@ -62,6 +62,84 @@ def test_what_happens_at_the_end_of_the_drain(end: str) -> None:
 )
 def test_how_long_to_wait_before_the_reboot(attribute: dict[str, str], args: dict[str, int]) -> None:
     assert of("drain", ("reboot", attribute))[2] == Step(name="reboot", args=args)
+
+
+def test_every_step_has_its_place() -> None:
+    everything = (
+        ("webhook", {"url": "https://x.example"}),
+        ("runChecks", {}),
+        "notify",
+        "restartJobs",
+        ("label", {"key": "a"}),
+        "enableWarmStandby",
+        "taint",
+        "drain",
+    )
+    before = ["cordon", "taint", "label", "notify", "standby", "restart_jobs", "drain", "webhook"]
+    for repair, steps in ((("reboot",), ["reboot", "ready"]), (("gpuReset",), ["reset"])):
+        names = [step.name for step in of(*everything, *repair, "unCordon", escalate="call")]
+        assert names == [*before, *steps, "run_checks", "verify", "uncordon", "escalate"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "step"),
+    [
+        (("label", {"key": "a/b"}), Step(name="label", args={"key": "a/b", "value": "true"})),
+        (("label", {"key": "a", "value": "xid-<code>"}), Step(name="label", args={"key": "a", "value": "xid-62"})),
+        ("notify", Step(name="notify", args={})),
+        (
+            ("notify", {"channel": "on-call", "message": "Xid <code>!"}),
+            Step(name="notify", args={"channel": "on-call", "message": "Xid 62!"}),
+        ),
+        (("webhook", {"url": "https://x"}), Step(name="webhook", args={"url": "https://x"})),
+        (
+            ("webhook", {"url": "https://x", "waittime": "2h"}),
+            Step(name="webhook", args={"url": "https://x", "wait_seconds": 7200}),
+        ),
+        ("runChecks", Step(name="run_checks", args={})),
+        (("runChecks", {"checks": "pciebw,dcgm"}), Step(name="run_checks", args={"checks": ["pciebw", "dcgm"]})),
+        ("enableWarmStandby", Step(name="standby")),
+        ("restartJobs", Step(name="restart_jobs")),
+    ],
+)
+def test_what_a_step_is_told(asked: str | tuple[str, dict[str, str]], step: Step) -> None:
+    assert of(asked) == (step,)
+
+
+@pytest.mark.parametrize(
+    ("code", "value"), [("62", "x-62"), ("remapped.", "x-remapped"), ("y" * 64, "x-" + "y" * 61), ("_", "x")]
+)
+def test_a_code_in_a_label_is_cut_to_what_kubernetes_takes(code: str, value: str) -> None:
+    actions = (document.Action(name="label", attribute={"key": "a", "value": "x-<code>"}),)
+    [step] = plan.of_rule(document.Rule(index=0, priority=0, actions=actions), code=code)
+    assert step.args["value"] == value
+
+
+def test_a_reset_is_verified_like_a_reboot() -> None:
+    assert of("drain", "gpuReset", "unCordon") == (CORDON, DRAIN, Step(name="reset"), VERIFY, UNCORDON)
+    assert of("drain", ("gpuReset", {"unCordon": "true"}))[-1] == UNCORDON
+
+
+def beyond(rule: document.Rule, *missing: str) -> list[tuple[tuple[str | int, ...], str]]:
+    every = {"cordon", "taint", "drain", "reboot", "ready", "verify", "uncordon", "escalate"}
+    return [(one.path, one.message) for one in plan.beyond(rule, steps=every - set(missing))]
+
+
+def test_a_rule_that_an_installation_can_carry_out() -> None:
+    asked = tuple(document.Action(name=name) for name in ("cordon", "drain", "reboot", "unCordon", "taint"))
+    assert beyond(document.Rule(index=0, priority=0, actions=asked, verify=True, escalate="call")) == []
+
+
+def test_what_an_installation_cannot_carry_out_is_named_where_it_was_written() -> None:
+    asked = tuple(document.Action(name=name) for name in ("drain", "reboot", "notify"))
+    rule = document.Rule(index=0, priority=0, actions=asked, verify=True, escalate="call")
+    message = "{} cannot be carried out: this installation has no step {}; take it out"
+    assert beyond(rule, "ready", "reboot", "verify", "escalate") == [
+        (("actions", 1, "name"), message.format("action reboot", "reboot, ready, verify")),
+        (("actions", 2, "name"), message.format("action notify", "notify")),
+        (("verify",), message.format("verify", "verify")),
+        (("escalate",), message.format("escalate", "escalate")),
+    ]
 
 
 def test_a_reboot_is_always_verified() -> None:
@@ -117,7 +195,7 @@ def test_a_button_that_is_none() -> None:
 
 
 def test_what_takes_something_away() -> None:
-    assert {"drain", "reboot"} == plan.DESTRUCTIVE
+    assert {"restart_jobs", "drain", "reset", "reboot"} == plan.DESTRUCTIVE
 
 
 def test_the_hash_is_short_stable_and_of_content_only() -> None:

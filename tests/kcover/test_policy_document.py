@@ -1,14 +1,18 @@
 """Reading a policy: what KCE writes, what the portal adds, and every mistake by its path."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given
 
-from kcover import waits
+from kcover import limits, waits
 from kcover.policy import document
+from tests.kcover import policy_texts as texts
 
 RULE = ("spec", "rules", 0)
 KNOWN = "cordon, drain, reboot, enableWarmStandby, unCordon"
+OWN = "taint, label, gpuReset, restartJobs, notify, webhook, runChecks"
 
 
 def policy(*rules: Any, api: str = document.KCOVER, **changes: Any) -> dict[str, Any]:
@@ -226,15 +230,14 @@ def test_an_unknown_version(version: object) -> None:
     assert problems(policy(apiVersion=version)) == [(("apiVersion",), message)]
 
 
-@pytest.mark.parametrize("kind", [None, "Policy", "rescuepolicy"])
-def test_an_unknown_kind(kind: object) -> None:
-    assert problems(policy(kind=kind)) == [(("kind",), f"unknown kind {kind!r}: write RescuePolicy")]
-
-
-def test_a_warm_standby_policy_is_refused_once_and_plainly() -> None:
-    content = {"apiVersion": "x", "kind": "WarmStandbyPolicy", "metadata": {}, "spec": {"matches": []}, "more": 1}
-    message = "WarmStandbyPolicy is not carried out by this version: take this document out"
-    assert problems(content) == [(("kind",), message)]
+@pytest.mark.parametrize(
+    ("kind", "meant"),
+    [(None, ""), ("Policy", " (did you mean RescuePolicy?)"), ("rescuepolicy", " (did you mean RescuePolicy?)")],
+)
+def test_an_unknown_kind(kind: object, meant: str) -> None:
+    assert problems(policy(kind=kind)) == [
+        (("kind",), f"unknown kind {kind!r}: write RescuePolicy or WarmStandbyPolicy{meant}")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -319,19 +322,22 @@ def test_an_unknown_key_of_a_rule() -> None:
     assert message.endswith("(did you mean errorCode?)")
 
 
-@pytest.mark.parametrize("key", ["mode", "onDrainTimeout", "verify", "escalate"])
-def test_the_portals_own_keys_need_its_own_version(key: str) -> None:
-    values = {"mode": "shadow", "onDrainTimeout": "hold", "verify": True, "escalate": True}
-    found = rule_problems(api=document.KSYUN, actions=actions("drain"), **{key: values[key]})
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("mode", "shadow"),
+        ("onDrainTimeout", "hold"),
+        ("verify", True),
+        ("escalate", True),
+        ("match", {"kinds": ["sxid"]}),
+        ("budget", 2),
+        ("cooldown", "1h"),
+        ("approval", True),
+    ],
+)
+def test_the_portals_own_keys_need_its_own_version(key: str, value: object) -> None:
+    found = rule_problems(api=document.KSYUN, actions=actions("drain"), **{key: value})
     assert found == [((key,), f"{key} needs apiVersion: kcover.io/v1")]
-
-
-@pytest.mark.parametrize("key", ["match", "budget", "cooldown", "approval"])
-def test_what_is_not_carried_out_yet_is_refused(key: str) -> None:
-    for api in (document.KSYUN, document.KCOVER):
-        assert rule_problems(api=api, **{key: {}}) == [
-            ((key,), f"{key} is not carried out by this version: take it out")
-        ]
 
 
 @pytest.mark.parametrize("value", [-1, 2**31, "10", 1.0, True, None, []])
@@ -456,32 +462,18 @@ def test_an_action_has_a_name(item: object) -> None:
         (
             document.KCOVER,
             "explode",
-            f"unknown action 'explode': use one of {KNOWN}, taint",
+            f"unknown action 'explode': use one of {KNOWN}, {OWN}",
         ),
         (
             document.KSYUN,
             "taint",
             "action taint needs apiVersion: kcover.io/v1",
         ),
-        (document.KSYUN, "enableWarmStandby", "action enableWarmStandby is not carried out by this version"),
-        (document.KCOVER, "enableWarmStandby", "action enableWarmStandby is not carried out by this version"),
-        (document.KCOVER, "gpuReset", "action gpuReset is not carried out by this version"),
-        (
-            document.KSYUN,
-            "gpuReset",
-            f"unknown action 'gpuReset': use one of {KNOWN}",
-        ),
+        (document.KSYUN, "gpuReset", "action gpuReset needs apiVersion: kcover.io/v1"),
     ],
 )
 def test_an_action_that_cannot_be_done(api: str, name: str, message: str) -> None:
     assert rule_problems(api=api, actions=actions("cordon", name)) == [(("actions", 1, "name"), message)]
-
-
-@pytest.mark.parametrize("name", ["label", "restartJobs", "notify", "webhook", "runChecks"])
-def test_actions_of_later_versions(name: str) -> None:
-    assert rule_problems(actions=actions(name)) == [
-        (("actions", 0, "name"), f"action {name} is not carried out by this version")
-    ]
 
 
 def test_an_action_is_named_once() -> None:
@@ -491,11 +483,30 @@ def test_an_action_is_named_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "needed", "before"), [("reboot", "drain", ("cordon",)), ("unCordon", "reboot", ("drain",))]
+    ("api", "asked", "needed", "first"),
+    [
+        (document.KSYUN, ("cordon", "reboot"), "drain", "drain"),
+        (document.KSYUN, ("drain", "unCordon"), "reboot", "reboot"),
+        (document.KCOVER, ("drain", "unCordon"), "reboot or gpuReset", "reboot"),
+        (document.KCOVER, ("cordon", "gpuReset"), "drain", "drain"),
+        (document.KSYUN, ("enableWarmStandby",), "cordon, drain or reboot", "cordon"),
+        (document.KCOVER, ("taint", "enableWarmStandby"), "cordon, drain or reboot", "cordon"),
+        (document.KCOVER, ("notify", "restartJobs"), "cordon or drain", "cordon"),
+    ],
 )
-def test_preconditions(name: str, needed: str, before: tuple[str, ...]) -> None:
-    assert rule_problems(actions=actions(*before, name)) == [
-        (("actions", 1, "name"), f"{name} needs {needed}: add {needed} before it")
+def test_preconditions(api: str, asked: tuple[str, ...], needed: str, first: str) -> None:
+    index = len(asked) - 1
+    assert rule_problems(api=api, actions=actions(*asked)) == [
+        (("actions", index, "name"), f"{asked[-1]} needs {needed}: add {first} before it")
+    ]
+
+
+def test_a_reset_and_a_reboot_are_one_too_many() -> None:
+    assert rule_problems(actions=actions("drain", "reboot", "gpuReset")) == [
+        (
+            ("actions", 2, "name"),
+            "gpuReset and reboot in one rule: a reboot resets the GPUs as well, take out one of the two",
+        )
     ]
 
 
@@ -626,3 +637,332 @@ def test_an_unknown_key_of_the_verification() -> None:
 def test_escalation_that_is_none(value: object) -> None:
     message = "escalate is true, or a sentence of at most 500 characters that says what to do"
     assert rule_problems(escalate=value) == [(("escalate",), message)]
+
+
+# --- which faults
+
+
+def test_what_a_rule_may_match_beyond_error_codes() -> None:
+    read = rule(
+        errorCode=["79"],
+        match={"sxid": ["12028", "0"], "checks": ["remapped"], "kinds": ["agent"], "minCount": 3, "within": "1h30min"},
+    )
+    assert (read.codes, read.sxids, read.checks, read.kinds) == (("79",), ("12028", "0"), ("remapped",), ("agent",))
+    assert read.minimum == document.Minimum(count=3, within=timedelta(minutes=90))
+    assert not read.any_fault
+
+
+def test_a_minimum_alone_leaves_the_rule_for_any_fault() -> None:
+    assert rule(match={"minCount": 1, "within": "1day"}).any_fault
+    assert rule().any_fault
+    assert not rule(errorCode=["62"]).any_fault
+
+
+@pytest.mark.parametrize("value", [{}, [], "sxid", 7, False])
+def test_match_is_a_mapping(value: object) -> None:
+    message = "match is a mapping of what else must hold: sxid, checks, kinds, minCount, within"
+    assert rule_problems(match=value) == [(("match",), message)]
+
+
+@pytest.mark.parametrize(
+    ("match", "path", "message"),
+    [
+        (
+            {"sxids": ["1"]},
+            ("sxids",),
+            "unknown key 'sxids': known here are sxid, checks, kinds, minCount, within (did you mean sxid?)",
+        ),
+        ({"sxid": []}, ("sxid",), "sxid must be a list with at least one entry: write it, or take sxid out"),
+        ({"sxid": "12028"}, ("sxid",), "sxid must be a list with at least one entry: write it, or take sxid out"),
+        ({"checks": None}, ("checks",), "checks must be a list with at least one entry: write it, or take checks out"),
+        ({"sxid": [12028]}, ("sxid", 0), 'an SXid code is a string of digits: write "12028", not 12028'),
+        ({"sxid": ["x"]}, ("sxid", 0), "an SXid code is a string of digits: write \"12028\" for example, not 'x'"),
+        ({"sxid": ["1", "1"]}, ("sxid", 1), "1 is there twice"),
+        ({"checks": ["A b"]}, ("checks", 0), "'A b' is no name of a check: write \"remapped\" for example"),
+        (
+            {"kinds": ["sxids"]},
+            ("kinds", 0),
+            "unknown kind 'sxids': use one of xid, sxid, check, agent, preflight, pod, other (did you mean sxid?)",
+        ),
+        ({"kinds": [["xid"]]}, ("kinds", 0), None),
+        ({"minCount": 3}, ("minCount",), 'minCount needs within: write within: "1h" beside it, for example'),
+        ({"within": "1h"}, ("within",), "within needs minCount: write minCount: 3 beside it, for example"),
+        (
+            {"minCount": 0, "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not 0",
+        ),
+        (
+            {"minCount": True, "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not True",
+        ),
+        ({"minCount": 2, "within": 60}, ("within",), 'within must be a string: write "60min"'),
+        (
+            {"minCount": 2, "within": ""},
+            ("within",),
+            'within must be longer than nothing: write "20min" for example, or take it out',
+        ),
+        (
+            {"minCount": 2, "within": "0min"},
+            ("within",),
+            'within must be longer than nothing: write "20min" for example, or take it out',
+        ),
+    ],
+)
+def test_a_match_that_is_none(match: object, path: tuple[str | int, ...], message: str | None) -> None:
+    [(found, said)] = rule_problems(match=match)
+    assert found == ("match", *path)
+    assert message is None or said == message
+
+
+@pytest.mark.parametrize(
+    ("fields", "key"),
+    [
+        ({"errorCode": ["79"], "match": {"kinds": ["check", "xid"]}}, "errorCode"),
+        ({"match": {"kinds": ["check", "sxid"], "sxid": ["1"]}}, "sxid"),
+        ({"match": {"kinds": ["pod", "check"], "checks": ["dcgm"]}}, "checks"),
+    ],
+)
+def test_some_faults_of_a_kind_and_all_of_it_contradict(fields: dict[str, Any], key: str) -> None:
+    [(path, message)] = rule_problems(**fields)
+    assert path == ("match", "kinds", 1)
+    assert message.startswith(f"{key} names some faults of kind ")
+
+
+# --- limits, waits and people
+
+
+@pytest.mark.parametrize(
+    ("value", "limit"), [(1, limits.Limit(count=1)), ("10%", limits.Limit(percent=10)), ("100%",) * 2]
+)
+def test_a_budget_is_a_count_or_a_percentage(value: object, limit: object) -> None:
+    assert rule(budget=value).budget == (limits.Limit(percent=100) if limit == "100%" else limit)
+
+
+@pytest.mark.parametrize("value", [0, -1, True, None, 1.5, "0%", "101%", "10 %", "ten", [], "1000%"])
+def test_a_budget_that_is_none(value: object) -> None:
+    message = f'{value!r} is no limit: write a whole number from 1, or a percentage such as "10%"'
+    assert rule_problems(budget=value) == [(("budget",), message)]
+
+
+def test_a_budget_in_quotes() -> None:
+    assert rule_problems(budget="3") == [(("budget",), "write 3 without quotes: a count is a whole number")]
+
+
+def test_a_cooldown_is_a_wait() -> None:
+    assert rule(cooldown="1day2h").cooldown == timedelta(hours=26)
+    assert rule_problems(cooldown=30) == [(("cooldown",), 'cooldown must be a string: write "30min"')]
+    assert rule_problems(cooldown="30m")[0][0] == ("cooldown",)
+    assert rule_problems(cooldown="")[0][1].startswith("cooldown must be longer than nothing")
+
+
+@pytest.mark.parametrize(
+    ("value", "approval"),
+    [
+        (None, None),
+        (False, None),
+        ({"required": False, "approvers": 2}, None),
+        (True, document.Approval()),
+        ({"required": True}, document.Approval()),
+        ({"approvers": 2, "expires": "1h"}, document.Approval(approvers=2, expires=timedelta(hours=1))),
+    ],
+)
+def test_approval(value: object, approval: document.Approval | None) -> None:
+    assert rule(approval=value).approval == approval
+
+
+@pytest.mark.parametrize(
+    ("value", "path", "message"),
+    [
+        (
+            "yes",
+            (),
+            "approval is true, or a mapping: approval: {required: true, approvers: 2, expires: 1h}",
+        ),
+        ({"required": "yes"}, ("required",), "required is true or false, not 'yes'"),
+        ({"approvers": 3}, ("approvers",), "approvers is 1, or 2 for two persons: not 3"),
+        ({"approvers": True}, ("approvers",), "approvers is 1, or 2 for two persons: not True"),
+        ({"expires": 60}, ("expires",), 'expires must be a string: write "60min"'),
+        (
+            {"approver": 2},
+            ("approver",),
+            "unknown key 'approver': known here are required, approvers, expires (did you mean approvers?)",
+        ),
+    ],
+)
+def test_approval_that_is_none(value: object, path: tuple[str, ...], message: str) -> None:
+    assert rule_problems(approval=value) == [(("approval", *path), message)]
+
+
+# --- the portal's own actions
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute"),
+    [
+        ("label", {"key": "team/repair", "value": "xid-<code>"}),
+        ("label", {"key": "broken"}),
+        ("notify", {}),
+        ("notify", {"channel": "on-call", "message": "look"}),
+        ("webhook", {"url": "http://10.0.0.1:8080/a?b=c", "waittime": "2h"}),
+        ("runChecks", {"checks": "pciebw,gpu_mem"}),
+        ("gpuReset", {"unCordon": "true"}),
+    ],
+)
+def test_actions_of_the_portals_own(name: str, attribute: dict[str, str]) -> None:
+    read = rule(actions=[*actions("drain"), {"name": name, "attribute": attribute}])
+    assert read.actions[1] == document.Action(name=name, attribute=attribute)
+    assert read.uncordons is (name == "gpuReset")
+
+
+@pytest.mark.parametrize(
+    ("name", "attribute", "path", "message"),
+    [
+        ("label", {}, ("name",), "label needs the attribute key"),
+        ("label", {"key": "a b"}, ("attribute", "key"), "'a b' is no label key"),
+        ("label", {"key": "a", "value": "b c"}, ("attribute", "value"), "'b c' is no label value"),
+        (
+            "label",
+            {"key": "kcover.io/state"},
+            ("attribute", "key"),
+            "labels that begin with kcover.io/ are the portal's own: use another name",
+        ),
+        (
+            "notify",
+            {"channel": "On Call"},
+            ("attribute", "channel"),
+            "'On Call' is no name of a channel: write \"on-call\" for example",
+        ),
+        ("notify", {"message": ""}, ("attribute", "message"), "a message has 1 to 500 characters"),
+        ("webhook", {}, ("name",), "webhook needs the attribute url"),
+        (
+            "webhook",
+            {"url": "ftp://x"},
+            ("attribute", "url"),
+            "'ftp://x' is no address: write https://repair.example/hook for example",
+        ),
+        (
+            "webhook",
+            {"url": "https://x:y"},
+            ("attribute", "url"),
+            "'https://x:y' is no address: write https://repair.example/hook for example",
+        ),
+        (
+            "webhook",
+            {"url": "https://u:p@x"},
+            ("attribute", "url"),
+            "no password in an address: everybody who reads the policy would read it",
+        ),
+        (
+            "webhook",
+            {"url": "https://x/ y"},
+            ("attribute", "url"),
+            "an address has at most 1000 characters and no spaces: write https://repair.example/hook for example",
+        ),
+        (
+            "runChecks",
+            {"checks": "pciebw, dcgm"},
+            ("attribute", "checks"),
+            "'pciebw, dcgm' is no list of checks: write their names with commas and no spaces, "
+            '"pciebw,remapped" for example',
+        ),
+        ("runChecks", {"checks": "a,a"}, ("attribute", "checks"), None),
+        (
+            "restartJobs",
+            {"kind": "x"},
+            ("attribute", "kind"),
+            "restartJobs has no attribute 'kind': it takes no attribute",
+        ),
+    ],
+)
+def test_attributes_of_the_portals_own_actions(
+    name: str, attribute: dict[str, str], path: tuple[str, ...], message: str | None
+) -> None:
+    [(found, said)] = rule_problems(actions=[*actions("drain"), {"name": name, "attribute": attribute}])
+    assert found == ("actions", 1, *path)
+    assert message is None or said == message
+
+
+# --- warm standby
+
+
+def standby(*matches: Any, api: str = document.KSYUN, **changes: Any) -> dict[str, Any]:
+    whole = {
+        "apiVersion": api,
+        "kind": "WarmStandbyPolicy",
+        "metadata": {"name": "s"},
+        "spec": {"matches": list(matches)},
+    }
+    return {**whole, **changes}
+
+
+def test_a_warm_standby_policy_is_pairs_of_labels() -> None:
+    pair = {"originNode": {"env": "dev", "app": "demo"}, "targetNode": {"env": "dev"}}
+    for api in (document.KSYUN, document.KCOVER):
+        assert document.read(standby(pair, {"originNode": {}, "targetNode": {"a/b": ""}}, api=api)) == (
+            document.StandbyPolicy(
+                name="s",
+                api_version=api,
+                matches=(
+                    document.StandbyRule(index=0, origin={"env": "dev", "app": "demo"}, target={"env": "dev"}),
+                    document.StandbyRule(index=1, origin={}, target={"a/b": ""}),
+                ),
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "path", "message"),
+    [
+        (standby(spec=None), ("spec",), "spec is missing: write spec: with a list of matches"),
+        (
+            standby(),
+            ("spec", "matches"),
+            "matches must be a list with at least one pair of originNode and targetNode",
+        ),
+        (standby("x"), ("spec", "matches", 0), "a match is a mapping with the labels of originNode and of targetNode"),
+        (
+            standby({"originNode": {}}),
+            ("spec", "matches", 0),
+            "targetNode is missing: write its labels, or {} for any",
+        ),
+        (
+            standby({"originNode": {}, "targetNode": None}),
+            ("spec", "matches", 0, "targetNode"),
+            "targetNode is missing: write its labels, or {} for any",
+        ),
+        (
+            standby({"originNode": ["a"], "targetNode": {}}),
+            ("spec", "matches", 0, "originNode"),
+            "labels is a mapping of label names to strings",
+        ),
+        (
+            standby({"originNode": {"a": 1}, "targetNode": {}}),
+            ("spec", "matches", 0, "originNode", "a"),
+            'a label\'s value is a short string, "true" for example: 1',
+        ),
+        (
+            standby({"originNode": {}, "targetNode": {}, "orignNode": {}}),
+            ("spec", "matches", 0, "orignNode"),
+            "unknown key 'orignNode': known here are originNode, targetNode (did you mean originNode?)",
+        ),
+        (standby({"originNode": {}, "targetNode": {}}, metadata={}), ("metadata", "name"), None),
+    ],
+)
+def test_a_warm_standby_policy_that_is_none(content: object, path: tuple[str | int, ...], message: str | None) -> None:
+    [(found, said)] = problems(content)
+    assert found == path
+    assert message is None or said == message
+
+
+# --- and back again
+
+
+@given(texts.policies())
+def test_what_is_written_is_read_as_the_same(policy: document.Policy | document.StandbyPolicy) -> None:
+    assert document.read(document.render(policy)) == policy
+
+
+def test_what_is_written_leaves_defaults_out() -> None:
+    assert document.render(document.read(policy({}))) == policy({"priority": 0, "actions": [{"name": "cordon"}]})

@@ -174,3 +174,66 @@ def test_what_is_missing_is_said() -> None:
 
 def test_the_code_is_weighed_before_the_labels() -> None:
     assert why(candidate(codes=("48",), labels=PAIR)) == "it lists 48, not 62"
+
+
+# --- beyond error codes
+
+
+def test_what_a_rule_names_is_enough() -> None:
+    rule = candidate(codes=("79",), sxids=("12021",), checks=("remapped",), kinds=("agent",))
+    for kind, code in (("xid", "79"), ("sxid", "12021"), ("check", "remapped"), ("agent", "silent")):
+        assert meet(rule, kind=kind, code=code) == "p#1"
+    named = "it names xid 79, sxid 12021, check remapped, agent *, not {}"
+    for kind, code in (("xid", "62"), ("sxid", "11004"), ("check", "dcgm"), ("pod", "error"), ("xid", "12021")):
+        assert why(rule, kind=kind, code=code) == named.format(f"{kind} {code}")
+
+
+def test_a_kind_means_its_faults_of_the_node() -> None:
+    assert meet(candidate(kinds=("sxid",)), kind="sxid", code="11004") == "p#1"
+    assert why(candidate(kinds=("sxid",)), kind="sxid", code="12021").startswith("sxid 12021 is not a fault")
+    assert why(candidate(kinds=("sxid",)), kind="sxid", code="1").startswith("sxid 1 is in no catalogue")
+    assert why(candidate(kinds=("sxid",)), code="62") == "it names sxid *, not xid 62"
+    assert meet(candidate(kinds=("check",)), kind="check", code="anything") == "p#1"
+
+
+def test_a_listed_sxid_is_met_though_harmless() -> None:
+    assert meet(candidate(sxids=("12021",)), kind="sxid", code="12021") == "p#1"
+
+
+def counted(count: int, within: timedelta = timedelta(hours=1), seen: dict[int, int] | None = None) -> bool:
+    rule = candidate(minimum=document.Minimum(count=count, within=within))
+    chosen, [tried] = matching.match([rule], kind="xid", code="62", cause=None, labels={}, seen_within=seen)
+    if chosen is None:
+        assert tried.because.code == "seen_too_seldom"
+    return chosen is not None
+
+
+def test_a_fault_must_have_been_seen_often_enough() -> None:
+    assert counted(3, seen={3600: 3})
+    assert counted(3, seen={3600: 7})
+    assert not counted(3, seen={3600: 2})
+    assert not counted(3, seen={60: 9})
+
+
+def test_a_window_that_nobody_counted_holds_the_sighting_at_hand() -> None:
+    assert counted(1)
+    assert not counted(2)
+
+
+def test_too_seldom_is_said_with_figures() -> None:
+    rule = candidate(minimum=document.Minimum(count=3, within=timedelta(minutes=90)))
+    assert why(rule) == "it wants 3 sightings within 1h30min, and there were 1"
+
+
+def test_the_count_is_weighed_last() -> None:
+    rule = candidate(labels=PAIR, minimum=document.Minimum(count=3, within=timedelta(hours=1)))
+    assert why(rule) == "the node has not all of app=demo, env=test"
+
+
+def test_the_windows_that_must_be_counted() -> None:
+    hour, day = timedelta(hours=1), timedelta(days=1)
+    rules = [
+        candidate(minimum=document.Minimum(count=n, within=within)) for n, within in ((2, day), (3, hour), (9, day))
+    ]
+    assert matching.windows([candidate(), *rules]) == (3600, 86_400)
+    assert matching.windows([candidate()]) == ()

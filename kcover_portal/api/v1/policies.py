@@ -155,7 +155,7 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
     def get_rules(self, revision: Revision) -> list[dict[str, Any]]:
         """The rules as understood; none where this version cannot read the text."""
         try:
-            rules: list[dict[str, Any]] = parsed(document.read(revision.document))["rules"]
+            rules: list[dict[str, Any]] = parsed(document.read(revision.document)).get("rules", [])
             return rules
         except document.PolicyInvalid:
             return []
@@ -175,8 +175,11 @@ class PolicyFilter(filters.FilterSet):
         return rows.filter(text__icontains=value)
 
 
-def parsed(policy: document.Policy) -> dict[str, Any]:
+def parsed(policy: document.Policy | document.StandbyPolicy) -> dict[str, Any]:
     """A policy as JSON, with the seconds of each wait time."""
+    if isinstance(policy, document.StandbyPolicy):
+        pairs = [{"originNode": dict(one.origin), "targetNode": dict(one.target)} for one in policy.matches]
+        return {"name": policy.name, "apiVersion": policy.api_version, "rules": [], "matches": pairs}
     return {
         "name": policy.name,
         "apiVersion": policy.api_version,
@@ -238,7 +241,7 @@ class Policies(base.Lists[Revision]):
         require(request, base.ADMIN, None)
         body = _text_of(request)
         applied = services.apply(body["text"], author=_author(request), reason=body["reason"], now=timezone.now())
-        names = [policy.name for policy in applied]
+        names = [policy.name for policy in applied if policy.kind == queries.RESCUE]
         rows = {row.policy.name: row for row in self.get_queryset().filter(policy__name__in=names)}
         return Response(PolicySerializer([rows[name] for name in names], many=True).data)
 

@@ -71,9 +71,10 @@ def policies(request: Request) -> HttpResponse:
 def _rules(content: Any) -> tuple[document.Rule, ...]:
     """The rules as read; a text that this version cannot read has none, and its page says so."""
     try:
-        return document.read(content).rules
+        policy = document.read(content)
     except document.PolicyInvalid:
         return ()
+    return policy.rules if isinstance(policy, document.Policy) else ()
 
 
 @require_GET

@@ -1,11 +1,11 @@
 """What an author should hear about rules that are valid but may surprise."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
 from kcover import catalog
-from kcover.policy import document, matching
+from kcover.policy import matching, overlap
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,77 +17,56 @@ class Advice:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    policy: str
-    rule: document.Rule
-    fresh: bool
-
-    @property
-    def name(self) -> str:
-        return f"{self.policy}#{self.rule.index + 1}"
-
-
-def weigh(fresh: Sequence[document.Policy], *, in_force: Iterable[matching.Candidate]) -> list[Advice]:
-    """Warnings about the policies of a text, next to those in force that it does not replace."""
-    names = {policy.name for policy in fresh}
-    rules = [_Placed(one.policy, one.rule, False) for one in in_force if one.policy not in names]
-    rules += [_Placed(policy.name, rule, True) for policy in fresh for rule in policy.rules]
-    return [*_about_codes(rules), *_about_ties(rules)]
+def weigh(rules: Iterable[matching.Candidate], *, fresh: Collection[str]) -> list[Advice]:
+    """Warnings about the rules of the ``fresh`` policies, next to all others that would be in force with them."""
+    ranked = matching.rank(rules)
+    said = [advice for one in ranked if one.policy in fresh for advice in _about_codes(one)]
+    for first, second in combinations(ranked, 2):
+        if first.policy in fresh or second.policy in fresh:
+            said += _about_pair(first, second, fresh=fresh)
+    return said
 
 
-def _about_codes(rules: Iterable[_Placed]) -> Iterable[Advice]:
-    for one in rules:
-        for index, code in enumerate(one.rule.codes or () if one.fresh else ()):
-            path = ("spec", "rules", one.rule.index, "errorCode", index)
-            if catalog.is_program_fault("xid", int(code)):
-                message = f"Xid {code} is a program's doing, not a fault of the node: this rule acts on nodes for it"
-                yield Advice(one.policy, path, message)
-            elif catalog.describe("xid", int(code)) is None:
-                yield Advice(one.policy, path, f"no catalogue knows Xid {code}")
+def _about_codes(one: matching.Candidate) -> Iterator[Advice]:
+    at: tuple[str | int, ...] = ("spec", "rules", one.rule.index)
+    for said, kind, codes, path in (
+        ("Xid", "xid", one.rule.codes or (), (*at, "errorCode")),
+        ("SXid", "sxid", one.rule.sxids, (*at, "match", "sxid")),
+    ):
+        for index, code in enumerate(codes):
+            if catalog.is_program_fault(kind, int(code)):
+                whose = "a program's doing" if kind == "xid" else "corrected by the switch itself"
+                message = f"{said} {code} is {whose}, not a fault of the node: this rule acts on nodes for it"
+                yield Advice(one.policy, (*path, index), message)
+            elif catalog.describe(kind, int(code)) is None:
+                yield Advice(one.policy, (*path, index), f"no catalogue knows {said} {code}")
 
 
-def _about_ties(rules: Sequence[_Placed]) -> Iterable[Advice]:
-    """Two rules of one priority that can match the same code on the same node (semantics: the older policy's runs)."""
-    for first, second in combinations(rules, 2):
-        if first.rule.priority != second.rule.priority or not second.fresh:
-            continue
-        code = _shared_code(first.rule.codes, second.rule.codes)
-        if code is not None and _share_a_node(first.rule, second.rule):
-            message = (
-                f"{first.name} and {second.name} both have priority {first.rule.priority} and can match {code} on one"
-                " node: the older policy's rule runs, then the one written first"
-            )
-            yield Advice(second.policy, ("spec", "rules", second.rule.index), message)
+def _about_pair(first: matching.Candidate, second: matching.Candidate, *, fresh: Collection[str]) -> Iterator[Advice]:
+    """What the order of two rules means, ``first`` being asked first. One word a pair: the weightiest."""
+    fault = overlap.shared(first.rule, second.rule)
+    if fault is None:
+        return
+    about = second if second.policy in fresh else first
+    place = ("spec", "rules", about.rule.index)
+    covered = overlap.covers(first.rule, second.rule)
+    if first.rule.priority == second.rule.priority:
+        message = (
+            f"{first.name} and {second.name} both have priority {first.rule.priority} and can match {fault} on one"
+            " node: the older policy's rule runs, then the one written first"
+        )
+        message += f", so {second.name} never does" if covered else ""
+    elif covered:
+        message = (
+            f"{second.name} never runs: {first.name} comes before it and matches whatever it matches"
+            f"{_nothing_done(first)}"
+        )
+    elif first.rule.mode == "shadow" and second.rule.mode != "shadow":
+        message = f"{first.name} comes before {second.name} for {fault}{_nothing_done(first)}"
+    else:
+        return  # a higher priority that takes a part is what priorities are for
+    yield Advice(about.policy, place, message)
 
 
-def _shared_code(first: Sequence[str] | None, second: Sequence[str] | None) -> str | None:
-    """A code that both lists hold, as people say it; no list means any fault of the node."""
-    if first is None and second is None:
-        return "any fault"
-    if first is None or second is None:
-        listed = second if first is None else first
-        return next((f"Xid {code}" for code in listed or () if _is_node_fault(code)), None)
-    return next((f"Xid {code}" for code in first if code in second), None)
-
-
-def _is_node_fault(code: str) -> bool:
-    return catalog.describe("xid", int(code)) is not None and not catalog.is_program_fault("xid", int(code))
-
-
-def _share_a_node(first: document.Rule, second: document.Rule) -> bool:
-    """Whether one node's labels could satisfy both selectors."""
-    return any(
-        all(one[key] == other[key] for key in one.keys() & other.keys())
-        for one in _ways(first)
-        for other in _ways(second)
-    )
-
-
-def _ways(rule: document.Rule) -> list[Mapping[str, str]]:
-    """Each set of labels that is enough for the rule."""
-    if not rule.labels:
-        return [{}]
-    if rule.operator == "any":
-        return [{key: value} for key, value in rule.labels.items()]
-    return [rule.labels]
+def _nothing_done(first: matching.Candidate) -> str:
+    return ", and in shadow mode it does nothing" if first.rule.mode == "shadow" else ""

@@ -7,7 +7,7 @@ import pytest
 
 from kcover_portal.policies.models import Policy, Revision
 from tests.portal.api.conftest import Api, caller, fields, person, problem
-from tests.portal.policies.texts import KCE_EXAMPLE, STANDBY_EXAMPLE, policy
+from tests.portal.policies.texts import KCE_EXAMPLE, policy
 
 pytestmark = pytest.mark.django_db
 
@@ -155,7 +155,7 @@ def test_the_address_and_the_text_must_agree(admin: Api) -> None:
 
 
 def test_many_policies_are_posted_together_or_not_at_all(admin: Api) -> None:
-    problem(admin.post("policies", text=KCE_EXAMPLE + "---\n" + STANDBY_EXAMPLE), 422)
+    problem(admin.post("policies", text=KCE_EXAMPLE + "---\n" + policy("b", codes="[]")), 422)
     assert not Policy.objects.exists()
     body = {"text": policy("b") + "---\n" + KCE_EXAMPLE, "reason": "start"}
     names = [row["name"] for row in admin.post("policies", body, Idempotency_Key="k").json()]
@@ -179,10 +179,10 @@ def test_the_reason_of_a_yaml_body_is_a_parameter(admin: Api) -> None:
 def test_a_policy_is_rolled_back_and_deleted(admin: Api) -> None:
     put(admin, "a", policy("a"))
     put(admin, "a", policy("a", codes='["63"]'))
-    problem(admin.call("post", "policies/a/rollback", {"revision": 1}, If_Match='"1"'), 412)
+    problem(admin.call("post", "policies/a/rollback", {"revision": 1, "reason": "oops"}, If_Match='"1"'), 412)
     back = admin.call("post", "policies/a/rollback", {"revision": 1, "reason": "oops"}, If_Match='"2"')
     assert (back.status_code, back.headers["ETag"], back.json()["rules"][0]["errorCode"]) == (200, '"3"', ["62"])
-    problem(admin.post("policies/a/rollback", {"revision": 9}), 404)
+    problem(admin.post("policies/a/rollback", {"revision": 9, "reason": "oops"}), 404)
     assert "revision" in fields(admin.post("policies/a/rollback", {"revision": 0}))
 
     problem(admin.call("delete", "policies/a", If_Match='"2"'), 412)

@@ -80,9 +80,12 @@ def test_policies_are_listed_taken_back_and_deleted(now: datetime) -> None:
     for codes in ('["62"]', '["63"]'):
         services.apply(policy("a", codes=codes), author="user:anna", reason="", now=now)
     assert run("list")[0] == "a\trevision 2\t1 rule\tby user:anna\n"
-    assert run("rollback", "a", "1")[0] == "policy a revision 3 applied\n"
+    assert run("rollback", "a", "1", "--reason", "why")[0] == "policy a revision 3 applied\n"
     assert queries.candidates()[0].rule.codes == ("62",)
     assert run("delete", "a", "--reason", "done")[0] == "policy a is no longer in force\n"
-    for words, message in ((("delete", "a"), "there is no policy a"), (("rollback", "a", "9"), "a has no revision 9")):
+    for words, message in (
+        (("delete", "a"), "there is no policy a"),
+        (("rollback", "a", "9", "--reason", "why"), "a has no revision 9"),
+    ):
         with pytest.raises(CommandError, match=message):
             run(*words)

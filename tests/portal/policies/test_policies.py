@@ -12,7 +12,7 @@ from kcover.policy import matching
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
-from tests.portal.policies.texts import KCE_EXAMPLE, STANDBY_EXAMPLE, policy
+from tests.portal.policies.texts import KCE_EXAMPLE, policy
 
 pytestmark = pytest.mark.django_db
 SHIPPED = Path(__file__).parents[3] / "deploy" / "policies"
@@ -41,17 +41,6 @@ def test_kces_own_example_is_applied_unchanged(now: datetime) -> None:
     first, second = queries.candidates()
     assert (first.name, first.rule.codes, first.rule.labels) == ("test-1#1", ("62",), {"app": "demo", "env": "test"})
     assert (second.name, second.rule.codes, second.revision) == ("test-1#2", ("63", "64"), 1)
-
-
-def test_a_warm_standby_policy_is_refused_in_plain_words(now: datetime) -> None:
-    text = f"{KCE_EXAMPLE}---\n{STANDBY_EXAMPLE}"
-    line = text.split("\n").index("kind: WarmStandbyPolicy") + 1
-    message = "WarmStandbyPolicy is not carried out by this version: take this document out"
-    assert problems(text) == [(line, 1, "kind", message)]
-    with pytest.raises(services.Invalid) as caught:
-        apply(text, now)
-    assert str(caught.value) == f"line {line}, column 1: kind: {message}"
-    assert Policy.objects.count() == 0
 
 
 def test_every_mistake_is_named_with_its_line() -> None:
@@ -163,9 +152,28 @@ def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
     assert newest.reason == "back to revision 1: too wide"
     assert queries.candidates()[0].rule.codes == ("62",)
     with pytest.raises(services.NotFound):
-        services.rollback("a", 9, author="user:bo", reason="", now=now)
-    with pytest.raises(services.Conflict):
-        services.rollback("a", 2, author="user:bo", reason="", now=now, expected=2)
+        services.rollback("a", 9, author="user:bo", reason="why", now=now)
+    with pytest.raises(services.Conflict, match="you edited revision 2 of a, and revision 3 is in force"):
+        services.rollback("a", 2, author="user:bo", reason="why", now=now, expected=2)
+    with pytest.raises(services.Conflict, match="revision 3 of a is in force already"):
+        services.rollback("a", 3, author="user:bo", reason="why", now=now)
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_rolling_back_needs_a_reason(reason: str, now: datetime) -> None:
+    apply(policy("a"), now)
+    apply(policy("a", codes='["63"]'), now)
+    with pytest.raises(services.Invalid, match="going back to an earlier revision needs a reason"):
+        services.rollback("a", 1, author="user:bo", reason=reason, now=now)
+    assert Policy.objects.get().revision == 2
+
+
+def test_rolling_back_brings_back_the_text_where_only_comments_changed(now: datetime) -> None:
+    apply(policy("a"), now)
+    apply(policy("a", codes='["63"]'), now)
+    apply("# mine\n" + policy("a"), now)
+    row = services.rollback("a", 1, author="user:bo", reason="why", now=now)
+    assert (row.revision, queries.revision(row).text) == (4, policy("a"))
 
 
 def test_a_deleted_policy_is_out_of_force_and_its_numbers_go_on(now: datetime) -> None:
@@ -220,20 +228,23 @@ TIE = (
     "a#1 and b#1 both have priority 10 and can match {} on one node: "
     "the older policy's rule runs, then the one written first"
 )
+NEVER = ", so b#1 never does"
 
 
 @pytest.mark.parametrize(
     ("first", "second", "shared"),
     [
         (policy("a"), policy("b", codes='["63", "62"]'), "Xid 62"),
-        (policy("a", codes="~"), policy("b", codes="~"), "any fault"),
+        (policy("a", codes="~"), policy("b", codes="~"), "any fault" + NEVER),
         (policy("a", codes="~"), policy("b", codes='["31", "62"]'), "Xid 62"),
         (policy("a"), policy("b", codes="~"), "Xid 62"),
+        (policy("a", codes='["62", "48"]'), policy("b"), "Xid 62" + NEVER),
     ],
 )
 def test_two_rules_of_one_priority_that_can_meet_warn(first: str, second: str, shared: str) -> None:
     said = [(path, message) for _, path, message in warnings(first + "---\n" + second) if "priority" in message]
-    assert said == [("spec.rules[0]", TIE.format(shared))]
+    fault, never, _ = shared.partition(NEVER)
+    assert said == [("spec.rules[0]", TIE.format(fault) + never)]
 
 
 @pytest.mark.parametrize(
@@ -273,7 +284,7 @@ def test_rules_meet_only_on_nodes_that_both_select(first: str, second: str, meet
 
 def test_a_rule_in_force_counts_unless_the_text_replaces_it(now: datetime) -> None:
     apply(policy("a"), now)
-    assert [message for *_, message in warnings(policy("b"))] == [TIE.format("Xid 62")]
+    assert [message for *_, message in warnings(policy("b"))] == [TIE.format("Xid 62") + NEVER]
     assert warnings(policy("a")) == []
     services.delete("a", author="x", reason="", now=now)
     assert warnings(policy("b")) == []

@@ -1,4 +1,4 @@
-"""``manage.py policy``: applies, shows and withdraws policies."""
+"""``manage.py policy``: applies, shows, compares and withdraws policies."""
 
 import sys
 from argparse import ArgumentParser
@@ -10,27 +10,39 @@ from django.utils import timezone
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy
 
 
 class Command(BaseCommand):
     """The policies in force."""
 
-    help = "applies, lists, exports and withdraws RescuePolicies"
+    help = "applies, lists, compares, exports and withdraws RescuePolicies and the WarmStandbyPolicy"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """One sub-command a deed."""
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="apply|export|list|rollback|delete")
+        names = "apply|export|list|diff|rollback|delete|defaults"
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar=names)
         apply = verbs.add_parser("apply", help="puts the policies of YAML files in force, all of a file or none")
         apply.add_argument("-f", "--file", action="append", required=True, help="a YAML file; - reads from input")
-        verbs.add_parser("export", help="prints every policy in force as one YAML text")
-        verbs.add_parser("list", help="lists the policies in force")
+        export = verbs.add_parser("export", help="prints the policies in force as one YAML text")
+        export.add_argument("names", nargs="*", help="only these policies")
+        every = verbs.add_parser("list", help="lists the policies in force")
+        every.add_argument("--archived", action="store_true", help="those that were taken out of force instead")
+        diff = verbs.add_parser("diff", help="what changed between two revisions")
+        diff.add_argument("name")
+        diff.add_argument("old", type=int, help="the number of the earlier revision")
+        diff.add_argument("new", type=int, nargs="?", help="of the later one; the one in force")
         rollback = verbs.add_parser("rollback", help="puts an earlier revision in force again")
         rollback.add_argument("name")
         rollback.add_argument("revision", type=int)
-        delete = verbs.add_parser("delete", help="takes a policy out of force")
+        delete = verbs.add_parser("delete", help="takes a policy out of force; its revisions stay")
         delete.add_argument("name")
-        for one in (apply, rollback, delete):
-            one.add_argument("--reason", default="", help="why, for the record")
+        defaults = verbs.add_parser("defaults", help="puts the shipped policies in force, in shadow mode")
+        defaults.add_argument("--update", action="store_true", help="also those that were changed or withdrawn here")
+        for one in (diff, rollback, delete):
+            one.add_argument("--standby", action="store_true", help="the name is a WarmStandbyPolicy's")
+        for one in (apply, rollback, delete, defaults):
+            one.add_argument("--reason", default="", required=one is rollback, help="why, for the record")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Carries out one sub-command."""
@@ -46,7 +58,7 @@ class Command(BaseCommand):
             text = _read(path)
             for warning in services.validate(text).warnings:
                 self.stderr.write(f"warning: {path}:{warning.line}:{warning.column}: {warning.message}")
-            before = {row.name: row.revision for row in queries.policies()}
+            before = {(row.kind, row.name): row.revision for row in Policy.objects.all()}
             try:
                 applied = services.apply(
                     text, author=accounts.shell_actor(), reason=options["reason"], now=timezone.now()
@@ -55,33 +67,72 @@ class Command(BaseCommand):
                 lines = [f"{path}:{p.line}:{p.column}: {p.said}" for p in error.problems]
                 raise CommandError("\n".join([f"nothing of {path} was applied:", *lines])) from error
             for policy in applied:
-                said = "unchanged" if before.get(policy.name) == policy.revision else "applied"
-                self.stdout.write(f"policy {policy.name} revision {policy.revision} {said}")
+                said = "unchanged" if before.get((policy.kind, policy.name)) == policy.revision else "applied"
+                self.stdout.write(f"{_called(policy)} revision {policy.revision} {said}")
 
     def _export(self, options: dict[str, Any]) -> None:
-        self.stdout.write(services.export(), ending="")
+        known = {row.name for row in Policy.objects.filter(revision__gt=0)}
+        for name in options["names"]:
+            if name not in known:
+                raise CommandError(f"there is no policy {name}")
+        self.stdout.write(services.export(options["names"]), ending="")
 
     def _list(self, options: dict[str, Any]) -> None:
-        for revision in queries.in_force():
-            rules = len(revision.document["spec"]["rules"])
-            noun = "rule" if rules == 1 else "rules"
-            self.stdout.write(
-                f"{revision.policy.name}\trevision {revision.number}\t{rules} {noun}\tby {revision.author}"
-            )
+        for kind, noun in ((queries.RESCUE, "rule"), (queries.STANDBY, "match")):
+            for revision in queries.archived(kind) if options["archived"] else queries.in_force(kind):
+                policy, spec = revision.policy, revision.document["spec"]
+                count = len(spec.get("rules") or spec.get("matches"))
+                plural = noun if count == 1 else noun + ("es" if noun == "match" else "s")
+                said = f"{policy.name}\trevision {revision.number}\t{count} {plural}\tby {revision.author}"
+                if policy.archived_at is not None:
+                    said += f"\tarchived by {policy.archived_by}: {policy.archived_because}".rstrip(": ")
+                self.stdout.write(said)
+
+    def _diff(self, options: dict[str, Any]) -> None:
+        old, new = services.two_revisions(options["name"], options["old"], options["new"], kind=_kind(options))
+        for line in services.compare_revisions(old, new).lines:
+            self.stdout.write(line)
 
     def _rollback(self, options: dict[str, Any]) -> None:
         policy = services.rollback(
             options["name"],
             options["revision"],
+            kind=_kind(options),
             author=accounts.shell_actor(),
             reason=options["reason"],
             now=timezone.now(),
         )
-        self.stdout.write(f"policy {policy.name} revision {policy.revision} applied")
+        self.stdout.write(f"{_called(policy)} revision {policy.revision} applied")
 
     def _delete(self, options: dict[str, Any]) -> None:
-        services.delete(options["name"], author=accounts.shell_actor(), reason=options["reason"], now=timezone.now())
+        services.delete(
+            options["name"],
+            kind=_kind(options),
+            author=accounts.shell_actor(),
+            reason=options["reason"],
+            now=timezone.now(),
+        )
         self.stdout.write(f"policy {options['name']} is no longer in force")
+
+    def _defaults(self, options: dict[str, Any]) -> None:
+        applied = services.install_defaults(
+            author=accounts.shell_actor(),
+            reason=options["reason"] or "the shipped policies",
+            now=timezone.now(),
+            update=options["update"],
+        )
+        for policy in applied:
+            self.stdout.write(f"{_called(policy)} revision {policy.revision} applied")
+        if not applied:
+            self.stdout.write("the shipped policies are here already; --update brings them up to date")
+
+
+def _kind(options: dict[str, Any]) -> str:
+    return queries.STANDBY if options["standby"] else queries.RESCUE
+
+
+def _called(policy: Policy) -> str:
+    return f"policy {policy.name}" if policy.kind == queries.RESCUE else f"standby policy {policy.name}"
 
 
 def _read(path: str) -> bytes:

@@ -1,0 +1,109 @@
+"""Any policy that there may be, for hypothesis."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from hypothesis import strategies as st
+
+from kcover import fault, limits, waits
+from kcover.policy import document
+
+NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
+KEYS = st.sampled_from(("app", "env", "kcover.io/pool", "a.b/C_d"))
+LABELS = st.dictionaries(KEYS, st.sampled_from(("", "demo", "true", "1", "x_Y.z")), max_size=3)
+CODES = st.integers(0, 2**31 - 1).map(str)
+WAITS = st.builds(timedelta, minutes=st.integers(1, 3650 * 24 * 60))
+WAIT_TEXTS = st.one_of(st.just(""), WAITS.map(waits.render))
+WORDS = st.from_regex(r"[a-z0-9_.-]{1,12}", fullmatch=True)
+
+
+def _some(of: st.SearchStrategy[str]) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(of, max_size=3, unique=True).map(tuple)
+
+
+def _attributes(**known: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, str]]:
+    return st.fixed_dictionaries({}, optional=known)
+
+
+TRUTHS = st.sampled_from(("true", "false"))
+SENTENCES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=60)
+ATTRIBUTES: dict[str, st.SearchStrategy[dict[str, str]]] = {
+    "cordon": st.just({}),
+    "drain": _attributes(waittime=WAIT_TEXTS),
+    "reboot": _attributes(waittime=WAIT_TEXTS, unCordon=TRUTHS),
+    "enableWarmStandby": st.just({}),
+    "unCordon": st.just({}),
+    "taint": _attributes(key=KEYS, value=st.just("x-<code>"), effect=st.just("NoExecute")),
+    "label": st.fixed_dictionaries({"key": st.just("app")}, optional={"value": st.just("<code>")}),
+    "gpuReset": _attributes(unCordon=TRUTHS),
+    "restartJobs": st.just({}),
+    "notify": _attributes(channel=st.just("on-call"), message=SENTENCES),
+    "webhook": st.fixed_dictionaries({"url": st.just("https://x.example/y")}, optional={"waittime": WAIT_TEXTS}),
+    "runChecks": _attributes(checks=st.just("pciebw,dcgm")),
+}
+
+
+@st.composite
+def _actions(draw: Callable[..., Any], *, own: bool) -> tuple[document.Action, ...]:
+    """Actions whose preconditions hold."""
+    asked = ["cordon", "drain", *draw(st.lists(st.sampled_from(sorted(ATTRIBUTES)), unique=True))]
+    repair = draw(st.sampled_from(("reboot", "gpuReset") if own else ("reboot",)))
+    asked = [name for name in dict.fromkeys([*asked, repair]) if name not in {"reboot", "gpuReset"} - {repair}]
+    names = [name for name in asked if own or not document.ACTIONS[name].own]
+    return tuple(document.Action(name=name, attribute=draw(ATTRIBUTES[name])) for name in draw(st.permutations(names)))
+
+
+@st.composite
+def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
+    codes = draw(st.none() | st.lists(CODES, min_size=1, max_size=4).map(tuple))
+    labels = draw(st.none() | LABELS)
+    more: dict[str, Any] = {}
+    if own:
+        sxids, checks = draw(_some(CODES)), draw(_some(WORDS))
+        taken = {kind for kind, listed in (("xid", codes), ("sxid", sxids), ("check", checks)) if listed}
+        free = [kind for kind in fault.KINDS if kind not in taken]
+        verify = draw(st.booleans())
+        more = {
+            "sxids": sxids,
+            "checks": checks,
+            "kinds": draw(_some(st.sampled_from(free))),
+            "minimum": draw(st.none() | st.builds(document.Minimum, count=st.integers(1, 1_000_000), within=WAITS)),
+            "mode": draw(st.sampled_from(document.RULE_MODES)),
+            "budget": draw(
+                st.none()
+                | st.builds(limits.Limit, count=st.integers(1, 1_000_000))
+                | st.builds(limits.Limit, percent=st.integers(1, 100))
+            ),
+            "cooldown": draw(st.none() | WAITS),
+            "approval": draw(
+                st.none() | st.builds(document.Approval, approvers=st.integers(1, 2), expires=st.none() | WAITS)
+            ),
+            "on_drain_timeout": draw(st.sampled_from(document.DRAIN_TIMEOUTS)),
+            "verify": verify,
+            "verify_agent": draw(st.booleans()) if verify else True,
+            "escalate": draw(st.none() | SENTENCES),
+        }
+    return document.Rule(
+        index=index,
+        priority=draw(st.integers(0, 2**31 - 1)),
+        codes=codes,
+        operator="all" if labels is None else draw(st.sampled_from(("any", "all"))),
+        labels=labels,
+        actions=draw(_actions(own=own)),
+        **more,
+    )
+
+
+@st.composite
+def policies(draw: Callable[..., Any]) -> document.Policy | document.StandbyPolicy:
+    """Any policy of either kind and version."""
+    name, version = draw(NAMES), draw(st.sampled_from((document.KSYUN, document.KCOVER)))
+    size = draw(st.integers(1, 3))
+    if draw(st.integers(0, 4)) == 0:
+        pairs = tuple(
+            document.StandbyRule(index=index, origin=draw(LABELS), target=draw(LABELS)) for index in range(size)
+        )
+        return document.StandbyPolicy(name=name, api_version=version, matches=pairs)
+    rules = tuple(draw(_rule(index, own=version == document.KCOVER)) for index in range(size))
+    return document.Policy(name=name, api_version=version, rules=rules)
