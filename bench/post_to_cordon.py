@@ -15,6 +15,7 @@ from tests.story import product as products
 
 FAULTS = 50
 EVERY_SECONDS = 2.0
+FAULT: dict[str, object] = {"kind": "xid", "code": 62, "pci": "0000:4e:00", "message": "bench", "source": "kmsg"}
 CORDON = """
 apiVersion: rescue.ksyun.com/v1
 kind: RescuePolicy
@@ -55,15 +56,17 @@ def _run(product: products.Product) -> tuple[list[float], list[float]]:
     connection = http.client.HTTPConnection("127.0.0.1", product.port)
     latencies, acknowledged = [], []
     for node in nodes:
+        _post(connection, node, tokens[node], faults=[])  # an agent has been heard before it sees a fault
+        time.sleep(0.3)
         began = time.monotonic()
-        _post(connection, node, tokens[node])
+        _post(connection, node, tokens[node], faults=[FAULT])
         acknowledged.append((time.monotonic() - began) * 1000)
         latencies.append((seen.cordoned(node) - began) * 1000)
         time.sleep(max(0.0, EVERY_SECONDS - (time.monotonic() - began)))
     return latencies, acknowledged
 
 
-def _post(connection: http.client.HTTPConnection, node: str, token: str) -> None:
+def _post(connection: http.client.HTTPConnection, node: str, token: str, *, faults: list[dict[str, object]]) -> None:
     now = datetime.now(UTC).isoformat()
     report = {
         "version": 1,
@@ -72,7 +75,7 @@ def _post(connection: http.client.HTTPConnection, node: str, token: str) -> None
         "batch_id": str(uuid.uuid4()),
         "agent": "bench",
         "sent_at": now,
-        "faults": [{"kind": "xid", "code": 62, "pci": "0000:4e:00", "message": "bench", "source": "kmsg"}],
+        "faults": faults,
         "checks": [],
     }
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}

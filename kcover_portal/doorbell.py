@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 log = logging.getLogger(__name__)
 
-GATHERED_SECONDS = 0.03  # nobody sees it on a page, and a burst of writes becomes one signal a record
+GATHERED_SECONDS = 0.1  # nobody sees it on a page, and a burst of writes becomes one signal a record
 PAGES = "pages"  # the group that every signed-in page's socket joins
 
 _lock = threading.Lock()

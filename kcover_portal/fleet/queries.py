@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Subquery
 
 from kcover import decision
 from kcover.fault import Command as WireCommand
-from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Node, Pulse
+from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Mode, Node, Pulse
 from kcover_portal.kube import connections, port
 
 POOL_LABELS = (
@@ -39,9 +39,21 @@ def installation() -> Installation:
 def mode_of(cluster: Cluster) -> tuple[str, str]:
     """The strictest mode over environment, installation and cluster, and the reason of the pause if it is one."""
     whole = installation()
-    mode = decision.strictest(settings.KCOVER_MODE, whole.mode, cluster.mode)
-    reason = whole.reason if whole.mode == "paused" else cluster.pause_reason
-    return mode, reason
+    return _strictest((whole.mode, whole.reason), (cluster.mode, cluster.pause_reason))
+
+
+def mode_now(cluster: Cluster) -> tuple[str, str]:
+    """``mode_of`` by what the rows say at this moment, in one query."""
+    whole = Installation.objects.filter(pk=1)
+    mode, reason, whole_mode, whole_reason = Cluster.objects.values_list(
+        "mode", "pause_reason", Subquery(whole.values("mode")), Subquery(whole.values("reason"))
+    ).get(pk=cluster.pk)
+    return _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (mode, reason))
+
+
+def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, str]:
+    mode = decision.strictest(settings.KCOVER_MODE, whole[0], cluster[0])
+    return mode, whole[1] if whole[0] == Mode.PAUSED else cluster[1]
 
 
 def commands_on_offer(node: Node, *, now: datetime) -> list[WireCommand]:

@@ -98,7 +98,7 @@ class Context:
 
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""
-        mode, reason = fleet.mode_of(Cluster.objects.get(pk=self.cluster.pk))
+        mode, reason = fleet.mode_now(self.cluster)
         if mode == "paused":
             raise HeldBack(f"paused{': ' + reason if reason else ''}")
         if mode == "shadow":

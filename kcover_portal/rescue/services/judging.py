@@ -41,10 +41,12 @@ def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | N
         judged = kernel.decide(situation)
         again = now + HELD_AGAIN if judged.answer == "hold" else None
         incidents.mark_judged(incident, now=now, again_at=again)  # before the ledger's lock, as close() does
-        row = keep(judged, situation, incident=incident, now=now)
+        row, drafts = keep(judged, situation, incident=incident, now=now)
         opened = None
         if judged.answer in ("rescue", "approve"):
-            opened = opening.open_by_policy(judged, row, incident=incident, now=now, lease=lease)
+            opened = opening.open_by_policy(judged, row, incident=incident, now=now, lease=lease, drafts=drafts)
+        else:
+            ledger.append(locked.cluster.name, drafts)
     return opened
 
 
@@ -55,14 +57,20 @@ def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
         running.go_on(opened, clock=clock)
 
 
-def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Incident, now: datetime) -> Decision:
-    """Keeps a decision; one that is like the incident's last raises its count and brings its figures instead."""
+def keep(
+    judged: kernel.Decision, situation: kernel.Situation, *, incident: Incident, now: datetime
+) -> tuple[Decision, list[ledger.Draft]]:
+    """Keeps a decision; one that is like the incident's last raises its count and brings its figures instead.
+
+    Returns the row and what the ledger is to say of it.
+    """
     because = [reason.to_json() for reason in judged.because]
-    last = Decision.objects.filter(incident=incident).order_by("-pk").first()
+    judged_before = incident.judged_at is not None
+    last = Decision.objects.filter(incident=incident).order_by("-pk").first() if judged_before else None
     same = last is not None and (last.answer, last.revision) == (judged.answer, judged.revision)
     if last is not None and same and reasons.alike(last.reasons, judged.because):
         Decision.objects.filter(pk=last.pk).update(count=F("count") + 1, last_at=now, because=because)
-        return last
+        return last, []
     row = Decision.objects.create(
         cluster=incident.cluster,
         node=incident.node,
@@ -79,13 +87,12 @@ def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Inci
         at=now,
         last_at=now,
     )
-    ledger.write(
-        incident.cluster.name,
+    draft = ledger.Draft(
         actor=f"policy:{judged.rule}" if judged.rule else "system",
         verb=f"decision.{judged.answer}",
         subject=f"incident {incident.pk}",
         node=incident.node.name,
-        now=now,
+        at=now,
         data={
             "because": [str(reason) for reason in judged.because],
             "decision": row.pk,
@@ -94,7 +101,7 @@ def keep(judged: kernel.Decision, situation: kernel.Situation, *, incident: Inci
         },
     )
     doorbell.tell("decision", row.pk, cluster=incident.cluster.name)
-    return row
+    return row, [draft]
 
 
 def _facts(situation: kernel.Situation) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import decision as kernel
@@ -42,9 +42,17 @@ class Preview:
 
 
 def open_by_policy(
-    judged: kernel.Decision, row: Decision, *, incident: Incident, now: datetime, lease: bool
-) -> Rescue | None:
-    """Opens the rescue that a rule asked for; None if another was opened on the node in the same moment.
+    judged: kernel.Decision,
+    row: Decision,
+    *,
+    incident: Incident,
+    now: datetime,
+    lease: bool,
+    drafts: Sequence[ledger.Draft],
+) -> Rescue:
+    """Opens the rescue that a rule asked for.
+
+    ``drafts``: what the ledger is to say before it.
 
     ``lease``: the caller goes on with it at once (``running.go_on``), so it is opened as claimed by them.
     """
@@ -53,6 +61,7 @@ def open_by_policy(
         incident.node,
         judged.steps,
         now=now,
+        drafts=drafts,
         decision=row,
         origin=Rescue.Origin.POLICY,
         requested_by=f"policy:{judged.rule}",
@@ -66,9 +75,8 @@ def open_by_policy(
         needs_human=held,
         **({"token": 1, "lease_until": now + LEASE} if lease and not held else {}),
     )
-    if rescue is not None:
-        seen = incident_queries.open_on(incident.node).filter(Q(program=False) | Q(pk=incident.pk))
-        rescue.incidents.add(*seen.values_list("pk", flat=True))
+    seen = incident_queries.open_on(incident.node).filter(Q(program=False) | Q(pk=incident.pk))
+    rescue.incidents.add(*seen.values_list("pk", flat=True))
     return rescue
 
 
@@ -120,8 +128,6 @@ def request(
             key=key,
             due_at=due_at,
         )
-    if rescue is None:
-        raise Refused("another rescue was opened on this node in the same moment: look at it first")
     return rescue
 
 
@@ -166,31 +172,37 @@ def _refusals(node: Node, verb: str) -> list[str]:
     return refusals
 
 
-def _open(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetime, **fields: Any) -> Rescue | None:
-    """Writes the rescue and its steps; None if the node has an open one (a database constraint, invariant 8)."""
-    try:
-        with transaction.atomic():
-            rescue = Rescue.objects.create(
-                node=node,
-                cluster=node.cluster,
-                plan_hash=plan.digest(steps),
-                opened_at=now,
-                **{"due_at": None if fields["state"] == Rescue.State.HELD else now, **fields},
-            )
-    except IntegrityError:
-        return None
+def _open(
+    node: Node,
+    steps: Sequence[plan.PlannedStep],
+    *,
+    now: datetime,
+    drafts: Sequence[ledger.Draft] = (),
+    **fields: Any,
+) -> Rescue:
+    """Writes the rescue and its steps.
+
+    The caller holds the lock of the node's row and has seen that no rescue is open on it; a constraint of the database
+    stands behind that (invariant 8).
+    """
+    rescue = Rescue.objects.create(
+        node=node,
+        cluster=node.cluster,
+        plan_hash=plan.digest(steps),
+        opened_at=now,
+        **{"due_at": None if fields["state"] == Rescue.State.HELD else now, **fields},
+    )
     rows = [Step(rescue=rescue, index=index, name=step.name, args=dict(step.args)) for index, step in enumerate(steps)]
     if rescue.lease_until is not None:
         rows[0].reserve(now=now)
     Step.objects.bulk_create(rows)
-    ledger.write(
-        node.cluster.name,
+    opened = ledger.Draft(
         actor=rescue.requested_by,
         verb="rescue.opened",
         subject=f"rescue {rescue.pk}",
         node=node.name,
         rescue=rescue.pk,
-        now=now,
+        at=now,
         data={
             "steps": [{"name": step.name, "args": dict(step.args)} for step in steps],
             "plan_hash": rescue.plan_hash,
@@ -198,6 +210,7 @@ def _open(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetime, **fie
             "state": rescue.state,
         },
     )
+    ledger.append(node.cluster.name, [*drafts, opened])
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)
     doorbell.tell("rescue", rescue.pk, cluster=node.cluster.name)
