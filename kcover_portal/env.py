@@ -4,6 +4,7 @@ Every secret may also come from a file named by ``NAME_FILE``. ``docs/operations
 """
 
 import os
+import re
 import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,13 +30,30 @@ class Variable:
     secret: bool = False
 
 
-def _url(*schemes: str) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if text and urlsplit(text).scheme not in schemes:
-            raise ValueError
-        return text.rstrip("/") if "http" in schemes else text
+def _web(text: str) -> str:
+    """An address that browsers and programs call; without a path, so that others may be put behind it."""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query):
+        raise ValueError
+    return text.rstrip("/")
 
-    return read
+
+def _database(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in DATABASES or len(parts.path) < 2 or parts.port == 0:
+        raise ValueError
+    if parts.scheme == "sqlite" and (parts.netloc or parts.path.endswith((":memory:", "/"))):
+        raise ValueError
+    return text
+
+
+def _redis(text: str) -> str:
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("redis", "rediss", "unix") or parts.port == 0):
+        raise ValueError
+    if text and not (parts.path if parts.scheme == "unix" else parts.hostname):
+        raise ValueError
+    return text
 
 
 def _mode(text: str) -> str:
@@ -56,8 +74,11 @@ def _switch(text: str) -> bool:
     return {"true": True, "1": True, "false": False, "0": False, "": False}[text.lower()]
 
 
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]
+def _hosts(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not words or not all(HOST.fullmatch(word) for word in words):
+        raise ValueError
+    return words
 
 
 def _key(text: str) -> str:
@@ -73,12 +94,13 @@ def _count(text: str) -> int:
     return number
 
 
+HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
 DATABASES = ("sqlite", "postgres", "postgresql")
 
 VARIABLES = (
     Variable(
         "KCOVER_DATABASE_URL",
-        _url(*DATABASES),
+        _database,
         "sqlite:///var/kcover.sqlite3",
         "sqlite:///PATH or postgres://USER:PASSWORD@HOST:PORT/NAME",
         "where everything is kept",
@@ -86,7 +108,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_REDIS_URL",
-        _url("redis", "rediss", "unix"),
+        _redis,
         "",
         "redis://HOST:PORT/DB, rediss://... or nothing (embedded: one process only)",
         "the doorbell and the live pages' signals; losing it loses nothing",
@@ -101,11 +123,11 @@ VARIABLES = (
         secret=True,
     ),
     Variable(
-        "KCOVER_ALLOWED_HOSTS", _words, "*", "host names, separated by commas; * for any", "names the portal answers to"
+        "KCOVER_ALLOWED_HOSTS", _hosts, "*", "host names, separated by commas; * for any", "names the portal answers to"
     ),
     Variable(
         "KCOVER_PUBLIC_URL",
-        _url("http", "https"),
+        _web,
         "",
         "http://HOST:PORT or https://HOST",
         "the address that browsers use; https switches secure cookies on",
@@ -114,14 +136,14 @@ VARIABLES = (
     Variable("KCOVER_TIME_ZONE", _zone, "UTC", "a zone such as Asia/Shanghai", "the zone pages use by default"),
     Variable(
         "KCOVER_DEMO_URL",
-        _url("http", "https"),
+        _web,
         "",
         "a simulator's address",
         "shows the console's buttons that inject faults into the simulator",
     ),
     Variable(
         "KCOVER_WEB_URL",
-        _url("http", "https"),
+        _web,
         "",
         "http://HOST:PORT",
         "where the live process hands pages and REST to; nothing: it answers them itself",

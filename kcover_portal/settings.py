@@ -1,23 +1,48 @@
 """Django's settings, made from the environment (see ``env.py``); operating settings are rows, not settings."""
 
+import contextlib
 import os
 import secrets
+import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import dj_database_url
 from csp.constants import NONCE, SELF
-from django.core.exceptions import ImproperlyConfigured
 
 from kcover_portal import env
 
-BASE_DIR = Path(__file__).resolve().parent.parent
-VAR_DIR = BASE_DIR / "var"
+# What is shipped beside the code (templates, static, locale, deploy) lies in the package where that was installed, else
+# at the root of the checkout; what the portal writes itself goes to var/ in the working folder or the checkout.
+PACKAGE = Path(__file__).resolve().parent
+INSTALLED = (PACKAGE / "templates").is_dir()
+BASE_DIR = PACKAGE if INSTALLED else PACKAGE.parent
+VAR_DIR = (Path.cwd() if INSTALLED else BASE_DIR) / "var"
+
+
+def _end(problem: str) -> NoReturn:
+    """Ends whatever is being started with the line that says what to mend: a traceback would only hide it."""
+    sys.stderr.write(f"kcover portal: {problem}\n")
+    raise SystemExit(2)
+
 
 try:
     ENV = env.read()
-except env.SettingsInvalid as error:
-    raise ImproperlyConfigured(str(error)) from error
+except env.SettingsInvalid as invalid:
+    _end(str(invalid))
+
+
+def _own_folder(path: Path) -> None:
+    """Makes a folder that only the portal's user may look into; one that is there is left as it is."""
+    for folder in reversed([path, *path.parents]):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+
+def _own_file(path: Path) -> None:
+    """Makes an empty file that only the portal's user may read; one that is there is left as it is."""
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
 
 
 def _secret_key() -> str:
@@ -26,15 +51,18 @@ def _secret_key() -> str:
     if configured:
         return configured
     path = VAR_DIR / "secret_key"
-    VAR_DIR.mkdir(exist_ok=True)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
+        if not path.exists():
+            _own_folder(VAR_DIR)
+            draft = path.with_name(f"{path.name}.{os.getpid()}")
+            _own_file(draft)
+            draft.write_text(secrets.token_urlsafe(50), encoding="utf-8")
+            with contextlib.suppress(FileExistsError):
+                os.link(draft, path)  # whole or not at all: other processes start at the same time
+            draft.unlink()
         return path.read_text(encoding="utf-8").strip()
-    key = secrets.token_urlsafe(50)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(key)
-    return key
+    except OSError as error:
+        _end(f"KCOVER_SECRET_KEY is not set, and none can be kept in {path}: {error.strerror}")
 
 
 SECRET_KEY = _secret_key()
@@ -45,8 +73,6 @@ KCOVER_DEMO_URL = cast("str", ENV["KCOVER_DEMO_URL"])
 KCOVER_WEB_URL = cast("str", ENV["KCOVER_WEB_URL"])
 KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
-# What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
-KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"
 # What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
 KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"
 
@@ -114,9 +140,13 @@ def _database() -> dict[str, Any]:
     config: dict[str, Any] = dict(dj_database_url.parse(cast("str", ENV["KCOVER_DATABASE_URL"])))
     options = config.setdefault("OPTIONS", {})
     if config["ENGINE"].endswith("sqlite3"):
-        name = Path(config["NAME"])
-        config["NAME"] = str(name if name.is_absolute() else BASE_DIR / name)
-        Path(config["NAME"]).parent.mkdir(parents=True, exist_ok=True)
+        path = VAR_DIR.parent / config["NAME"]
+        config["NAME"] = str(path)
+        try:
+            _own_folder(path.parent)
+            _own_file(path)  # SQLite would make it readable for all; its journal files take the mode of this one
+        except OSError as error:
+            _end(f"KCOVER_DATABASE_URL: {path} cannot be made: {error.strerror}")
         # IMMEDIATE: a transaction that will write queues for the lock at its start instead of failing in its middle.
         options |= {
             "timeout": 20,
@@ -180,7 +210,7 @@ USE_I18N = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = VAR_DIR / "static"
-STATIC_ROOT.mkdir(parents=True, exist_ok=True)  # WhiteNoise warns where it is missing
+_own_folder(STATIC_ROOT)  # WhiteNoise warns where it is missing
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 

@@ -6,4 +6,9 @@ from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 
-application = get_wsgi_application()
+GUNICORN_GIVES_UP = 3  # with any other status it starts a worker that ended again, for ever
+
+try:
+    application = get_wsgi_application()
+except SystemExit as error:  # the settings are not understood; which and why was said
+    raise SystemExit(GUNICORN_GIVES_UP) from error

@@ -19,7 +19,20 @@ def test_defaults_need_no_environment() -> None:
     ("name", "value"),
     [
         ("KCOVER_DATABASE_URL", "mysql://x"),
+        ("KCOVER_DATABASE_URL", "postgres://u:p@host:port/name"),
+        ("KCOVER_DATABASE_URL", "postgres://u:p@host"),
+        ("KCOVER_DATABASE_URL", "sqlite://"),
+        ("KCOVER_DATABASE_URL", "sqlite:///:memory:"),
+        ("KCOVER_DATABASE_URL", "sqlite:///var/"),
         ("KCOVER_REDIS_URL", "http://x"),
+        ("KCOVER_REDIS_URL", "redis://"),
+        ("KCOVER_REDIS_URL", "redis://x:six"),
+        ("KCOVER_ALLOWED_HOSTS", "https://portal.example.com"),
+        ("KCOVER_ALLOWED_HOSTS", "a b"),
+        ("KCOVER_PUBLIC_URL", "https://"),
+        ("KCOVER_PUBLIC_URL", "portal.example.com"),
+        ("KCOVER_WEB_URL", "http://[::1"),
+        ("KCOVER_SECRET_KEY", "short"),
         ("KCOVER_MODE", "yolo"),
         ("KCOVER_TIME_ZONE", "Mars/Olympus"),
         ("KCOVER_WORKERS", "0"),
@@ -33,6 +46,25 @@ def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str
     with pytest.raises(env.SettingsInvalid) as refused:
         env.read({name: value})
     assert str(refused.value) == f"{name} is not understood: it takes {accepts}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KCOVER_DATABASE_URL", "postgres://u:p@%2Frun%2Fpostgresql/name"),
+        ("KCOVER_DATABASE_URL", "sqlite:////var/lib/kcover/db.sqlite3"),
+        ("KCOVER_REDIS_URL", "redis://:secret@10.0.0.1:6379/3"),
+        ("KCOVER_REDIS_URL", "unix:///run/redis.sock"),
+        ("KCOVER_PUBLIC_URL", "https://[2001:db8::1]:8443"),
+    ],
+)
+def test_what_makes_sense_is_taken_as_it_is(name: str, value: str) -> None:
+    assert env.read({name: value})[name] == value
+
+
+def test_hosts_are_a_list() -> None:
+    hosts = env.read({"KCOVER_ALLOWED_HOSTS": "portal, .example.com,[::1],10.0.0.1,*"})["KCOVER_ALLOWED_HOSTS"]
+    assert hosts == ["portal", ".example.com", "[::1]", "10.0.0.1", "*"]
 
 
 def test_every_bad_variable_is_named_at_once() -> None:
