@@ -20,7 +20,7 @@ from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
 from kcover_portal.api import agent  # noqa: E402
-from kcover_portal.asgi import proxy  # noqa: E402
+from kcover_portal.asgi import bodies, proxy  # noqa: E402
 from kcover_portal.console import routing  # noqa: E402
 
 Scope = MutableMapping[str, Any]
@@ -31,7 +31,9 @@ PAGE_THREADS = 16
 
 _web = proxy.Proxy(settings.KCOVER_WEB_URL) if settings.KCOVER_WEB_URL else None
 _sockets: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(routing.websocket_urlpatterns)))
-_pages: Any = _web or WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS)
+_pages = bodies.Whole(
+    _web or cast("bodies.Application", WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS))
+)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

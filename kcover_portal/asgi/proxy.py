@@ -1,9 +1,11 @@
 """Hands requests on to the pages' own server, so that one port answers everything (``make serve``).
 
-In a cluster the Ingress does this; here it is as plain as can be: stream in, stream out, hop-by-hop headers dropped.
+In a cluster the Ingress does this; here it is as plain as can be: the request whole (see ``bodies``), the answer
+streamed with some read-ahead, hop-by-hop headers dropped, nothing added that the client did not say.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 import aiohttp
@@ -16,6 +18,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailers transfer-encoding upgrade".split()
 )
+OURS = frozenset((b"date", b"server"))  # the server in front writes its own
+READ_AHEAD = 1024 * 1024  # bytes of an answer taken in for a slow client: a page whole, so that its thread is free
+IDLE_SECONDS = 15.0  # less than the upstream keeps an idle connection, or a POST could meet its end
+SILENT_SECONDS = 300.0  # an upstream that says nothing for so long is given up
 
 
 class Proxy:
@@ -27,23 +33,20 @@ class Proxy:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers one HTTP request with the upstream's answer, or 502 when it does not answer."""
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                auto_decompress=False, timeout=aiohttp.ClientTimeout(total=None, sock_connect=5)
-            )
         url = self._upstream + scope["raw_path"].decode("ascii")
         if scope["query_string"]:
             url += "?" + scope["query_string"].decode("ascii")
+        body = (await receive()).get("body", b"")
         started = False
         try:
-            async with self._session.request(
+            async with self._connections().request(
                 scope["method"],
                 yarl.URL(url, encoded=True),
                 headers=_onward(scope),
-                data=_chunks(receive) if _has_body(scope) else None,
+                data=body or None,
                 allow_redirects=False,
             ) as answer:
-                headers = [(k.lower(), v) for k, v in answer.raw_headers if k.lower() not in HOP_BY_HOP]
+                headers = [(k.lower(), v) for k, v in answer.raw_headers if k.lower() not in HOP_BY_HOP | OURS]
                 await send({"type": "http.response.start", "status": answer.status, "headers": headers})
                 started = True
                 async for chunk in answer.content.iter_any():
@@ -51,36 +54,42 @@ class Proxy:
                 await send({"type": "http.response.body", "body": b""})
         except (aiohttp.ClientError, TimeoutError):
             if started:
-                raise
-            body = b"The portal's pages do not answer just now; the agents' door is open."
-            await send({"type": "http.response.start", "status": 502, "headers": [(b"content-type", b"text/plain")]})
-            await send({"type": "http.response.body", "body": body})
+                raise  # the answer is cut off, and the client must see that it is
+            await _bad_gateway(scope, send)
 
     async def close(self) -> None:
         """Closes the pool."""
         if self._session is not None:
             await self._session.close()
 
+    def _connections(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                auto_decompress=False,
+                connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),  # cookies are the clients', never the pool's
+                read_bufsize=READ_AHEAD,
+                skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=SILENT_SECONDS),
+            )
+        return self._session
+
 
 def _onward(scope: Scope) -> list[tuple[str, str]]:
     """The request's headers, with the client's address added and nothing that a client may not claim."""
-    dropped = HOP_BY_HOP | {b"x-forwarded-for", b"content-length"}
+    dropped = HOP_BY_HOP | {b"x-forwarded-for"}
     headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"] if k not in dropped]
     if scope.get("client"):
         headers.append(("x-forwarded-for", scope["client"][0]))
     return headers
 
 
-def _has_body(scope: Scope) -> bool:
-    return any(k == b"transfer-encoding" or (k == b"content-length" and v != b"0") for k, v in scope["headers"])
-
-
-async def _chunks(receive: Receive) -> AsyncIterator[bytes]:
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise aiohttp.ClientConnectionError("the client hung up")
-        if message.get("body"):
-            yield message["body"]
-        if not message.get("more_body"):
-            return
+async def _bad_gateway(scope: Scope, send: Send) -> None:
+    text = "The portal's pages do not answer just now; the agents' door is open. Try again in a moment."
+    kind, body = b"text/plain", text.encode()
+    if scope["path"].startswith("/api/"):
+        problem = {"type": "about:blank", "title": "Not available", "status": 502, "detail": text}
+        kind, body = b"application/problem+json", json.dumps(problem).encode()
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"retry-after", b"5")]
+    await send({"type": "http.response.start", "status": 502, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

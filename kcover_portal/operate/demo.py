@@ -1,6 +1,7 @@
 """The demo: a simulated cluster beside a standalone portal, KCE's table in force, buttons that hurt nodes."""
 
 import contextlib
+import fcntl
 import os
 import secrets
 import signal
@@ -20,6 +21,7 @@ from django.utils import timezone
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.operate import processes
 from kcover_portal.policies import services as policies
 
 CLUSTER = "demo"
@@ -31,6 +33,19 @@ HEARTBEAT_SECONDS = 5
 FAULTS_PER_HOUR = 12  # of the hardware; programs' own faults come beside them, many to one
 READY_WITHIN = 300
 START_SECONDS = 60.0
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Keeps the demo's folder for this process. Raises CommandError while another demo runs in it."""
+    folder = settings.VAR_DIR / "demo"
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise CommandError(f"another demo runs in {folder}: end it first (Ctrl-C where it runs)") from error
+        yield
 
 
 def begin_afresh() -> None:
@@ -51,7 +66,6 @@ def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[No
     if not address:
         raise CommandError("KCOVER_DEMO_URL is not set: make demo sets it to the simulator's address")
     folder = settings.VAR_DIR / "demo"
-    folder.mkdir(parents=True, exist_ok=True)
     kubeconfig, enrolment = folder / "kubeconfig", folder / "enrolment-token"
     kubeconfig.unlink(missing_ok=True)
     enrolment.unlink(missing_ok=True)  # the simulator waits for the new one: the old portal's token opens nothing
@@ -94,6 +108,7 @@ def _simulator(*, port: int, nodes: int, address: str, kubeconfig: Path, enrolme
         ],
         cwd=settings.BASE_DIR,
         start_new_session=True,
+        preexec_fn=processes.end_with_parent,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
     )
 

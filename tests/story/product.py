@@ -1,7 +1,7 @@
 """The whole product for a test: a simulated cluster, the portal's processes, and what may be done to them.
 
 Everything is set up by the commands that users are told to use. On PostgreSQL and Redis each process runs on its own,
-so that one can be killed; on SQLite it is ``standalone``.
+so that one can be killed, or all of them under ``serve``; on SQLite it is ``standalone``.
 """
 
 import contextlib
@@ -31,10 +31,14 @@ HOLD_DOWN = "from kcover_portal.fleet.models import Cluster; Cluster.objects.upd
 
 
 class Product:
-    """One running installation. ``processes`` holds what may be killed: live, worker, beat, watch, or standalone."""
+    """One running installation. ``processes`` holds what may be killed.
 
-    def __init__(self, folder: Path, *, database: str, redis: str = "") -> None:
+    That is live, worker, beat and watch, or what the one command is that runs all: standalone or serve.
+    """
+
+    def __init__(self, folder: Path, *, database: str, redis: str = "", one_command: bool = False) -> None:
         self.folder = folder
+        self.names = ["serve"] if one_command else ["live", "worker", "beat", "watch"] if redis else ["standalone"]
         self.port = servers.free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -81,11 +85,8 @@ class Product:
 
     def start_processes(self) -> None:
         """Starts whatever of the portal is not running."""
-        if not self.environment["KCOVER_REDIS_URL"]:
-            self.start("standalone")
-        else:
-            for name in ("live", "worker", "beat", "watch"):
-                self.start(name)
+        for name in self.names:
+            self.start(name)
         self.wait(self._answers, "the portal to answer")
 
     def start(self, name: str) -> None:
@@ -94,6 +95,7 @@ class Product:
             return
         command = {
             "standalone": ("manage.py", "standalone", "--port", str(self.port)),
+            "serve": ("manage.py", "serve", "--port", str(self.port), "--host", "127.0.0.1"),
             "live": (
                 *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning"),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
@@ -288,14 +290,15 @@ def call(
 
 
 @contextlib.contextmanager
-def on_postgres(folder: Path) -> Iterator[Product]:
+def on_postgres(folder: Path, *, one_command: bool = False) -> Iterator[Product]:
     """The product on the test run's PostgreSQL (a database of its own) and a Redis of its own."""
     base = os.environ["KCOVER_DATABASE_URL"]
     name = f"story_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(base, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
     with servers.redis() as redis:
-        product = Product(folder, database=urlunsplit(urlsplit(base)._replace(path=f"/{name}")), redis=redis)
+        database = urlunsplit(urlsplit(base)._replace(path=f"/{name}"))
+        product = Product(folder, database=database, redis=redis, one_command=one_command)
         try:
             yield product
         finally:

@@ -1,31 +1,26 @@
 """``manage.py serve``: the production processes, each its own, all on this machine, one address for everything."""
 
 import os
+import queue
 import signal
-import socket
-import subprocess
 import sys
+import tempfile
 import time
 from argparse import ArgumentParser
-from dataclasses import dataclass
-from types import FrameType
+from contextlib import closing
 from typing import Any
 
+import redis
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.utils import OperationalError
 
-STOP_SECONDS = 15.0
-BACK_OFF_SECONDS = 2.0
+from kcover_portal.operate import listening
+from kcover_portal.operate.processes import Child, Children
 
-
-@dataclass(slots=True)
-class Process:
-    """One of the processes, with the command that starts it (also documented in docs/operations.md)."""
-
-    name: str
-    command: list[str]
-    running: subprocess.Popen[bytes] | None = None
+LOOK_SECONDS = 0.2
 
 
 class Command(BaseCommand):
@@ -34,102 +29,105 @@ class Command(BaseCommand):
     help = "runs web, live, worker, beat and watch on this machine; PORT (8000) answers everything"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Takes the port."""
-        parser.add_argument("--port", type=int, default=int(os.environ.get("PORT", "8000")))
+        """Takes the address."""
+        parser.add_argument("--port", type=listening.port, default=os.environ.get("PORT") or "8000")
         parser.add_argument("--host", default="0.0.0.0")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Runs until SIGTERM or Ctrl-C."""
-        if not settings.REDIS_URL:
-            raise CommandError("KCOVER_REDIS_URL is not set: several processes need a broker; or run standalone")
+        """Runs until SIGTERM or Ctrl-C. Raises CommandError for what would keep the processes from working."""
+        _check_settings()
+        ended: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put() may be called from a signal handler
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda number, _frame: ended.put(number))
+        with (
+            closing(listening.listen(options["host"], options["port"])) as front,
+            closing(listening.listen("127.0.0.1", 0)) as back,
+            tempfile.TemporaryDirectory(prefix="kcover-") as folder,  # beat's notes, which it can do without
+        ):
+            _migrate()
+            self._warn_of_redis()
+            children = Children(
+                _children(front=front.fileno(), back=back.fileno(), notes=f"{folder}/beat"),
+                folder=settings.BASE_DIR,
+                environment={**os.environ, "KCOVER_WEB_URL": f"http://127.0.0.1:{listening.port_of(back)}"},
+                say=lambda text: self.stderr.write(f"serve: {text}"),
+            )
+            self.stdout.write(f"kcover portal on http://127.0.0.1:{listening.port_of(front)} (Ctrl-C ends all of it)")
+            self.stdout.flush()
+            try:
+                while _nothing(ended, seconds=LOOK_SECONDS):
+                    children.look_after(now=time.monotonic())
+            finally:
+                children.stop()
+
+    def _warn_of_redis(self) -> None:
+        """Says so when Redis does not answer. It is only the doorbell, and may come later."""
+        with closing(redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)) as client:
+            try:
+                client.ping()
+            except redis.RedisError as error:
+                self.stderr.write(
+                    f"serve: Redis (KCOVER_REDIS_URL) does not answer, nothing moves until it does: {error}"
+                )
+
+
+def _check_settings() -> None:
+    missing = []
+    if connection.vendor != "postgresql":
+        missing.append(
+            "KCOVER_DATABASE_URL=postgres://USER:PASSWORD@HOST:PORT/NAME (several processes need PostgreSQL)"
+        )
+    if not settings.REDIS_URL:
+        missing.append("KCOVER_REDIS_URL=redis://HOST:PORT/DB (several processes need a broker)")
+    if missing:
+        raise CommandError(
+            "\n  ".join(("serve needs these in the environment:", *missing))
+            + "\nWithout them, one process does everything: manage.py standalone"
+        )
+
+
+def _migrate() -> None:
+    try:
         call_command("migrate", interactive=False, verbosity=0)
-        web_port = _free_port()
-        processes = _processes(host=options["host"], port=options["port"], web_port=web_port)
-        environment = {**os.environ, "KCOVER_WEB_URL": f"http://127.0.0.1:{web_port}"}
-        stopping = False
-
-        def end(_signal: int, _frame: FrameType | None) -> None:
-            nonlocal stopping
-            stopping = True
-
-        signal.signal(signal.SIGTERM, end)
-        signal.signal(signal.SIGINT, end)
-        self.stdout.write(f"kcover portal on http://127.0.0.1:{options['port']}")
-        try:
-            while not stopping:
-                for process in processes:
-                    if process.running is None or process.running.poll() is not None:
-                        if process.running is not None:
-                            self.stderr.write(
-                                f"{process.name} ended with {process.running.returncode}, starting it again"
-                            )
-                            time.sleep(BACK_OFF_SECONDS)
-                        process.running = subprocess.Popen(process.command, env=environment)
-                time.sleep(0.5)
-        finally:
-            _stop(processes)
+    except OperationalError as error:
+        raise CommandError(f"the database (KCOVER_DATABASE_URL) does not answer: {error}") from error
 
 
-def _processes(*, host: str, port: int, web_port: int) -> list[Process]:
-    python = [sys.executable, "-m"]
-    worker = [*python, "celery", "-A", "kcover_portal", "worker", "--loglevel", "WARNING"]
+def _nothing(ended: "queue.SimpleQueue[int]", *, seconds: float) -> bool:
+    """Whether no signal has come, after waiting a while for one."""
+    try:
+        ended.get(timeout=seconds)
+    except queue.Empty:
+        return True
+    return False
+
+
+def _children(*, front: int, back: int, notes: str) -> list[Child]:
+    """The five processes, as docs/operations.md lists them.
+
+    The sockets are ours and outlive their servers: while one starts again its clients wait instead of being refused.
+    """
+    module = (sys.executable, "-m")
+    celery = (*module, "celery", "-A", "kcover_portal", "--quiet")
+    web = "gunicorn --worker-class gthread --workers 2 --threads 8 --keep-alive 30 --graceful-timeout 5"
+    live = "uvicorn --log-level warning --timeout-graceful-shutdown 5"
     return [
-        Process(
-            "web",
-            [
-                *python,
-                "gunicorn",
-                "--bind",
-                f"127.0.0.1:{web_port}",
-                "--worker-class",
-                "gthread",
-                "--workers",
-                "2",
-                "--threads",
-                "8",
-                "kcover_portal.wsgi",
-            ],
+        Child(
+            name="web",
+            command=(
+                *(*module, *web.split(), "--log-level", "warning", "--no-control-socket"),
+                *("--bind", f"fd://{back}", "kcover_portal.wsgi"),
+            ),
+            sockets=(back,),
         ),
-        Process(
-            "live",
-            [
-                *python,
-                "uvicorn",
-                "--host",
-                host,
-                "--port",
-                str(port),
-                "--log-level",
-                "warning",
-                "--timeout-graceful-shutdown",
-                "5",
-                "kcover_portal.asgi:application",
-            ],
+        Child(
+            name="live",
+            command=(*module, *live.split(), "--fd", str(front), "kcover_portal.asgi:application"),
+            sockets=(front,),
         ),
-        Process("worker", [*worker, "--without-mingle", "--without-gossip"]),
-        Process(
-            "beat", [*python, "celery", "-A", "kcover_portal", "beat", "--schedule", str(settings.VAR_DIR / "beat")]
+        Child(
+            name="worker", command=(*celery, "worker", "--loglevel", "WARNING", "--without-mingle", "--without-gossip")
         ),
-        Process("watch", [sys.executable, "manage.py", "watch"]),
+        Child(name="beat", command=(*celery, "beat", "--schedule", notes)),
+        Child(name="watch", command=(sys.executable, "manage.py", "watch")),
     ]
-
-
-def _stop(processes: list[Process]) -> None:
-    for process in processes:
-        if process.running is not None and process.running.poll() is None:
-            process.running.terminate()
-    deadline = time.monotonic() + STOP_SECONDS
-    for process in processes:
-        if process.running is None:
-            continue
-        try:
-            process.running.wait(timeout=max(0.1, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.running.kill()
-            process.running.wait()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import signal
+import socket
 from argparse import ArgumentParser
+from contextlib import closing
 from types import FrameType
 from typing import Any
 
@@ -12,7 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from kcover_portal.celery import app
-from kcover_portal.operate import demo
+from kcover_portal.operate import demo, listening
 from kcover_portal.operate.embedded import Embedded
 
 
@@ -23,43 +25,40 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Takes the address, and the demo with its size."""
-        parser.add_argument("--port", type=int, default=int(os.environ.get("PORT") or "8000"))
+        parser.add_argument("--port", type=listening.port, default=os.environ.get("PORT") or "8000")
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--demo", action="store_true", help="start a simulated cluster beside it")
-        parser.add_argument("--nodes", type=int, default=int(os.environ.get("DEMO_NODES") or "200"))
+        parser.add_argument("--nodes", type=int, default=os.environ.get("DEMO_NODES") or "200")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrates, then serves until SIGTERM or Ctrl-C."""
         # The web server ends on these and raises them again; as an exception they let everything else end too.
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
-        if options["demo"]:
-            demo.begin_afresh()
-        call_command("migrate", interactive=False, verbosity=0)
-        if not options["demo"]:
-            asyncio.run(serve(host=options["host"], port=options["port"]))
-            return
-        with demo.start(port=options["port"], nodes=options["nodes"], say=self.stdout.write):
-            asyncio.run(serve(host=options["host"], port=options["port"]))
+        with closing(listening.listen(options["host"], options["port"])) as listener:
+            if not options["demo"]:
+                call_command("migrate", interactive=False, verbosity=0)
+                asyncio.run(serve(listener))
+                return
+            with demo.alone():
+                demo.begin_afresh()
+                call_command("migrate", interactive=False, verbosity=0)
+                with demo.start(port=listening.port_of(listener), nodes=options["nodes"], say=self.stdout.write):
+                    asyncio.run(serve(listener))
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-async def serve(*, host: str, port: int) -> None:
-    """Runs the web server and the embedded processes until the server is told to stop."""
+async def serve(listener: socket.socket) -> None:
+    """Runs the web server on the socket, and the embedded processes, until the server is told to stop."""
     embedded = Embedded(app)
     config = uvicorn.Config(
-        "kcover_portal.asgi:application",
-        host=host,
-        port=port,
-        log_level="warning",
-        timeout_graceful_shutdown=3,
-        lifespan="on",
+        "kcover_portal.asgi:application", log_level="warning", timeout_graceful_shutdown=3, lifespan="on"
     )
     embedded.start(asyncio.get_running_loop())
     try:
-        await uvicorn.Server(config).serve()
+        await uvicorn.Server(config).serve(sockets=[listener])
     finally:
         await asyncio.to_thread(embedded.stop)

@@ -1,11 +1,11 @@
 """``manage.py watch``: keeps the fleet in step with every cluster; any number may run, one leads."""
 
+import queue
 import signal
 import threading
-from types import FrameType
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kcover_portal.operate.watching import Watch
@@ -19,10 +19,20 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Runs in the foreground; SIGTERM and Ctrl-C end it cleanly."""
         stop = threading.Event()
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # unlike an Event's set(), safe in a signal handler
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda _number, _frame: ended.put(None))
 
-        def end(_signal: int, _frame: FrameType | None) -> None:
-            stop.set()
+        def watch() -> None:
+            try:
+                Watch(clock=timezone.now, stop=stop).run()
+            finally:
+                ended.put(None)
 
-        signal.signal(signal.SIGTERM, end)
-        signal.signal(signal.SIGINT, end)
-        Watch(clock=timezone.now, stop=stop).run()
+        thread = threading.Thread(target=watch, name="watch")
+        thread.start()
+        ended.get()
+        if not thread.is_alive():
+            raise CommandError("the watch ended by itself: what it met stands above")
+        stop.set()
+        thread.join()

@@ -1,0 +1,330 @@
+"""``make serve``: everything of a production installation behind one port, from one command."""
+
+import contextlib
+import gzip
+import http.client
+import http.cookiejar
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+import pytest
+from websockets.sync import client as websocket
+
+from tests import servers
+from tests.story import product as products
+from tests.story.product import ROOT, Product, call
+from tests.story.test_walkthroughs import HEAL
+
+POSTGRES = os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres")
+pytestmark = pytest.mark.skipif(not POSTGRES, reason="needs the PostgreSQL that `make test` starts")
+
+SLOW_CLIENTS = 40  # more than the pages have threads
+CHILDREN = {
+    "web": "gunicorn",
+    "live": "uvicorn",
+    "worker": "--quiet worker",
+    "beat": "--quiet beat",
+    "watch": "manage.py watch",
+}
+
+
+@pytest.fixture(scope="module")
+def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
+    """One ``manage.py serve`` with a simulated cluster whose agents report through its port."""
+    with products.on_postgres(tmp_path_factory.mktemp("serve"), one_command=True) as made:
+        made.set_up(nodes=6, policies=HEAL)
+        yield made
+
+
+class Person:
+    """Somebody with a browser's cookies."""
+
+    def __init__(self, product: Product) -> None:
+        self.url = product.url
+        self.jar = http.cookiejar.CookieJar()
+        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.jar))
+
+    def get(self, path: str) -> str:
+        """A page."""
+        with self.opener.open(self.url + path, timeout=20) as answer:
+            return answer.read().decode()
+
+    def post(self, path: str, fields: dict[str, str]) -> str:
+        """Sends a form, with the token of the page it stands on."""
+        found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self.get(path))
+        assert found, "the page has no form"
+        data = urllib.parse.urlencode({**fields, "csrfmiddlewaretoken": found[1]}).encode()
+        with self.opener.open(self.url + path, data=data, timeout=20) as answer:
+            return answer.read().decode()
+
+    def cookies(self) -> str:
+        """The cookies as a header."""
+        return "; ".join(f"{one.name}={one.value}" for one in self.jar)
+
+
+@pytest.fixture(scope="module")
+def anna(product: Product) -> Person:
+    """Anna, signed in."""
+    person = Person(product)
+    page = person.post("/sign-in/", {"username": "anna", "password": products.PASSWORD})
+    assert "Overview" in page
+    return person
+
+
+def test_a_console_page_with_what_it_links_to(product: Product, anna: Person) -> None:
+    page = anna.get("/")
+    assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
+    assert assets
+    for asset in assets:
+        status, _ = call("GET", product.url + asset)
+        assert status == 200, asset
+    assert "gpu-0001" in anna.get("/nodes/")
+
+
+def test_probes_and_documentation(product: Product) -> None:
+    assert call("GET", product.url + "/healthz")[0] == 200
+    product.wait(lambda: call("GET", product.url + "/readyz")[0] == 200, "the portal to be ready")
+    status, found = call("GET", product.url + "/readyz")
+    assert (status, set(found)) == (200, {"database", "sweep", "watch sim"})
+    assert "kcover_sweep_age_seconds" in call("GET", product.url + "/metrics")[1]
+    assert "openapi:" in call("GET", product.url + "/api/schema/")[1]
+    assert "swagger" in call("GET", product.url + "/api/docs/")[1]
+    status, problem = call("GET", product.url + "/api/v1/nowhere", token=product.token)
+    assert (status, problem["status"]) == (404, 404)
+
+
+def test_an_agent_enrols_reports_and_waits_for_commands(product: Product) -> None:
+    secret = product.manage("token", "create", "--kind", "agent", "--cluster", "sim").strip()
+    node = "not-in-the-cluster"
+    status, enrolled = call("POST", product.url + "/api/v1/agent/enrol", {"node": node}, token=secret)
+    assert status == 201
+    body = report(node, 31)
+    status, answer = call("POST", product.url + "/api/v1/agent/reports", body, token=enrolled["token"])
+    assert (status, answer["accepted"]) == (202, 1)
+    packed = gzip.compress(json.dumps(body).encode())
+    headers = {"Content-Encoding": "gzip"}
+    status, answer = call(
+        "POST", product.url + "/api/v1/agent/reports", packed, token=enrolled["token"], headers=headers
+    )
+    assert (status, answer["duplicates"]) == (202, 1)
+    began = time.monotonic()
+    url = f"{product.url}/api/v1/agent/commands?node={node}&wait=1"
+    assert call("GET", url, token=enrolled["token"]) == (200, {"commands": []})
+    assert time.monotonic() - began >= 1
+
+
+def test_a_fault_heals_while_a_page_listens(product: Product, anna: Person) -> None:
+    address = f"ws://127.0.0.1:{product.port}/ws/pages"
+    headers = {"Cookie": anna.cookies()}
+    with websocket.connect(address, origin=product.url, additional_headers=headers) as page:
+        assert json.loads(page.recv(timeout=10)) == {"t": "resync", "id": 0}
+        product.inject("gpu-0001", 62)
+        heard: set[str] = set()
+        while not {"incident", "rescue", "node"} <= heard:
+            heard.add(json.loads(page.recv(timeout=30))["t"])
+    rescue = product.wait_rescue("gpu-0001", "succeeded", seconds=90)
+    assert rescue["outcome"] == "healed"
+    assert f"/rescues/{rescue['id']}/" in anna.get("/rescues/")
+
+
+def test_bodies_in_chunks_arrive_whole(product: Product) -> None:
+    body = HEAL.encode()
+    headers = {"Authorization": f"Bearer {product.token}", "Content-Type": "application/yaml"}
+    pieces = (body[start : start + 100] for start in range(0, len(body), 100))
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=20)) as connection:
+        connection.request("POST", "/api/v1/policies/validate", pieces, headers, encode_chunked=True)
+        answer = connection.getresponse()
+        assert (answer.status, json.loads(answer.read())["valid"]) == (200, True)
+
+
+def test_only_who_asks_for_it_gets_a_packed_answer(product: Product) -> None:
+    status, headers, plain = fetch(product, "GET", "/static/console/console.css")
+    assert (status, headers.get("content-encoding")) == (200, None)
+    assert len(headers.get_all("date")) == len(headers.get_all("server")) == 1
+    status, headers, packed = fetch(product, "GET", "/static/console/console.css", {"Accept-Encoding": "gzip"})
+    unpacked = gzip.decompress(packed) if headers.get("content-encoding") == "gzip" else packed
+    assert unpacked == plain
+
+
+def test_head_is_answered_without_a_body(product: Product) -> None:
+    status, _, body = fetch(product, "HEAD", "/sign-in/")
+    assert (status, body) == (200, b"")
+    assert fetch(product, "GET", "/sign-in/")[0] == 200
+
+
+@pytest.mark.parametrize("said", [True, False], ids=["its length said before", "in chunks"])
+def test_what_is_too_large_is_refused(product: Product, said: bool) -> None:
+    size = 64 * 1024 * 1024
+    with socket.create_connection(("127.0.0.1", product.port), timeout=20) as line:
+        framing = f"Content-Length: {size}" if said else "Transfer-Encoding: chunked"
+        line.sendall(f"POST /api/v1/policies HTTP/1.1\r\nHost: portal\r\n{framing}\r\n\r\n".encode())
+        sent = 0
+        piece = b"x" * 65_536
+        try:
+            while sent < size:
+                line.sendall(piece if said else b"10000\r\n" + piece + b"\r\n")
+                sent += len(piece)
+        except OSError:
+            pass  # refused before all was sent
+        answer = received(line)
+    assert answer.startswith(b"HTTP/1.1 413 "), answer[:200]
+    assert b"application/problem+json" in answer
+
+
+def test_slow_clients_keep_nobody_waiting(product: Product) -> None:
+    lines = [socket.create_connection(("127.0.0.1", product.port), timeout=20) for _ in range(SLOW_CLIENTS)]
+    try:
+        for line in lines:
+            line.sendall(b"POST /api/v1/policies HTTP/1.1\r\nHost: portal\r\nContent-Length: 100\r\n\r\nx")
+        began = time.monotonic()
+        assert call("GET", product.url + "/sign-in/")[0] == 200
+        assert time.monotonic() - began < 10
+    finally:
+        for line in lines:
+            line.close()
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+def test_a_process_that_is_killed_is_started_again(product: Product, name: str) -> None:
+    [before] = children(product, name)
+    before.kill()
+
+    def replaced() -> bool:
+        return any(one.pid != before.pid for one in children(product, name))
+
+    product.wait(replaced, f"{name} to be started again")
+    # A client of a server that starts again waits; it is not refused.
+    assert "gpu-0001" in json.dumps(product.get("/api/v1/nodes"))
+    product.wait(lambda: call("GET", product.url + "/readyz")[0] == 200, "the portal to be ready")
+    assert f"{name} was ended by SIGKILL" in product.logs()
+    code, node = 48, f"gpu-000{2 + list(CHILDREN).index(name)}"
+    product.inject(node, code)
+    product.wait_rescue(node, "succeeded", seconds=90)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda one: one.name)
+def test_it_ends_with_everything_that_it_started(number: signal.Signals, tmp_path: Path) -> None:
+    with products.on_postgres(tmp_path, one_command=True) as product:
+        product.start_processes()
+        product.wait(lambda: all(children(product, name) for name in CHILDREN), "all processes")
+        running = product.processes.pop("serve")
+        everything = [psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)]
+        began = time.monotonic()
+        running.send_signal(number)  # to it alone: what it started is its own business
+        status = running.wait(timeout=20)
+        _, left = psutil.wait_procs(everything, timeout=10)
+        assert not left
+        assert time.monotonic() - began < 15
+        assert status == (0 if number != signal.SIGKILL else -signal.SIGKILL), product.logs()
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    status, said = serve({"KCOVER_DATABASE_URL": f"sqlite:///{tmp_path}/x.sqlite3"})
+    assert status == 1
+    assert "KCOVER_DATABASE_URL=postgres://" in said
+    assert "KCOVER_REDIS_URL=redis://" in said
+    assert "standalone" in said
+    assert "Traceback" not in said
+
+
+def test_a_database_that_does_not_answer_is_named() -> None:
+    secret = "do-not-print"
+    port = servers.free_port()
+    nowhere = {"KCOVER_DATABASE_URL": f"postgres://kcover:{secret}@127.0.0.1:{port}/kcover"}
+    status, said = serve({**nowhere, "KCOVER_REDIS_URL": "redis://127.0.0.1:1/0"})
+    assert status == 1
+    assert "KCOVER_DATABASE_URL" in said
+    assert str(port) in said
+    assert secret not in said
+    assert "Traceback" not in said
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+        environment = {"KCOVER_DATABASE_URL": os.environ["KCOVER_DATABASE_URL"], "KCOVER_REDIS_URL": "redis://x/0"}
+        status, said = serve({**environment, "PORT": str(port)})
+        assert status == 1
+        assert f"port {port} is taken: set PORT to another" in said
+    status, said = serve({**environment, "PORT": "eighty"})
+    assert status == 2
+    assert "'eighty' is not a port" in said
+
+
+def children(product: Product, name: str) -> list[psutil.Process]:
+    """The processes of that name that serve itself started."""
+    found = []
+    for one in psutil.Process(product.processes["serve"].pid).children():
+        try:
+            if CHILDREN[name] in " ".join(one.cmdline()) and one.status() != psutil.STATUS_ZOMBIE:
+                found.append(one)
+        except psutil.Error:
+            continue
+    return found
+
+
+def serve(environment: dict[str, str]) -> tuple[int, str]:
+    """Runs serve until it ends by itself; its status and what it said."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("KCOVER_") and name != "PORT"}
+    done = subprocess.run(
+        [sys.executable, "manage.py", "serve"],
+        cwd=ROOT,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def report(node: str, code: int) -> dict[str, object]:
+    """An agent's report of one Xid."""
+    return {
+        "version": 1,
+        "node": node,
+        "boot_id": "b1",
+        "batch_id": str(uuid.uuid4()),
+        "agent": "story",
+        "sent_at": datetime.now(UTC).isoformat(),
+        "faults": [{"kind": "xid", "code": code, "pci": "0000:4e:00", "message": "a line", "source": "kmsg"}],
+        "checks": [],
+    }
+
+
+def fetch(
+    product: Product, method: str, path: str, headers: dict[str, str] | None = None
+) -> tuple[int, http.client.HTTPMessage, bytes]:
+    """One request that adds no headers of its own; status, headers, body."""
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=20)) as connection:
+        connection.putrequest(method, path, skip_accept_encoding=True)
+        for name, value in (headers or {}).items():
+            connection.putheader(name, value)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read()
+
+
+def received(line: socket.socket) -> bytes:
+    """What arrives until the other side hangs up or says nothing for a while."""
+    line.settimeout(5)
+    chunks = []
+    try:
+        while chunk := line.recv(65_536):
+            chunks.append(chunk)
+    except OSError:
+        pass
+    return b"".join(chunks)
