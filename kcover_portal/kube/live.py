@@ -60,7 +60,7 @@ def way_in(load: Callable[[Any], None]) -> http.WayIn:
             # The official client takes HTTPS_PROXY for plain HTTP too and knows less of no_proxy.
             proxy=None if proxy_bypass(url.netloc) else getproxies().get(url.scheme),
         )
-    except (config.ConfigException, OSError, ValueError, TypeError, KeyError, yaml.YAMLError) as error:
+    except Exception as error:  # the loader raises whatever it falls over: an AttributeError for an auth-provider
         raise errors.Refused(f"kubeconfig: {error}") from error
 
 

@@ -55,6 +55,7 @@ def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
         "{not: [yaml\n",
         "- 1\n",
         _kubeconfig("https://x", user={"client-certificate": "/no"}),
+        _kubeconfig("https://x", user={"auth-provider": {"name": "gcp"}}),
     ],
 )
 def test_a_kubeconfig_that_is_none_is_refused(text):

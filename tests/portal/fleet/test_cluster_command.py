@@ -13,11 +13,21 @@ from django.core.management.base import CommandError
 
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger.models import Entry
+from tests.contract import scripted
 
 pytestmark = pytest.mark.django_db
 
+NOBODY, ELSEWHERE = "http://127.0.0.1:1", "http://127.0.0.1:2"
+GPUS = ({"nvidia.com/gpu": "8"}, {}, {"nvidia.com/gpu": "4"})
+
 
 def run(*words: str) -> tuple[str, str]:
+    """What was said, and what was warned of beside clusters that do not answer: most of them here are none."""
+    said, warned = run_all(*words)
+    return said, "".join(line for line in warned.splitlines(keepends=True) if "does not answer" not in line)
+
+
+def run_all(*words: str) -> tuple[str, str]:
     out, err = StringIO(), StringIO()
     call_command("cluster", *words, stdout=out, stderr=err)
     return out.getvalue(), err.getvalue()
@@ -29,8 +39,8 @@ def config(**changes: Any) -> dict[str, Any]:
         "kind": "Config",
         "current-context": "one",
         "clusters": [
-            {"name": "c1", "cluster": {"server": "https://10.0.0.1:6443"}},
-            {"name": "c2", "cluster": {"server": "https://10.0.0.2:6443"}},
+            {"name": "c1", "cluster": {"server": NOBODY}},
+            {"name": "c2", "cluster": {"server": ELSEWHERE}},
         ],
         "users": [{"name": "u1", "user": {"token": "secret-1"}}, {"name": "u2", "user": {"token": "secret-2"}}],
         "contexts": [
@@ -58,7 +68,7 @@ def test_a_cluster_is_registered_with_one_context_of_its_kubeconfig(kubeconfig: 
     assert (row.name, row.context, row.in_cluster, row.reboot) == ("east", "two", False, "auto")
     kept = yaml.safe_load(row.kubeconfig)
     assert kept["current-context"] == "two"
-    assert [one["cluster"]["server"] for one in kept["clusters"]] == ["https://10.0.0.2:6443"]
+    assert [one["cluster"]["server"] for one in kept["clusters"]] == [ELSEWHERE]
     assert [one["user"] for one in kept["users"]] == [{"token": "secret-2"}]
     assert [one["name"] for one in kept["contexts"]] == ["two"]
     entry = Entry.objects.get()
@@ -79,7 +89,7 @@ def test_files_that_a_kubeconfig_names_are_put_in(kubeconfig: Path, tmp_path: Pa
     for name in ("ca.crt", "me.crt", "me.key"):
         (tmp_path / name).write_bytes(name.encode())
     content = config(
-        clusters=[{"name": "c1", "cluster": {"server": "https://a", "certificate-authority": "ca.crt"}}],
+        clusters=[{"name": "c1", "cluster": {"server": NOBODY, "certificate-authority": "ca.crt"}}],
         users=[
             {
                 "name": "u1",
@@ -91,7 +101,7 @@ def test_files_that_a_kubeconfig_names_are_put_in(kubeconfig: Path, tmp_path: Pa
     assert warned == "warning: certificate-authority ca.crt is relative: it was read beside the kubeconfig\n"
     kept = yaml.safe_load(Cluster.objects.get().kubeconfig)
     assert kept["clusters"][0]["cluster"] == {
-        "server": "https://a",
+        "server": NOBODY,
         "certificate-authority-data": base64.b64encode(b"ca.crt").decode(),
     }
     assert kept["users"][0]["user"] == {
@@ -101,10 +111,14 @@ def test_files_that_a_kubeconfig_names_are_put_in(kubeconfig: Path, tmp_path: Pa
 
 
 def test_content_that_is_there_already_wins_over_a_file(kubeconfig: Path) -> None:
-    cluster = {"server": "https://a", "certificate-authority": "/nowhere", "certificate-authority-data": "QQ=="}
+    cluster = {
+        "server": NOBODY,
+        "certificate-authority": "/nowhere",
+        "certificate-authority-data": "QQ==",
+    }
     run("add", "east", "--kubeconfig", write(kubeconfig, config(clusters=[{"name": "c1", "cluster": cluster}])))
     kept = yaml.safe_load(Cluster.objects.get().kubeconfig)["clusters"][0]["cluster"]
-    assert kept == {"server": "https://a", "certificate-authority-data": "QQ=="}
+    assert kept == {"server": NOBODY, "certificate-authority-data": "QQ=="}
 
 
 @pytest.mark.parametrize(
@@ -120,7 +134,8 @@ def test_what_may_not_work_from_here_is_warned_of(
     user: dict[str, Any], cluster: dict[str, Any], warning: str, kubeconfig: Path
 ) -> None:
     content = config(
-        users=[{"name": "u1", "user": user}], clusters=[{"name": "c1", "cluster": {"server": "https://a", **cluster}}]
+        users=[{"name": "u1", "user": user}],
+        clusters=[{"name": "c1", "cluster": {"server": NOBODY, **cluster}}],
     )
     _, warned = run("add", "east", "--kubeconfig", write(kubeconfig, content))
     assert warned.startswith("warning: ")
@@ -219,3 +234,41 @@ def test_clusters_are_listed_and_forgotten(now: datetime) -> None:
     assert run("remove", "east", "--yes")[0] == "cluster east is forgotten\n"
     assert list(Cluster.objects.values_list("name", flat=True)) == ["west"]
     assert Entry.objects.latest("pk").verb == "cluster.removed"
+
+
+def answering(request: scripted.Handler) -> None:
+    named = [({"name": f"gpu-{index}", "uid": str(index)}, {"capacity": gpus}) for index, gpus in enumerate(GPUS)]
+    nodes = [{"metadata": metadata, "status": status} for metadata, status in named]
+    listed = {"metadata": {"resourceVersion": "7"}, "items": nodes}
+    answers = {"/version": {"gitVersion": "v1.31.2"}, "/api/v1/nodes": listed}
+    request.reply(200, answers[request.path.partition("?")[0]])
+
+
+def test_a_cluster_that_answers_is_told_of(kubeconfig: Path) -> None:
+    with scripted.serve(answering) as server:
+        clusters = [{"name": "c1", "cluster": {"server": server.url}}]
+        said, warned = run_all("add", "east", "--kubeconfig", write(kubeconfig, config(clusters=clusters)))
+    assert said.splitlines()[1:] == ["it answers: Kubernetes v1.31.2, 3 nodes, 2 of them with GPUs"]
+    assert warned == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "message"), [(401, "Unauthorized"), (403, 'nodes is forbidden: cannot list "nodes"'), (500, "on fire")]
+)
+def test_a_cluster_that_refuses_is_registered_with_a_warning(status: int, message: str, kubeconfig: Path) -> None:
+    with scripted.serve(lambda request: request.reply(status, {"code": status, "message": message})) as server:
+        clusters = [{"name": "c1", "cluster": {"server": server.url}}]
+        said, warned = run_all("add", "east", "--kubeconfig", write(kubeconfig, config(clusters=clusters)))
+    assert said == "cluster east is registered (mode enforce, reboot auto)\n"
+    assert warned.startswith("warning: east does not answer as it should: GET /version: ")
+    assert message in warned
+    assert "another way in: cluster add east --replace" in warned
+    assert Cluster.objects.get().name == "east"
+
+
+def test_a_cluster_that_is_not_there_is_registered_with_a_warning(kubeconfig: Path) -> None:
+    _, warned = run_all("add", "east", "--kubeconfig", write(kubeconfig, config()))
+    assert warned.startswith("warning: east does not answer as it should: GET /version: ")
+    _, warned = run_all("add", "here", "--in-cluster")
+    assert warned.startswith("warning: here does not answer as it should: ")
+    assert Cluster.objects.count() == 2

@@ -11,6 +11,7 @@ from django.utils import timezone
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.management import kubeconfig, registry
 from kcover_portal.fleet.models import Cluster, Mode
+from kcover_portal.kube import port
 
 
 class Command(BaseCommand):
@@ -53,6 +54,21 @@ class Command(BaseCommand):
         except registry.Refused as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"cluster {cluster.name} is registered (mode {cluster.mode}, reboot {cluster.reboot})")
+        self._try(cluster)
+
+    def _try(self, cluster: Cluster) -> None:
+        """Asks the cluster what the watch will ask, so that a wrong way in is known now; it stays registered."""
+        try:
+            kube = queries.connect(cluster)
+            version, nodes = kube.version(), kube.list_nodes().items
+        except port.KubeError as error:
+            self.stderr.write(
+                f"warning: {cluster.name} does not answer as it should: {error}. The watch keeps trying;"
+                f" another way in: cluster add {cluster.name} --replace ..."
+            )
+            return
+        gpus = sum(node.gpus > 0 for node in nodes)
+        self.stdout.write(f"it answers: Kubernetes {version}, {len(nodes)} nodes, {gpus} of them with GPUs")
 
     def _access(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["in_cluster"]:
