@@ -3,20 +3,20 @@
 ``decide`` reads no clock and no table, so the same facts give the same answer whenever it is replayed.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from kcover import plan, reasons
+from kcover import guards, plan, reasons
 from kcover.policy import document, matching
 
-EXCLUDE_LABEL = "kcover.io/exclude"
+EXCLUDE_LABEL = guards.EXCLUDE_LABEL
 
 # rescue: lay the plan down and run it. approve: lay it down, a person must say yes. shadow: it would have been done.
 # hold: a rule matches, something holds it back, judge again later. none: nothing is to be done.
 ANSWERS = ("rescue", "approve", "shadow", "hold", "none")
 
-
-REPEATS = 5  # NVSentinel: after 5 remediations of one node in 168 h people take over
+# Steps that take a node out of scheduling, or work off it: plans with one of them are weighed by the guards.
+ISOLATING = plan.DESTRUCTIVE | {"cordon", "taint"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,8 @@ class NodeFacts:
     left_to_people: int | None = None  # the rescue that ended by handing the node to people
     isolated_by: int | None = None  # the closed rescue whose marks the node still carries
     isolated_plan: str = ""  # and the hash of its plan
-    recent_rescues: int = 0  # policies' rescues with a reboot in the last seven days
+    recent_rescues: int = 0  # policies' rescues with a reboot within the window of the guards' ``repeats``
+    reboots_for_code: int = 0  # reboots for the code at hand within the window of the guards' ``ladder``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class FaultFacts:
     count: int = 1
     seen_within: dict[int, int] = field(default_factory=dict)  # sightings in the last so many s (matching.windows)
     drill: bool = False
+    last_seen_at: datetime | None = None  # the portal's own clock; None: what is held back does not expire
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,18 +63,24 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Everything that one decision is made from."""
+    """Everything that one decision is made from. ``counts`` None: nothing was counted, and no guard is asked."""
 
     now: datetime
     fault: FaultFacts
     node: NodeFacts
     cluster: ClusterFacts
     rules: tuple[matching.Candidate, ...]
+    settings: guards.Settings = field(default_factory=guards.Settings)
+    counts: guards.Facts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """The answer, always with its reasons, in the order in which they were weighed."""
+    """The answer, always with its reasons, in the order in which they were weighed.
+
+    ``passed``: the guards that were asked and held nothing back. ``again_at``: when an answer ``hold`` is to be judged
+    again. ``storm``: what held it back is a storm, of which there is one incident and no act on a node.
+    """
 
     answer: str
     because: tuple[reasons.Reason, ...]
@@ -82,6 +90,9 @@ class Decision:
     revision: int | None = None
     steps: tuple[plan.PlannedStep, ...] = ()
     tried: tuple[matching.Tried, ...] = ()
+    passed: tuple[reasons.Reason, ...] = ()
+    again_at: datetime | None = None
+    storm: guards.Storm | None = None
 
 
 def strictest(*modes: str) -> str:
@@ -107,28 +118,11 @@ def decide(situation: Situation) -> Decision:
     )
     if chosen is None:
         return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried)
-    mode = strictest(installed, chosen.rule.mode)
-    steps = plan.of_rule(chosen.rule, code=fault.code)
-    answer, because = _weigh(situation, mode=mode, steps=steps)
-    return Decision(
-        answer=answer,
-        because=(
-            reasons.of(
-                "rule_matches",
-                rule=chosen.name,
-                priority=chosen.rule.priority,
-                kind=fault.kind,
-                code=fault.code,
-            ),
-            because,
-        ),
-        mode=mode,
-        rule=chosen.name,
-        policy=chosen.policy,
-        revision=chosen.revision,
-        steps=steps,
-        tried=tried,
+    matched = reasons.of(
+        "rule_matches", rule=chosen.name, priority=chosen.rule.priority, kind=fault.kind, code=fault.code
     )
+    weighed = _weigh(situation, chosen)
+    return replace(weighed, because=(matched, *weighed.because), tried=tried)
 
 
 def _beyond_rules(situation: Situation) -> reasons.Reason | None:
@@ -151,24 +145,93 @@ def _no_rule(tried: tuple[matching.Tried, ...]) -> tuple[reasons.Reason, ...]:
     return tuple(reasons.of("rule_mismatch", rule=one.rule, why=one.because) for one in tried)
 
 
-def _weigh(situation: Situation, *, mode: str, steps: tuple[plan.PlannedStep, ...]) -> tuple[str, reasons.Reason]:
-    """The answer once a rule matches, and what holds it back, if anything."""
+def _weigh(situation: Situation, chosen: matching.Candidate) -> Decision:
+    """The answer once a rule matches, and what holds it back, if anything; the caller adds the match itself."""
+    cluster, rule = situation.cluster, chosen.rule
+    mode = strictest(cluster.installation_mode, cluster.mode, rule.mode)
+    steps = plan.of_rule(rule, code=situation.fault.code)
+    judged = Decision(
+        answer="none",
+        because=(),
+        mode=mode,
+        rule=chosen.name,
+        policy=chosen.policy,
+        revision=chosen.revision,
+        steps=steps,
+    )
+    taken = _taken(situation, judged)
+    if taken is not None:
+        return taken
+    stop = _stop(situation, judged)
+    if stop is not None:
+        return _hold(situation, judged, stop)
+    verdict = _guards(situation, chosen, steps=steps)
+    if verdict is not None:
+        judged = replace(judged, passed=verdict.passed)
+        if verdict.held:
+            found = guards.storm(situation.settings, situation.counts) if situation.counts else None
+            return _hold(situation, replace(judged, storm=found), *verdict.held, again_at=verdict.again_at)
+    if mode == "shadow":
+        return replace(judged, answer="shadow", because=(reasons.of("shadow"),))
+    if mode == "approve":
+        return replace(judged, answer="approve", because=(reasons.of("approve"),))
+    if rule.approval is not None:
+        return replace(judged, answer="approve", because=(reasons.of("approval_required"),))
+    return replace(judged, answer="rescue", because=(reasons.of("nothing_holds_back"),))
+
+
+def _taken(situation: Situation, judged: Decision) -> Decision | None:
+    """The answer where the node is in other hands, or needs nothing."""
     node = situation.node
     if node.labels.get(EXCLUDE_LABEL) == "true":
-        return "none", reasons.of("excluded", node=node.name, label=EXCLUDE_LABEL)
-    if mode == "paused":
+        return replace(judged, because=(reasons.of("excluded", node=node.name, label=EXCLUDE_LABEL),))
+    if judged.mode == "paused":
         why = situation.cluster.pause_reason
-        return "hold", reasons.of("paused_because", why=why) if why else reasons.of("paused")
+        return _hold(situation, judged, reasons.of("paused_because", why=why) if why else reasons.of("paused"))
+    again = situation.now + guards.AGAIN
     if node.open_rescue is not None:
-        return "hold", reasons.of("rescue_open", rescue=str(node.open_rescue))
+        why_not = reasons.of("rescue_open", rescue=str(node.open_rescue))
+        return replace(judged, answer="hold", because=(why_not,), again_at=again)
     if node.left_to_people is not None:
-        return "hold", reasons.of("left_to_people", rescue=str(node.left_to_people))
-    if node.isolated_by is not None and plan.digest(steps) == node.isolated_plan:
-        return "none", reasons.of("done_already", rescue=str(node.isolated_by))
-    if node.recent_rescues >= REPEATS and any(step.name == "reboot" for step in steps):
-        return "hold", reasons.of("reboots_repeat", rescues=node.recent_rescues)
-    if mode == "shadow":
-        return "shadow", reasons.of("shadow")
-    if mode == "approve":
-        return "approve", reasons.of("approve")
-    return "rescue", reasons.of("nothing_holds_back")
+        why_not = reasons.of("left_to_people", rescue=str(node.left_to_people))
+        return replace(judged, answer="hold", because=(why_not,), again_at=again)
+    if node.isolated_by is not None and plan.digest(judged.steps) == node.isolated_plan:
+        return replace(judged, because=(reasons.of("done_already", rescue=str(node.isolated_by)),))
+    return None
+
+
+def _stop(situation: Situation, judged: Decision) -> reasons.Reason | None:
+    """Why one more reboot would help nobody."""
+    if all(step.name != "reboot" for step in judged.steps):
+        return None
+    node, repeats, ladder = situation.node, situation.settings.repeats, situation.settings.ladder
+    if node.recent_rescues >= repeats.limit:
+        return reasons.of("reboots_repeat", rescues=node.recent_rescues, within=reasons.span(repeats.window))
+    if ladder.reboots is not None and node.reboots_for_code >= ladder.reboots:
+        return reasons.of(
+            "inspection",
+            reboots=node.reboots_for_code,
+            within=reasons.span(ladder.window),
+            kind=situation.fault.kind,
+            code=situation.fault.code,
+        )
+    return None
+
+
+def _guards(
+    situation: Situation, chosen: matching.Candidate, *, steps: tuple[plan.PlannedStep, ...]
+) -> guards.Verdict | None:
+    """What the guards say; None where the plan takes nothing away from anybody, or nothing was counted."""
+    if situation.counts is None or not any(step.name in ISOLATING for step in steps):
+        return None
+    limits = guards.RuleLimits(name=chosen.name, budget=chosen.rule.budget, cooldown=chosen.rule.cooldown)
+    return guards.isolation(situation.settings, situation.counts, now=situation.now, rule=limits)
+
+
+def _hold(situation: Situation, judged: Decision, *held: reasons.Reason, again_at: datetime | None = None) -> Decision:
+    """Held back, to be judged again; given up where the fault was not seen for longer than the time to live (32)."""
+    seen, expiry = situation.fault.last_seen_at, situation.settings.expiry
+    if seen is not None and situation.now - seen > expiry:
+        expired = reasons.of("expired", seen=reasons.moment(seen), within=reasons.span(expiry))
+        return replace(judged, answer="none", because=(*held, expired))
+    return replace(judged, answer="hold", because=held, again_at=again_at or situation.now + guards.AGAIN)

@@ -7,7 +7,7 @@ and two reasons that differ in measures only are ``alike``: the same answer with
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from string import Formatter
 from typing import Any, TypeAlias
 
@@ -41,10 +41,39 @@ TEXTS: Mapping[str, str] = {
     "rescue_open": "rescue {rescue} is open on this node, and a node has one rescue at a time",
     "left_to_people": "rescue {rescue} left this node to people: release it to let policies act again",
     "done_already": "rescue {rescue} did just this already, and the node is still isolated",
-    "reboots_repeat": "{rescues} rescues rebooted this node in seven days: a person must look at it",
     "shadow": "shadow mode: this is what would have been done",
     "approve": "approve mode: a person must say yes first",
     "nothing_holds_back": "nothing holds it back",
+    "approval_required": "the rule wants a person to say yes first",
+    "reboots_repeat": "{rescues} rescues rebooted this node within {within}: a person must look at it",
+    "inspection": "{reboots} reboots within {within} did not cure {kind} {code}: the hardware must be inspected",
+    "expired": "it was last seen at {seen}, longer ago than {within}: what was held back is given up",
+    # guards: what holds an act back, and what it passed
+    "none_eligible": "the cluster {cluster} has no eligible node to count over: nothing is done",
+    "overridden": "{user} overrode the guard {guard}: {why}",
+    "not_excluded": "node {node} does not carry {label}=true",
+    "maintenance": "maintenance ({scope}) until {until}",
+    "maintenance_because": "maintenance ({scope}) until {until}: {why}",
+    "no_maintenance": "no maintenance window holds here now",
+    "storm_code": "storm: fault {value} was seen on {nodes} nodes within {within}, and {limit} have a common cause",
+    "storm_job": "storm: {nodes} nodes of job {value} failed within {within}, and {limit} have a common cause",
+    "storm_switch": "storm: {nodes} nodes on switch {value} failed within {within}, and {limit} have a common cause",
+    "storm_agent_version": "storm: {nodes} nodes with agent {value} failed within {within}, and {limit} have a common"
+    " cause",
+    "no_storm": "no storm: within {within} no symptom was on more than {nodes} nodes, and {limit} would be one",
+    "rate": "{nodes} of {eligible} nodes became faulty within {within}, and {limit} have a common cause: no {act} now",
+    "rate_of_chance": "faulty nodes are few enough to be chance: {ten_minutes} within 10 min, {hour} within 1 h,"
+    " {six_hours} within 6 h, of {eligible}",
+    "breaker": "breaker tripped: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most",
+    "breaker_closed": "breaker: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most",
+    "budget": "no budget of {scope} left: {taken} of {eligible} nodes are isolated or in rescue, {limit} at most",
+    "budget_left": "budget of {scope}: {taken} of {eligible} nodes are isolated or in rescue, {limit} at most",
+    "floor": "pool {pool} has {healthy} healthy nodes of {eligible} and keeps at least {floor}",
+    "above_floor": "floor: pool {pool} has {healthy} healthy nodes of {eligible} and keeps at least {floor}",
+    "cooldown": "cooldown until {until}: the last rescue of this node ended at {ended}",
+    "rule_cooldown": "cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}",
+    "cooled_down": "cooldown: no rescue of this node ended within {within}",
+    "plan_limit": "Exceed the maximum plans limit {{{limit}}}",  # KCE's words
 }
 
 
@@ -114,3 +143,12 @@ def moment(at: datetime) -> str:
     if at.tzinfo is None:
         raise ValueError(f"{at} has no zone")
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def span(time: timedelta) -> str:
+    """A length of time as reasons name it, in the largest unit that it is a whole number of: 5 min, 7 d, 90 s."""
+    seconds = int(time.total_seconds())
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds and seconds % length == 0:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"

@@ -34,10 +34,40 @@ SENTENCES = (
     gettext_noop("rescue {rescue} is open on this node, and a node has one rescue at a time"),
     gettext_noop("rescue {rescue} left this node to people: release it to let policies act again"),
     gettext_noop("rescue {rescue} did just this already, and the node is still isolated"),
-    gettext_noop("{rescues} rescues rebooted this node in seven days: a person must look at it"),
     gettext_noop("shadow mode: this is what would have been done"),
     gettext_noop("approve mode: a person must say yes first"),
     gettext_noop("nothing holds it back"),
+    gettext_noop("the rule wants a person to say yes first"),
+    gettext_noop("{rescues} rescues rebooted this node within {within}: a person must look at it"),
+    gettext_noop("{reboots} reboots within {within} did not cure {kind} {code}: the hardware must be inspected"),
+    gettext_noop("it was last seen at {seen}, longer ago than {within}: what was held back is given up"),
+    gettext_noop("the cluster {cluster} has no eligible node to count over: nothing is done"),
+    gettext_noop("{user} overrode the guard {guard}: {why}"),
+    gettext_noop("node {node} does not carry {label}=true"),
+    gettext_noop("maintenance ({scope}) until {until}"),
+    gettext_noop("maintenance ({scope}) until {until}: {why}"),
+    gettext_noop("no maintenance window holds here now"),
+    gettext_noop("storm: fault {value} was seen on {nodes} nodes within {within}, and {limit} have a common cause"),
+    gettext_noop("storm: {nodes} nodes of job {value} failed within {within}, and {limit} have a common cause"),
+    gettext_noop("storm: {nodes} nodes on switch {value} failed within {within}, and {limit} have a common cause"),
+    gettext_noop("storm: {nodes} nodes with agent {value} failed within {within}, and {limit} have a common cause"),
+    gettext_noop("no storm: within {within} no symptom was on more than {nodes} nodes, and {limit} would be one"),
+    gettext_noop(
+        "{nodes} of {eligible} nodes became faulty within {within}, and {limit} have a common cause: no {act} now"
+    ),
+    gettext_noop(
+        "faulty nodes are few enough to be chance: {ten_minutes} within 10 min, {hour} within 1 h, {six_hours} within 6 h, of {eligible}"
+    ),
+    gettext_noop("breaker tripped: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most"),
+    gettext_noop("breaker: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most"),
+    gettext_noop("no budget of {scope} left: {taken} of {eligible} nodes are isolated or in rescue, {limit} at most"),
+    gettext_noop("budget of {scope}: {taken} of {eligible} nodes are isolated or in rescue, {limit} at most"),
+    gettext_noop("pool {pool} has {healthy} healthy nodes of {eligible} and keeps at least {floor}"),
+    gettext_noop("floor: pool {pool} has {healthy} healthy nodes of {eligible} and keeps at least {floor}"),
+    gettext_noop("cooldown until {until}: the last rescue of this node ended at {ended}"),
+    gettext_noop("cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}"),
+    gettext_noop("cooldown: no rescue of this node ended within {within}"),
+    gettext_noop("Exceed the maximum plans limit {{{limit}}}"),
 )
 
 

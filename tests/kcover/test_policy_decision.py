@@ -1,12 +1,12 @@
 """decide: one answer for one situation, always with its reasons."""
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from kcover import decision, plan, reasons
+from kcover import decision, guards, limits, plan, reasons
 from kcover.policy import document, matching
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -27,6 +27,8 @@ def situation(
     fault: dict[str, Any] | None = None,
     node: dict[str, Any] | None = None,
     cluster: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+    counts: guards.Facts | None = None,
 ) -> decision.Situation:
     return decision.Situation(
         now=NOW,
@@ -34,7 +36,21 @@ def situation(
         node=decision.NodeFacts(**{"name": "gpu-1", "known": True, "gpus": 8, **(node or {})}),
         cluster=decision.ClusterFacts(**{"name": "east", **(cluster or {})}),
         rules=rules or (candidate(),),
+        settings=guards.parse(settings or {}),
+        counts=counts,
     )
+
+
+def counted(**changes: Any) -> guards.Facts:
+    made = guards.Facts(
+        cluster="east",
+        node="gpu-1",
+        eligible=100,
+        isolated_lately=0,
+        slots=guards.Slots(scope="cluster east", eligible=100, taken=0),
+        pool=guards.Pool(name="", eligible=100, healthy=100),
+    )
+    return replace(made, **changes)
 
 
 def weigh(*rules: matching.Candidate, **facts: Any) -> tuple[str, tuple[str, ...]]:
@@ -173,7 +189,7 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
     (
         "hold",
         {"node": {"recent_rescues": 5}},
-        "5 rescues rebooted this node in seven days: a person must look at it",
+        "5 rescues rebooted this node within 7 d: a person must look at it",
     ),
     ("shadow", {"cluster": {"installation_mode": "shadow"}}, "shadow mode: this is what would have been done"),
     ("approve", {"cluster": {"installation_mode": "approve"}}, "approve mode: a person must say yes first"),
@@ -260,3 +276,169 @@ def test_a_decision_without_a_rule_has_the_mode_of_the_place() -> None:
 def test_every_answer_is_a_known_one() -> None:
     answers = {answer for answer, _, _ in HOLDS} | {"rescue"}
     assert answers == set(decision.ANSWERS)
+
+
+def test_a_rule_may_want_a_person_to_say_yes() -> None:
+    asks = candidate(approval=document.Approval())
+    assert weigh(asks) == ("approve", (MATCHES, "the rule wants a person to say yes first"))
+    assert weigh(asks, cluster={"mode": "approve"})[1][1] == "approve mode: a person must say yes first"
+    assert weigh(asks, cluster={"mode": "shadow"})[0] == "shadow"
+
+
+# --- repeats and the ladder
+
+SOME = {"recent_rescues": 2, "reboots_for_code": 2}
+
+
+def test_how_many_reboots_are_too_many_is_a_setting() -> None:
+    repeats = {"repeats": {"limit": 2, "window": 3600}}
+    assert weigh(REBOOTS, node=SOME, settings=repeats) == (
+        "hold",
+        (MATCHES, "2 rescues rebooted this node within 1 h: a person must look at it"),
+    )
+    assert weigh(REBOOTS, node={"recent_rescues": 1}, settings=repeats)[0] == "rescue"
+    assert weigh(candidate("drain"), node=SOME, settings=repeats)[0] == "rescue"
+
+
+def test_the_ladder_ends_at_an_inspection() -> None:
+    ladder = {"ladder": {"reboots": 2, "window": 3 * 86400}}
+    assert weigh(REBOOTS, node=SOME, settings=ladder) == (
+        "hold",
+        (MATCHES, "2 reboots within 3 d did not cure xid 62: the hardware must be inspected"),
+    )
+    assert weigh(REBOOTS, node={"reboots_for_code": 3}, settings=ladder)[0] == "hold"
+    assert weigh(REBOOTS, node={"reboots_for_code": 1}, settings=ladder)[0] == "rescue"
+    assert weigh(candidate("drain"), node=SOME, settings=ladder)[0] == "rescue"
+
+
+def test_the_ladder_is_off_unless_set() -> None:
+    assert weigh(REBOOTS, node={"reboots_for_code": 99})[0] == "rescue"
+
+
+def test_repeats_are_named_before_the_ladder_and_both_before_the_guards() -> None:
+    both = {"ladder": {"reboots": 2}, "repeats": {"limit": 2}, "breaker": {"limit": 1}}
+    full = counted(isolated_lately=1)
+    assert "a person must look at it" in weigh(REBOOTS, node=SOME, settings=both, counts=full)[1][1]
+    assert "inspected" in weigh(REBOOTS, node={"reboots_for_code": 2}, settings=both, counts=full)[1][1]
+    assert "breaker" in weigh(REBOOTS, settings=both, counts=full)[1][1]
+
+
+# --- guards
+
+TRIPPED = {"settings": {"breaker": {"limit": 1}, "budget": {"limit": 1}}, "counts": counted(isolated_lately=1)}
+BREAKER = "breaker tripped: 1 of 100 nodes were isolated within 5 min, 1 at most"
+
+
+@pytest.mark.parametrize("mode", ["shadow", "approve", "enforce"])
+def test_the_guards_are_weighed_in_every_mode(mode: str) -> None:
+    judged = decision.decide(situation(candidate(mode=mode), **TRIPPED))
+    assert (judged.answer, judged.mode) == ("hold", mode)
+    assert tuple(map(str, judged.because)) == (MATCHES, BREAKER)
+    assert [one.code for one in judged.passed] == ["no_maintenance", "no_storm", "budget_left"]
+    assert judged.again_at == NOW + timedelta(seconds=15)
+    assert judged.storm is None
+    assert (judged.rule, judged.policy, judged.revision) == ("heal#1", "heal", 4)
+    assert [step.name for step in judged.steps] == ["cordon"]
+    assert [one.rule for one in judged.tried] == ["heal#1"]
+
+
+def test_everything_that_holds_is_named() -> None:
+    full = counted(isolated_lately=1, slots=guards.Slots(scope="x", eligible=9, taken=1))
+    judged = decision.decide(situation(settings=TRIPPED["settings"], counts=full))
+    assert [one.code for one in judged.because] == ["rule_matches", "breaker", "budget"]
+
+
+def test_what_was_passed_is_kept_with_the_answer() -> None:
+    judged = decision.decide(situation(counts=counted()))
+    assert (judged.answer, judged.again_at, judged.storm) == ("rescue", None, None)
+    assert [one.code for one in judged.passed] == ["no_maintenance", "no_storm", "breaker_closed"]
+
+
+def test_without_counts_no_guard_is_asked() -> None:
+    judged = decision.decide(situation(settings=TRIPPED["settings"]))
+    assert (judged.answer, judged.passed) == ("rescue", ())
+
+
+@pytest.mark.parametrize("action", ["cordon", "taint", "drain"])
+def test_plans_that_take_the_node_away_are_weighed(action: str) -> None:
+    assert weigh(candidate(action), **TRIPPED)[0] == "hold"
+
+
+def test_plans_that_take_nothing_away_are_not() -> None:
+    judged = decision.decide(situation(candidate(actions=(), escalate="look"), **TRIPPED))
+    assert (judged.answer, judged.passed) == ("rescue", ())
+
+
+def test_every_destructive_step_is_weighed() -> None:
+    assert sorted(decision.ISOLATING) == sorted({"cordon", "taint"} | plan.DESTRUCTIVE)
+
+
+def test_a_storm_is_named_so_that_there_is_one_incident_of_it() -> None:
+    everywhere = guards.Symptom(trait="code", value="xid 62", nodes=3)
+    judged = decision.decide(situation(counts=counted(symptoms=(everywhere,))))
+    assert (judged.answer, judged.because[1].code) == ("hold", "storm_code")
+    assert judged.storm == guards.Storm(symptom=everywhere, reached=3, eligible=100)
+
+
+def test_a_rules_own_limits_are_weighed() -> None:
+    rule = candidate(budget=limits.Limit(count=1), cooldown=timedelta(hours=1))
+    places = guards.Slots(scope="rule heal#1", eligible=9, taken=1)
+    full = counted(rules={"heal#1": guards.RuleFacts(slots=places, last_ended_at=NOW)})
+    judged = decision.decide(situation(rule, counts=full))
+    assert [one.code for one in judged.because] == ["rule_matches", "budget", "rule_cooldown"]
+    assert judged.again_at == NOW + timedelta(minutes=5)
+
+
+def test_who_has_the_node_is_named_before_the_guards() -> None:
+    assert "is open on this node" in weigh(node={"open_rescue": 7}, **TRIPPED)[1][1]
+
+
+# --- again, and never again
+
+
+@pytest.mark.parametrize("place", [place for place, one in enumerate(HOLDS) if one[0] == "hold"])
+def test_a_held_answer_says_when_it_is_judged_again(place: int) -> None:
+    judged = decision.decide(situation(REBOOTS, **HOLDS[place][1]))
+    assert judged.again_at == NOW + timedelta(seconds=15)
+
+
+@pytest.mark.parametrize("place", [place for place, one in enumerate(HOLDS) if one[0] != "hold"])
+def test_another_answer_does_not(place: int) -> None:
+    assert decision.decide(situation(REBOOTS, **HOLDS[place][1])).again_at is None
+
+
+DAY = timedelta(hours=24)
+EXPIRING: list[dict[str, Any]] = [
+    {"cluster": {"mode": "paused"}},
+    {"cluster": {"mode": "paused", "pause_reason": "x"}},
+    {"node": {"recent_rescues": 5}},
+    {"node": {"reboots_for_code": 1}, "settings": {"ladder": {"reboots": 1}}},
+    TRIPPED,
+]
+
+
+@pytest.mark.parametrize("facts", EXPIRING)
+def test_what_is_held_back_too_long_is_given_up(facts: dict[str, Any]) -> None:
+    fresh = decision.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY}, **facts))
+    assert fresh.answer == "hold"
+    stale = decision.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY - timedelta(seconds=1)}, **facts))
+    assert (stale.answer, stale.again_at) == ("none", None)
+    assert stale.because[:-1] == fresh.because
+    assert str(stale.because[-1]) == (
+        "it was last seen at 2026-11-20 07:59:59 UTC, longer ago than 1 d: what was held back is given up"
+    )
+
+
+@pytest.mark.parametrize("facts", [{"open_rescue": 7}, {"left_to_people": 6}])
+def test_what_waits_for_a_rescue_or_for_people_is_not(facts: dict[str, Any]) -> None:
+    assert weigh(node=facts, fault={"last_seen_at": NOW - 9 * DAY})[0] == "hold"
+
+
+def test_what_nothing_holds_back_never_expires() -> None:
+    assert weigh(fault={"last_seen_at": NOW - 9 * DAY})[0] == "rescue"
+
+
+def test_when_it_expires_is_a_setting() -> None:
+    facts: dict[str, Any] = {"cluster": {"mode": "paused"}, "settings": {"expiry": 60}}
+    assert weigh(fault={"last_seen_at": NOW - timedelta(seconds=60)}, **facts)[0] == "hold"
+    assert weigh(fault={"last_seen_at": NOW - timedelta(seconds=61)}, **facts)[0] == "none"

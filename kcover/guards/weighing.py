@@ -1,0 +1,265 @@
+"""The guards themselves: what holds an act back, and what it passed.
+
+A guard holds back isolation and destructive acts only. Nothing here is asked before recovery, uncordon, release or
+audit, so that a tripped breaker never blocks them (invariant 31).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from kcover import limits, reasons
+from kcover.guards import chance
+from kcover.guards.facts import EXCLUDE_LABEL, TRAITS, Facts, Maintenance, Slots, Symptom
+from kcover.guards.settings import Settings
+
+# The guards that a named user may override.
+GUARDS = ("exclusion", "maintenance", "storm", "rate", "breaker", "budget", "floor", "cooldown")
+
+AGAIN = timedelta(seconds=15)  # what was held back is judged again on the facts of then,
+AGAIN_AT_MOST = timedelta(minutes=5)  # and, where its end is known, not later: people shorten windows too
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """That a person lets an act pass some guards; raises ValueError without a name, or for what is no guard."""
+
+    guards: frozenset[str]
+    by: str
+
+    def __post_init__(self) -> None:
+        if not self.by:
+            raise ValueError("an override has a name to it")
+        for name in sorted(self.guards.difference(GUARDS)):
+            raise ValueError(f"no such guard {name!r}: use some of {', '.join(GUARDS)}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleLimits:
+    """What a rule adds to the cluster's limits; ``name`` is its candidate's."""
+
+    name: str
+    budget: limits.Limit | None = None
+    cooldown: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storm:
+    """One symptom on so many nodes at once that its cause is not in the nodes. ``reached``: the least that is one."""
+
+    symptom: Symptom
+    reached: int
+    eligible: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What holds an act back (nothing: it may go on), what it passed, and what a named user passed over for it."""
+
+    held: tuple[reasons.Reason, ...]
+    passed: tuple[reasons.Reason, ...]
+    overridden: tuple[reasons.Reason, ...] = ()
+    again_at: datetime | None = None  # when it is to be judged again; None where nothing holds it back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Finding:
+    guard: str
+    reason: reasons.Reason
+    holds: bool
+    until: datetime | None = None  # when the guard lets go by itself, where that is known
+
+
+def isolation(
+    settings: Settings,
+    facts: Facts,
+    *,
+    now: datetime,
+    rule: RuleLimits | None = None,
+    override: Override | None = None,
+) -> Verdict:
+    """Whether one more node may be taken out of scheduling. Raises KeyError where the facts lack the rule's."""
+    return _verdict(_isolation(settings, facts, rule=rule, now=now), facts, override=override, now=now)
+
+
+def destructive(
+    settings: Settings, facts: Facts, *, act: str, now: datetime, override: Override | None = None
+) -> Verdict:
+    """Whether ``act`` (drain, reset, reboot: whatever takes running work away) may be done now; asked right before each
+    such call (invariant 37)."""
+    return _verdict(_destructive(settings, facts, act=act, now=now), facts, override=override, now=now)
+
+
+def storm(settings: Settings, facts: Facts) -> Storm | None:
+    """The storm that the fault at hand is part of, the widest one; None when there is none or the guard is off."""
+    if not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
+        return None
+    reached = _storm_from(settings, facts)
+    widest = min(facts.symptoms, key=lambda one: (-one.nodes, TRAITS.index(one.trait), one.value))
+    if widest.nodes < reached:
+        return None
+    return Storm(symptom=widest, reached=reached, eligible=facts.eligible)
+
+
+def too_many_plans(settings: Settings, *, active: int) -> reasons.Reason | None:
+    """Why a decision system's plan is refused: ``active`` is how many of the cluster's rescues are open."""
+    limit = settings.plans.limit
+    return reasons.of("plan_limit", limit=limit) if active >= limit else None
+
+
+def _verdict(findings: Iterable[_Finding], facts: Facts, *, override: Override | None, now: datetime) -> Verdict:
+    if facts.eligible < 1:  # nothing to count over, so nothing is done
+        nobody = reasons.of("none_eligible", cluster=facts.cluster)
+        return Verdict(held=(nobody,), passed=(), again_at=now + AGAIN)
+    known = tuple(findings)
+    lifted = override.guards if override else frozenset()
+    holding = [one for one in known if one.holds and one.guard not in lifted]
+    latest = max((one.until or now for one in holding), default=now)
+    return Verdict(
+        held=tuple(one.reason for one in holding),
+        passed=tuple(one.reason for one in known if not one.holds),
+        overridden=tuple(
+            reasons.of("overridden", guard=one.guard, user=override.by, why=one.reason)
+            for one in known
+            if override and one.holds and one.guard in lifted
+        ),
+        again_at=min(max(latest, now + AGAIN), now + AGAIN_AT_MOST) if holding else None,
+    )
+
+
+def _isolation(settings: Settings, facts: Facts, *, rule: RuleLimits | None, now: datetime) -> Iterable[_Finding]:
+    yield _maintenance(facts, now=now)
+    if settings.storm.enabled:
+        yield _storm(settings, facts)
+    if settings.breaker.enabled:
+        yield _breaker(settings, facts)
+    if settings.budget.limit is not None:
+        yield _budget(facts.slots, settings.budget.limit, facts)
+    if rule is not None and rule.budget is not None:
+        yield _budget(facts.rules[rule.name].slots, rule.budget, facts)
+    if settings.floor.percent is not None:
+        yield _floor(settings.floor.percent, facts)
+    if settings.cooldown:
+        yield _cooldown(settings.cooldown, facts.last_rescue_ended_at, now=now)
+    if rule is not None and rule.cooldown is not None:
+        yield _cooldown(rule.cooldown, facts.rules[rule.name].last_ended_at, rule=rule.name, now=now)
+
+
+def _destructive(settings: Settings, facts: Facts, *, act: str, now: datetime) -> Iterable[_Finding]:
+    yield _exclusion(facts)
+    yield _maintenance(facts, now=now)
+    if settings.storm.enabled:
+        yield _storm(settings, facts)
+    if settings.rate.enabled:
+        yield _rate(facts, act=act)
+    if settings.floor.percent is not None:
+        yield _floor(settings.floor.percent, facts)
+
+
+# --- one guard each
+
+
+def _exclusion(facts: Facts) -> _Finding:
+    excluded = facts.labels.get(EXCLUDE_LABEL) == "true"
+    code = "excluded" if excluded else "not_excluded"
+    return _Finding(guard="exclusion", holds=excluded, reason=reasons.of(code, node=facts.node, label=EXCLUDE_LABEL))
+
+
+def _maintenance(facts: Facts, *, now: datetime) -> _Finding:
+    """The window that ends last, of those that hold now."""
+    holding = [one for one in facts.maintenance if one.start <= now < one.end and _covers(one, facts)]
+    if not holding:
+        return _Finding(guard="maintenance", holds=False, reason=reasons.of("no_maintenance"))
+    last = max(holding, key=lambda one: one.end)
+    scope, until = f"{last.scope} {last.name}".rstrip(), reasons.moment(last.end)
+    reason = (
+        reasons.of("maintenance_because", scope=scope, until=until, why=last.reason)
+        if last.reason
+        else reasons.of("maintenance", scope=scope, until=until)
+    )
+    return _Finding(guard="maintenance", holds=True, until=last.end, reason=reason)
+
+
+def _covers(window: Maintenance, facts: Facts) -> bool:
+    names = {"cluster": facts.cluster, "pool": facts.pool.name, "node": facts.node}
+    return window.scope == "all" or window.name == names[window.scope]
+
+
+def _storm_from(settings: Settings, facts: Facts) -> int:
+    """On how many nodes a symptom is a storm."""
+    return max(settings.storm.nodes, limits.Limit(percent=settings.storm.percent).of(facts.eligible))
+
+
+def _storm(settings: Settings, facts: Facts) -> _Finding:
+    found, within = storm(settings, facts), reasons.span(settings.storm.window)
+    if found is None:
+        most = max((one.nodes for one in facts.symptoms), default=0)
+        reason = reasons.of("no_storm", nodes=most, limit=_storm_from(settings, facts), within=within)
+        return _Finding(guard="storm", holds=False, reason=reason)
+    symptom = found.symptom
+    reason = reasons.of(
+        f"storm_{symptom.trait}", value=symptom.value, nodes=symptom.nodes, limit=found.reached, within=within
+    )
+    return _Finding(guard="storm", holds=True, reason=reason)
+
+
+def _rate(facts: Facts, *, act: str) -> _Finding:
+    """Reached is too many; the shortest window that trips is the reason."""
+    faulty = facts.faulty
+    counts = (faulty.ten_minutes, faulty.hour, faulty.six_hours)
+    for window, count in zip(chance.WINDOWS, counts, strict=True):
+        limit = chance.improbable(facts.eligible, window=window)
+        if count >= limit:
+            reason = reasons.of(
+                "rate", act=act, nodes=count, eligible=facts.eligible, within=reasons.span(window), limit=limit
+            )
+            return _Finding(guard="rate", holds=True, reason=reason)
+    shown = dict(zip(("ten_minutes", "hour", "six_hours"), counts, strict=True))
+    return _Finding(guard="rate", holds=False, reason=reasons.of("rate_of_chance", **shown, eligible=facts.eligible))
+
+
+def _breaker(settings: Settings, facts: Facts) -> _Finding:
+    limit = settings.breaker.limit.of(facts.eligible)
+    holds = not facts.holds_slot and facts.isolated_lately >= limit
+    reason = reasons.of(
+        "breaker" if holds else "breaker_closed",
+        isolated=facts.isolated_lately,
+        limit=limit,
+        eligible=facts.eligible,
+        within=reasons.span(settings.breaker.window),
+    )
+    return _Finding(guard="breaker", holds=holds, reason=reason)
+
+
+def _budget(slots: Slots, limit: limits.Limit, facts: Facts) -> _Finding:
+    """A node that has a place needs no second one."""
+    most = limit.of(slots.eligible)
+    holds = not facts.holds_slot and slots.taken >= most
+    reason = reasons.of(
+        "budget" if holds else "budget_left",
+        scope=slots.scope,
+        taken=slots.taken,
+        limit=most,
+        eligible=slots.eligible,
+    )
+    return _Finding(guard="budget", holds=holds, reason=reason)
+
+
+def _floor(percent: int, facts: Facts) -> _Finding:
+    """Only a node that takes work can be missed: isolating another one takes nothing from the pool."""
+    pool = facts.pool
+    floor = limits.Limit(percent=percent).of(pool.eligible)
+    holds = facts.serving and pool.healthy - 1 < floor
+    reason = reasons.of(
+        "floor" if holds else "above_floor", pool=pool.name, healthy=pool.healthy, floor=floor, eligible=pool.eligible
+    )
+    return _Finding(guard="floor", holds=holds, reason=reason)
+
+
+def _cooldown(cooldown: timedelta, ended: datetime | None, *, now: datetime, rule: str | None = None) -> _Finding:
+    if ended is None or now >= ended + cooldown:
+        return _Finding(guard="cooldown", holds=False, reason=reasons.of("cooled_down", within=reasons.span(cooldown)))
+    until = ended + cooldown
+    named = {"ended": reasons.moment(ended), "until": reasons.moment(until)}
+    reason = reasons.of("cooldown", **named) if rule is None else reasons.of("rule_cooldown", **named, rule=rule)
+    return _Finding(guard="cooldown", holds=True, until=until, reason=reason)

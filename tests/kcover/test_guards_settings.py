@@ -1,0 +1,218 @@
+"""Settings of the guards: defaults, JSON there and back, merging, every mistake named with what to write instead."""
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcover import guards, limits
+from kcover.guards import settings as values
+
+DEFAULTS: dict[str, Any] = {
+    "storm": {"enabled": True, "nodes": 3, "percent": 3, "window": 300},
+    "rate": {"enabled": True},
+    "breaker": {"enabled": True, "limit": "50%", "window": 300},
+    "budget": {"limit": None, "by": "cluster"},
+    "floor": {"percent": None},
+    "cooldown": 0,
+    "hold_down": 30,
+    "plans": {"limit": 5},
+    "repeats": {"limit": 5, "window": 604800},
+    "ladder": {"reboots": None, "window": 259200},
+    "expiry": 86400,
+}
+OTHERS: dict[str, Any] = {
+    "storm": {"enabled": False, "nodes": 5, "percent": 10, "window": 60},
+    "rate": {"enabled": False},
+    "breaker": {"enabled": False, "limit": 7, "window": 1},
+    "budget": {"limit": "10%", "by": "label:topology.kubernetes.io/zone"},
+    "floor": {"percent": 80},
+    "cooldown": 600,
+    "hold_down": 0,
+    "plans": {"limit": 1},
+    "repeats": {"limit": 2, "window": 3600},
+    "ladder": {"reboots": 2, "window": 7200},
+    "expiry": 1,
+}
+
+
+def test_the_defaults() -> None:
+    assert guards.to_json(guards.Settings()) == DEFAULTS
+    assert guards.parse({}) == guards.parse(DEFAULTS) == guards.Settings()
+
+
+def test_json_there_and_back() -> None:
+    settings = guards.parse(OTHERS)
+    assert guards.to_json(settings) == OTHERS
+    assert guards.parse(json.loads(json.dumps(guards.to_json(settings)))) == settings
+
+
+def test_settings_are_values() -> None:
+    settings = guards.parse(OTHERS)
+    assert settings.storm == values.Storm(enabled=False, nodes=5, percent=10, window=timedelta(minutes=1))
+    assert settings.breaker == values.Breaker(enabled=False, limit=limits.Limit(count=7), window=timedelta(seconds=1))
+    assert settings.budget == values.Budget(limit=limits.Limit(percent=10), by="label:topology.kubernetes.io/zone")
+    assert settings.floor == values.Floor(percent=80)
+    assert settings.cooldown == timedelta(minutes=10)
+    assert settings.ladder == values.Ladder(reboots=2, window=timedelta(hours=2))
+
+
+def test_what_is_left_out_has_its_default() -> None:
+    assert guards.parse({"storm": {"nodes": 9}}).storm == values.Storm(nodes=9)
+    assert guards.parse({"budget": {}}) == guards.Settings()
+
+
+@pytest.mark.parametrize("section", DEFAULTS)
+def test_a_patch_changes_what_it_names(section: str) -> None:
+    patched = guards.merge(guards.Settings(), {section: OTHERS[section]})
+    assert guards.to_json(patched) == {**DEFAULTS, section: OTHERS[section]}
+
+
+@pytest.mark.parametrize(
+    ("section", "name"), [(one, name) for one, part in OTHERS.items() if isinstance(part, dict) for name in part]
+)
+def test_a_patch_leaves_the_rest_of_its_section(section: str, name: str) -> None:
+    patched = guards.merge(guards.Settings(), {section: {name: OTHERS[section][name]}})
+    assert guards.to_json(patched) == {**DEFAULTS, section: {**DEFAULTS[section], name: OTHERS[section][name]}}
+    assert guards.merge(guards.parse(OTHERS), {section: {}}) == guards.parse(OTHERS)
+
+
+def test_null_switches_off_what_may_be_off() -> None:
+    patch = {"budget": {"limit": None}, "floor": {"percent": None}, "ladder": {"reboots": None}}
+    patched = guards.merge(guards.parse(OTHERS), patch)
+    assert (patched.budget.limit, patched.floor.percent, patched.ladder.reboots) == (None, None, None)
+    assert patched.budget.by == "label:topology.kubernetes.io/zone"
+
+
+WHOLE = "must be a whole number from 1 to 1000000, not "
+SECONDS = "must be whole seconds from 1 to 2592000, not "
+PERCENT = "must be a whole percentage from 1 to 100, not "
+LIMIT = 'is no limit: write a whole number from 1, or a percentage such as "10%"'
+BAD: list[tuple[Any, str, str]] = [
+    (
+        [],
+        "",
+        "must be an object with storm, rate, breaker, budget, floor, cooldown, hold_down, plans, repeats, ladder,",
+    ),
+    ({"strom": {}}, "strom", "unknown setting: did you mean storm?"),
+    ({"xyz": {}}, "xyz", "unknown setting: there are storm, rate, breaker"),
+    ({7: {}}, "7", "unknown setting: there are storm"),
+    ({"storm": None}, "storm", "must be an object with enabled, nodes, percent, window, not null"),
+    ({"storm": {"node": 3}}, "storm.node", "unknown setting: did you mean nodes?"),
+    ({"storm": {"enabled": "yes"}}, "storm.enabled", "must be true or false, not 'yes'"),
+    ({"storm": {"enabled": 1}}, "storm.enabled", "must be true or false, not 1"),
+    ({"storm": {"enabled": None}}, "storm.enabled", "must be true or false, not null"),
+    ({"storm": {"nodes": 0}}, "storm.nodes", WHOLE + "0"),
+    ({"storm": {"nodes": 1_000_001}}, "storm.nodes", WHOLE + "1000001"),
+    ({"storm": {"nodes": True}}, "storm.nodes", WHOLE + "true"),
+    ({"storm": {"nodes": 3.0}}, "storm.nodes", WHOLE + "3.0"),
+    ({"storm": {"nodes": "3"}}, "storm.nodes", WHOLE + "'3'"),
+    ({"storm": {"percent": 0}}, "storm.percent", PERCENT + "0"),
+    ({"storm": {"percent": 101}}, "storm.percent", PERCENT + "101"),
+    ({"storm": {"window": 0}}, "storm.window", SECONDS + "0"),
+    ({"storm": {"window": 2592001}}, "storm.window", SECONDS + "2592001"),
+    ({"storm": {"window": "5min"}}, "storm.window", SECONDS + "'5min'"),
+    ({"rate": {"enabled": 0}}, "rate.enabled", "must be true or false, not 0"),
+    ({"rate": {"limit": 2}}, "rate.limit", "unknown setting: there are enabled"),
+    ({"breaker": {"enabled": "on"}}, "breaker.enabled", "must be true or false, not 'on'"),
+    ({"breaker": {"limit": None}}, "breaker.limit", "None " + LIMIT),
+    ({"breaker": {"limit": "0%"}}, "breaker.limit", "'0%' " + LIMIT),
+    ({"breaker": {"limit": "5"}}, "breaker.limit", "write 5 without quotes: a count is a whole number"),
+    ({"breaker": {"window": 0}}, "breaker.window", SECONDS + "0"),
+    ({"budget": {"limit": 0}}, "budget.limit", "0 " + LIMIT),
+    ({"budget": {"by": "rack"}}, "budget.by", "must be cluster, pool or label:KEY, not 'rack'"),
+    ({"budget": {"by": None}}, "budget.by", "must be cluster, pool or label:KEY, not null"),
+    ({"budget": {"by": ["pool"]}}, "budget.by", "must be cluster, pool or label:KEY, not ['pool']"),
+    ({"budget": {"by": "label:"}}, "budget.by", "'' is no label name: write label:rack for example"),
+    ({"budget": {"by": "label:a b"}}, "budget.by", "'a b' is no label name: write label:rack for example"),
+    ({"floor": {"percent": 0}}, "floor.percent", PERCENT + "0"),
+    ({"floor": {"percent": "80%"}}, "floor.percent", PERCENT + "'80%'"),
+    ({"cooldown": -1}, "cooldown", "must be whole seconds from 0 to 2592000, not -1"),
+    ({"cooldown": 2592001}, "cooldown", "must be whole seconds from 0 to 2592000, not 2592001"),
+    ({"cooldown": None}, "cooldown", "must be whole seconds from 0 to 2592000, not null"),
+    ({"hold_down": -1}, "hold_down", "must be whole seconds from 0 to 86400, not -1"),
+    ({"hold_down": 86401}, "hold_down", "must be whole seconds from 0 to 86400, not 86401"),
+    ({"plans": {"limit": 0}}, "plans.limit", WHOLE + "0"),
+    ({"plans": {"limit": None}}, "plans.limit", WHOLE + "null"),
+    ({"repeats": {"limit": 0}}, "repeats.limit", WHOLE + "0"),
+    ({"repeats": {"window": 0}}, "repeats.window", SECONDS + "0"),
+    ({"ladder": {"reboots": 0}}, "ladder.reboots", WHOLE + "0"),
+    ({"ladder": {"window": None}}, "ladder.window", SECONDS + "null"),
+    ({"expiry": 0}, "expiry", "must be whole seconds from 1 to 2592000, not 0"),
+    ({"cooldown": "x" * 99}, "cooldown", "must be whole seconds from 0 to 2592000, not '" + "x" * 56 + "..."),
+]
+
+
+@pytest.mark.parametrize(("data", "path", "reason"), BAD)
+def test_a_mistake_is_named(data: Any, path: str, reason: str) -> None:
+    for read in (guards.parse, lambda patch: guards.merge(guards.parse(OTHERS), patch)):
+        with pytest.raises(guards.SettingError) as caught:
+            read(data)
+        assert caught.value.path == path
+        assert caught.value.reason.startswith(reason)
+        assert str(caught.value) == (f"{path}: {caught.value.reason}" if path else caught.value.reason)
+
+
+def test_what_is_shown_of_a_value_is_short() -> None:
+    with pytest.raises(guards.SettingError) as exact:
+        guards.parse({"cooldown": "x" * 58})
+    assert exact.value.reason.endswith("not '" + "x" * 58 + "'")
+
+
+@pytest.mark.parametrize(
+    "good",
+    [
+        {"storm": {"nodes": 1, "percent": 1, "window": 1}},
+        {"storm": {"nodes": 1_000_000, "percent": 100, "window": 2_592_000}},
+        {"breaker": {"limit": 1}},
+        {"breaker": {"limit": "1%"}},
+        {"breaker": {"limit": "100%"}},
+        {"budget": {"by": "pool"}},
+        {"budget": {"by": "label:rack"}},
+        {"hold_down": 86400},
+        {"cooldown": 2_592_000},
+        {"expiry": 2_592_000},
+    ],
+)
+def test_the_ends_of_every_range_are_accepted(good: dict[str, Any]) -> None:
+    settings = guards.to_json(guards.parse(good))
+    for name, part in good.items():
+        assert settings[name] == ({**DEFAULTS[name], **part} if isinstance(part, dict) else part)
+
+
+COUNT = st.integers(1, 1_000_000)
+PERCENTAGE = st.integers(1, 100)
+LIMITS = COUNT | PERCENTAGE.map(lambda percent: f"{percent}%")
+WINDOW = st.integers(1, 2_592_000)
+PATCHES = st.fixed_dictionaries(
+    {},
+    optional={
+        "storm": st.fixed_dictionaries(
+            {}, optional={"enabled": st.booleans(), "nodes": COUNT, "percent": PERCENTAGE, "window": WINDOW}
+        ),
+        "rate": st.fixed_dictionaries({}, optional={"enabled": st.booleans()}),
+        "breaker": st.fixed_dictionaries({}, optional={"enabled": st.booleans(), "limit": LIMITS, "window": WINDOW}),
+        "budget": st.fixed_dictionaries(
+            {}, optional={"limit": st.none() | LIMITS, "by": st.sampled_from(["cluster", "pool", "label:rack"])}
+        ),
+        "floor": st.fixed_dictionaries({}, optional={"percent": st.none() | PERCENTAGE}),
+        "cooldown": st.integers(0, 2_592_000),
+        "plans": st.fixed_dictionaries({}, optional={"limit": COUNT}),
+    },
+)
+
+
+@given(PATCHES, PATCHES)
+def test_a_patch_is_a_deep_merge(first: dict[str, Any], second: dict[str, Any]) -> None:
+    before = guards.merge(guards.Settings(), first)
+    after = guards.merge(before, second)
+    expected = {
+        name: {**part, **second.get(name, {})} if isinstance(part, dict) else second.get(name, part)
+        for name, part in guards.to_json(before).items()
+    }
+    assert guards.to_json(after) == expected
+    assert guards.merge(after, second) == after
+    assert guards.parse(guards.to_json(after)) == after
