@@ -1,54 +1,94 @@
-"""Whether the portal is well: each check one fact, its age and its limit, for /readyz, /metrics and the system page."""
+"""Whether the portal is well: each check one fact, its age and its limit, for /readyz and /metrics."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import redis
+from django.conf import settings
 from django.db import connection
 from django.db.utils import Error as DatabaseError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.operate import watching
 
+BROKER_SECONDS = 1.0
 SWEEP_LATE = timedelta(seconds=30)
-WATCH_LATE = timedelta(seconds=120)
+WATCH_LATE = timedelta(seconds=30)  # of the process that watches: twice its lease
+WORD_LATE = timedelta(seconds=120)  # of a cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: its name, whether it is well, and the fact behind it."""
+    """One check: its name, whether it is well, and the fact behind it.
+
+    ``needed``: the portal is not ready without it. A cluster that is not heard of is not the portal's own trouble, and
+    taking the portal out of service over it would take it from all the other clusters.
+    """
 
     name: str
     well: bool
     fact: str
+    needed: bool = True
 
 
 def findings(*, now: datetime) -> list[Finding]:
-    """Database, sweep pulse, and one watch a cluster. The broker is only a doorbell: its loss shows as sweep age."""
+    """Database, broker, sweep pulse, the watch's pulse, and the last word of each cluster."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
     except DatabaseError as error:
-        return [Finding("database", False, str(error).strip())]
-    return [Finding("database", True, connection.vendor), _sweep(now), *_watches(now)]
+        return [Finding("database", False, str(error).strip()), _broker()]
+    clusters = fleet.clusters()
+    found = [Finding("database", True, connection.vendor), _broker(), _sweep(now), _watch(now, clusters)]
+    return found + [_word(cluster, now) for cluster in clusters]
+
+
+def ready(found: list[Finding]) -> bool:
+    """Whether everything that the portal needs is well."""
+    return all(one.well for one in found if one.needed)
+
+
+def _broker() -> Finding:
+    if not settings.REDIS_URL:
+        return Finding("broker", True, "embedded")
+    times = {"socket_connect_timeout": BROKER_SECONDS, "socket_timeout": BROKER_SECONDS}
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, retry=Retry(NoBackoff(), 0), **times) as client:
+            client.ping()
+    except redis.RedisError as error:
+        return Finding("broker", False, str(error))
+    return Finding("broker", True, "answers")
 
 
 def _sweep(now: datetime) -> Finding:
     at = fleet.pulse("sweep")
     if at is None:
         return Finding("sweep", False, "never ran: is a worker and beat running?")
-    age = now - at
-    return Finding("sweep", age <= SWEEP_LATE, f"ran {age.total_seconds():.0f} s ago")
+    return Finding("sweep", now - at <= SWEEP_LATE, f"ran {_seconds(now - at)} ago")
 
 
-def _watches(now: datetime) -> list[Finding]:
-    found = []
-    for cluster in fleet.clusters():
-        name = f"watch {cluster.name}"
-        if cluster.watched_at is None:
-            found.append(Finding(name, False, cluster.watch_error or "never had word from the cluster"))
-            continue
-        age = now - cluster.watched_at
-        fact = f"had word {age.total_seconds():.0f} s ago"
-        if cluster.watch_error:
-            fact += f"; last error: {cluster.watch_error}"
-        found.append(Finding(name, age <= WATCH_LATE, fact))
-    return found
+def _watch(now: datetime, clusters: list[Cluster]) -> Finding:
+    at = fleet.pulse(watching.LEASE)
+    if not clusters:
+        return Finding("watch", True, "there is no cluster to watch yet")
+    if at is None:
+        return Finding("watch", False, "never ran: is a watch running?")
+    return Finding("watch", now - at <= WATCH_LATE, f"led {_seconds(now - at)} ago")
+
+
+def _word(cluster: Cluster, now: datetime) -> Finding:
+    name = f"watch {cluster.name}"
+    if cluster.watched_at is None:
+        return Finding(name, False, cluster.watch_error or "never had word from the cluster", needed=False)
+    age = now - cluster.watched_at
+    fact = f"had word {_seconds(age)} ago"
+    if cluster.watch_error:
+        fact += f"; last error: {cluster.watch_error}"
+    return Finding(name, age <= WORD_LATE, fact, needed=False)
+
+
+def _seconds(age: timedelta) -> str:
+    return f"{age.total_seconds():.0f} s"

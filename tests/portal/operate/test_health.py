@@ -1,0 +1,96 @@
+"""/readyz: 503 for what the portal itself needs; a cluster without word is told of and takes nothing out of service."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from kcover_portal.fleet import services
+from kcover_portal.fleet.models import Cluster, Pulse
+from kcover_portal.operate import watching
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _running(settings: Any) -> None:
+    """A portal in one process, all of whose parts beat, with two clusters that are heard of."""
+    settings.REDIS_URL = ""
+    now = timezone.now()
+    services.beat("sweep", now=now)
+    services.lead(watching.LEASE, holder="here", until=now + timedelta(seconds=15), now=now)
+    for name in ("east", "west"):
+        Cluster.objects.create(name=name, created_at=now, watched_at=now)
+
+
+def readyz() -> tuple[int, dict[str, Any]]:
+    answer = Client().get("/readyz")
+    return answer.status_code, answer.json()
+
+
+def late(name: str, **time: float) -> None:
+    Pulse.objects.filter(name=name).update(at=timezone.now() - timedelta(**time))
+
+
+def test_all_is_well() -> None:
+    status, found = readyz()
+    assert status == 200
+    assert list(found) == ["database", "broker", "sweep", "watch", "watch east", "watch west"]
+    assert all(one["well"] for one in found.values())
+    assert [name for name, one in found.items() if not one["needed"]] == ["watch east", "watch west"]
+    assert found["broker"]["fact"] == "embedded"
+
+
+@pytest.mark.parametrize(("name", "seconds"), [("sweep", 31), ("watch", 31)])
+def test_a_part_that_beats_no_more_makes_the_portal_unready(name: str, seconds: int) -> None:
+    late(name, seconds=seconds - 5)
+    assert readyz()[0] == 200
+    late(name, seconds=seconds)
+    status, found = readyz()
+    assert (status, found[name]["well"]) == (503, False)
+    assert f"{seconds} s ago" in found[name]["fact"]
+    Pulse.objects.filter(name=name).delete()
+    status, found = readyz()
+    assert status == 503
+    assert found[name]["fact"].startswith("never ran: is a ")
+
+
+def test_a_cluster_that_is_not_heard_of_is_told_and_no_more() -> None:
+    Cluster.objects.filter(name="west").update(
+        watched_at=timezone.now() - timedelta(minutes=5), watch_error="GET /version: connection refused"
+    )
+    status, found = readyz()
+    assert status == 200
+    assert found["watch west"] == {
+        "well": False,
+        "needed": False,
+        "fact": "had word 300 s ago; last error: GET /version: connection refused",
+    }
+    assert found["watch east"]["well"]
+    Cluster.objects.update(watched_at=None, watch_error="")
+    status, found = readyz()
+    assert (status, found["watch east"]["fact"]) == (200, "never had word from the cluster")
+    assert 'kcover_well{check="watch east"} 0.0' in Client().get("/metrics").content.decode()
+
+
+def test_without_clusters_nobody_needs_to_watch() -> None:
+    Cluster.objects.all().delete()
+    Pulse.objects.filter(name=watching.LEASE).delete()
+    status, found = readyz()
+    assert (status, found["watch"]["fact"]) == (200, "there is no cluster to watch yet")
+
+
+def test_a_broker_that_does_not_answer_makes_the_portal_unready(settings: Any) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    status, found = readyz()
+    assert (status, found["broker"]["well"]) == (503, False)
+    assert "127.0.0.1:1" in found["broker"]["fact"]
+
+
+def test_a_broker_that_answers(settings: Any) -> None:
+    if not (url := settings.CELERY_BROKER_URL).startswith("redis"):
+        pytest.skip("runs where the tests have a Redis")
+    settings.REDIS_URL = url
+    assert readyz()[1]["broker"] == {"well": True, "needed": True, "fact": "answers"}
