@@ -73,7 +73,7 @@ def parse(body: object) -> Order:
         node=node,
         kind=kind,
         code=code,
-        gpu=_integer(body, "gpu", most=63),
+        gpu=_integer(body, "gpu", least=-MAX_CODE, most=MAX_CODE),  # which there are is the node's to say
         count=_integer(body, "count", least=1, most=MAX_COUNT) or 1,
         line=line,
         drill=_boolean(body, "drill", default=False),
@@ -89,12 +89,13 @@ def inject(world: World, order: Order) -> tuple[str, ...]:
     Raises KeyError for an unknown node, OrderError for a GPU that it does not have or a machine that is down.
     """
     host = world.machines[order.node]
+    if order.gpu is not None and not 0 <= order.gpu < host.gpus:
+        raise OrderError("gpu", f"{_has(host)}, not {order.gpu}")
     gpu = None
     if order.kind == "xid":
         gpu = order.gpu or 0
-        if gpu >= host.gpus:
-            has = f"GPUs 0 to {host.gpus - 1}" if host.gpus else "no GPUs"
-            raise OrderError("gpu", f"{order.node} has {has}")
+        if not host.gpus:
+            raise OrderError("gpu", _has(host))
     if host.power != machine.UP:
         raise OrderError("node", f"{order.node} is {host.power}, it prints nothing")
     lines = _lines(order, gpu)
@@ -116,6 +117,10 @@ def inject(world: World, order: Order) -> tuple[str, ...]:
     elif order.kill:
         world.crash_on(order.node, gpu, message=f"CUDA error: {order.kind} {order.code}")
     return lines
+
+
+def _has(host: machine.Machine) -> str:
+    return f"{host.name} has GPUs 0 to {host.gpus - 1}" if host.gpus else f"{host.name} has no GPUs"
 
 
 def _lines(order: Order, gpu: int | None) -> tuple[str, ...]:

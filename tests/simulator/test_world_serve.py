@@ -136,6 +136,16 @@ def test_a_bad_order_names_field_and_reason(served, body: object, field: str):
     assert answer["reason"]
 
 
+@pytest.mark.parametrize("kind", ["xid", "sxid", "hang"])
+@pytest.mark.parametrize("gpu", [4, 8, 64, 10**6, -1])
+def test_a_gpu_that_the_node_does_not_have_is_refused_with_those_it_has(served, kind: str, gpu: int):
+    order = {"node": "gpu-0001", "kind": kind, "code": 79, "gpu": gpu}
+    status, answer = ask(served[0], "/sim/faults", order)
+    assert (status, answer) == (400, {"field": "gpu", "reason": f"gpu-0001 has GPUs 0 to 3, not {gpu}"})
+    assert ask(served[0], "/sim/nodes/gpu-0001")[1]["power"] == "up"
+    assert ask(served[0], "/sim/faults", {**order, "node": "cpu-01"})[1]["reason"] == f"cpu-01 has no GPUs, not {gpu}"
+
+
 def test_an_unknown_node_is_answered_with_what_there_is(served):
     for path, body in (("/sim/faults", {"node": "gpu-0099", "code": 79}), ("/sim/nodes/gpu-0099/reboot", {})):
         status, answer = ask(served[0], path, body)
