@@ -117,7 +117,7 @@ def request(
                 actor=actor,
                 now=now,
             )
-        rescue = _open(
+        return _open(
             node,
             steps,
             now=now,
@@ -128,7 +128,6 @@ def request(
             key=key,
             due_at=due_at,
         )
-    return rescue
 
 
 def preview(node: Node, verb: str, *, now: datetime) -> Preview:
