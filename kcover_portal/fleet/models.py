@@ -51,6 +51,10 @@ class Cluster(models.Model):
         EXTERNAL = "external", _("External system")
         BOTH = "both", _("Both")
 
+    class Fallback(models.TextChoices):
+        POLICIES = "policies", _("Policies")
+        HOLD = "hold", _("Hold for a person")
+
     class Drills(models.TextChoices):
         ACT = "act", _("Act")
         RECORD = "record", _("Record only")
@@ -69,6 +73,13 @@ class Cluster(models.Model):
     job_namespace = models.CharField(max_length=63, default="kcover-system")
     event_namespace = models.CharField(max_length=63, default="kce-rescue-system")
     hold_down = models.PositiveIntegerField(default=30, help_text="seconds without a fault before a node is healthy")
+    guards = models.JSONField(default=dict, help_text="what differs from the guards' defaults (kcover.guards)")
+    decision_url = models.URLField(max_length=500, blank=True, help_text="an external system that is asked to decide")
+    decision_secret = models.CharField(max_length=200, blank=True, help_text="signs what is sent there and comes back")
+    decision_timeout = models.PositiveSmallIntegerField(default=5, help_text="seconds until its silence is an answer")
+    decision_fallback = models.CharField(
+        max_length=10, choices=Fallback.choices, default=Fallback.POLICIES, help_text="who decides when it is silent"
+    )
     ready_within = models.PositiveIntegerField(default=1800, help_text="seconds a reboot may take")
     created_at = models.DateTimeField()
     watched_at = models.DateTimeField(null=True, help_text="when the watch last had word from the cluster")
@@ -80,6 +91,24 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class Maintenance(models.Model):
+    """A window in which the portal takes nothing out and reboots nothing; of all clusters, one, a pool or a node."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="maintenance")
+    pool = models.CharField(max_length=120, blank=True)
+    node = models.CharField(max_length=253, blank=True)
+    starts_at = models.DateTimeField()
+    ends_at = models.DateTimeField()
+    reason = models.CharField(max_length=500)
+    created_by = models.CharField(max_length=200)
+
+    class Meta:
+        ordering = ("starts_at", "pk")
+        constraints = (
+            models.CheckConstraint(condition=models.Q(ends_at__gt=models.F("starts_at")), name="window_has_a_length"),
+        )
 
 
 class Node(models.Model):

@@ -18,17 +18,21 @@ class Batch(models.Model):
 
 
 class Incident(models.Model):
-    """One fault of one device of one node, from its first sighting until it is proved gone."""
+    """One fault of one device of one node, from its first sighting until it is proved gone.
+
+    A storm (one symptom on many nodes at once) is an incident without a node; ``scope`` names the nodes.
+    """
 
     class State(models.TextChoices):
         OPEN = "open", _("Open")
         CLOSED = "closed", _("Closed")
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="incidents")
-    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="incidents")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, null=True, related_name="incidents")
     kind = models.CharField(max_length=12)
     code = models.CharField(max_length=64)
     device = models.CharField(max_length=128, blank=True, help_text="PCI address, else GPU UUID, else nothing")
+    scope = models.JSONField(default=list, help_text="the nodes of a storm, by name")
     gpu_uuid = models.CharField(max_length=96, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
     severity = models.CharField(max_length=12, blank=True)
@@ -54,6 +58,11 @@ class Incident(models.Model):
                 condition=models.Q(state="open"),
                 name="one_open_incident_a_fault",
             ),
+            models.UniqueConstraint(
+                fields=("cluster", "kind", "code"),
+                condition=models.Q(state="open", node=None),
+                name="one_open_storm_a_symptom",
+            ),
         )
         indexes = (
             models.Index(fields=("judge_at",), condition=models.Q(judge_at__isnull=False), name="incidents_to_judge"),
@@ -62,7 +71,12 @@ class Incident(models.Model):
         )
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.code} on {self.node_id}"
+        return f"{self.kind} {self.code} on {self.where}"
+
+    @property
+    def where(self) -> str:
+        """The node's name; of a storm, how many nodes."""
+        return self.node.name if self.node is not None else f"{len(self.scope)} nodes"
 
 
 class Event(models.Model):

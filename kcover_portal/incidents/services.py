@@ -90,7 +90,7 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
         defaults=_opening(node, seen, boot_id=boot_id, now=now),
     )
     if opened:
-        _keep_event(incident, seen, boot_id=boot_id, now=now)
+        _keep_event(node, incident, seen, boot_id=boot_id, now=now)
         doorbell.ring("rescue.judge", incident.pk)
         doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
         return True
@@ -105,7 +105,7 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
     if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
         return keep_fault(node, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
     if incident.events.count() < EVENTS_KEPT:
-        _keep_event(incident, seen, boot_id=boot_id, now=now)
+        _keep_event(node, incident, seen, boot_id=boot_id, now=now)
     else:
         newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
         Event.objects.filter(pk__in=newest).update(count=F("count") + seen.count, at=now)
@@ -157,10 +157,10 @@ def _uuid_at(node: Node, pci: str | None) -> str:
     return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
 
 
-def _keep_event(incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> None:
+def _keep_event(node: Node, incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> None:
     Event.objects.create(
         incident=incident,
-        node_id=incident.node_id,
+        node=node,
         boot_id=boot_id,
         source=seen.source,
         sequence=seen.sequence,
@@ -194,7 +194,7 @@ def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, 
                 actor=actor,
                 verb="incident.closed",
                 subject=f"incident {row.pk}",
-                node=row.node.name,
+                node=row.node.name if row.node else "",
                 now=now,
                 data={"because": because},
             )

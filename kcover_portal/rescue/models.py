@@ -57,6 +57,12 @@ class Rescue(models.Model):
         FAILED = "failed", _("Failed")
         CANCELLED = "cancelled", _("Cancelled")
 
+    class Hold(models.TextChoices):
+        NOTHING = "", _("Nothing")
+        APPROVAL = "approval", _("Approval")
+        STEP = "step", _("A step that stopped")
+        EXTERNAL = "external", _("Another system")
+
     class Origin(models.TextChoices):
         POLICY = "policy", _("Policy")
         API = "api", _("Decision system")
@@ -79,6 +85,13 @@ class Rescue(models.Model):
     verified = models.BooleanField(null=True, help_text="the node was proved healthy; nothing: not tried")
     because = models.CharField(max_length=1000, blank=True, help_text="why it waits, is held or ended so")
     needs_human = models.BooleanField(default=False)
+    hold = models.CharField(max_length=10, choices=Hold.choices, blank=True, help_text="what a held rescue waits for")
+    gate = models.PositiveSmallIntegerField(null=True, help_text="index of the first step that needs an approval")
+    approvers = models.PositiveSmallIntegerField(default=1, help_text="how many people must say yes")
+    approval_seconds = models.PositiveIntegerField(default=86_400, help_text="how long a request and a yes hold")
+    expires_at = models.DateTimeField(null=True, help_text="when what it waits for comes too late")
+    overrides = models.JSONField(default=dict, help_text="guards that a named person passed over: guard to name")
+    request = models.JSONField(default=dict, help_text="what a decision system asked for, as it came")
     marks = models.JSONField(default=dict, help_text="what it changed on the node and has not taken back")
     opened_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
@@ -141,11 +154,44 @@ class Step(models.Model):
 
 
 class Approval(models.Model):
-    """A person's yes or no to one rescue, bound to its plan."""
+    """A person's yes or no to one rescue, bound to its plan, its gated step and its node."""
 
     rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="approvals")
+    step = models.PositiveSmallIntegerField(default=0)
+    node = models.CharField(max_length=253, blank=True)
     plan_hash = models.CharField(max_length=64)
     approved = models.BooleanField()
     by = models.CharField(max_length=200)
     reason = models.CharField(max_length=500, blank=True)
+    via = models.CharField(max_length=10, blank=True, help_text="console, rest or link")
     at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("rescue", "step", "plan_hash", "by"), name="one_vote_a_person"),)
+
+
+class Assignment(models.Model):
+    """A warm standby that stands in for a node: reserved, put into service, given back."""
+
+    class State(models.TextChoices):
+        RESERVED = "reserved", _("Reserved")
+        ACTIVE = "active", _("In service")
+        RELEASED = "released", _("Given back")
+
+    spare = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="stands_in")
+    origin = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="stood_in_for")
+    rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="assignments")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RESERVED)
+    marks = models.JSONField(default=dict, help_text="what it changed on the spare and has not taken back")
+    because = models.CharField(max_length=500, blank=True)
+    reserved_at = models.DateTimeField()
+    activated_at = models.DateTimeField(null=True)
+    released_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("spare",), condition=models.Q(state__in=("reserved", "active")), name="one_promise_a_spare"
+            ),
+        )

@@ -16,9 +16,9 @@ REPEAT_WINDOW = timedelta(days=7)  # NVSentinel: remediations of one node, 5 in 
 HISTORY = 100  # rescues of one node that are looked back on
 
 
-def situation(incident: Incident, *, now: datetime) -> decision.Situation:
+def situation(node: Node, incident: Incident, *, now: datetime) -> decision.Situation:
     """Every fact that the judgement of one incident depends on."""
-    node, cluster = incident.node, incident.cluster
+    cluster = node.cluster
     mode, pause_reason = fleet.mode_of(cluster)
     return decision.Situation(
         now=now,

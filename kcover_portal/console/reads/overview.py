@@ -144,13 +144,13 @@ def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
         found.append(
             Need(
                 looks.of("node", "faulty"),
-                _("%(fault)s on %(node)s, and nothing is being done") % {"fault": fault, "node": incident.node.name},
+                _("%(fault)s on %(node)s, and nothing is being done") % {"fault": fault, "node": incident.where},
                 wording.sentence(decision.reasons) if decision else _("not judged yet"),
                 incident.opened_at,
                 "incident",
                 incident.pk,
                 incident.cluster.name,
-                incident.node.name,
+                incident.node.name if incident.node else "",
             )
         )
     return found

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 def incident(seen: Incident, *, now: datetime) -> None:
     """The Event ``XidError`` on the node, in KCE's words (interfaces, section 6)."""
-    if seen.announced_at is not None or seen.kind not in ("xid", "sxid"):
+    if seen.announced_at is not None or seen.kind not in ("xid", "sxid") or seen.node is None:
         return
     word = "Xid" if seen.kind == "xid" else "SXid"
     message = f"GPU {word} error, pci:{seen.device}, {seen.kind}:{seen.code}, log: {_rest(seen)}"

@@ -29,24 +29,26 @@ def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | N
     rescue is opened as claimed by the caller.
     """
     with transaction.atomic():
-        node = Node.objects.select_for_update(of=("self",)).filter(incidents=incident_id).select_related("cluster")
-        locked = node.first()
-        if locked is None:
+        rows = Node.objects.select_for_update(of=("self",)).select_related("cluster")
+        node = rows.filter(incidents=incident_id).first()
+        if node is None:
             return None
         incident = Incident.objects.get(pk=incident_id)
         if incident.state != Incident.State.OPEN or incident.judge_at is None:
             return None
-        incident.node, incident.cluster = locked, locked.cluster
-        situation = queries.situation(incident, now=now)
+        incident.cluster = node.cluster
+        situation = queries.situation(node, incident, now=now)
         judged = kernel.decide(situation)
         again = now + HELD_AGAIN if judged.answer == "hold" else None
         incidents.mark_judged(incident, now=now, again_at=again)  # before the ledger's lock, as close() does
-        row, drafts = keep(judged, situation, incident=incident, now=now)
+        row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
         opened = None
         if judged.answer in ("rescue", "approve"):
-            opened = opening.open_by_policy(judged, row, incident=incident, now=now, lease=lease, drafts=drafts)
+            opened = opening.open_by_policy(
+                judged, row, node=node, incident=incident, now=now, lease=lease, drafts=drafts
+            )
         else:
-            ledger.append(locked.cluster.name, drafts)
+            ledger.append(node.cluster.name, drafts)
     return opened
 
 
@@ -58,7 +60,7 @@ def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
 
 
 def keep(
-    judged: kernel.Decision, situation: kernel.Situation, *, incident: Incident, now: datetime
+    judged: kernel.Decision, situation: kernel.Situation, *, node: Node, incident: Incident, now: datetime
 ) -> tuple[Decision, list[ledger.Draft]]:
     """Keeps a decision; one that is like the incident's last raises its count and brings its figures instead.
 
@@ -72,8 +74,8 @@ def keep(
         Decision.objects.filter(pk=last.pk).update(count=F("count") + 1, last_at=now, because=because)
         return last, []
     row = Decision.objects.create(
-        cluster=incident.cluster,
-        node=incident.node,
+        cluster=node.cluster,
+        node=node,
         incident=incident,
         answer=judged.answer,
         mode=judged.mode,
@@ -91,7 +93,7 @@ def keep(
         actor=f"policy:{judged.rule}" if judged.rule else "system",
         verb=f"decision.{judged.answer}",
         subject=f"incident {incident.pk}",
-        node=incident.node.name,
+        node=node.name,
         at=now,
         data={
             "because": [str(reason) for reason in judged.because],
@@ -100,7 +102,7 @@ def keep(
             "revision": judged.revision,
         },
     )
-    doorbell.tell("decision", row.pk, cluster=incident.cluster.name)
+    doorbell.tell("decision", row.pk, cluster=node.cluster.name)
     return row, [draft]
 
 

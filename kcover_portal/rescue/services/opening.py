@@ -45,6 +45,7 @@ def open_by_policy(
     judged: kernel.Decision,
     row: Decision,
     *,
+    node: Node,
     incident: Incident,
     now: datetime,
     lease: bool,
@@ -58,7 +59,7 @@ def open_by_policy(
     """
     held = judged.answer == "approve"
     rescue = _open(
-        incident.node,
+        node,
         judged.steps,
         now=now,
         drafts=drafts,
@@ -75,7 +76,7 @@ def open_by_policy(
         needs_human=held,
         **({"token": 1, "lease_until": now + LEASE} if lease and not held else {}),
     )
-    seen = incident_queries.open_on(incident.node).filter(Q(program=False) | Q(pk=incident.pk))
+    seen = incident_queries.open_on(node).filter(Q(program=False) | Q(pk=incident.pk))
     rescue.incidents.add(*seen.values_list("pk", flat=True))
     return rescue
 

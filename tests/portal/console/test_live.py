@@ -1,5 +1,6 @@
 """The pages' socket: who may listen, what they hear, and that they are put out when they may no longer."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -89,16 +90,14 @@ async def test_a_person_without_a_role_is_put_out(listen):
 
 async def test_a_signal_arrives_once_however_often_it_was_told(listen):
     socket = await listen("viewer")
-    for _ in range(40):
-        await tell("rescue", 7)
+    await asyncio.gather(*(tell("rescue", 7) for _ in range(40)))
     assert await socket.hear() == {"t": "rescue", "id": 7}
     assert await socket.receive_nothing(timeout=0.5)
 
 
 async def test_a_storm_is_told_as_several(listen):
     socket = await listen("viewer")
-    for record in range(60):
-        await tell("node", record)
+    await asyncio.gather(*(tell("node", record) for record in range(60)))
     assert await socket.hear() == {"t": "node", "id": 0}
 
 
