@@ -126,7 +126,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A PodDisruptionBudget; ``selects_nothing`` when it has no selector at all (policy/v1: null selects no pod)."""
+    """A PodDisruptionBudget; ``selects_nothing`` when its selector is one that matches no pod at all."""
 
     namespace: str
     name: str
@@ -318,7 +318,10 @@ WORKLOADS: Final[Mapping[str, WorkloadKind]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenIdentity:
-    """Whom a token belongs to. ``service_account`` is "namespace/name"; node and pod if it is bound to them."""
+    """Whom a token belongs to. ``service_account`` is "namespace/name"; node and pod if it is bound to them.
+
+    Before Kubernetes 1.30 a pod's token names its pod only, and ``node_name`` is None.
+    """
 
     username: str
     groups: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.contract import apiserver as real
 from tests.contract import over_http, rigs
 
 needs_assets = pytest.mark.skipif(
@@ -14,9 +15,9 @@ REAL = pytest.param("apiserver", marks=[pytest.mark.needs_cluster, needs_assets]
 
 
 @pytest.fixture(scope="session")
-def _apiserver_folder() -> Iterator[str]:
-    with over_http.kube_apiserver() as folder:
-        yield folder
+def _apiserver() -> Iterator[real.Installed]:
+    with real.installed() as server:
+        yield server
 
 
 @pytest.fixture(params=["fake", "simulator", REAL])
@@ -28,8 +29,17 @@ def rig(request: pytest.FixtureRequest) -> Iterator[rigs.Rig]:
         with over_http.simulator() as made:
             yield made
     else:
-        with over_http.apiserver(request.getfixturevalue("_apiserver_folder")) as made:
+        yield real.ApiServerRig(request.getfixturevalue("_apiserver"))
+
+
+@pytest.fixture(params=["simulator", REAL])
+def http_rig(request: pytest.FixtureRequest) -> Iterator[over_http.HttpRig]:
+    """A server that is spoken to over HTTP and knows what the portal may do."""
+    if request.param == "simulator":
+        with over_http.simulator() as made:
             yield made
+    else:
+        yield real.ApiServerRig(request.getfixturevalue("_apiserver"))
 
 
 @pytest.fixture
@@ -37,3 +47,9 @@ def simulator() -> Iterator[over_http.SimulatorRig]:
     """The simulator alone, for what only it can play: faults of the API server, a forgotten history."""
     with over_http.simulator() as made:
         yield made
+
+
+@pytest.fixture
+def apiserver(_apiserver: real.Installed) -> real.ApiServerRig:
+    """A real server alone, for what only it does; tests that use it are marked ``needs_cluster``."""
+    return real.ApiServerRig(_apiserver)

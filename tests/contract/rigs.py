@@ -18,6 +18,8 @@ class Rig(abc.ABC):
 
     cluster: port.Cluster
     patience = 2.0  # seconds that a watch may take to tell everything
+    policy = "policy/v1"  # what the server calls disruption budgets
+    names_nodes = True  # whether a review of a pod's token tells its node
 
     def __init__(self) -> None:
         self.unique = uuid.uuid4().hex[:8]
@@ -98,9 +100,10 @@ class Rig(abc.ABC):
         phase: str = "Running",
         annotations: dict[str, str] | None = None,
         gpus: int = 0,
+        account: str = "default",
         status: Manifest | None = None,
     ) -> Manifest:
-        """A pod on a node, ready if it runs; ``owner`` is the kind of its controller."""
+        """A pod on a node, ready if it runs; ``owner`` is the kind of its controller, ``account`` whom it acts as."""
         reference = {"apiVersion": "apps/v1", "kind": owner, "name": "owner", "uid": str(uuid.uuid4())}
         limits = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         return self.create(
@@ -116,6 +119,7 @@ class Rig(abc.ABC):
                 },
                 "spec": {
                     "nodeName": node,
+                    "serviceAccountName": account,
                     "containers": [{"name": "main", "image": "busybox", "resources": {"limits": limits}}],
                 },
                 "status": {
@@ -130,7 +134,7 @@ class Rig(abc.ABC):
         """A PodDisruptionBudget; ``settle`` makes it count."""
         self.create(
             {
-                "apiVersion": "policy/v1",
+                "apiVersion": self.policy,
                 "kind": "PodDisruptionBudget",
                 "metadata": {"name": name, "namespace": self.namespace},
                 "spec": {"selector": {"matchLabels": match}, "minAvailable": min_available},

@@ -45,7 +45,7 @@ def _line(kind, obj):
 def _evicting(status, body, **headers):
     def answer(request):
         if request.command == "GET":
-            request.reply(200, {"versions": [{"version": "v1"}]})
+            request.reply(200, {"versions": [{"version": "v1"}], "metadata": {"uid": "u"}})
         else:
             request.reply(status, body, **headers)
 
@@ -100,6 +100,23 @@ def test_an_old_server_is_asked_in_its_own_version(script):
     assert [body["apiVersion"] for _, _, _, body in server.requests if body] == ["policy/v1beta1"] * 2
     assert server.paths.count("/apis/policy") == 1
     assert server.paths[-1].startswith("/apis/policy/v1beta1/namespaces/ns/poddisruptionbudgets")
+
+
+def test_a_server_that_was_upgraded_is_asked_anew(script):
+    has = ["v1beta1"]
+
+    def answer(request):
+        if request.path == "/apis/policy":
+            request.reply(200, {"versions": [{"version": version} for version in has]})
+        elif request.path.startswith(f"/apis/policy/{has[0]}/"):
+            request.reply(200, {"metadata": {}, "items": [{"metadata": {"name": "all"}, "spec": {"selector": {}}}]})
+        else:
+            request.reply(404, _status(404, "NotFound", "the server could not find the requested resource"))
+
+    _, cluster = script(answer)
+    assert [budget.selects_nothing for budget in cluster.budgets()] == [True]
+    has[:] = ["v1"]
+    assert [budget.selects_nothing for budget in cluster.budgets()] == [False]
 
 
 # lists

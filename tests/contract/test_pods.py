@@ -91,6 +91,17 @@ def test_a_budget_blocks_and_says_its_name(rig, node):
     assert [pod.deleting for pod in rig.cluster.list_pods(node=node)] == [False]
 
 
+def test_a_budget_does_not_speak_for_a_pod_that_is_gone(rig, node):
+    """The server asks the budget before it looks at the uid; another pod of that name is none of our business."""
+    old = rig.pod("train", node=node, labels={"job": "x"})["metadata"]["uid"]
+    rig.remove("Pod", "train", namespace=rig.namespace)
+    rig.pod("train", node=node, labels={"job": "x"})
+    rig.budget("keep-one", match={"job": "x"}, min_available=1)
+    rig.settle()
+    assert rig.cluster.evict(rig.namespace, "train", uid=old) == port.Gone()
+    assert [pod.deleting for pod in rig.cluster.list_pods(node=node)] == [False]
+
+
 def test_a_budget_with_room_lets_one_go(rig, node):
     uids = [rig.pod(f"train-{i}", node=node, labels={"job": "x"})["metadata"]["uid"] for i in range(2)]
     rig.budget("keep-one", match={"job": "x"}, min_available=1)
@@ -142,3 +153,15 @@ def test_budgets_tell_whom_they_protect(rig, node):
     covered = [pod.name for pod in rig.cluster.list_pods(node=node) if budget.covers(pod)]
     assert covered == ["train"]
     assert budget in rig.cluster.budgets()
+
+
+def test_a_budget_for_whatever_there_is_protects_what_the_server_says(rig, node):
+    """``{}`` selects every pod of the namespace in policy/v1, and none in policy/v1beta1."""
+    uid = rig.pod("train", node=node)["metadata"]["uid"]
+    rig.budget("all", match={}, min_available=1)
+    rig.settle()
+    (budget,) = rig.cluster.budgets(rig.namespace)
+    (pod,) = rig.cluster.list_pods(namespace=rig.namespace)
+    assert budget.covers(pod) is (rig.policy == "policy/v1")
+    answer = rig.cluster.evict(rig.namespace, "train", uid=uid, dry_run=True)
+    assert isinstance(answer, port.Blocked if budget.covers(pod) else port.Evicted)

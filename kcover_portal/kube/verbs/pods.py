@@ -68,7 +68,8 @@ class Pods(reading.Verbs):
             blocked = _blocked(error)
             if blocked is None:
                 raise
-            return blocked
+            # The server asks the budgets before it compares uids.
+            return blocked if self._uid(pod_namespace, pod_name) == uid else values.Gone()
         return values.Evicted()
 
     def delete_pod(
@@ -90,21 +91,34 @@ class Pods(reading.Verbs):
 
     def budgets(self, namespace: str | None = None) -> list[values.Budget]:
         """See the port."""
+        try:
+            return self._budgets(namespace)
+        except errors.NotFound:
+            # Upgraded since it was asked which version it has: v1beta1 is gone from Kubernetes 1.25 on.
+            with self._lock:
+                self._policy_version = ""
+            return self._budgets(namespace)
+
+    def _budgets(self, namespace: str | None) -> list[values.Budget]:
+        version = self._policy()
         place = ("namespaces", namespace) if namespace else ()
-        at = reading.path("apis", "policy", self._policy(), *place, "poddisruptionbudgets")
+        at = reading.path("apis", "policy", version, *place, "poddisruptionbudgets")
         items, _ = reading.pages(self._connection, at, wire.BudgetObject)
-        return [item.value() for item in items]
+        return [item.value(empty_selects_all=version == "v1") for item in items]
 
     def _gone(self, namespace: str, name: str, uid: str) -> values.Gone:
         """After a 409: another uid under that name is why; anything else is a conflict, raised again."""
-        try:
-            at = reading.path("api", "v1", "namespaces", namespace, "pods", name)
-            found = self._connection.request("GET", at, base.AnyObject).metadata.uid
-        except errors.NotFound:
-            return values.Gone()
-        if found == uid:
+        if self._uid(namespace, name) == uid:
             raise errors.Conflict(f"pod {namespace}/{name}: the server refused, and it is still the same pod")
         return values.Gone()
+
+    def _uid(self, namespace: str, name: str) -> str:
+        """Of the pod that has this name now; empty when there is none."""
+        try:
+            at = reading.path("api", "v1", "namespaces", namespace, "pods", name)
+            return self._connection.request("GET", at, base.AnyObject).metadata.uid
+        except errors.NotFound:
+            return ""
 
     def _policy(self) -> str:
         """The policy group's version that this server has: v1 since Kubernetes 1.21, v1beta1 before."""

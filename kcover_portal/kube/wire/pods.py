@@ -135,9 +135,10 @@ class BudgetObject(base.AnyObject, frozen=True):
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
 
-    def value(self) -> values.Budget:
-        """The port's budget."""
+    def value(self, *, empty_selects_all: bool = True) -> values.Budget:
+        """The port's budget. ``{}`` selects every pod in policy/v1 and none in v1beta1; null none in both."""
         selector = self.spec.selector or LabelSelector()
+        nothing = not (selector.match_labels or selector.match_expressions or empty_selects_all)
         return values.Budget(
             namespace=self.metadata.namespace,
             name=self.metadata.name,
@@ -146,7 +147,7 @@ class BudgetObject(base.AnyObject, frozen=True):
                 values.Requirement(key=r.key, operator=r.operator, values=tuple(r.values or ()))
                 for r in selector.match_expressions or ()
             ),
-            selects_nothing=self.spec.selector is None,
+            selects_nothing=self.spec.selector is None or nothing,
             disruptions_allowed=self.status.disruptions_allowed,
         )
 

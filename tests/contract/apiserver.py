@@ -1,0 +1,167 @@
+"""A real kube-apiserver on an etcd of its own, 1.20 or newer, and the rig that plays everybody else in its cluster.
+
+Nothing but the API server runs: no controllers, no scheduler, no kubelet. The portal is let in as the service account
+of deploy/rbac.yaml with a token that the server itself signed, so that the real authorizer judges every request.
+"""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import urllib3
+
+from tests import servers
+from tests.contract import over_http, rbac
+from tests.contract.rigs import Manifest
+
+ADMIN = "admin-token"
+TOKEN_SECONDS = 24 * 3600
+NAMES_NODES = 30  # the minor version since which a pod's token names its node (ServiceAccountTokenPodNodeInfo)
+
+
+class Etcd(servers.Server):
+    """An etcd that keeps nothing for long."""
+
+    name = "etcd"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._peer = servers.free_port()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        return [
+            str(_program("etcd")),
+            f"--data-dir={self.folder}/data",
+            f"--listen-client-urls={self.url}",
+            f"--advertise-client-urls={self.url}",
+            f"--listen-peer-urls=http://127.0.0.1:{self._peer}",
+            "--unsafe-no-fsync",
+        ]
+
+    def ready(self) -> bool:
+        with contextlib.suppress(urllib3.exceptions.HTTPError):
+            return urllib3.PoolManager(retries=False).request("GET", f"{self.url}/health").status == 200
+        return False
+
+
+class KubeApiServer(servers.Server):
+    """kube-apiserver with flags that every version since 1.20 knows."""
+
+    name = "kube-apiserver"
+
+    def __init__(self, etcd: str) -> None:
+        super().__init__()
+        self._etcd = etcd
+        (self.folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
+        key = self.folder / "accounts.key"
+        subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self.port}"
+
+    @property
+    def ca(self) -> str:
+        """The certificate to trust: the server signs its own."""
+        return str(self.folder / "apiserver.crt")
+
+    def command(self) -> list[str]:
+        return [
+            str(_program("kube-apiserver")),
+            f"--etcd-servers={self._etcd}",
+            f"--cert-dir={self.folder}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            "--anonymous-auth=false",
+            f"--token-auth-file={self.folder}/tokens.csv",
+            "--authorization-mode=RBAC",
+            # It would keep pods waiting for the accounts that a controller makes in each namespace.
+            "--disable-admission-plugins=ServiceAccount",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={self.folder}/accounts.key",
+            f"--service-account-signing-key-file={self.folder}/accounts.key",
+            "--allow-privileged",
+        ]
+
+    def ready(self) -> bool:
+        with contextlib.suppress(urllib3.exceptions.HTTPError, OSError):
+            return over_http.Client(self.url, ADMIN, ca=self.ca).ask("GET", "/readyz")[0] == 200
+        return False
+
+
+class Installed:
+    """A running API server after ``kubectl apply -f deploy/rbac.yaml``; ``portal`` is the portal's own token."""
+
+    def __init__(self, url: str, ca: str) -> None:
+        self.url, self.ca = url, ca
+        self.admin = over_http.Client(url, ADMIN, ca=ca)
+        for document in rbac.documents():
+            meta = document["metadata"]
+            self.admin.demand("POST", over_http.PLACES[document["kind"]].format(meta.get("namespace")), document)
+        self.portal = token(self.admin, "kcover-system", "kcover-portal")
+
+    def kubeconfig(self) -> str:
+        """The portal's way in."""
+        return over_http.kubeconfig(self.url, self.portal, ca=self.ca)
+
+
+class ApiServerRig(over_http.HttpRig):
+    """A real kube-apiserver. What controllers would do, the rig does."""
+
+    patience = 6.0  # the server sends a bookmark shortly before a watch's end
+
+    def __init__(self, server: Installed) -> None:
+        served = server.admin.demand("GET", "/apis/policy")["versions"]
+        self.policy = max((entry["groupVersion"] for entry in served), key=lambda name: name == "policy/v1")
+        super().__init__(server.url, admin=ADMIN, portal=server.portal, ca=server.ca)
+        self.names_nodes = int(self.cluster.version().split(".")[1]) >= NAMES_NODES
+
+    def settle(self) -> None:
+        """The disruption controller's part, for budgets of this test with ``minAvailable``."""
+        pods = self.admin.demand("GET", self.place("Pod", self.namespace))["items"]
+        for budget in self.admin.demand("GET", self.place("PodDisruptionBudget", self.namespace))["items"]:
+            wanted = budget["spec"]["selector"].get("matchLabels", {}).items()
+            healthy = sum(1 for pod in pods if wanted <= pod["metadata"].get("labels", {}).items())
+            minimum = budget["spec"]["minAvailable"]
+            status = {
+                "observedGeneration": budget["metadata"]["generation"],
+                "disruptionsAllowed": max(0, healthy - minimum),
+                "currentHealthy": healthy,
+                "desiredHealthy": minimum,
+                "expectedPods": healthy,
+            }
+            name = budget["metadata"]["name"]
+            self.merge("PodDisruptionBudget", name, {"status": status}, namespace=self.namespace, status=True)
+
+    def token(self, account: str, *, audience: str, pod: Manifest) -> str:
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        return token(self.admin, self.namespace, account, audiences=[audience], boundObjectRef=reference)
+
+
+def token(admin: over_http.Client, namespace: str, account: str, **spec: object) -> str:
+    """What a TokenRequest gives."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": TOKEN_SECONDS, **spec},
+    }
+    at = over_http.PLACES["ServiceAccount"].format(namespace)
+    return admin.demand("POST", f"{at}/{account}/token", body)["status"]["token"]
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[Installed]:
+    """etcd and kube-apiserver from the folder that KUBEBUILDER_ASSETS names, ready for the portal."""
+    with Etcd() as etcd, KubeApiServer(etcd.url) as server:
+        yield Installed(server.url, server.ca)
+
+
+def _program(name: str) -> Path:
+    return Path(os.environ["KUBEBUILDER_ASSETS"]).resolve() / name
