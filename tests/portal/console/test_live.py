@@ -61,6 +61,7 @@ async def listen(person) -> AsyncIterator[Callable[..., Awaitable[Socket]]]:
 
     async def open_page(role: str | None, **more: object) -> Socket:
         socket = Socket(await sync_to_async(person)(role, **more))
+        await asyncio.sleep(doorbell.GATHERED_SECONDS * 3)  # what making the person told of is out by now
         assert await socket.connect()
         opened.append(socket)
         if role:
