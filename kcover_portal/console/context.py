@@ -5,6 +5,7 @@ from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
+from django.urls import reverse
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
@@ -27,15 +28,31 @@ class Place:
     icon: str
     key: str
     views: tuple[str, ...]
+    admin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A line of the palette: a page, or with ``asks`` an act whose dialog opens. ``words`` find it, too."""
+
+    label: str | Promise
+    icon: str
+    href: str
+    asks: bool = False
+    words: str = ""
 
 
 PLACES = (
     Place("overview", _("Overview"), "dashboard", "o", ("overview",)),
     Place("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
-    Place("incidents", _("Incidents"), "alert-triangle", "x", ("incidents", "incident")),
+    Place(
+        "incidents", _("Incidents"), "alert-triangle", "x", ("incidents", "incident", "events", "decisions", "read-log")
+    ),
     Place("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
     Place("policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")),
     Place("audit", _("Audit"), "clipboard-list", "l", ("audit",)),
+    Place("system", _("System"), "activity", "s", ("system",)),
+    Place("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
 )
 
 
@@ -68,7 +85,6 @@ def shared(request: HttpRequest) -> dict[str, Any]:
     fragment = bool(getattr(request, "htmx", False)) and request.method == "GET"
     context: dict[str, Any] = {
         "base": "console/fragment.html" if fragment else "console/base.html",
-        "places": PLACES,
         "here": request.resolver_match.url_name if request.resolver_match else "",
         "demo": settings.KCOVER_DEMO_URL,
         "languages": settings.LANGUAGES,
@@ -76,9 +92,41 @@ def shared(request: HttpRequest) -> dict[str, Any]:
     user = getattr(request, "user", None)
     if isinstance(user, User) and user.is_authenticated:
         context["rights"] = SimpleLazyObject(lambda: rights(user))
+        context["places"] = SimpleLazyObject(lambda: places(user))
+        context["palette"] = SimpleLazyObject(lambda: palette(user, context["banner"].mode))
         context["banner"] = SimpleLazyObject(lambda: banner(user))
         context["waiting_people"] = SimpleLazyObject(lambda: waiting_people(user))
     return context
+
+
+def places(user: User) -> list[Place]:
+    """The navigation, without what the person may not open."""
+    admin = accounts.may_somewhere(user, Role.ADMIN)
+    return [place for place in PLACES if admin or not place.admin]
+
+
+def palette(user: User, mode: str) -> list[Entry]:
+    """Everything that can be gone to, then what the person may do wherever they stand."""
+    found = [
+        Entry(place.label, place.icon, reverse(f"console:{place.page}"), words=place.page) for place in places(user)
+    ]
+    rescues = reverse("console:rescues")
+    found += [
+        Entry(_("Sightings"), "notes", reverse("console:events"), words="events xid"),
+        Entry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
+        Entry(_("Read a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
+        Entry(_("Awaiting approval"), "user", f"{rescues}?tab=approval", words="approvals"),
+        Entry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
+    ]
+    if rights(user).pause:
+        verb = "resume" if mode == "paused" else "pause"
+        label = _("Resume") if mode == "paused" else _("Pause everything")
+        found.append(
+            Entry(label, f"player-{'play' if verb == 'resume' else 'pause'}", reverse(f"console:{verb}"), True)
+        )
+    if accounts.may(user, Role.ADMIN, None):
+        found.append(Entry(_("New policy"), "plus", reverse("console:policy-new"), words="policy"))
+    return found
 
 
 def rights(user: User) -> Rights:

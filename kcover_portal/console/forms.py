@@ -1,15 +1,19 @@
 """Forms of the console: a reason for every act, and the filters of lists."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-import django_filters as filters
 from django import forms
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from kcover_portal.console import looks
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import ApiToken, Role
+from kcover_portal.console import lists, looks
+from kcover_portal.console.access import Request
+from kcover_portal.fleet.models import Cluster
 
 MUCH = 10  # pods hit; from here on the node's name is typed
 
@@ -50,6 +54,90 @@ def hits_much(pods: Sequence[Any] | None) -> bool:
     return pods is not None and len(pods) >= MUCH
 
 
+def _select() -> forms.Select:
+    return forms.Select(attrs={"class": "form-select"})
+
+
+def _line(**more: str) -> forms.TextInput:
+    return forms.TextInput(attrs={"class": "form-control", "autocomplete": "off", "spellcheck": "false", **more})
+
+
+def _password() -> forms.CharField:
+    attrs = {"class": "form-control", "autocomplete": "new-password"}
+    return forms.CharField(label=gettext_lazy("Password"), max_length=200, widget=forms.PasswordInput(attrs=attrs))
+
+
+class Somewhere(forms.Form):
+    """A form about one cluster, or about all of them where the person's role covers all."""
+
+    cluster = forms.ModelChoiceField(
+        Cluster.objects.order_by("name"),
+        label=gettext_lazy("Cluster"),
+        required=False,
+        empty_label=gettext_lazy("all clusters"),
+        to_field_name="name",
+        widget=_select(),
+    )
+
+
+class NewToken(Somewhere):
+    """What a token is to be good for."""
+
+    kind = forms.ChoiceField(choices=ApiToken.Kind.choices, label=gettext_lazy("Kind"), widget=_select())
+    node = forms.CharField(
+        label=gettext_lazy("Node"),
+        required=False,
+        max_length=253,
+        widget=_line(),
+        help_text=gettext_lazy("An agent's own token. Without a node it is good only for enrolling."),
+    )
+    name = forms.CharField(label=gettext_lazy("Name"), required=False, max_length=120, widget=_line())
+    days = forms.IntegerField(
+        label=gettext_lazy("Expires after, in days"),
+        required=False,
+        min_value=1,
+        max_value=3650,
+        widget=forms.NumberInput(attrs={"class": "form-control"}),
+        help_text=gettext_lazy("Empty: never."),
+    )
+    field_order = ("kind", "cluster", "node", "name", "days")
+
+    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], everywhere: bool) -> None:
+        super().__init__(data)
+        field = self.fields["cluster"]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.queryset = clusters.order_by("name")
+        if not everywhere:
+            field.required, field.empty_label = True, None
+
+
+class NewUser(Somewhere):
+    """A person and their first role."""
+
+    username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=_line())
+    password = _password()
+    role = forms.ChoiceField(choices=Role.choices, label=gettext_lazy("Role"), widget=_select())
+    field_order = ("username", "password", "role", "cluster")
+
+
+class GiveRole(Somewhere):
+    """A role, or none."""
+
+    role = forms.ChoiceField(
+        choices=[("", gettext_lazy("none")), *Role.choices],
+        label=gettext_lazy("Role"),
+        required=False,
+        widget=_select(),
+    )
+    field_order = ("role", "cluster")
+
+
+class NewPassword(forms.Form):
+    """A password for somebody."""
+
+    password = _password()
+
+
 # The faults that the demo offers: two that reboot heals, one that needs hands, and one that is a program's own doing.
 DEMO_CODES = (48, 62, 64, 79, 31)
 
@@ -62,8 +150,9 @@ class Inject(forms.Form):
     gpu = forms.IntegerField(min_value=0, max_value=63, required=False)
 
 
-def shown(chosen: filters.FilterSet, *names: str, clusters: Iterable[str]) -> list[dict[str, Any]]:
-    """The filters that a page offers above its list, in order, ready to be drawn."""
+def shown(request: Request, found: lists.Found, *names: str) -> list[dict[str, Any]]:
+    """The filters that a page offers above its list, in order, ready to be drawn; clusters are chosen, not typed."""
+    chosen = found.filter
     drawn = []
     for name in names:
         field = chosen.form[name]
@@ -74,7 +163,8 @@ def shown(chosen: filters.FilterSet, *names: str, clusters: Iterable[str]) -> li
         if isinstance(field.field, forms.NullBooleanField):
             choices = [("true", _("yes")), ("false", _("no"))]
         if name == "cluster":
-            kind, choices = "select", [(cluster, cluster) for cluster in clusters]
+            names_seen = accounts.clusters_of(request.user).order_by("name").values_list("name", flat=True)
+            kind, choices = "select", [(cluster, cluster) for cluster in names_seen]
         given = chosen.data.getlist(name) if hasattr(chosen.data, "getlist") else []
         drawn.append(
             {

@@ -93,6 +93,15 @@ TABLES: Final = {
         "shadow": Look(_("Shadow mode"), "hold", "eye"),
         "paused": Look(_("Paused"), "bad", "player-pause"),
     },
+    "well": {
+        "yes": Look(_("Well"), "ok", "circle-check"),
+        "no": Look(_("Not well"), "bad", "alert-circle"),
+    },
+    "token": {
+        "live": Look(_("In force"), "ok", "key"),
+        "expired": Look(_("Expired"), "off", "clock"),
+        "revoked": Look(_("Withdrawn"), "off", "ban"),
+    },
     "verified": {
         "yes": Look(_("Verified healthy"), "ok", "shield-check"),
         "no": Look(_("Verification failed"), "bad", "circle-x"),

@@ -2,19 +2,38 @@
 
 from django.urls import path
 
-from kcover_portal.console.views import audit, demo, incidents, nodes, overview, policies, rescues, session
+from kcover_portal.console.views import (
+    accounts,
+    audit,
+    demo,
+    export,
+    incidents,
+    logs,
+    many,
+    nodes,
+    overview,
+    policies,
+    rescues,
+    session,
+    system,
+)
 
 app_name = "console"
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
+    path("trends/", overview.trend, name="trends"),
     path("map.json", overview.fleet_map, name="map"),
     path("map/", overview.map_table, name="map-table"),
     path("search/", nodes.search, name="search"),
+    path("search/nodes.json", nodes.search_nodes, name="search-nodes"),
     path("nodes/", nodes.nodes, name="nodes"),
     path("nodes/<slug:cluster>/<str:name>/", nodes.node, name="node"),
     path("nodes/<slug:cluster>/<str:name>/<slug:verb>/", nodes.act, name="node-act"),
     path("incidents/", incidents.incidents, name="incidents"),
+    path("events/", incidents.events, name="events"),
+    path("decisions/", incidents.decisions, name="decisions"),
+    path("incidents/log/", logs.read, name="read-log"),
     path("incidents/<int:pk>/", incidents.incident, name="incident"),
     path("rescues/", rescues.rescues, name="rescues"),
     path("rescues/<int:pk>/", rescues.rescue, name="rescue"),
@@ -26,6 +45,15 @@ urlpatterns = [
     path("policies/<str:name>/edit/", policies.edit, name="policy-edit"),
     path("audit/", audit.audit, name="audit"),
     path("audit/verify/", audit.verify, name="audit-verify"),
+    path("export/<slug:name>.<slug:shape>", export.export, name="export"),
+    path("many/<slug:name>/<slug:verb>/", many.act, name="many"),
+    path("system/", system.system, name="system"),
+    path("access/", accounts.access, name="access"),
+    path("access/tokens/new/", accounts.new_token, name="token-new"),
+    path("access/tokens/<int:pk>/withdraw/", accounts.withdraw_token, name="token-withdraw"),
+    path("access/users/new/", accounts.new_user, name="user-new"),
+    path("access/users/<int:pk>/role/", accounts.role, name="user-role"),
+    path("access/users/<int:pk>/password/", accounts.password, name="user-password"),
     path("pause/", session.pause, name="pause"),
     path("resume/", session.resume, name="resume"),
     path("demo/faults/", demo.inject, name="inject"),

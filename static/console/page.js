@@ -1,8 +1,7 @@
-// What every page can do: keys, dialogs, copying, and the token that every changing request carries.
+// What every page can do: dialogs, copying, filters, and the token that every changing request carries.
 
 const body = document.body;
 const dialog = document.getElementById("dialog");
-const help = document.getElementById("help-dialog");
 const toast = document.getElementById("toast");
 
 document.addEventListener("htmx:configRequest", (event) => {
@@ -74,45 +73,3 @@ document.addEventListener("click", (event) => {
   if (!getSelection().isCollapsed) return;
   row.querySelector("a.row-link")?.click();
 });
-
-// Keys: / search, ? help, j k rows, g + letter goes.
-let going = 0;
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
-  if (event.target.closest("input, textarea, select, [contenteditable]")) {
-    if (event.key === "Escape") event.target.blur();
-    return;
-  }
-  if (document.querySelector("dialog[open]")) return;
-  if (going && Date.now() - going < 1500) {
-    going = 0;
-    document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`)?.click();
-    event.preventDefault();
-    return;
-  }
-  switch (event.key) {
-    case "g":
-      going = Date.now();
-      break;
-    case "/":
-      document.getElementById("search")?.focus();
-      event.preventDefault();
-      break;
-    case "?":
-      help?.showModal();
-      break;
-    case "j":
-    case "k":
-      move(event.key === "j" ? 1 : -1);
-      break;
-  }
-});
-
-function move(by) {
-  const rows = [...document.querySelectorAll("#main a.row-link")];
-  if (!rows.length) return;
-  const here = rows.indexOf(document.activeElement);
-  const next = here < 0 ? (by > 0 ? 0 : rows.length - 1) : Math.min(rows.length - 1, Math.max(0, here + by));
-  rows[next].focus();
-  rows[next].scrollIntoView({ block: "nearest" });
-}

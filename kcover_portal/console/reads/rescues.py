@@ -73,6 +73,17 @@ def shown_state(rescue: Rescue) -> str:
     return "people" if rescue.state == Rescue.State.HELD and rescue.needs_human else rescue.state
 
 
+def offered(rescue: Rescue, steps: Sequence[Step]) -> list[str]:
+    """What a person could do about the rescue as it stands; the service has the last word."""
+    if rescue.state not in lifecycle.OPEN_RESCUE:
+        return []
+    if awaits_approval(rescue):
+        return ["approve", "reject"]
+    step = current(steps)
+    stuck = step is not None and rescue.state == Rescue.State.HELD and step.state == "failed"
+    return [*(["retry", "skip"] if stuck else []), "cancel"]
+
+
 def summary(rescue: Rescue, steps: Sequence[Step]) -> str:
     """The sentence on top of the page: why, what, how far, and whether it helped."""
     names = {"node": rescue.node.name, "trigger": _trigger(rescue), "plan": _plan(steps)}

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.http import Http404, HttpResponse
+from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
@@ -13,18 +13,17 @@ from django_htmx.http import HttpResponseClientRedirect
 from kcover import lifecycle, marks
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms
+from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, require, signed_in
-from kcover_portal.console.reads import fleet, timeline
-from kcover_portal.fleet.filtersets import NodeFilter
+from kcover_portal.console.reads import fleet, many, timeline
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 
-VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
 SORTS = ("name", "-name", "pool", "model", "agent__seen_at", "-agent__seen_at")
 PAGE = 50
+OFFERED = 8  # nodes in the palette
 
 
 @require_GET
@@ -32,27 +31,21 @@ PAGE = 50
 def nodes(request: Request) -> HttpResponse:
     """The list: filtered, sorted, paged; the address holds all of it."""
     now = timezone.now()
-    clusters = accounts.clusters_of(request.user).order_by("name")
-    rows = Node.objects.filter(cluster__in=clusters)
-    if "gone" not in request.GET.getlist("state"):
-        rows = rows.filter(gone_at=None)
-    chosen = NodeFilter(request.GET, queryset=rows)
+    found = lists.find(lists.NODES, request.user, request.GET)
     sort = request.GET.get("sort", "")
     order = sort if sort in SORTS else "name"
-    found = chosen.qs.select_related("cluster", "agent").order_by(order, "cluster_id", "name")
-    page = Paginator(found, PAGE).get_page(request.GET.get("page"))
-    tiles = {
-        tile.pk: tile for tile in fleet.tiles(list(clusters), now=now, nodes=[node.pk for node in page.object_list])
-    }
+    rows = found.rows.select_related("cluster", "agent").order_by(order, "cluster_id", "name")
+    page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    clusters = list(accounts.clusters_of(request.user))
+    tiles = {tile.pk: tile for tile in fleet.tiles(clusters, now=now, nodes=[node.pk for node in page.object_list])}
     context = {
-        "filter": chosen,
-        "form": forms.shown(
-            chosen, "q", "cluster", "pool", "state", "model", "code", clusters=[one.name for one in clusters]
-        ),
+        "found": found,
+        "form": forms.shown(request, found, "q", "cluster", "pool", "state", "model", "code"),
         "page": page,
         "rows": [(node, tiles.get(node.pk)) for node in page.object_list],
         "sort": order,
-        "any": rows.exists(),
+        "any": found.seen.filter(gone_at=None).exists(),
+        "verbs": many.NODE_VERBS if accounts.may_somewhere(request.user, Role.OPERATOR) else (),
     }
     return render(request, "console/pages/nodes.html", context)
 
@@ -66,6 +59,23 @@ def search(request: Request) -> HttpResponse:
     if asked and len(found := list(exact[:2])) == 1:
         return redirect("console:node", cluster=found[0].cluster.name, name=found[0].name)
     return redirect(f"{reverse('console:nodes')}?{forms.query(q=asked)}")
+
+
+@require_GET
+@signed_in
+def search_nodes(request: Request) -> JsonResponse:
+    """The nodes whose names contain the text, for the palette."""
+    asked = request.GET.get("q", "").strip()
+    rows = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), gone_at=None, name__icontains=asked)
+    names = rows.order_by("name").values_list("cluster__name", "name")[:OFFERED] if asked else ()
+    return JsonResponse(
+        {
+            "nodes": [
+                {"name": name, "cluster": cluster, "page": reverse("console:node", args=(cluster, name))}
+                for cluster, name in names
+            ]
+        }
+    )
 
 
 @require_GET
@@ -88,7 +98,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened),
         "moments": timeline.of_node(row),
-        "verbs": VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
+        "verbs": many.NODE_VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
     }
     return render(request, "console/pages/node.html", context)
 
@@ -97,7 +107,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
 @signed_in
 def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     """A dry run first (GET); with a reason, and the node's name where much is hit, the rescue is asked for (POST)."""
-    if verb not in VERBS:
+    if verb not in many.NODE_VERBS:
         raise Http404
     row = _find(request, cluster, name)
     require(request, Role.OPERATOR, row.cluster)

@@ -1,5 +1,7 @@
 """The overview: what needs a person, what the portal is doing, how the fleet is."""
 
+import json
+
 from django.http import HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
@@ -7,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
-from kcover_portal.console.reads import fleet
+from kcover_portal.console.reads import fleet, trends
 from kcover_portal.console.reads import overview as reads
 
 TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has them all
@@ -31,6 +33,22 @@ def overview(request: Request) -> HttpResponse:
         "recent": reads.recent_incidents(clusters),
     }
     return render(request, "console/pages/overview.html", context)
+
+
+@require_GET
+@signed_in
+def trend(request: Request) -> HttpResponse:
+    """How a week went; apart from the rest of the page, which is asked for with every signal."""
+    now = timezone.now()
+    clusters = list(accounts.clusters_of(request.user))
+    found = trends.faults(clusters, now=now)
+    context = {
+        "recovery": trends.recovery(clusters, now=now),
+        "trend": found,
+        "starts": json.dumps(found.starts),
+        "series": json.dumps(found.series),
+    }
+    return render(request, "console/parts/trends.html", context)
 
 
 @require_GET

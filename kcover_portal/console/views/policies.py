@@ -4,17 +4,18 @@ import difflib
 from dataclasses import dataclass
 from typing import Any
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from kcover.policy import document
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms
+from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
@@ -94,6 +95,7 @@ def policy(request: Request, name: str) -> HttpResponse:
         "before": before,
         "rules": _rules(chosen.document),
         "lines": _difference(before.text, chosen.text) if before is not None else [],
+        "found": lists.find(lists.REVISIONS, request.user, QueryDict(urlencode({"policy": name}))),
     }
     return render(request, "console/pages/policy.html", context)
 

@@ -3,38 +3,26 @@
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
 from kcover import lifecycle
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms
+from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, require, signed_in
-from kcover_portal.console.reads import fleet
+from kcover_portal.console.reads import many
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
-from kcover_portal.rescue.filtersets import RescueFilter
 from kcover_portal.rescue.models import Rescue
 
 PAGE = 50
-TABS = (
-    ("all", pgettext_lazy("rescues", "All"), Q()),
-    ("active", _("Active"), Q(state__in=("waiting", "running"))),
-    ("approval", _("Awaiting approval"), fleet.AWAITING),
-    ("people", _("Needs a person"), fleet.LEFT_TO_PEOPLE),
-    ("succeeded", _("Succeeded"), Q(state="succeeded")),
-    ("failed", _("Failed"), Q(state="failed")),
-    ("cancelled", _("Cancelled"), Q(state="cancelled")),
-)
 ROLES = {
     "approve": Role.APPROVER,
     "reject": Role.APPROVER,
@@ -48,22 +36,21 @@ ROLES = {
 @signed_in
 def rescues(request: Request) -> HttpResponse:
     """The list, newest first, in tabs with counts."""
-    clusters = accounts.clusters_of(request.user)
-    rows = Rescue.objects.filter(cluster__in=clusters)
-    chosen = RescueFilter(request.GET, queryset=rows)
-    tab = request.GET.get("tab", "all")
-    where = next((where for name, _label, where in TABS if name == tab), Q())
-    found = chosen.qs.filter(where).select_related("node", "cluster", "decision")
-    page = Paginator(found.prefetch_related("steps", "approvals"), PAGE).get_page(request.GET.get("page"))
+    found = lists.find(lists.RESCUES, request.user, request.GET)
+    rows = found.rows.select_related("node", "cluster", "decision").prefetch_related("steps", "approvals")
+    page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
     context = {
-        "filter": chosen,
-        "form": forms.shown(chosen, "q", "cluster", "code", "origin", clusters=[one.name for one in clusters]),
-        "tabs": [(name, label, chosen.qs.filter(where).count()) for name, label, where in TABS],
-        "tab": tab,
+        "found": found,
+        "form": forms.shown(request, found, "q", "cluster", "code", "origin"),
+        "tabs": [(tab.name, tab.label, found.narrowed.filter(tab.where).count()) for tab in lists.TABS],
+        "tab": request.GET.get("tab", "all"),
         "kept": [("tab", request.GET.get("tab", "")), ("policy", request.GET.get("policy", ""))],
         "page": page,
         "rows": [_row(rescue) for rescue in page.object_list],
-        "any": rows.exists(),
+        "any": found.seen.exists(),
+        "verbs": [
+            verb for verb, (_say, role) in many.RESCUE_VERBS.items() if accounts.may_somewhere(request.user, role)
+        ],
     }
     return render(request, "console/pages/rescues.html", context)
 
@@ -104,20 +91,9 @@ def rescue(request: Request, pk: int) -> HttpResponse:
         ],
         "approvals": list(row.approvals.all()),
         "incidents": list(row.incidents.all()),
-        "verbs": [verb for verb in offered(row, steps) if accounts.may(request.user, ROLES[verb], row.cluster)],
+        "verbs": [verb for verb in reads.offered(row, steps) if accounts.may(request.user, ROLES[verb], row.cluster)],
     }
     return render(request, "console/pages/rescue.html", context)
-
-
-def offered(row: Rescue, steps: list[Any]) -> list[str]:
-    """What a person could do about the rescue as it stands; the service has the last word."""
-    if row.state not in lifecycle.OPEN_RESCUE:
-        return []
-    if reads.awaits_approval(row):
-        return ["approve", "reject"]
-    step = reads.current(steps)
-    stuck = step is not None and row.state == Rescue.State.HELD and step.state == "failed"
-    return [*(["retry", "skip"] if stuck else []), "cancel"]
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,0 +1,235 @@
+"""The lists of the console: which rows a person sees, what narrows them, and which columns an export of them has.
+
+A page, its export and a bulk action all ask ``find``, so that they mean the same rows.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce
+from django.http import QueryDict
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
+from django_filters import FilterSet
+
+from kcover import lifecycle
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.console.reads import fleet
+from kcover_portal.fleet.filtersets import NodeFilter
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.filtersets import EventFilter, IncidentFilter
+from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.ledger.filtersets import EntryFilter
+from kcover_portal.ledger.models import Entry
+from kcover_portal.policies.filtersets import RevisionFilter
+from kcover_portal.policies.models import Revision
+from kcover_portal.rescue.filtersets import DecisionFilter, RescueFilter
+from kcover_portal.rescue.models import Decision, Rescue
+
+KEY = re.compile("[0-9]{1,18}")  # a row's key in an address, within what a database takes
+OF_THE_PAGE = ("page", "sort", "before", "picked", "all")  # where one stands in a list, not which list it is
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A cut through the rescues that people look for; ``rest`` is what comes closest over REST."""
+
+    name: str
+    label: str | Promise
+    where: Q
+    rest: str
+
+
+TABS = (
+    Tab("all", pgettext_lazy("rescues", "All"), Q(), ""),
+    Tab("active", _("Active"), Q(state__in=("waiting", "running")), "state=waiting&state=running"),
+    Tab("approval", _("Awaiting approval"), fleet.AWAITING, "state=held&needs_human=true"),
+    Tab("people", _("Needs a person"), fleet.LEFT_TO_PEOPLE, "needs_human=true"),
+    Tab("succeeded", _("Succeeded"), Q(state="succeeded"), "state=succeeded"),
+    Tab("failed", _("Failed"), Q(state="failed"), "state=failed"),
+    Tab("cancelled", _("Cancelled"), Q(state="cancelled"), "state=cancelled"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One list. ``columns`` of its export: a stable name each, and where in a row its value stands."""
+
+    name: str
+    filterset: type[FilterSet]
+    seen: Callable[[User], QuerySet[Any]]
+    columns: Mapping[str, str | Combinable]
+    cut: Callable[[QuerySet[Any], QueryDict], QuerySet[Any]] = lambda rows, asked: rows
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The rows that were asked for; ``filter`` has the form with what was wrong, ``seen`` is all one may ask for."""
+
+    listing: Listing
+    filter: FilterSet
+    seen: QuerySet[Any]
+    narrowed: QuerySet[Any]
+    rows: QuerySet[Any]
+    asked: QueryDict
+
+    @property
+    def query(self) -> str:
+        """The query string that means these rows again, whatever the page."""
+        kept = self.asked.copy()
+        for name in OF_THE_PAGE:
+            kept.pop(name, None)
+        return kept.urlencode()
+
+    @property
+    def rest_query(self) -> str:
+        """The same for REST, which refuses parameters that it does not know."""
+        known = QueryDict(mutable=True)
+        for name in self.filter.base_filters:
+            if any(values := self.asked.getlist(name)):
+                known.setlist(name, values)
+        tab = next((tab.rest for tab in TABS if tab.name == self.asked.get("tab")), "")
+        return "&".join(part for part in (known.urlencode(), tab) if part)
+
+
+def find(listing: Listing, user: User, asked: QueryDict) -> Found:
+    """The rows of the list that the person sees and asked for: by filters and, with ``picked``, by their keys."""
+    seen = listing.seen(user)
+    chosen = listing.filterset(asked, queryset=listing.cut(seen, asked))
+    narrowed = chosen.qs
+    rows = narrowed.filter(_tab(asked)) if listing.name == RESCUES.name else narrowed
+    if "picked" in asked and "all" not in asked:
+        rows = rows.filter(pk__in=[int(key) for key in asked.get("picked", "").split(",") if KEY.fullmatch(key)])
+    return Found(listing, chosen, seen, narrowed, rows, asked)
+
+
+def _tab(asked: QueryDict) -> Q:
+    return next((tab.where for tab in TABS if tab.name == asked.get("tab")), Q())
+
+
+def _of_clusters(rows: QuerySet[Any], path: str = "cluster") -> Callable[[User], QuerySet[Any]]:
+    """Rows of the clusters that a person sees."""
+    return lambda user: rows.filter(**{f"{path}__in": accounts.clusters_of(user)})
+
+
+def entries(user: User) -> QuerySet[Entry]:
+    """Ledger entries of the person's clusters; the installation's own only for whose role covers everything.
+
+    By the clusters' names: the ledger outlives the clusters that it speaks of.
+    """
+    if accounts.sees_all(user):
+        return Entry.objects.all()
+    return Entry.objects.filter(cluster__in=accounts.clusters_of(user).values("name"))
+
+
+def _without_gone(rows: QuerySet[Any], asked: QueryDict) -> QuerySet[Any]:
+    """Nodes that the cluster no longer has are listed only where they are asked for."""
+    return rows if "gone" in asked.getlist("state") else rows.filter(gone_at=None)
+
+
+def _faults() -> Combinable:
+    faults = Incident.objects.filter(node=OuterRef("pk"), state=Incident.State.OPEN, program=False)
+    return Coalesce(Subquery(faults.order_by().values("node").annotate(n=Count("pk")).values("n")), 0)
+
+
+def _open_rescue() -> Combinable:
+    return Subquery(Rescue.objects.filter(node=OuterRef("pk"), state__in=lifecycle.OPEN_RESCUE).values("pk")[:1])
+
+
+def _same(*names: str) -> dict[str, str | Combinable]:
+    """Columns named as the rows' fields."""
+    return {name: name for name in names}
+
+
+_WHERE: dict[str, str | Combinable] = {"cluster": "cluster__name", "node": "node__name"}
+
+NODES = Listing(
+    "nodes",
+    NodeFilter,
+    _of_clusters(Node.objects.all()),
+    {
+        "id": "id",
+        "cluster": "cluster__name",
+        "name": "name",
+        **_same("known", "ready", "ready_since"),
+        "cordoned": "unschedulable",
+        "faults": _faults(),
+        "rescue": _open_rescue(),
+        **_same("pool", "model", "gpus", "driver", "kernel", "kubelet", "address", "boot_id"),
+        "agent_version": "agent__version",
+        "agent_seen_at": "agent__seen_at",
+        **_same("labels", "taints", "created_at", "gone_at"),
+    },
+    _without_gone,
+)
+INCIDENTS = Listing(
+    "incidents",
+    IncidentFilter,
+    _of_clusters(Incident.objects.all()),
+    {
+        "id": "id",
+        **_WHERE,
+        **_same("kind", "code", "state", "severity", "program", "cause", "drill", "count", "device", "gpu_uuid"),
+        **_same("message", "boot_id", "opened_at", "last_at", "closed_at", "closed_because"),
+    },
+)
+EVENTS = Listing(
+    "events",
+    EventFilter,
+    _of_clusters(Event.objects.all(), "node__cluster"),
+    {
+        "id": "id",
+        "incident": "incident_id",
+        "cluster": "node__cluster__name",
+        "node": "node__name",
+        "kind": "incident__kind",
+        "code": "incident__code",
+        **_same("source", "sequence", "message", "drill", "count", "boot_id", "seen_at", "at"),
+    },
+)
+DECISIONS = Listing(
+    "decisions",
+    DecisionFilter,
+    _of_clusters(Decision.objects.all()),
+    {
+        "id": "id",
+        **_WHERE,
+        "incident": "incident_id",
+        **_same("answer", "mode", "rule", "policy", "revision", "because", "tried", "steps", "count", "at", "last_at"),
+    },
+)
+RESCUES = Listing(
+    "rescues",
+    RescueFilter,
+    _of_clusters(Rescue.objects.all()),
+    {
+        "id": "id",
+        **_WHERE,
+        **_same("state", "outcome", "verified", "because", "needs_human", "origin", "requested_by", "reason", "code"),
+        **_same("policy", "revision", "rule"),
+        "decision": "decision_id",
+        **_same("plan_hash", "opened_at", "due_at", "closed_at"),
+    },
+)
+AUDIT = Listing(
+    "audit",
+    EntryFilter,
+    entries,
+    _same(
+        *("id", "cluster", "sequence", "at", "actor", "verb", "subject", "node", "rescue"),
+        *("data", "previous", "digest"),
+    ),
+)
+REVISIONS = Listing(
+    "revisions",
+    RevisionFilter,
+    lambda user: Revision.objects.all(),
+    {"id": "id", "policy": "policy__name", **_same("number", "author", "reason", "at", "text")},
+)
+LISTINGS = {one.name: one for one in (NODES, INCIDENTS, EVENTS, DECISIONS, RESCUES, AUDIT, REVISIONS)}

@@ -1,0 +1,132 @@
+"""Many rows at once: what an act would do to each, and what came of each when it was done."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role, User
+from kcover_portal.console import looks
+from kcover_portal.console.reads import rescues as reads
+from kcover_portal.fleet.models import Node
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
+
+NODE_VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
+RESCUE_VERBS = {
+    "approve": (services.approve, Role.APPROVER),
+    "reject": (services.reject, Role.APPROVER),
+    "cancel": (services.cancel, Role.OPERATOR),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A row that was chosen. ``key`` names it as it was seen: a rescue with its plan. ``refusals``: why it is left out.
+
+    ``pods``: how many are evicted, None where the act evicts none.
+    """
+
+    key: str
+    name: str
+    cluster: str
+    page: str
+    text: str
+    refusals: Sequence[str] = ()
+    pods: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of one row: the page of the rescue behind it, or why there is none."""
+
+    name: str
+    page: str
+    text: str
+    refused: bool
+
+
+def preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[Hit]:
+    """What the verb would do to each node; writes nothing. One look at the cluster a node where pods are evicted."""
+    found = []
+    for node in nodes:
+        page = reverse("console:node", args=(node.cluster.name, node.name))
+        if not accounts.may(user, Role.OPERATOR, node.cluster):
+            found.append(Hit(str(node.pk), node.name, node.cluster.name, page, "", [_lacking(Role.OPERATOR)]))
+            continue
+        plan = services.preview(node, verb, now=now)
+        pods = None if plan.pods is None else len(plan.pods)
+        found.append(Hit(str(node.pk), node.name, node.cluster.name, page, "", plan.held_back, pods))
+    return found
+
+
+def act_on_nodes(
+    nodes: Iterable[Node], verb: str, *, user: User, reason: str, once: str, now: datetime
+) -> list[Answer]:
+    """Asks for one rescue a node; the same ``once`` asks for none a second time."""
+    answers = []
+    for node in nodes:
+        try:
+            if not accounts.may(user, Role.OPERATOR, node.cluster):
+                raise services.Refused(_lacking(Role.OPERATOR))
+            key = f"console {user.pk} {once} {node.pk}"
+            made = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
+        except services.Refused as error:
+            page = reverse("console:node", args=(node.cluster.name, node.name))
+            answers.append(Answer(node.name, page, str(error), refused=True))
+        else:
+            text = _("rescue %(number)d") % {"number": made.pk}
+            answers.append(Answer(node.name, reverse("console:rescue", args=(made.pk,)), text, refused=False))
+    return answers
+
+
+def preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User) -> list[Hit]:
+    """Which of the rescues the word may be said to; ``text`` is the plan that it would be said to."""
+    role = RESCUE_VERBS[verb][1]
+    found = []
+    for rescue in rescues:
+        steps = list(rescue.steps.all())
+        refusals = []
+        if not accounts.may(user, role, rescue.cluster):
+            refusals.append(_lacking(role))
+        elif verb not in reads.offered(rescue, steps):
+            state = looks.of("rescue", reads.shown_state(rescue)).label
+            refusals.append(_("it is in the state: %(state)s") % {"state": state})
+        found.append(
+            Hit(
+                f"{rescue.pk}:{rescue.plan_hash}",
+                f"#{rescue.pk} {rescue.node.name}",
+                rescue.cluster.name,
+                reverse("console:rescue", args=(rescue.pk,)),
+                " → ".join(str(reads.title(step)) for step in steps),
+                refusals,
+            )
+        )
+    return found
+
+
+def act_on_rescues(
+    rescues: Iterable[Rescue], verb: str, *, user: User, reason: str, plans: dict[int, str], now: datetime
+) -> list[Answer]:
+    """Says the word to each rescue, about the plan that was on the screen (``plans``, by the rescue's key)."""
+    say, role = RESCUE_VERBS[verb]
+    answers = []
+    for rescue in rescues:
+        page = reverse("console:rescue", args=(rescue.pk,))
+        name = f"#{rescue.pk} {rescue.node.name}"
+        try:
+            if not accounts.may(user, role, rescue.cluster):
+                raise services.Refused(_lacking(role))
+            say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=plans[rescue.pk])
+        except services.Refused as error:
+            answers.append(Answer(name, page, str(error), refused=True))
+        else:
+            answers.append(Answer(name, page, str(looks.of("rescue", rescue.state).label), refused=False))
+    return answers
+
+
+def _lacking(role: Role) -> str:
+    return _("This needs the role %(role)s.") % {"role": role.label}

@@ -1,0 +1,82 @@
+"""The portal's own state: are agents heard, is the queue worked off, how big is the database."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import connection
+from django.db.models import Count, Min, Q
+
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Agent, Cluster, Command, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue
+
+SKEWED = 5.0  # seconds that an agent's clock may be off before it is listed
+LISTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Agents:
+    """How many agents were heard of when; ``never``: GPU nodes of the cluster of which no agent ever spoke."""
+
+    on_time: int
+    late: int
+    silent: int
+    never: int
+    versions: list[tuple[str, int]]
+    skewed: list[Agent]
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """Rows that wait for a worker now, and since when the oldest of them does."""
+
+    rescues: int
+    judgements: int
+    commands: int
+    oldest: datetime | None
+
+
+def agents(clusters: Collection[Cluster], *, now: datetime) -> Agents:
+    """The agents of nodes that the clusters have; four queries."""
+    rows = Agent.objects.filter(node__cluster__in=clusters, node__gone_at=None)
+    late, silent = now - fleet.AGENT_LATE_AFTER, now - fleet.AGENT_SILENT_AFTER
+    counts = rows.aggregate(
+        on_time=Count("pk", filter=Q(seen_at__gte=late)),
+        late=Count("pk", filter=Q(seen_at__lt=late, seen_at__gte=silent)),
+        silent=Count("pk", filter=Q(seen_at__lt=silent)),
+    )
+    off = rows.filter(Q(skew__gt=SKEWED) | Q(skew__lt=-SKEWED)).select_related("node__cluster")
+    return Agents(
+        **counts,
+        never=Node.objects.filter(cluster__in=clusters, gone_at=None, known=True, gpus__gt=0, agent=None).count(),
+        versions=list(rows.values_list("version").annotate(n=Count("pk")).order_by("-n", "version")),
+        skewed=list(off.order_by("-skew")[:LISTED]),
+    )
+
+
+def queue(clusters: Collection[Cluster], *, now: datetime) -> Queue:
+    """What is due in the clusters."""
+    due = Rescue.objects.filter(cluster__in=clusters, state__in=("waiting", "running"), due_at__lte=now)
+    judge = Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, judge_at__lte=now)
+    rescues = due.aggregate(n=Count("pk"), oldest=Min("due_at"))
+    judgements = judge.aggregate(n=Count("pk"), oldest=Min("judge_at"))
+    oldest = [one for one in (rescues["oldest"], judgements["oldest"]) if one is not None]
+    offered = Command.objects.filter(node__cluster__in=clusters, state=Command.State.OFFERED, expires_at__gt=now)
+    return Queue(rescues["n"], judgements["n"], offered.count(), min(oldest, default=None))
+
+
+def database_bytes() -> int:
+    """The size of the database on disk."""
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("SELECT pg_database_size(current_database())")
+        else:
+            cursor.execute("SELECT page_count * page_size FROM pragma_page_count(), pragma_page_size()")
+        return int(cursor.fetchone()[0])
+
+
+def fresh(moment: datetime | None, *, now: datetime, limit: timedelta) -> bool:
+    """Whether a moment is there and no older than the limit."""
+    return moment is not None and now - moment <= limit

@@ -1,0 +1,95 @@
+"""What changed over a week: how long recovery took, and which faults came when."""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Avg, Count, DurationField, ExpressionWrapper, F, Q
+from django.db.models.functions import TruncHour
+from django.utils.translation import gettext as _
+
+from kcover_portal.console.reads import timeline
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
+
+WEEK = timedelta(days=7)
+BUCKET = timedelta(hours=6)
+NAMED = 5  # faults with a series of their own; the rest are one
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Mean time to recovery of the last seven days and of the seven before, with how many faults each is of."""
+
+    last: timedelta | None
+    before: timedelta | None
+    faults: int
+    faults_before: int
+
+    @property
+    def change(self) -> int | None:
+        """By how many per cent it changed; less is better."""
+        return round(self.last / self.before * 100 - 100) if self.last is not None and self.before else None
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """New faults by time: ``starts`` of the buckets in seconds of the epoch, and a count a bucket for each series."""
+
+    starts: Sequence[int]
+    series: Sequence[tuple[str, Sequence[int]]]
+
+    @property
+    def rows(self) -> list[tuple[datetime, list[int]]]:
+        """The same as a table, newest first, buckets without a fault left out."""
+        counts = [[values[index] for _name, values in self.series] for index in range(len(self.starts))]
+        moments = [datetime.fromtimestamp(start, UTC) for start in self.starts]
+        return [(moment, row) for moment, row in zip(moments, counts, strict=True) if any(row)][::-1]
+
+
+def recovery(clusters: Collection[Cluster], *, now: datetime) -> Recovery:
+    """From a fault's first sighting until it was proved gone, over faults that closed; programs' own are none."""
+    took = ExpressionWrapper(F("closed_at") - F("opened_at"), output_field=DurationField())
+    lately = Q(closed_at__gte=now - WEEK)
+    rows = Incident.objects.filter(
+        cluster__in=clusters, program=False, closed_at__gte=now - 2 * WEEK, closed_at__lt=now
+    )
+    found = rows.aggregate(
+        last=Avg(took, filter=lately),
+        before=Avg(took, filter=~lately),
+        faults=Count("pk", filter=lately),
+        faults_before=Count("pk", filter=~lately),
+    )
+    return Recovery(**found)
+
+
+def faults(clusters: Collection[Cluster], *, now: datetime) -> Trend:
+    """New incidents of the last seven days by code, the most frequent codes by name; one query."""
+    size = int(BUCKET.total_seconds())
+    end = (int(now.timestamp()) // size + 1) * size
+    starts = range(end - int(WEEK.total_seconds()), end, size)
+    since = datetime.fromtimestamp(starts[0], UTC)
+    rows = (
+        Incident.objects.filter(cluster__in=clusters, opened_at__gte=since)
+        .annotate(hour=TruncHour("opened_at", tzinfo=UTC))
+        .order_by()
+        .values_list("hour", "kind", "code")
+        .annotate(n=Count("pk"))
+    )
+    counted: Counter[tuple[str, str, int]] = Counter()
+    totals: Counter[tuple[str, str]] = Counter()
+    for hour, kind, code, number in rows:
+        counted[kind, code, (int(hour.timestamp()) - starts[0]) // size] += number
+        totals[kind, code] += number
+    named = [fault for fault, _number in totals.most_common(NAMED)]
+    series = [
+        (timeline.fault_name(*fault), [counted[(*fault, index)] for index in range(len(starts))]) for fault in named
+    ]
+    if len(totals) > NAMED:
+        rest = [0] * len(starts)
+        for (kind, code, index), number in counted.items():
+            if (kind, code) not in named and 0 <= index < len(rest):
+                rest[index] += number
+        series.append((_("others"), rest))
+    return Trend(list(starts), series)

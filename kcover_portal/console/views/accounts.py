@@ -1,0 +1,181 @@
+"""Access: who may do what, and programs' tokens. For admins; a token's secret is shown once and kept nowhere."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+from django_htmx.http import HttpResponseClientRedirect
+
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, dialog, require, signed_in
+
+TOKENS = 200
+
+
+@require_GET
+@signed_in
+def access(request: Request) -> HttpResponse:
+    """Users with their roles, for whose role covers everything; tokens of the clusters that one is admin of."""
+    _require_admin_somewhere(request)
+    now = timezone.now()
+    everywhere = queries.may(request.user, Role.ADMIN, None)
+    users = (
+        User.objects.order_by("username").prefetch_related("bindings__cluster") if everywhere else User.objects.none()
+    )
+    context = {
+        "users": users,
+        "everywhere": everywhere,
+        "tokens": [(token, _state(token, now)) for token in _tokens(request).select_related("cluster")[:TOKENS]],
+    }
+    return render(request, "console/pages/access.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_token(request: Request) -> HttpResponse:
+    """Makes a token; the answer shows its secret this once."""
+    _require_admin_somewhere(request)
+    clusters = queries.clusters_of(request.user, Role.ADMIN)
+    everywhere = queries.may(request.user, Role.ADMIN, None)
+    form = forms.NewToken(request.POST or None, clusters=clusters, everywhere=everywhere)
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        require(request, Role.ADMIN, given["cluster"])
+        now = timezone.now()
+        try:
+            token, secret = services.make_token(
+                given["kind"],
+                cluster=given["cluster"],
+                node=given["node"],
+                name=given["name"],
+                expires_at=now + timedelta(days=given["days"]) if given["days"] else None,
+                created_by=queries.actor(request.user),
+                now=now,
+            )
+        except services.Refused as error:
+            form.add_error(None, str(error))
+        else:
+            context = {"token": token, "secret": secret, "base": dialog(request)}
+            return render(request, "console/pages/token_made.html", context)
+    return _ask(request, form, title=_("New token"), verb=_("Make the token"), icon="key", page="token-new")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def withdraw_token(request: Request, pk: int) -> HttpResponse:
+    """Withdraws a token for good."""
+    _require_admin_somewhere(request)
+    token = get_object_or_404(_tokens(request).select_related("cluster"), pk=pk)
+    form = forms.Act(request.POST or None)
+
+    def withdraw(given: dict[str, Any], now: datetime) -> None:
+        services.revoke_token(token, actor=queries.actor(request.user), now=now, reason=given["reason"])
+
+    title = _("Withdraw token %(prefix)s…") % {"prefix": token.prefix}
+    return _do(
+        request, form, withdraw, title=title, verb=_("Withdraw"), icon="ban", page="token-withdraw", pk=pk, grave=True
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_user(request: Request) -> HttpResponse:
+    """Lets a person in, with a role."""
+    require(request, Role.ADMIN, None)
+    form = forms.NewUser(request.POST or None)
+
+    def make(given: dict[str, Any], now: datetime) -> None:
+        services.make_user(
+            given["username"],
+            password=given["password"],
+            role=given["role"],
+            cluster=given["cluster"],
+            created_by=queries.actor(request.user),
+            now=now,
+        )
+
+    return _do(request, form, make, title=_("New user"), verb=_("Make the user"), icon="user", page="user-new")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def role(request: Request, pk: int) -> HttpResponse:
+    """Gives a person a role somewhere, or takes it away; never from oneself, so that nobody locks themselves out."""
+    require(request, Role.ADMIN, None)
+    user = get_object_or_404(User, pk=pk)
+    form = forms.GiveRole(request.POST or None)
+
+    def give(given: dict[str, Any], now: datetime) -> None:
+        if user.pk == request.user.pk:
+            raise services.Refused(_("Nobody changes their own role: ask another admin."))
+        actor = queries.actor(request.user)
+        if given["role"]:
+            services.bind(user, given["role"], cluster=given["cluster"], actor=actor, now=now)
+        else:
+            services.unbind(user, cluster=given["cluster"], actor=actor, now=now)
+
+    title = _("Role of %(name)s") % {"name": user.username}
+    return _do(request, form, give, title=title, verb=_("Save"), icon="key", page="user-role", pk=pk)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def password(request: Request, pk: int) -> HttpResponse:
+    """Sets a person's password, which ends their sessions."""
+    require(request, Role.ADMIN, None)
+    user = get_object_or_404(User, pk=pk)
+    form = forms.NewPassword(request.POST or None)
+
+    def change(given: dict[str, Any], now: datetime) -> None:
+        services.set_password(user, given["password"], actor=queries.actor(request.user), now=now)
+
+    title = _("Password of %(name)s") % {"name": user.username}
+    return _do(request, form, change, title=title, verb=_("Save"), icon="lock", page="user-password", pk=pk)
+
+
+def _do(
+    request: Request, form: Any, act: Callable[[dict[str, Any], datetime], None], *, page: str, **shown: Any
+) -> HttpResponse:
+    """Asks (GET), then acts and goes back to the page (POST); what the service refuses stands in the form."""
+    if request.method == "POST" and form.is_valid():
+        try:
+            act(form.cleaned_data, timezone.now())
+        except services.Refused as error:
+            form.add_error(None, str(error))
+        else:
+            target = reverse("console:access")
+            return HttpResponseClientRedirect(target) if request.htmx else redirect(target)
+    return _ask(request, form, page=page, **shown)
+
+
+def _ask(request: Request, form: Any, *, page: str, pk: int | None = None, **shown: Any) -> HttpResponse:
+    address = reverse(f"console:{page}", args=(pk,) if pk else ())
+    context = {"form": form, "address": address, "base": dialog(request), **shown}
+    return render(request, "console/pages/access_form.html", context, status=422 if form.errors else 200)
+
+
+def _tokens(request: Request) -> QuerySet[ApiToken]:
+    """Those of the clusters in which the person is an admin; agents' own are found on their nodes' cluster, too."""
+    if queries.sees_all(request.user, Role.ADMIN):
+        return ApiToken.objects.all()
+    return ApiToken.objects.filter(cluster__in=queries.clusters_of(request.user, Role.ADMIN))
+
+
+def _require_admin_somewhere(request: Request) -> None:
+    if not queries.may_somewhere(request.user, Role.ADMIN):
+        require(request, Role.ADMIN, None)
+
+
+def _state(token: ApiToken, now: datetime) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    return "expired" if token.expires_at is not None and token.expires_at <= now else "live"

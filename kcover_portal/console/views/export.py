@@ -1,0 +1,22 @@
+"""Lists as files."""
+
+from django.http import Http404, HttpResponse, HttpResponseBase
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from kcover_portal.console import exports, lists
+from kcover_portal.console.access import Request, signed_in
+
+
+@require_GET
+@signed_in
+def export(request: Request, name: str, shape: str) -> HttpResponseBase:
+    """The list that the address means, whole: the same filters, the same rows as the page has; 400 for a bad filter."""
+    listing = lists.LISTINGS.get(name)
+    if listing is None or shape not in exports.SHAPES:
+        raise Http404
+    found = lists.find(listing, request.user, request.GET)
+    if not found.filter.is_valid():
+        wrong = "\n".join(f"{field}: {' '.join(map(str, errors))}" for field, errors in found.filter.errors.items())
+        return HttpResponse(wrong, status=400, content_type="text/plain; charset=utf-8")
+    return exports.response(found, shape, today=timezone.now().date())

@@ -1,0 +1,81 @@
+"""Reading a log that somebody pastes or uploads; nothing of it is kept."""
+
+from django import forms
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_http_methods
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.reads import logs
+from kcover_portal.fleet.models import Node
+
+TEXT = 2_000_000  # characters pasted; Django takes 2.5 MB of a form
+FILE = 32 * 1024 * 1024  # bytes of a file
+
+
+class Log(forms.Form):
+    """A log, pasted or as a file, and the node against whose labels rules are held."""
+
+    text = forms.CharField(
+        label=gettext_lazy("Kernel log"),
+        required=False,
+        max_length=TEXT,
+        strip=False,
+        widget=forms.Textarea(
+            attrs={"class": "form-control mono", "rows": 10, "spellcheck": "false", "autocomplete": "off"}
+        ),
+        help_text=gettext_lazy("As dmesg, journalctl -k or nvidia-bug-report print it, whatever stands before a line."),
+    )
+    file = forms.FileField(
+        label=gettext_lazy("Or a file"),
+        required=False,
+        widget=forms.ClearableFileInput(attrs={"class": "form-control"}),
+        help_text=gettext_lazy("Up to 32 MiB. Bytes that are no text do not matter."),
+    )
+    node = forms.CharField(
+        label=gettext_lazy("Node, for the rules that look at labels"),
+        required=False,
+        max_length=253,
+        widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    def clean(self) -> dict[str, object]:
+        """Refuses nothing at all and too much."""
+        given = super().clean() or self.cleaned_data
+        file = given.get("file")
+        if not given.get("text") and file is None and not self.errors:
+            raise forms.ValidationError(_("Paste a log or choose a file."))
+        if file is not None and file.size > FILE:
+            self.add_error("file", _("The file is larger than 32 MiB: cut it to the hours in question."))
+        return given
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def read(request: Request) -> HttpResponse:
+    """The form, and after it what the log says."""
+    form = Log(request.POST, request.FILES) if request.method == "POST" else Log()
+    context: dict[str, object] = {"form": form}
+    if form.is_bound and form.is_valid():
+        node = _node(request, form.cleaned_data["node"])
+        if form.cleaned_data["node"] and node is None:
+            form.add_error("node", _("You see no node of this name."))
+        else:
+            file = form.cleaned_data["file"]
+            data = file.read() if file is not None else form.cleaned_data["text"].encode(errors="backslashreplace")
+            seen, left_out = logs.read(data)
+            context |= {
+                "node": node,
+                "verdicts": logs.judged(seen, node.labels if node else {}),
+                "left_out": left_out,
+                "bytes": len(data),
+            }
+    return render(request, "console/pages/read_log.html", context, status=422 if form.errors else 200)
+
+
+def _node(request: Request, name: str) -> Node | None:
+    rows = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), name=name.strip())
+    return rows.select_related("cluster").order_by("gone_at", "pk").first() if name else None

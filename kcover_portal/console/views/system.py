@@ -1,0 +1,42 @@
+"""The portal's own state."""
+
+from datetime import timedelta
+
+from django.db import connection
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.reads import system as reads
+from kcover_portal.fleet import queries as fleet
+
+SWEEP_LATE = timedelta(seconds=30)
+WATCH_LATE = timedelta(seconds=120)
+QUEUE_LATE = timedelta(seconds=10)
+
+
+@require_GET
+@signed_in
+def system(request: Request) -> HttpResponse:
+    """Agents, queue and watches of the person's clusters; sweep and database are everybody's."""
+    now = timezone.now()
+    clusters = list(accounts.clusters_of(request.user))
+    queue = reads.queue(clusters, now=now)
+    sweep = fleet.pulse("sweep")
+    context = {
+        "agents": reads.agents(clusters, now=now),
+        "queue": queue,
+        "queue_well": queue.oldest is None or now - queue.oldest <= QUEUE_LATE,
+        "sweep": sweep,
+        "sweep_well": reads.fresh(sweep, now=now, limit=SWEEP_LATE),
+        "watches": [
+            (cluster, reads.fresh(cluster.watched_at, now=now, limit=WATCH_LATE) and not cluster.watch_error)
+            for cluster in clusters
+        ],
+        "database": connection.vendor,
+        "bytes": reads.database_bytes(),
+    }
+    return render(request, "console/pages/system.html", context)

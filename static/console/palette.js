@@ -1,0 +1,79 @@
+// Ctrl-K: pages, acts and nodes, found by any part of their words. Pages and acts are links that the server rendered
+// for this person; nodes are asked for by name.
+
+const palette = document.getElementById("palette");
+const input = palette?.querySelector("input");
+const list = palette?.querySelector("[role=listbox]");
+const fixed = list ? [...list.children] : [];
+let asked = 0;
+let wait = 0;
+
+const options = () => [...list.children].filter((one) => !one.hidden);
+
+function choose(option) {
+  for (const one of list.children) one.setAttribute("aria-selected", `${one === option}`);
+  if (option) input.setAttribute("aria-activedescendant", option.id);
+  else input.removeAttribute("aria-activedescendant");
+  option?.scrollIntoView({ block: "nearest" });
+}
+
+function narrow() {
+  const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+  for (const one of fixed) {
+    const text = `${one.textContent} ${one.dataset.words ?? ""}`.toLowerCase();
+    one.hidden = !words.every((word) => text.includes(word));
+  }
+  choose(options()[0]);
+  clearTimeout(wait);
+  wait = setTimeout(nodes, 120);
+}
+
+async function nodes() {
+  const mine = ++asked;
+  const text = input.value.trim();
+  let found = [];
+  if (text) {
+    const answer = await fetch(`${palette.dataset.nodes}?q=${encodeURIComponent(text)}`);
+    if (answer.ok) found = (await answer.json()).nodes;
+  }
+  if (mine !== asked) return; // a later question was asked meanwhile
+  for (const old of list.querySelectorAll("[data-node]")) old.remove();
+  for (const [index, node] of found.entries()) {
+    const option = document.createElement("a");
+    Object.assign(option, { id: `palette-node-${index}`, href: node.page, tabIndex: -1, role: "option" });
+    option.dataset.node = "";
+    const name = document.createElement("span");
+    name.className = "mono";
+    name.textContent = node.name;
+    const where = document.createElement("span");
+    where.className = "quiet push";
+    where.textContent = node.cluster;
+    option.append(name, where);
+    list.append(option);
+  }
+  const here = list.querySelector("[aria-selected=true]");
+  if (!here || here.hidden) choose(options()[0]);
+  palette.querySelector(".blank-line").hidden = options().length > 0;
+}
+
+if (palette) {
+  input.addEventListener("input", narrow);
+  input.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    const shown = options();
+    const here = shown.findIndex((one) => one.getAttribute("aria-selected") === "true");
+    if (step && shown.length) {
+      event.preventDefault();
+      choose(shown[(here + step + shown.length) % shown.length]);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      shown[here]?.click();
+    }
+  });
+  list.addEventListener("click", (event) => {
+    if (event.target.closest("a")) palette.close();
+  });
+  palette.addEventListener("close", () => (input.value = ""));
+  // Opened by key or button: everything is there, the first line chosen.
+  new MutationObserver(() => palette.open && (input.focus(), narrow())).observe(palette, { attributeFilter: ["open"] });
+}

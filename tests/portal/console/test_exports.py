@@ -1,0 +1,189 @@
+"""Lists as files: what the page means, whole, in stable columns, and harmless in a spreadsheet."""
+
+import csv
+import json
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from kcover_portal.console import exports, lists
+from kcover_portal.fleet.models import Agent, Cluster, Node
+from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.ledger import services as ledger
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue.models import Decision, Rescue
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+HEADERS = {
+    "nodes": "id cluster name known ready ready_since cordoned faults rescue pool model gpus driver kernel kubelet "
+    "address boot_id agent_version agent_seen_at labels taints created_at gone_at",
+    "incidents": "id cluster node kind code state severity program cause drill count device gpu_uuid message boot_id "
+    "opened_at last_at closed_at closed_because",
+    "events": "id incident cluster node kind code source sequence message drill count boot_id seen_at at",
+    "decisions": "id cluster node incident answer mode rule policy revision because tried steps count at last_at",
+    "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason code policy "
+    "revision rule decision plan_hash opened_at due_at closed_at",
+    "audit": "id cluster sequence at actor verb subject node rescue data previous digest",
+    "revisions": "id policy number author reason at text",
+}
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: p%d}
+spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
+"""
+# What every answer costs: the session, the user, their roles; and one query for all rows of the list.
+QUERIES = 4
+
+
+def fill(cluster: Cluster, number: int) -> None:
+    """One row of every list."""
+    node = Node.objects.create(
+        cluster=cluster, name=f"gpu-{number}", created_at=NOW, known=True, ready=True, gpus=8, labels={"a": "b"}
+    )
+    Agent.objects.create(node=node, seen_at=NOW, boot_id="b", boot_seen_at=NOW)
+    at = {"opened_at": NOW, "last_at": NOW}
+    incident = Incident.objects.create(cluster=cluster, node=node, kind="xid", code="62", message="=1+1", **at)
+    Event.objects.create(incident=incident, node=node, source="kmsg", message="+1", at=NOW)
+    decision = Decision.objects.create(
+        cluster=cluster,
+        node=node,
+        incident=incident,
+        answer="none",
+        mode="enforce",
+        because=["no"],
+        at=NOW,
+        last_at=NOW,
+    )
+    Rescue.objects.create(
+        cluster=cluster,
+        node=node,
+        decision=decision,
+        origin="manual",
+        requested_by="user:x",
+        plan_hash="h",
+        state="succeeded",
+        opened_at=NOW,
+        closed_at=NOW + timedelta(minutes=3),
+    )
+    ledger.write(cluster.name, actor="@x", verb="told", subject="s", node=node.name, now=NOW)
+
+
+@pytest.fixture
+def cluster(db: None) -> Cluster:
+    return Cluster.objects.create(name="c1", created_at=NOW)
+
+
+def body(response) -> str:
+    assert response.status_code == 200
+    return b"".join(response.streaming_content).decode()
+
+
+def table(response) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(body(response))))
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("name", lists.LISTINGS)
+def test_every_list_is_streamed_in_one_query(person, cluster: Cluster, name: str, rows: int):
+    client = person("admin")
+    for number in range(rows):
+        fill(cluster, number)
+        policies.apply(POLICY % number, author="t", reason="", now=NOW)
+    asked = "?verb=told" if name == "audit" else ""
+    with CaptureQueriesContext(connection) as queries:
+        found = table(client.get(f"/export/{name}.csv{asked}"))
+    assert len(queries) == QUERIES
+    assert len(found) == rows
+    assert list(found[0]) == HEADERS[name].split()
+    lines = body(client.get(f"/export/{name}.jsonl{asked}")).splitlines()
+    assert [list(json.loads(line)) for line in lines] == [HEADERS[name].split()] * rows
+
+
+def test_a_file_is_named_by_list_and_day(person, cluster: Cluster):
+    fill(cluster, 1)
+    response = person("viewer").get("/export/incidents.csv")
+    assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+    today = datetime.now(UTC).date().isoformat()
+    assert response.headers["Content-Disposition"] == f'attachment; filename="kcover-incidents-{today}.csv"'
+    assert response.headers["Cache-Control"] == "private, no-store"
+    body(response)
+
+
+def test_a_file_has_what_the_page_has(person, cluster: Cluster):
+    for number in range(3):
+        fill(cluster, number)
+    Node.objects.filter(name="gpu-2").update(gone_at=NOW)
+    client = person("viewer")
+    assert [row["name"] for row in table(client.get("/export/nodes.csv?q=gpu"))] == ["gpu-1", "gpu-0"]
+    assert [row["name"] for row in table(client.get("/export/nodes.csv?state=gone"))] == ["gpu-2"]
+    assert len(table(client.get("/export/rescues.csv?tab=succeeded"))) == 3
+    assert table(client.get("/export/rescues.csv?tab=failed")) == []
+    page = client.get("/rescues/?tab=succeeded&code=&page=1").content.decode()
+    assert 'href="/export/rescues.csv?tab=succeeded' in page
+    assert "/api/v1/rescues?state=succeeded" in page.replace("&amp;", "&")
+
+
+def test_chosen_rows_only(person, cluster: Cluster):
+    for number in range(3):
+        fill(cluster, number)
+    keys = list(Incident.objects.order_by("-pk").values_list("pk", flat=True))
+    found = table(person("viewer").get(f"/export/incidents.csv?picked={keys[0]},{keys[2]},x,{'9' * 30}"))
+    assert [int(row["id"]) for row in found] == [keys[0], keys[2]]
+
+
+def test_nothing_of_another_cluster_is_in_a_file(person, cluster: Cluster):
+    fill(cluster, 1)
+    other = Cluster.objects.create(name="other", created_at=NOW)
+    client = person("viewer", cluster=other)
+    for name in ("nodes", "incidents", "events", "decisions", "rescues"):
+        assert table(client.get(f"/export/{name}.csv")) == []
+    assert {row["cluster"] for row in table(client.get("/export/audit.csv"))} <= {"other"}
+
+
+def test_a_bad_filter_is_an_error_and_no_whole_list(person, cluster: Cluster):
+    fill(cluster, 1)
+    response = person("viewer").get("/export/incidents.csv?state=nonsense")
+    assert response.status_code == 400
+    assert response.content.startswith(b"state: ")
+
+
+@pytest.mark.parametrize("path", ["/export/secrets.csv", "/export/nodes.xlsx"])
+def test_what_is_no_list_is_not_found(person, db: None, path: str):
+    assert person("viewer").get(path).status_code == 404
+
+
+def test_a_stranger_gets_no_file(client, db: None):
+    assert client.get("/export/nodes.csv").status_code == 302
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1"])
+def test_no_cell_is_run_as_a_formula(text: str):
+    assert exports.cell(text) == f"'{text}"
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [
+        (None, ""),
+        (True, "true"),
+        (-1.5, -1.5),
+        (0, 0),
+        ("a=b", "a=b"),
+        ({"a": ["ü"]}, '{"a":["ü"]}'),
+        (NOW, "2026-11-21T08:00:00Z"),
+    ],
+)
+def test_cells_are_plain(value: object, cell: object):
+    assert exports.cell(value) == cell
+
+
+def test_json_lines_keep_what_was_said(person, cluster: Cluster):
+    fill(cluster, 1)
+    (line,) = body(person("viewer").get("/export/incidents.jsonl")).splitlines()
+    row = json.loads(line)
+    assert (row["message"], row["program"], row["closed_at"]) == ("=1+1", False, None)
+    assert row["opened_at"] == "2026-11-21T08:00:00Z"
