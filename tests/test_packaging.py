@@ -1,0 +1,41 @@
+"""What a wheel holds: every file that the running programs read, wherever it lies in the checkout."""
+
+import ast
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PACKAGES = ("kcover", "agents", "kcover_portal", "simulator")
+
+
+def beside() -> tuple[str, ...]:
+    """The folders at the root that setup.py puts into the package."""
+    for statement in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body:
+        if isinstance(statement, ast.Assign) and [ast.unparse(one) for one in statement.targets] == ["BESIDE"]:
+            return ast.literal_eval(statement.value)
+    raise AssertionError("setup.py names no BESIDE")
+
+
+def files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+
+
+def test_every_file_that_is_no_code_is_of_a_kind_that_is_packed() -> None:
+    [patterns] = PROJECT["tool"]["setuptools"]["package-data"].values()
+    for name in (*PACKAGES, *beside()):
+        for path in files(ROOT / name):
+            packed = path.suffix == ".py" or any(path.match(pattern) for pattern in patterns)
+            assert packed, f"add *{path.suffix} to package-data in pyproject.toml: {path}"
+            assert not any("." in part for part in path.relative_to(ROOT).parts[:-1]), f"a folder with a dot: {path}"
+
+
+def test_every_folder_with_code_is_a_package() -> None:
+    for name in PACKAGES:
+        for path in files(ROOT / name):
+            assert path.suffix != ".py" or (path.parent / "__init__.py").exists(), path
+
+
+def test_what_the_settings_read_from_their_folder_is_packed() -> None:
+    assert set(beside()) == {"templates", "static", "locale", "deploy"}
+    assert all((ROOT / name).is_dir() for name in beside())
