@@ -13,6 +13,9 @@ app_name = "api"
 
 LIST: dict[str, Any] = {"get": "list"}
 ITEM: dict[str, Any] = {"get": "retrieve"}
+POLICY: dict[str, Any] = {"get": "retrieve", "put": "update", "delete": "destroy"}
+DIFFERENCE: dict[str, Any] = {"get": "difference", "post": "proposal"}
+ROLLBACK: dict[str, Any] = {"post": "rollback"}
 
 # Swagger's own style sheet needs inline styles; everything else stays as strict as the pages.
 relaxed = csp_replace({"style-src": [SELF, "'unsafe-inline'"], "img-src": [SELF, "data:"]})
@@ -39,13 +42,33 @@ urlpatterns = [
     path("v1/approvals", rescues.Approvals.as_view(LIST), name="approvals"),
     path("v1/policies", policies.Policies.as_view({"get": "list", "post": "create"}), name="policies"),
     path("v1/policies/validate", policies.Validate.as_view(), name="policies-validate"),
-    path(
-        "v1/policies/<str:name>",
-        policies.Policies.as_view({"get": "retrieve", "put": "update", "delete": "destroy"}),
-        name="policy",
-    ),
+    path("v1/policies/try", policies.Try.as_view(), name="policies-try"),
+    path("v1/policies/effective", policies.Effective.as_view(), name="policies-effective"),
+    path("v1/policies/<str:name>", policies.Policies.as_view(POLICY), name="policy"),
     path("v1/policies/<str:name>/revisions", policies.Revisions.as_view(LIST), name="policy-revisions"),
-    path("v1/policies/<str:name>/rollback", policies.Policies.as_view({"post": "rollback"}), name="policy-rollback"),
+    path("v1/policies/<str:name>/diff", policies.Policies.as_view(DIFFERENCE), name="policy-diff"),
+    path("v1/policies/<str:name>/rollback", policies.Policies.as_view(ROLLBACK), name="policy-rollback"),
+    path(
+        "v1/standby-policies",
+        policies.StandbyPolicies.as_view({"get": "list", "post": "create"}),
+        name="standby-policies",
+    ),
+    path("v1/standby-policies/<str:name>", policies.StandbyPolicies.as_view(POLICY), name="standby-policy"),
+    path(
+        "v1/standby-policies/<str:name>/revisions",
+        policies.StandbyRevisions.as_view(LIST),
+        name="standby-policy-revisions",
+    ),
+    path(
+        "v1/standby-policies/<str:name>/diff",
+        policies.StandbyPolicies.as_view(DIFFERENCE),
+        name="standby-policy-diff",
+    ),
+    path(
+        "v1/standby-policies/<str:name>/rollback",
+        policies.StandbyPolicies.as_view(ROLLBACK),
+        name="standby-policy-rollback",
+    ),
     path("v1/audit", audit.Audit.as_view(LIST), name="audit"),
     path("v1/audit/<int:pk>", audit.Audit.as_view(ITEM), name="audit-entry"),
     path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),

@@ -39,7 +39,9 @@ def _read(document: object, notes: Notes) -> Policy | StandbyPolicy | None:
         known = (RESCUE, STANDBY)
         notes.problem(("kind",), f"unknown kind {kind!r}: write {' or '.join(known)}{meant(kind, known)}")
     name = _name(document.get("metadata"), notes)
-    return (standby if kind == STANDBY else rules).read(document, name, notes)
+    if kind == STANDBY:
+        return standby.read(document, name, notes)
+    return rules.read(document, name, notes)
 
 
 def _name(metadata: object, notes: Notes) -> str:

@@ -86,8 +86,8 @@ def _changes(old: Any, new: Any, path: source.Path) -> Iterator[Change]:
 
 def _entries(old: list[Any], new: list[Any], path: source.Path) -> Iterator[Change]:
     """Entries that stayed are found wherever they moved to; of the rest, those in one place are compared."""
-    spelled = ([json.dumps(one, sort_keys=True) for one in side] for side in (old, new))
-    matcher = difflib.SequenceMatcher(None, *spelled, autojunk=False)
+    before, after = ([json.dumps(one, sort_keys=True) for one in side] for side in (old, new))
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for deed, old_from, old_to, new_from, new_to in matcher.get_opcodes():
         if deed == "equal":
             continue

@@ -58,3 +58,11 @@ def policy(name: str = "p", *, codes: str = '["62"]', priority: int = 10, extra:
         f"apiVersion: {version}\nkind: RescuePolicy\nmetadata: {{name: {name}}}\nspec:\n  rules:\n"
         f"    - priority: {priority}\n      errorCode: {codes}\n      actions: [{{name: cordon}}]\n{extra}"
     )
+
+
+def standby(name: str = "s") -> str:
+    """One WarmStandbyPolicy of one pair."""
+    return (
+        f"apiVersion: kcover.io/v1\nkind: WarmStandbyPolicy\nmetadata: {{name: {name}}}\nspec:\n  matches:\n"
+        "    - originNode: {env: dev}\n      targetNode: {env: spare}\n"
+    )

@@ -1,0 +1,243 @@
+"""Policies of both kinds: applied, read, compared, taken back; ``ETag`` is the number of the revision in force."""
+
+from dataclasses import asdict
+from typing import Any
+
+import django_filters as filters
+from django.db.models import F, QuerySet
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover_portal.api import idempotency, paging, problems
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.policies import shapes, texts
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy, Revision
+
+FROM = OpenApiParameter("from", int, description="the earlier revision; default: the one before", required=False)
+TO = OpenApiParameter("to", int, description="the later revision; default: the one in force", required=False)
+
+
+class PolicyFilter(filters.FilterSet):
+    """Policies by content, or those out of force."""
+
+    q = filters.CharFilter(method="search", label=_("Search"))
+    archived = filters.BooleanFilter(method="keep", label=_("Archived"))
+
+    class Meta:
+        model = Revision
+        fields: tuple[str, ...] = ()
+
+    def search(self, rows: QuerySet[Revision], name: str, value: str) -> QuerySet[Revision]:
+        """Policies whose text contains the words."""
+        return rows.filter(text__icontains=value)
+
+    def keep(self, rows: QuerySet[Revision], name: str, value: bool) -> QuerySet[Revision]:
+        """All that the view chose: it asks another table for those out of force."""
+        return rows
+
+
+class Policies(base.Lists[Revision]):
+    """The RescuePolicies in force, by name. Everyone with a role may read them: they hold for every cluster."""
+
+    kind = queries.RESCUE
+    queryset = Revision.objects.all()
+    serializer_class = shapes.PolicySerializer
+    filterset_class = PolicyFilter
+    pagination_class = paging.ByName
+    parser_classes = texts.PARSERS
+    lookup_url_kwarg = "name"
+
+    def get_queryset(self) -> QuerySet[Revision]:
+        """Not narrowed by cluster; ``archived`` shows the last revision of those taken out of force."""
+        out = self.action == "list" and self.request.query_params.get("archived", "").lower() in ("true", "1")
+        return (queries.archived if out else queries.in_force)(self.kind).annotate(name=F("policy__name"))
+
+    @extend_schema(
+        request={**texts.REQUEST, "application/json": texts.TextBody},
+        parameters=[texts.REASON, texts.KEY],
+        responses={200: shapes.PolicySerializer(many=True)},
+        filters=False,
+    )
+    @idempotency.once
+    def create(self, request: Request) -> Response:
+        """Puts every policy of the text in force, of either kind, or none of them."""
+        base.known_only(request, ("reason",))
+        require(request, base.ADMIN, None)
+        body = texts.text_of(request)
+        applied = services.apply(
+            body["text"], author=texts.author_of(request), reason=body["reason"], now=timezone.now()
+        )
+        rows = Revision.objects.filter(policy__in=applied, number=F("policy__revision")).select_related("policy")
+        found = {row.policy_id: row for row in rows}
+        return Response(shapes.PolicySerializer([found[policy.pk] for policy in applied], many=True).data)
+
+    def retrieve(self, request: Request, name: str) -> Response:
+        """One policy in force, with its ETag."""
+        base.known_only(request)
+        return self._answer(name)
+
+    @extend_schema(
+        request={**texts.REQUEST, "application/json": texts.TextBody},
+        parameters=[texts.REASON, texts.IF_MATCH, texts.IF_NONE_MATCH],
+        responses={200: shapes.PolicySerializer, 201: shapes.PolicySerializer},
+    )
+    def update(self, request: Request, name: str) -> Response:
+        """Puts this one policy in force: 201 when there was none of its name, 412 when another revision is in force."""
+        base.known_only(request, ("reason",))
+        require(request, base.ADMIN, None)
+        body = texts.text_of(request)
+        existed = self.get_queryset().filter(policy__name=name).exists()
+        services.apply(
+            body["text"],
+            author=texts.author_of(request),
+            reason=body["reason"],
+            now=timezone.now(),
+            name=name,
+            kind=self.kind,
+            expected=texts.expected(request, exists=existed),
+        )
+        return self._answer(name, status=200 if existed else 201)
+
+    @extend_schema(parameters=[texts.REASON, texts.IF_MATCH], responses={204: None})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Takes a policy out of force; its revisions stay, plans under way go on."""
+        base.known_only(request, ("reason",))
+        require(request, base.ADMIN, None)
+        services.delete(
+            name,
+            author=texts.author_of(request),
+            reason=texts.reason_of(request),
+            now=timezone.now(),
+            kind=self.kind,
+            expected=texts.expected(request, exists=True),
+        )
+        return Response(status=204)
+
+    @extend_schema(
+        request=texts.RollbackBody,
+        parameters=[texts.IF_MATCH, texts.KEY],
+        responses={200: shapes.PolicySerializer},
+    )
+    @idempotency.once
+    def rollback(self, request: Request, name: str) -> Response:
+        """Puts an earlier revision's text in force again, as a new revision; also of a policy that is archived."""
+        base.known_only(request)
+        require(request, base.ADMIN, None)
+        body = base.body_of(request, texts.RollbackBody)
+        services.rollback(
+            name,
+            body["revision"],
+            author=texts.author_of(request),
+            reason=body["reason"],
+            now=timezone.now(),
+            kind=self.kind,
+            expected=texts.expected(request, exists=True),
+        )
+        return self._answer(name)
+
+    @extend_schema(parameters=[FROM, TO], responses={200: shapes.DifferenceSerializer}, filters=False)
+    def difference(self, request: Request, name: str) -> Response:
+        """What changed between two revisions: as a unified diff, and as values."""
+        base.known_only(request, ("from", "to"))
+        policy = get_object_or_404(Policy, kind=self.kind, name=name)
+        new = _number(request, "to")
+        before = policy.revisions.filter(number__lt=new or policy.revision).first()
+        old = _number(request, "from") or (before.number if before else new or policy.revision)
+        earlier, later = services.two_revisions(name, old, new, kind=self.kind)
+        return Response(_difference(services.compare_revisions(earlier, later), earlier.number, later.number))
+
+    @extend_schema(
+        request={**texts.REQUEST, "application/json": texts.TextBody},
+        responses={200: shapes.DifferenceSerializer},
+        filters=False,
+    )
+    def proposal(self, request: Request, name: str) -> Response:
+        """What applying the text would change of the policy in force; 422 with every mistake's line."""
+        base.known_only(request)
+        row = get_object_or_404(self.get_queryset(), policy__name=name)
+        reading = services.validate(texts.text_of(request)["text"])
+        if reading.problems:
+            return problems.unreadable(reading.problems)
+        mine = [one for one in reading.policies if one.key == (self.kind, name)]
+        if not mine:
+            raise problems.Unprocessable(f"The text does not hold the policy {name}.")
+        names = (f"{name} revision {row.number}", "the text")
+        changed = services.compare((row.text, row.document), (mine[0].text, mine[0].document), names=names)
+        return Response(_difference(changed, row.number, None))
+
+    def _answer(self, name: str, *, status: int = 200) -> Response:
+        row = get_object_or_404(self.get_queryset(), policy__name=name)
+        return Response(shapes.PolicySerializer(row).data, status=status, headers={"ETag": f'"{row.number}"'})
+
+
+class StandbyPolicies(Policies):
+    """The WarmStandbyPolicy in force: one at most. A second under another name is refused."""
+
+    kind = queries.STANDBY
+
+
+class Revisions(base.Lists[Revision]):
+    """A policy's revisions, newest first, also of one that is no longer in force."""
+
+    kind = queries.RESCUE
+    queryset = Revision.objects.all()
+    serializer_class: type[serializers.BaseSerializer[Revision]] = shapes.RevisionSerializer
+
+    def get_queryset(self) -> QuerySet[Revision]:
+        """Those of the policy that the address names."""
+        if getattr(self, "swagger_fake_view", False):
+            return Revision.objects.none()
+        return Revision.objects.filter(policy=get_object_or_404(Policy, kind=self.kind, name=self.kwargs["name"]))
+
+
+class StandbyRevisions(Revisions):
+    """The revisions of a WarmStandbyPolicy."""
+
+    kind = queries.STANDBY
+
+
+class Validate(base.Acts):
+    """What the portal makes of a text, without applying it."""
+
+    parser_classes = texts.PARSERS
+
+    @extend_schema(
+        operation_id="policies_validate",
+        request={**texts.REQUEST, "application/json": texts.TextBody},
+        responses={200: shapes.ValidSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """The policies as understood and what may surprise; 422 with every mistake's line and column."""
+        base.known_only(request)
+        reading = services.validate(texts.text_of(request)["text"])
+        if reading.problems:
+            return problems.unreadable(reading.problems)
+        return Response(
+            {
+                "valid": True,
+                "policies": [shapes.parsed(one.policy) for one in reading.policies],
+                "warnings": [asdict(warning) for warning in reading.warnings],
+            }
+        )
+
+
+def _number(request: Request, name: str) -> int | None:
+    """A revision's number from the query; raises ValidationError for what is none."""
+    text = request.query_params.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdecimal() or len(text) > 9:
+        raise exceptions.ValidationError({name: ["Write the number of a revision."]})
+    return int(text)
+
+
+def _difference(found: services.Difference, old: int, new: int | None) -> dict[str, Any]:
+    changes = [asdict(change) for change in found.changes]
+    return {"from": old, "to": new, "unified": "\n".join(found.lines), "changes": changes}
