@@ -1,6 +1,8 @@
-"""``python -m agents`` runs the node agent, ``python -m agents scan FILE`` reads a saved kernel log."""
+"""``python -m agents`` runs the node agent, ``scan FILE`` reads a saved kernel log, ``check NAME`` runs a check now."""
 
 import argparse
+import contextlib
+import dataclasses
 import json
 import logging
 import mmap
@@ -10,11 +12,9 @@ import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from typing import BinaryIO
 
-from agents import VERSION, config, execute, loop, portal, process, spool, store
-from agents.probes import follow, nvml
+from agents import VERSION, config, local, loop, process, setup
 from kcover import xid
 
 log = logging.getLogger("agents")
@@ -30,10 +30,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbs = parser.add_subparsers(dest="verb", title="instead of running the agent")
     scan = verbs.add_parser("scan", help="print the faults in a saved kernel log, one JSON object a line")
     scan.add_argument("file", metavar="FILE", help="the log, - for standard input")
+    check = verbs.add_parser(
+        "check", help="run health checks now, one JSON object a result (before a job, for example)"
+    )
+    check.add_argument("names", metavar="NAME[,NAME]", help="remapped, gpupower, pciebw, gpumem, dcgm, ping, iperf")
+    check.add_argument("arguments", metavar="KEY=VALUE", nargs="*", help="the checks' arguments: r=2, hosts=a,b")
     given = parser.parse_args(arguments)
     if given.verb == "scan":
         return _scan(given.file)
-    return _run(given.config)
+    try:
+        return _check(given.names, given.arguments, given.config) if given.verb == "check" else _run(given.config)
+    except config.ConfigError as error:
+        print(f"agents: {error}", file=sys.stderr)
+        return 2
 
 
 def _scan(name: str) -> int:
@@ -93,67 +102,44 @@ def _run(file: pathlib.Path | None) -> int:
     logging.basicConfig(
         level=os.environ.get("KCOVER_AGENT_LOG", "INFO").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
-    try:
-        settings = config.load(file, os.environ)
-        agent = _agent(settings)
-    except config.ConfigError as error:
-        print(f"agents: {error}", file=sys.stderr)
-        return 2
+    settings = config.load(file, os.environ)
+    agent, eyes = setup.agent(settings)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log.info("agent %s on %s, log %s, portal %s", VERSION, settings.node, settings.kmsg, settings.url)
-    process.run(agent, stop=stop)
+    with contextlib.ExitStack() as stack:
+        if settings.listen is not None:
+            server = _serve(agent, settings.listen, eyes)
+            if server is not None:
+                stack.callback(server.close)
+        process.run(agent, stop=stop, eyes=eyes)
     return 0
 
 
-def _agent(settings: config.Config) -> loop.Agent:
-    """The agent of this machine. Raises ConfigError for settings that this machine cannot satisfy."""
-    if not settings.url:
-        raise config.ConfigError("KCOVER_AGENT_URL: accepted is the portal's address, such as https://portal.example")
-    for name in settings.unknown:
-        log.warning("settings: %s is not known", name)
+def _serve(agent: loop.Agent, address: tuple[str, int], eyes: process.Eyes) -> local.Server | None:
+    """The local addresses; an agent that cannot have them works all the same."""
     try:
-        if not settings.read_token():
-            raise config.ConfigError("KCOVER_AGENT_TOKEN (or _FILE): accepted is an agent's or an enrolment token")
+        return local.Server(agent, address, late=lambda: eyes.rounds.late if eyes.rounds else ())
     except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_TOKEN_FILE: {error}") from error
-    try:
-        settings.read_boot_id()
-    except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_BOOT_ID: {error}; accepted is a file with the boot id") from error
-    try:
-        folder = store.Folder(settings.spool)
-    except BlockingIOError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: another agent uses it") from error
-    except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: {error}") from error
-    try:
-        uplink = portal.Portal(
-            url=settings.url,
-            node=settings.node,
-            token=settings.read_token,
-            store=folder,
-            clock=_clock,
-            cluster=settings.cluster,
-            ca_file=settings.ca_file,
-        )
-    except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_CA_FILE={settings.ca_file}: {error}") from error
-    return loop.Agent(
-        settings,
-        sources=[follow.source(settings.kmsg)],
-        clock=_clock,
-        boot_id=settings.read_boot_id,
-        inventory=nvml.inventory,
-        uplink=uplink,
-        spool=spool.Spool(folder),
-        executor=execute.Host(reboot_command=settings.reboot_command),
-    )
+        log.warning("no /metrics and /healthz on %s:%d: %s", *address, error)
+        return None
 
 
-def _clock() -> datetime:
-    return datetime.now(UTC)
+def _check(names: str, arguments: Sequence[str], file: pathlib.Path | None) -> int:
+    """Runs checks now; 0: nothing failed, 1: something did, 3: a check broke or is not known."""
+    settings = config.load(file, os.environ)
+    args: dict[str, str] = {}
+    for one in arguments:
+        key, equals, value = one.partition("=")
+        if not equals:
+            raise config.ConfigError(f"{one!r}: accepted is KEY=VALUE, r=2 for example")
+        args[key] = value
+    results = setup.runner(settings).run([name for name in names.split(",") if name], args)
+    for result in results:
+        print(json.dumps(dataclasses.asdict(result)))
+    statuses = {result.status for result in results}
+    return 1 if "fail" in statuses else 3 if "error" in statuses else 0
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from agents.store import Store
-from kcover.fault import Command, CommandResult
+from kcover.fault import Check, Command, CommandResult, Fault
 
 log = logging.getLogger(__name__)
 
@@ -24,15 +24,20 @@ REBOOT_GRACE = timedelta(minutes=10)  # a reboot that has not ended this boot by
 KEEP = timedelta(days=7)  # a told result is remembered this long after the command expired
 MAX_ANSWER = 100  # results a report carries
 MAX_OUTPUT = 4096
+LANES = ("acts", "checks")
+
+Keep = Callable[[Sequence[Check], Sequence[Fault], datetime], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an execution ended: ``done``, ``failed`` or ``refused``, and why."""
+    """How an execution ended: ``done``, ``failed`` or ``refused``, and why; and what it found out about the node."""
 
     status: str
     message: str = ""
     output: Mapping[str, Any] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+    faults: tuple[Fault, ...] = ()
 
 
 class Executor(Protocol):
@@ -60,15 +65,21 @@ class Entry:
     result: CommandResult | None = None
     again: bool = False  # told, but the portal offers it still
 
+    @property
+    def lane(self) -> str:
+        """Where it is executed."""
+        return "checks" if self.command.kind == "run_check" else "acts"
+
 
 class Journal:
-    """All commands this node was given lately. Safe to use from several threads; ``work`` runs one command at a
-    time."""
+    """All commands this node was given lately. Safe to use from several threads; ``work`` runs one command of a lane
+    at a time."""
 
-    def __init__(self, store: Store, executor: Executor) -> None:
-        self._store, self._executor = store, executor
+    def __init__(self, store: Store, executor: Executor, *, keep: Keep | None = None) -> None:
+        """``keep`` takes the check results and faults that executions found."""
+        self._store, self._executor, self._found = store, executor, keep
         self._guard = threading.RLock()
-        self._working = threading.Lock()
+        self._working = {lane: threading.Lock() for lane in LANES}
         self._entries: dict[str, Entry] = {}
         for name in store.names(FOLDER):
             self._load(name)
@@ -85,17 +96,22 @@ class Journal:
                     entry.again = True
             return any(entry.state == "offered" for entry in self._entries.values())
 
-    def work(self, *, clock: Callable[[], datetime], boot_id: str) -> int:
-        """Execute what was offered, in order. Returns how many came to a result."""
+    def work(self, *, clock: Callable[[], datetime], boot_id: str, lanes: Sequence[str] = LANES) -> int:
+        """Execute what was offered, in order. Returns how many came to a result.
+
+        ``lanes``: a thread each may work on ``acts`` and on ``checks``, so that an hour of diagnostics holds up no
+        reboot.
+        """
         done = 0
-        with self._working:
-            with self._guard:
-                offered = [entry for entry in self._entries.values() if entry.state == "offered"]
-            for entry in offered:
-                outcome = self._execute(entry, now=clock(), boot_id=boot_id)
-                if outcome is not None:
-                    self._finish(entry, outcome, now=clock())
-                    done += 1
+        for lane in lanes:
+            with self._working[lane]:
+                with self._guard:
+                    offered = [one for one in self._entries.values() if one.state == "offered" and one.lane == lane]
+                for entry in offered:
+                    outcome = self._execute(entry, now=clock(), boot_id=boot_id)
+                    if outcome is not None:
+                        self._finish(entry, outcome, now=clock())
+                        done += 1
         return done
 
     def results(self, *, now: datetime, boot_id: str, again: bool = False) -> tuple[CommandResult, ...]:
@@ -164,6 +180,8 @@ class Journal:
             self._finish(entry, Outcome(status="failed", message=message), now=now)
 
     def _finish(self, entry: Entry, outcome: Outcome, *, now: datetime) -> None:
+        if self._found is not None and (outcome.checks or outcome.faults):
+            self._found(outcome.checks, outcome.faults, now)
         with self._guard:
             entry.result = CommandResult(
                 id=entry.command.id,

@@ -43,6 +43,11 @@ class Config:
     """One agent's settings. ``interval``: between looks at devices; ``heartbeat``: between reports with nothing to
     tell.
 
+    ``gpus``: how many there must be (None: as many as the PCI bus shows). ``hcas``, ``mounts``: adapters and mount
+    points that must be there. ``peers``: whom to ping. ``checks`` run each ``check_interval``, ``deep_checks`` each
+    ``deep_interval`` where nobody uses the GPUs. ``xid_events``: listen to the driver's Xids beside the kernel log.
+    ``listen``: where ``/metrics`` and ``/healthz`` are.
+
     The token is read again at each use where it is a file, so that it can be rotated.
     """
 
@@ -58,6 +63,16 @@ class Config:
     heartbeat: timedelta = timedelta(seconds=30)
     interval: timedelta = timedelta(seconds=5)
     reboot_command: tuple[str, ...] = ("systemctl", "reboot")
+    gpus: int | None = None
+    hcas: tuple[str, ...] = ()
+    mounts: tuple[str, ...] = ()
+    peers: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ("remapped", "gpupower", "pciebw", "dcgm")
+    check_interval: timedelta = timedelta(hours=1)
+    deep_checks: tuple[str, ...] = ()
+    deep_interval: timedelta = timedelta(hours=4)
+    xid_events: bool = True
+    listen: tuple[str, int] | None = ("127.0.0.1", 9412)
     vendor: str = "nvidia"
     metax: MetaX = field(default_factory=MetaX)
     unknown: tuple[str, ...] = ()
@@ -84,7 +99,19 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "spool": (("KCOVER_AGENT_SPOOL",), "spool"),
     "heartbeat": (("KCOVER_AGENT_INTERVAL",), "heartbeat"),
     "reboot_command": (("KCOVER_AGENT_REBOOT_COMMAND",), "rebootCommand"),
+    "gpus": (("KCOVER_AGENT_GPUS",), "gpus"),
+    "hcas": (("KCOVER_AGENT_HCAS",), "hcas"),
+    "mounts": (("KCOVER_AGENT_MOUNTS",), "mounts"),
+    "peers": (("KCOVER_AGENT_PEERS",), "peers"),
+    "checks": (("KCOVER_AGENT_CHECKS",), "checks"),
+    "check_interval": (("KCOVER_AGENT_CHECK_INTERVAL",), "checkInterval"),
+    "deep_checks": (("KCOVER_AGENT_DEEP_CHECKS",), "deepChecks"),
+    "deep_interval": (("KCOVER_AGENT_DEEP_INTERVAL",), "deepInterval"),
+    "xid_events": (("KCOVER_AGENT_XID_EVENTS",), "xidEvents"),
+    "listen": (("KCOVER_AGENT_LISTEN",), "listen"),
 }
+_LISTS = ("hcas", "mounts", "peers", "checks", "deep_checks")
+_SECONDS = ("heartbeat", "check_interval", "deep_interval")
 _PATHS = ("token_file", "ca_file", "kmsg", "boot_id_file", "spool")
 _KCOVER_KEYS = ("vendor", "interval", "metaX")
 _METAX_KEYS = ("hcaIDs", "day2CheckHour", "day2CheckTime", "gpuNum", "temperature", "eccMaxCount", "ntpMaxOffsetMillis")
@@ -96,7 +123,7 @@ def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
     given: dict[str, tuple[str, str]] = {}  # setting -> the name to complain about, value
     for setting, (variables, key) in SETTINGS.items():
         if content.get(key) not in (None, ""):
-            given[setting] = (key, str(content[key]))
+            given[setting] = (key, _as_text(content[key]))
         for variable in reversed(variables):
             if environ.get(variable):
                 given[setting] = (variable, environ[variable])
@@ -137,8 +164,17 @@ def _parse(setting: str, name: str, value: str) -> Any:
         return pathlib.Path(value)
     if setting == "url":
         return _url(name, value)
-    if setting == "heartbeat":
+    if setting in _SECONDS:
         return _seconds(name, value)
+    if setting in _LISTS:
+        listed = [one.strip() for one in value.split(",")]
+        return tuple(one for one in listed if one and value != "none")
+    if setting == "gpus":
+        return _count(name, value)
+    if setting == "xid_events":
+        return _switch(name, value)
+    if setting == "listen":
+        return _address(name, value)
     if setting == "node":
         if not fields.NODE.fullmatch(value) or len(value) > 253:
             raise ConfigError(f"{name}={value!r}: accepted is the name of a Kubernetes node (a-z, 0-9, '-', '.')")
@@ -146,6 +182,34 @@ def _parse(setting: str, name: str, value: str) -> Any:
     if setting == "reboot_command":
         return _command(name, value)
     return value
+
+
+def _as_text(value: object) -> str:
+    """A YAML value as it would be written in the environment."""
+    if isinstance(value, list):
+        return ",".join(str(one) for one in value) or "none"
+    return str(value)
+
+
+def _count(name: str, value: str) -> int:
+    if not value.isascii() or not value.isdecimal() or int(value) > fields.MAX_GPUS:
+        raise ConfigError(f"{name}={value!r}: accepted are whole numbers from 0 to {fields.MAX_GPUS}")
+    return int(value)
+
+
+def _switch(name: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise ConfigError(f"{name}={value!r}: accepted are true and false")
+    return value.lower() == "true"
+
+
+def _address(name: str, value: str) -> tuple[str, int] | None:
+    if value == "none":
+        return None
+    host, colon, port = value.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65535:
+        raise ConfigError(f"{name}={value!r}: accepted is HOST:PORT, 127.0.0.1:9412 for example, or none")
+    return host.strip("[]"), int(port)
 
 
 def _url(name: str, value: str) -> str:

@@ -4,77 +4,127 @@ import logging
 import re
 import shlex
 import shutil
-import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
+from agents import programs
+from agents.checks.runner import Runner
 from agents.commands import MAX_OUTPUT, Outcome
+from agents.gpu_users import GpuUsers
+from agents.probes import nvml
+from kcover.fault import Check
 
 log = logging.getLogger(__name__)
 
 REBOOT_TIMEOUT = 60.0
 RESET_TIMEOUT = 180.0
+MAX_CHECKS = 200  # results in a command's output; with the longest words they stay under the wire's 64 KiB
+MAX_WORDS = 200
 _GPU = re.compile(r"GPU-[0-9a-fA-F-]{8,64}|[0-9]{1,3}|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?")
 
 
 class Host:
     """The node this process runs on."""
 
-    def __init__(self, *, reboot_command: Sequence[str]) -> None:
-        """``reboot_command``: program and arguments; no shell reads it."""
+    def __init__(
+        self,
+        *,
+        reboot_command: Sequence[str],
+        checks: Runner | None = None,
+        in_use: Callable[[], Sequence[str]] | None = None,
+        hands_off: Callable[[], AbstractContextManager[None]] = nullcontext,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """``reboot_command``: program and arguments; no shell reads it. ``in_use`` says who uses the GPUs (None: ask
+        every witness); ``hands_off``: within, the agent itself holds no GPU open."""
         self._reboot_command = tuple(reboot_command)
+        self._in_use = in_use or GpuUsers()
+        self._checks = checks or Runner((), in_use=self._in_use)
+        self._hands_off, self._clock = hands_off, clock
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
         """See ``Executor.reboot``. A command that does not come back may well be the reboot at work."""
         log.warning("reboot: %s", shlex.join(self._reboot_command))
-        outcome = _run(self._reboot_command, timeout=REBOOT_TIMEOUT)
-        if isinstance(outcome, subprocess.TimeoutExpired):
+        try:
+            ended = programs.run(self._reboot_command, timeout=REBOOT_TIMEOUT)
+        except programs.TookTooLong:
             return None
-        if isinstance(outcome, Outcome):
-            return outcome
-        if outcome.returncode < 0:
+        except OSError as error:
+            return _not_started(self._reboot_command[0], error)
+        if ended.status < 0:
             return None  # ended by a signal, as everything is while a node goes down
-        return _failed(outcome) if outcome.returncode else None
+        return _failed(ended) if ended.status else None
 
     def reset_gpu(self, args: Mapping[str, Any]) -> Outcome:
-        """See ``Executor.reset_gpu``."""
+        """See ``Executor.reset_gpu``. Refused unless it is proved that nothing uses the node's GPUs."""
         named = [str(args[key]) for key in ("gpu_uuid", "pci", "index") if args.get(key) is not None]
         if not named or not _GPU.fullmatch(named[0]):
             return Outcome(status="refused", message="args must name one GPU: gpu_uuid, pci or index")
         tool = shutil.which("nvidia-smi")
         if tool is None:
             return Outcome(status="refused", message="nvidia-smi is not on this node")
-        outcome = _run((tool, "--gpu-reset", "-i", named[0]), timeout=RESET_TIMEOUT)
-        if isinstance(outcome, subprocess.TimeoutExpired):
-            return Outcome(status="failed", message=f"nvidia-smi did not end within {RESET_TIMEOUT:.0f} s")
-        if isinstance(outcome, Outcome):
-            return outcome
-        if outcome.returncode:
-            return _failed(outcome)
-        return Outcome(status="done", message=_tail(outcome.stdout))
+        with self._hands_off():
+            try:
+                users = self._in_use()
+            except (OSError, ValueError, nvml.DriverError) as error:
+                return Outcome(status="refused", message=f"nobody can say who uses the GPUs: {error}")
+            if users:
+                return Outcome(status="refused", message="the GPUs are in use: " + "; ".join(users)[: MAX_OUTPUT // 2])
+            try:
+                ended = programs.run((tool, "--gpu-reset", "-i", named[0]), timeout=RESET_TIMEOUT)
+            except programs.TookTooLong as error:
+                return Outcome(status="failed", message=str(error))
+            except OSError as error:
+                return _not_started(tool, error)
+        if ended.status:
+            return _failed(ended)
+        return Outcome(status="done", message=ended.out.strip()[-MAX_OUTPUT // 2 :])
 
     def run_check(self, args: Mapping[str, Any]) -> Outcome:
-        """See ``Executor.run_check``."""
-        return Outcome(status="refused", message=f"this agent has no check {args.get('name') or args.get('check')!r}")
-
-
-def _run(
-    command: Sequence[str], *, timeout: float
-) -> "subprocess.CompletedProcess[bytes] | subprocess.TimeoutExpired | Outcome":
-    try:
-        return subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, check=False, start_new_session=True
+        """See ``Executor.run_check``: ``args.check`` (or ``name``) is one name or several with commas, ``checks`` a
+        list; everything else is the checks' own. The results are in ``output.checks``, and in a report."""
+        names = _names(args)
+        unknown = [name for name in names if name not in self._checks.checks]
+        if not names or len(unknown) == len(names):
+            return Outcome(
+                status="refused", message=f"this agent has no check {args.get('name') or args.get('check')!r}"
+            )
+        started = time.monotonic()
+        results = self._checks.run(names, args)
+        seconds = round(time.monotonic() - started, 1)
+        worst = {result.status for result in results}
+        message = "error" if "error" in worst else "fail" if "fail" in worst else "ok"
+        return Outcome(
+            status="done",
+            message=message,
+            output={"checks": [_shown(result) for result in _bad_first(results)], "seconds": seconds},
+            checks=tuple(results),
+            faults=tuple(self._checks.faults(results, now=self._clock())),
         )
-    except subprocess.TimeoutExpired as error:
-        return error
-    except OSError as error:
-        return Outcome(status="failed", message=f"{command[0]}: {error.strerror or error}")
 
 
-def _failed(ended: "subprocess.CompletedProcess[bytes]") -> Outcome:
-    said = _tail(ended.stderr) or _tail(ended.stdout)
-    return Outcome(status="failed", message=f"exit status {ended.returncode}: {said}", output={"rc": ended.returncode})
+def _names(args: Mapping[str, Any]) -> list[str]:
+    asked = args.get("checks") or args.get("check") or args.get("name") or ()
+    listed = asked.split(",") if isinstance(asked, str) else asked if isinstance(asked, list) else ()
+    return list(dict.fromkeys(str(name).strip() for name in listed if str(name).strip()))
 
 
-def _tail(data: bytes) -> str:
-    return data[-MAX_OUTPUT // 2 :].decode(errors="replace").strip()
+def _bad_first(results: Sequence[Check]) -> list[Check]:
+    return sorted(results, key=lambda result: result.status in ("pass", "skipped"))[:MAX_CHECKS]
+
+
+def _shown(result: Check) -> dict[str, Any]:
+    return asdict(result) | {"message": result.message[:MAX_WORDS]}
+
+
+def _not_started(program: str, error: OSError) -> Outcome:
+    return Outcome(status="failed", message=f"{program}: {error.strerror or error}")
+
+
+def _failed(ended: programs.Ended) -> Outcome:
+    said = ended.said[-MAX_OUTPUT // 2 :]
+    return Outcome(status="failed", message=f"exit status {ended.status}: {said}", output={"rc": ended.status})

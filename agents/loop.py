@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from agents import VERSION
-from agents.commands import Executor, Journal
+from agents.commands import LANES, Executor, Journal
 from agents.config import Config
 from agents.probes import follow, kmsg
 from agents.probes.health import LogHealth
@@ -28,6 +28,8 @@ from kcover.fault import Check, Command, Fault, Inventory
 log = logging.getLogger(__name__)
 
 PER_BATCH = 32  # faults in a report: with the longest messages, escaped, it stays under the wire's 1 MiB
+CHECKS_PER_BATCH = 100
+REMEMBER_XIDS = timedelta(minutes=5)
 SAVE_EVERY = timedelta(minutes=1)  # how much of a log without faults is read again after a crash
 FIRST_PAUSE = 0.5  # seconds, doubled with every failure
 LONGEST_PAUSE = 30.0
@@ -69,9 +71,13 @@ class Agent:
         self.uplink = uplink
         self.sources = tuple(sources)
         self.spool = spool
-        self.journal = Journal(spool.store, executor)
+        self.journal = Journal(spool.store, executor, keep=self.take)
         self.to_report = threading.Event()  # set when there is something to tell at once
         self.to_do = threading.Event()  # set when there is a command to execute
+        self.to_check = threading.Event()  # set with it, for a thread that works on the checks alone
+        self.observed_at: datetime | None = None  # when the logs were last looked at
+        self._logged: dict[tuple[int | str, str | None], datetime] = {}
+        self.results: dict[tuple[str, str], Check] = {}  # the latest by check and device
         self._boot_id, self._ask_inventory = boot_id, inventory
         self._rng = rng or random.Random()
         self._windows: dict[str, kmsg.Windows] = {}
@@ -100,6 +106,7 @@ class Agent:
         Reads nothing while the spool is full: the kernel's ring and the file keep their records meanwhile. Raises
         OSError where the boot id cannot be read.
         """
+        self.observed_at = now
         if self.spool.full:
             return False
         boot_id = self._boot_id()
@@ -121,6 +128,7 @@ class Agent:
             if check is not None:
                 log.log(logging.INFO if check.status == "pass" else logging.WARNING, "kernel log: %s", check)
                 checks.append(check)
+            self._remember_xids(found, now=now)
             faults += windows.fold(found, now=now)
             self._mark[source.name] = {"position": position, "windows": windows.state()}
         if faults or checks:
@@ -140,6 +148,36 @@ class Agent:
             log.info("inventory: driver %s, %d GPUs", inventory.driver or "none", len(inventory.gpus))
             self._inventory = inventory
             self.to_report.set()
+
+    def logged(self, code: int, pci: str | None, *, since: datetime) -> bool:
+        """Whether the kernel log told of this Xid on this GPU since then; None as ``pci``: on any."""
+        slot = xid.slot(pci)
+        return any(
+            at >= since and one == code and (slot is None or slot == where) for (one, where), at in self._logged.items()
+        )
+
+    @property
+    def inventory(self) -> Inventory | None:
+        """What the node is made of, as far as it was asked."""
+        return self._inventory
+
+    @property
+    def reported_at(self) -> datetime | None:
+        """When the portal last took a report about this boot."""
+        return self._alive_at
+
+    def take(self, checks: Sequence[Check], faults: Sequence[Fault], now: datetime) -> None:
+        """Keep what probes and checks found, to be told at once. Raises OSError where the boot id cannot be read."""
+        boot_id = self._boot_id()
+        self.results |= {(check.name, check.device): check for check in checks}
+        for part in _parts(self._with_gpu(faults)):
+            self.spool.append(self._report(part, (), boot_id=boot_id, now=now))
+        for start in range(0, len(checks), CHECKS_PER_BATCH):
+            part_of_checks = checks[start : start + CHECKS_PER_BATCH]
+            self.spool.append(self._report((), part_of_checks, boot_id=boot_id, now=now))
+        for fault in faults:
+            log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
+        self.to_report.set()
 
     # tell
 
@@ -251,11 +289,12 @@ class Agent:
         fresh = self.journal.offer(commands)
         if fresh:
             self.to_do.set()
+            self.to_check.set()
         return fresh
 
-    def work(self) -> int:
+    def work(self, lanes: Sequence[str] = LANES) -> int:
         """Execute what was offered; returns how many came to a result. Takes as long as the commands do."""
-        finished = self.journal.work(clock=self.clock, boot_id=self._boot_id())
+        finished = self.journal.work(clock=self.clock, boot_id=self._boot_id(), lanes=lanes)
         if finished:
             self.to_report.set()
         return finished
@@ -267,26 +306,42 @@ class Agent:
             source.close()
 
     def _keep(self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime) -> None:
-        by_slot = {xid.slot(gpu.pci): gpu.uuid for gpu in self._inventory.gpus if gpu.pci} if self._inventory else {}
-        named = [_named(fault, by_slot) for fault in faults]
-        parts = [tuple(named[start : start + PER_BATCH]) for start in range(0, len(named), PER_BATCH)] or [()]
+        named = self._with_gpu(faults)
+        parts = _parts(named) or [()]
         before = self.spool.mark
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
-            report = wire.Report(
+            report = self._report(part, checks if last else (), boot_id=boot_id, now=now)
+            # Only the last one carries the new mark: a crash in between reads the lines again rather than never.
+            self.spool.append(report, mark=dict(self._mark) if last else before)
+        for fault in named:
+            log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
+        self.to_report.set()
+
+    def _remember_xids(self, found: Iterable[Fault], *, now: datetime) -> None:
+        fresh = {(one.code, xid.slot(one.pci)): now for one in found if one.kind == "xid"}
+        if fresh:
+            recent = {key: at for key, at in self._logged.items() if timedelta() <= now - at < REMEMBER_XIDS}
+            self._logged = recent | fresh
+
+    def _report(
+        self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime
+    ) -> dict[str, Any]:
+        return wire.encode(
+            wire.Report(
                 node=self.config.node,
                 boot_id=boot_id,
                 batch_id=str(uuid.uuid4()),
                 agent=VERSION,
                 sent_at=now,
-                faults=part,
-                checks=tuple(checks) if last else (),
+                faults=tuple(faults),
+                checks=tuple(checks),
             )
-            # Only the last one carries the new mark: a crash in between reads the lines again rather than never.
-            self.spool.append(wire.encode(report), mark=dict(self._mark) if last else before)
-        for fault in named:
-            log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
-        self.to_report.set()
+        )
+
+    def _with_gpu(self, faults: Sequence[Fault]) -> list[Fault]:
+        by_slot = {xid.slot(gpu.pci): gpu.uuid for gpu in self._inventory.gpus if gpu.pci} if self._inventory else {}
+        return [_named(fault, by_slot) for fault in faults]
 
     def _forget(self, outgoing: Outgoing, *, now: datetime) -> None:
         self.spool.acknowledge(outgoing.batch_id)
@@ -299,6 +354,10 @@ class Agent:
         if self._paused_at is None or now < self._paused_at:  # a clock that was set back must not silence the agent
             return 0.0
         return max(0.0, (self._paused_at + self._pause - now).total_seconds())
+
+
+def _parts(faults: Sequence[Fault]) -> list[tuple[Fault, ...]]:
+    return [tuple(faults[start : start + PER_BATCH]) for start in range(0, len(faults), PER_BATCH)]
 
 
 def _named(fault: Fault, by_slot: Mapping[str | None, str]) -> Fault:

@@ -1,4 +1,5 @@
-"""Driving one agent on a real node: a thread each for looking, asking devices, telling, listening and doing.
+"""Driving one agent on a real node: a thread each for reading the log, asking devices, probing, telling, listening,
+doing and checking.
 
 Each may hang without stopping another: a driver that blocks, a portal that does not answer, a command that takes
 minutes.
@@ -8,8 +9,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from agents.loop import FIRST_PAUSE, LONGEST_PAUSE, Agent
+from agents.rounds import Rounds
+from agents.schedule import Schedule
+from agents.second_source import SecondSource
 from agents.uplink import UplinkError
 
 log = logging.getLogger(__name__)
@@ -21,8 +26,18 @@ FIRST_LOOK = 5.0  # seconds the first report waits for what the log and the devi
 STOP = 3.0
 
 
-def run(agent: Agent, *, stop: threading.Event) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eyes:
+    """What looks at the node beside the kernel log; each part may be left out."""
+
+    rounds: Rounds | None = None
+    schedule: Schedule | None = None
+    second_source: SecondSource | None = None
+
+
+def run(agent: Agent, *, stop: threading.Event, eyes: Eyes | None = None) -> None:
     """Drive the agent until ``stop`` is set, then store what must be stored. Everything unsent stays in the spool."""
+    eyes = eyes or Eyes()
     looked, inspected = threading.Event(), threading.Event()
     interval = max(agent.config.interval.total_seconds(), INSPECT)
     threads = [
@@ -30,7 +45,9 @@ def run(agent: Agent, *, stop: threading.Event) -> None:
         _thread("inspect", lambda: _inspect(agent, inspected, stop, interval), stop),
         _thread("report", lambda: _report(agent, (looked, inspected), stop), stop),
         _thread("listen", lambda: _listen(agent, stop), stop),
-        _thread("work", lambda: _work(agent), stop),
+        _thread("work", lambda: _work(agent, agent.to_do, "acts"), stop),
+        _thread("check", lambda: _work(agent, agent.to_check, "checks"), stop),
+        *_looking(eyes, stop),
     ]
     for thread in threads:
         thread.start()
@@ -39,13 +56,16 @@ def run(agent: Agent, *, stop: threading.Event) -> None:
     agent.uplink.close()
     agent.to_report.set()
     agent.to_do.set()
+    agent.to_check.set()
+    if eyes.rounds is not None:
+        eyes.rounds.wake()
     until = time.monotonic() + STOP
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     agent.close()
 
 
-def _thread(name: str, step: Callable[[], None], stop: threading.Event) -> threading.Thread:
+def _thread(name: str, step: Callable[[], object], stop: threading.Event) -> threading.Thread:
     def forever() -> None:
         while not stop.is_set():
             try:
@@ -103,7 +123,21 @@ def _listen(agent: Agent, stop: threading.Event) -> None:
             stop.wait(5 * LOOK)  # offered again what is under way, or a portal that does not wait
 
 
-def _work(agent: Agent) -> None:
-    agent.to_do.wait(60.0)
-    agent.to_do.clear()
-    agent.work()
+def _work(agent: Agent, wake: threading.Event, lane: str) -> None:
+    wake.wait(60.0)
+    wake.clear()
+    agent.work((lane,))
+
+
+def _looking(eyes: Eyes, stop: threading.Event) -> list[threading.Thread]:
+    threads = []
+    if eyes.rounds is not None:
+        rounds = eyes.rounds
+        threads.append(_thread("probe", lambda: rounds.wait(rounds.turn()), stop))
+    if eyes.schedule is not None:
+        schedule = eyes.schedule
+        threads.append(_thread("schedule", lambda: stop.wait(schedule.turn()), stop))
+    if eyes.second_source is not None:
+        second = eyes.second_source
+        threads.append(_thread("events", lambda: stop.wait(second.turn()), stop))
+    return threads

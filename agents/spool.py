@@ -75,9 +75,11 @@ class Spool:
         """How many batches the portal does not have yet."""
         return len(self._waiting)
 
-    def append(self, report: dict[str, Any], *, mark: Mark) -> None:
-        """Keep an encoded report (its ``batch_id`` names it) and the mark that goes with it."""
+    def append(self, report: dict[str, Any], *, mark: Mark | None = None) -> None:
+        """Keep an encoded report (its ``batch_id`` names it) and the mark that goes with it; None: the mark as it is,
+        for a report about something else than what the sources say."""
         with self._guard:
+            mark = self._mark if mark is None else mark
             self._number += 1
             size = len(json.dumps(report))
             batch = Batch(

@@ -1,15 +1,18 @@
-"""What the NVIDIA driver says is in this node. The only module that speaks NVML.
+"""What the NVIDIA driver says is in this node, and how it is. The only module that speaks NVML.
 
 The library is opened for each look and closed again: a client that stays keeps ``nvidia-smi --gpu-reset`` from working.
-A call may block inside a dying driver for ever, so callers use a thread of their own.
+A call may block inside a dying driver for ever, so callers use a thread of their own. Call and field numbers:
+nvidia-ml-py 13 and NVIDIA's NVML API reference.
 """
 
 import contextlib
+import ctypes
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+from agents.probes.device import Device, Links, Pcie, Rows
 from kcover.fault import Gpu, Inventory
 
 try:
@@ -19,33 +22,131 @@ except ImportError:  # a node image without the binding still follows its kernel
 
 log = logging.getLogger(__name__)
 
+NOT_SUPPORTED, DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 9, 10, 12, 13
+GPU_IS_LOST, RESET_REQUIRED, NOT_READY = 15, 16, 27
+# A question that this GPU or driver has no answer to, or not yet: the check is not available.
+NO_ANSWER = frozenset({2, NOT_SUPPORTED, 4, 6, FUNCTION_NOT_FOUND, 21, 25, 26, NOT_READY})
+
+RECOVERY_ACTION, REPLAYS = 230, 94
+LINK_STATE, LINK_RECOVERY_FAILED = 165, 214  # of one link: the link's number is the field's scope
+LINK_REPLAY, LINK_RECOVERY, LINK_CRC_FLIT, LINK_CRC_DATA = 0, 1, 2, 3
+MAX_LINKS = 18
+VOLATILE, CORRECTED, UNCORRECTED = 0, 0, 1
+LIMITS = {"thermal": 1, "board": 3, "reliability": 5}  # violation policies; power (0) is normal under load
+XID_EVENT = 0x8
+
+
+class DriverError(Exception):
+    """The driver as a whole does not answer; ``code`` is NVML's."""
+
+    def __init__(self, message: str, *, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+    @property
+    def absent(self) -> bool:
+        """Whether there is no driver to ask, as on a node without NVIDIA GPUs."""
+        return self.code in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND)
+
+
+@contextlib.contextmanager
+def session() -> Iterator[None]:
+    """The library, open within. Raises DriverError."""
+    if pynvml is None:
+        raise DriverError("the nvidia-ml-py package is not installed", code=LIBRARY_NOT_FOUND)
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        raise DriverError(str(error), code=getattr(error, "value", 0)) from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
 
 def inventory() -> Inventory:
     """Driver, kernel and GPUs of this node; without library or driver only the kernel's version. A GPU that does not
     answer is left out, which shows as a changed inventory."""
     kernel = os.uname().release
-    if pynvml is None:
-        return Inventory(kernel=kernel)
     try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
+        with session():
+            driver = _text(pynvml.nvmlSystemGetDriverVersion())
+            gpus = []
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                try:
+                    gpus.append(_gpu(index))
+                except pynvml.NVMLError as error:
+                    log.warning("nvml: GPU %d: %s", index, error)
+            return Inventory(driver=driver, kernel=kernel, gpus=tuple(gpus))
+    except DriverError as error:
         log.debug("nvml: %s", error)
-        return Inventory(kernel=kernel)
-    try:
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
-        gpus = []
-        for index in range(pynvml.nvmlDeviceGetCount()):
-            try:
-                gpus.append(_gpu(index))
-            except pynvml.NVMLError as error:
-                log.warning("nvml: GPU %d: %s", index, error)
-        return Inventory(driver=driver, kernel=kernel, gpus=tuple(gpus))
     except pynvml.NVMLError as error:
         log.warning("nvml: %s", error)
-        return Inventory(kernel=kernel)
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
+    return Inventory(kernel=kernel)
+
+
+def devices() -> tuple[Device, ...]:
+    """How every GPU is. Raises DriverError where the driver does not answer; a GPU that does not says so itself."""
+    with session():
+        try:
+            count = pynvml.nvmlDeviceGetCount()
+        except pynvml.NVMLError as error:
+            raise DriverError(str(error), code=getattr(error, "value", 0)) from error
+        return tuple(_device(index) for index in range(count))
+
+
+class XidEvents:
+    """The driver's own word about Xids, as a second source: no text, and nothing from before it was opened."""
+
+    def __init__(self) -> None:
+        self._session = contextlib.ExitStack()
+        self._slots: dict[int, str] = {}
+        try:
+            self._session.enter_context(session())
+            self._set = pynvml.nvmlEventSetCreate()
+            self._session.callback(_quietly, pynvml.nvmlEventSetFree, self._set)
+            for index in range(pynvml.nvmlDeviceGetCount()):
+                self._register(index)
+        except BaseException as error:
+            self._session.close()
+            if pynvml is not None and isinstance(error, pynvml.NVMLError):
+                raise DriverError(str(error), code=getattr(error, "value", 0)) from error
+            raise
+
+    def _register(self, index: int) -> None:
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+            pynvml.nvmlDeviceRegisterEvents(handle, XID_EVENT, self._set)
+            self._slots[_address(handle)] = _pci(_text(pynvml.nvmlDeviceGetPciInfo(handle).busId))
+        except pynvml.NVMLError as error:  # one GPU without events leaves the others theirs
+            log.info("nvml: no events from GPU %d: %s", index, error)
+
+    def wait(self, seconds: float) -> tuple[int, str | None] | None:
+        """The next Xid and its GPU's slot, or None after ``seconds``. Raises DriverError."""
+        try:
+            event = pynvml.nvmlEventSetWait_v2(self._set, int(seconds * 1000))
+        except pynvml.NVMLError as error:
+            if getattr(error, "value", 0) == TIMEOUT:
+                return None
+            raise DriverError(str(error), code=getattr(error, "value", 0)) from error
+        if not event.eventType & XID_EVENT:
+            return None
+        return int(event.eventData), self._slots.get(_address(event.device))
+
+    def close(self) -> None:
+        """Lets go of the driver."""
+        self._session.close()
+
+
+def _address(handle: Any) -> int:
+    """A device handle is a pointer; two of them are the same GPU if they point to the same place."""
+    return int(ctypes.cast(handle, ctypes.c_void_p).value or 0)
+
+
+def _quietly(call: Callable[..., Any], *args: Any) -> None:
+    with contextlib.suppress(pynvml.NVMLError):
+        call(*args)
 
 
 def _gpu(index: int) -> Gpu:
@@ -57,6 +158,145 @@ def _gpu(index: int) -> Gpu:
         model=_text(pynvml.nvmlDeviceGetName(handle)),
         serial=_optional(pynvml.nvmlDeviceGetSerial, handle),
     )
+
+
+class _Asking:
+    """Questions to one GPU. What it cannot answer is None; what went wrong on the way is in ``troubles``."""
+
+    def __init__(self, handle: Any) -> None:
+        self.handle = handle
+        self.troubles: list[str] = []
+
+    def __call__(self, name: str, *args: Any) -> Any:
+        try:
+            return getattr(pynvml, name)(self.handle, *args)
+        except pynvml.NVMLError as error:
+            code = getattr(error, "value", 0)
+            if code in (GPU_IS_LOST, RESET_REQUIRED):
+                raise
+            if code not in NO_ANSWER:
+                self.troubles.append(f"{name.removeprefix('nvmlDeviceGet')}: {error}")
+            return None
+
+    def fields(self, *wanted: tuple[int, int]) -> dict[tuple[int, int], int]:
+        """Field values by (field, scope); those without an answer are absent."""
+        answers = self("nvmlDeviceGetFieldValues", list(wanted))
+        if answers is None:
+            return {}
+        return {pair: _number(one) for pair, one in zip(wanted, answers, strict=True) if one.nvmlReturn == 0}
+
+
+def _device(index: int) -> Device:
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        gpu = _gpu(index)
+    except pynvml.NVMLError as error:
+        return Device(index=index, lost=str(error), code=getattr(error, "value", 0))
+    ask = _Asking(handle)
+    known: dict[str, Any] = {"index": index, "uuid": gpu.uuid, "pci": gpu.pci, "model": gpu.model}
+    try:
+        return Device(**known, **_state(ask), troubles=tuple(ask.troubles))
+    except pynvml.NVMLError as error:
+        return Device(**known, lost=str(error), code=getattr(error, "value", 0))
+
+
+def _state(ask: _Asking) -> dict[str, Any]:
+    usage = ask("nvmlDeviceGetUtilizationRates")
+    ecc = ask("nvmlDeviceGetEccMode")
+    retired = ask("nvmlDeviceGetRetiredPagesPendingStatus")
+    mig = ask("nvmlDeviceGetMigMode")
+    computing, drawing = ask("nvmlDeviceGetComputeRunningProcesses"), ask("nvmlDeviceGetGraphicsRunningProcesses")
+    plain = ask.fields((RECOVERY_ACTION, 0), (REPLAYS, 0))
+    reasons = ask("nvmlDeviceGetCurrentClocksEventReasons")
+    limits = {name: ask("nvmlDeviceGetViolationStatus", policy) for name, policy in LIMITS.items()}
+    repair = ask("nvmlDeviceGetRepairStatus")
+    return {
+        "busy": None if usage is None else usage.gpu > 0,
+        "processes": tuple(sorted({one.pid for one in [*(computing or ()), *(drawing or ())]})),
+        "mig": bool(mig and mig[0]),
+        "recovery_action": plain.get((RECOVERY_ACTION, 0)),
+        "rows": _rows(ask),
+        "pages_retired": _pages(ask),
+        "pages_pending": None if retired is None else bool(retired),
+        "repair_pending": None if repair is None else any(repair),
+        "ecc": None if ecc is None else bool(ecc[0]),
+        "ecc_corrected": ask("nvmlDeviceGetTotalEccErrors", CORRECTED, VOLATILE),
+        "ecc_uncorrected": ask("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE),
+        "sram_threshold": _sram(ask),
+        "clock_reasons": ask("nvmlDeviceGetCurrentClocksThrottleReasons") if reasons is None else reasons,
+        "held_back": {name: one.violationTime for name, one in limits.items() if one is not None},
+        "pcie": _link(ask, plain.get((REPLAYS, 0))),
+        "nvlink": _nvlinks(ask),
+        "fabric": _fabric(ask),
+        "margin": ask("nvmlDeviceGetMarginTemperature"),
+        "temperature": ask("nvmlDeviceGetTemperature", 0),
+        "power_limit": ask("nvmlDeviceGetEnforcedPowerLimit"),
+        "power_default": ask("nvmlDeviceGetPowerManagementDefaultLimit"),
+    }
+
+
+def _rows(ask: _Asking) -> Rows | None:
+    rows = ask("nvmlDeviceGetRemappedRows")
+    if rows is None:
+        return None
+    banks = ask("nvmlDeviceGetRowRemapperHistogram")
+    return Rows(
+        corrected=rows[0],
+        uncorrected=rows[1],
+        pending=bool(rows[2]),
+        failed=bool(rows[3]),
+        banks_without_spares=None if banks is None else banks.none,
+    )
+
+
+def _pages(ask: _Asking) -> int | None:
+    """Retired pages by both causes (single-bit 0, double-bit 1); boards before Ampere."""
+    lists = [ask("nvmlDeviceGetRetiredPages", cause) for cause in (0, 1)]
+    return None if None in lists else sum(len(pages) for pages in lists)
+
+
+def _sram(ask: _Asking) -> bool | None:
+    status = pynvml.c_nvmlEccSramErrorStatus_v1_t() if hasattr(pynvml, "c_nvmlEccSramErrorStatus_v1_t") else None
+    if status is None or ask("nvmlDeviceGetSramEccErrorStatus", ctypes.byref(status)) is None:
+        return None
+    return bool(status.bThresholdExceeded)
+
+
+def _link(ask: _Asking, replays: int | None) -> Pcie | None:
+    width, widest = ask("nvmlDeviceGetCurrPcieLinkWidth"), ask("nvmlDeviceGetMaxPcieLinkWidth")
+    generation, newest = ask("nvmlDeviceGetCurrPcieLinkGeneration"), ask("nvmlDeviceGetMaxPcieLinkGeneration")
+    if None in (width, widest, generation, newest):
+        return None
+    return Pcie(width=width, max_width=widest, generation=generation, max_generation=newest, replays=replays)
+
+
+def _nvlinks(ask: _Asking) -> Links | None:
+    """The links that there are; ``active`` counts those that are up, asleep ones included (states 1 to 3)."""
+    states = {link: ask("nvmlDeviceGetNvLinkState", link) for link in range(MAX_LINKS)}
+    there = [link for link, state in states.items() if state is not None]
+    if not there:
+        return None
+    counts = {
+        name: sum(ask("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for link in there)
+        for name, counter in (("replay", LINK_REPLAY), ("recovery", LINK_RECOVERY))
+    }
+    failed = ask.fields(*((LINK_RECOVERY_FAILED, link) for link in there))
+    active = sum(1 for link in there if states[link])
+    return Links(count=len(there), active=active, errors=counts, recovery_failed=sum(failed.values()))
+
+
+def _fabric(ask: _Asking) -> tuple[int, int, int] | None:
+    """State, status and health mask; None where the GPU has no fabric (state 0)."""
+    info = pynvml.c_nvmlGpuFabricInfo_v2_t() if hasattr(pynvml, "c_nvmlGpuFabricInfo_v2_t") else None
+    if info is None or ask("nvmlDeviceGetGpuFabricInfoV", ctypes.byref(info)) is None or info.state == 0:
+        return None
+    return info.state, info.status, info.healthMask
+
+
+def _number(field: Any) -> int:
+    """A field value by its type (0 double, 1 uint, 2 ulong, 3 ulonglong, 4 longlong, 5 int, 6 ushort)."""
+    names = ("dVal", "uiVal", "ulVal", "ullVal", "sllVal", "siVal", "usVal")
+    return int(getattr(field.value, names[field.valueType]))
 
 
 def _pci(bus_id: str) -> str:

@@ -1,0 +1,106 @@
+"""``dcgm``: NVIDIA's own diagnostics, ``dcgmi diag``, at level ``r``."""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from agents import programs
+from agents.checks.port import Args, Skipped, whole
+from kcover.fault import Check
+
+# Level -> seconds it may take: several times what NVIDIA's pages give for eight GPUs.
+TIME_LIMITS = {1: 300.0, 2: 1800.0, 3: 5400.0, 4: 14400.0}
+INSTALL = "DCGM (package datacenter-gpu-manager)"
+CONFIGURATION = 5  # DCGM's severity of a finding about settings, persistence mode for example: not a broken GPU
+ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4; 2 and 3
+RANK = ("skipped", "pass", "warn", "fail")
+
+
+class Dcgm:
+    """One result for each test and GPU that did not pass, and one for the whole run."""
+
+    name = "dcgm"
+    about_node = True
+
+    def invasive(self, args: Args) -> bool:
+        """From level 2 on it loads the GPUs."""
+        return _level(args) > 1
+
+    def run(self, args: Args) -> list[Check]:
+        """See ``HealthCheck.run``. The value of the whole is Autopilot's: 1 where something failed."""
+        level = _level(args)
+        tool = programs.find("dcgmi", install=INSTALL)
+        ended = programs.run((tool, "diag", "-r", str(level), "-j"), timeout=TIME_LIMITS[level])
+        report = parse(ended.out)
+        if report is None:  # no host engine, no GPU, a crash: whatever it was, it was no diagnosis
+            raise RuntimeError(f"dcgmi ended with {ended.status} and no report: {ended.said[-500:]}")
+        return summarize(report, level=level)
+
+
+def _level(args: Args) -> int:
+    return whole(args, "r", 1, least=1, most=4)
+
+
+def parse(text: str) -> Mapping[str, Any] | None:
+    """The diagnosis within what ``dcgmi -j`` printed, which may stand between other lines; None where there is none."""
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        content = json.loads(text[start : end + 1]) if 0 <= start < end else None
+    except ValueError:
+        return None
+    if not isinstance(content, dict):
+        return None
+    return next((content[root] for root in ROOTS if isinstance(content.get(root), dict)), None)
+
+
+def summarize(report: Mapping[str, Any], *, level: int) -> list[Check]:
+    """The check results of one diagnosis. Raises Skipped where DCGM tested nothing."""
+    found = list(_results(report))
+    if not found or all(status == "skipped" for _, _, status, _ in found):
+        raise Skipped(
+            f"DCGM tested nothing at level {level}: {found[0][3] if found else 'it has no test for these GPUs'}"
+        )
+    worst = max((status for _, _, status, _ in found), key=RANK.index)
+    bad = [(test, device, status, why) for test, device, status, why in found if status in ("warn", "fail")]
+    words = ", ".join(dict.fromkeys(f"{test}{f' on {device}' if device else ''}" for test, device, _, _ in bad))
+    message = f"level {level}: {words}" if words else f"level {level}"
+    whole_run = Check(name="dcgm", status=worst, value=float(worst == "fail"), message=message)
+    singles = {
+        f"{device or 'node'} {test}": Check(
+            name="dcgm", device=f"{device or 'node'} {test}", status=status, message=why
+        )
+        for test, device, status, why in bad
+    }
+    return [whole_run, *singles.values()]
+
+
+def _results(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    """Test, GPU ("" for the node), status and reason."""
+    for category in report.get("test_categories") or ():
+        for test in category.get("tests") or ():
+            name = str(test.get("name", "?"))
+            for result in test.get("results") or ():
+                status, why = _status(result)
+                for gpu in _gpus(result):
+                    yield name, gpu, status, why
+
+
+def _gpus(result: Mapping[str, Any]) -> list[str]:
+    """DCGM 4 names one entity a result, DCGM 3 one ``gpu_id`` or a list ``gpu_ids`` as text."""
+    if "entity_id" in result and str(result.get("entity_group", "GPU")).upper() == "GPU":
+        return [f"gpu{result['entity_id']}"]
+    listed = str(result.get("gpu_id", result.get("gpu_ids", "")))
+    return [f"gpu{one.strip()}" for one in listed.split(",") if one.strip().isdecimal()] or [""]
+
+
+def _status(result: Mapping[str, Any]) -> tuple[str, str]:
+    raw = result.get("warnings") or result.get("info") or ()
+    notes = raw if isinstance(raw, list) else [raw]
+    texts = [str(note.get("warning", note)) if isinstance(note, dict) else str(note) for note in notes]
+    why = "; ".join(texts)[:1000]
+    word = str(result.get("status", "")).lower()
+    status = {"pass": "pass", "warn": "warn", "fail": "fail"}.get(word, "skipped")
+    severities = {note.get("error_severity") for note in notes if isinstance(note, dict)}
+    if status == "fail" and severities == {CONFIGURATION}:
+        status = "warn"
+    return status, why

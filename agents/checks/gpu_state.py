@@ -1,0 +1,85 @@
+"""Checks that only read the driver's state: remapped rows and the hardware's power brake, as Autopilot judges them."""
+
+from collections.abc import Callable
+
+from agents import deadline
+from agents.checks.port import Args, Skipped
+from agents.probes import nvml
+from agents.probes.device import Device
+from agents.probes.gpu.rules import HW_SLOWDOWN
+from kcover.fault import Check
+
+DEADLINE = 30.0
+
+
+def answering(ask: Callable[[], tuple[Device, ...]], *, check: str) -> tuple[Device, ...]:
+    """The GPUs, asked under a deadline. Raises Skipped where there are none, deadline.Late, nvml.DriverError."""
+    try:
+        devices = deadline.within(DEADLINE, ask, what=f"NVML for {check}")
+    except nvml.DriverError as error:
+        if error.absent:
+            raise Skipped(f"no NVIDIA driver answers ({error}): install the driver and nvidia-ml-py") from error
+        raise
+    if not devices:
+        raise Skipped("the driver knows no GPU")
+    return devices
+
+
+class Remapped:
+    """``remapped``: fails where a remapped row waits for a reset (Autopilot: "Pending: Yes")."""
+
+    name = "remapped"
+    about_node = True
+
+    def __init__(self, ask: Callable[[], tuple[Device, ...]] = nvml.devices) -> None:
+        self._ask = ask
+
+    def invasive(self, args: Args) -> bool:
+        """It reads counters."""
+        return False
+
+    def run(self, args: Args) -> list[Check]:
+        """See ``HealthCheck.run``. The value is the number of remapped rows."""
+        return [self._one(device) for device in answering(self._ask, check=self.name)]
+
+    def _one(self, device: Device) -> Check:
+        if device.lost:
+            return Check(name=self.name, status="fail", device=device.name, message=device.lost)
+        rows = device.rows
+        if rows is None:
+            message = "this GPU does not remap rows, or MIG hides them"
+            return Check(name=self.name, status="skipped", device=device.name, message=message)
+        status = "fail" if rows.pending or rows.failed else "pass"
+        message = " and ".join(
+            words for words, bad in (("a row waits for a reset", rows.pending), ("a remap failed", rows.failed)) if bad
+        )
+        count = float(rows.corrected + rows.uncorrected)
+        return Check(name=self.name, status=status, device=device.name, value=count, unit="rows", message=message)
+
+
+class GpuPower:
+    """``gpupower``: fails where the hardware slows the GPU down right now (clock event reason 0x8)."""
+
+    name = "gpupower"
+    about_node = False  # one sample; the probe ``clocks`` judges ten minutes
+
+    def __init__(self, ask: Callable[[], tuple[Device, ...]] = nvml.devices) -> None:
+        self._ask = ask
+
+    def invasive(self, args: Args) -> bool:
+        """It reads one register."""
+        return False
+
+    def run(self, args: Args) -> list[Check]:
+        """See ``HealthCheck.run``. The value is 1 where the slowdown is active, as in Autopilot's metric."""
+        return [self._one(device) for device in answering(self._ask, check=self.name)]
+
+    def _one(self, device: Device) -> Check:
+        if device.lost:
+            return Check(name=self.name, status="fail", device=device.name, message=device.lost)
+        if device.clock_reasons is None:
+            message = "the driver does not say why clocks are held back"
+            return Check(name=self.name, status="skipped", device=device.name, message=message)
+        slow = bool(device.clock_reasons & HW_SLOWDOWN)
+        status, message = ("fail", "hardware slowdown is active") if slow else ("pass", "")
+        return Check(name=self.name, status=status, device=device.name, value=float(slow), message=message)

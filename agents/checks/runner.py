@@ -1,0 +1,72 @@
+"""Running checks: one at a time on a node, the heavy ones only where nobody uses the GPUs.
+
+A check that breaks is an error of the check, never taken for a broken node (invariant 42).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+
+from agents import programs
+from agents.checks.port import Args, HealthCheck, Skipped
+from agents.probes import changes
+from agents.probes.finding import Finding
+from kcover.fault import Check, Fault
+
+log = logging.getLogger(__name__)
+
+
+class Runner:
+    """The checks of one node. Safe to use from several threads: a second caller waits for the first."""
+
+    def __init__(self, checks: Iterable[HealthCheck], *, in_use: Callable[[], Sequence[str]]) -> None:
+        """``in_use`` says who uses the GPUs, one line each; it may raise, and then nobody knows."""
+        self.checks: Mapping[str, HealthCheck] = {check.name: check for check in checks}
+        self._in_use = in_use
+        self._one_at_a_time = threading.Lock()
+
+    def run(self, names: Sequence[str], args: Args) -> list[Check]:
+        """The results of the checks in the order of ``names``; one that nobody knows is an error of its own."""
+        results: list[Check] = []
+        with self._one_at_a_time:
+            for name in names:
+                started = time.monotonic()
+                found = self._run(name, args)
+                log.info("check %s: %s in %.1f s", name, _counts(found), time.monotonic() - started)
+                results += found
+        return results
+
+    def faults(self, results: Iterable[Check], *, now: datetime) -> list[Fault]:
+        """The faults of this node among the results: what failed, where a failure speaks of this node."""
+        return [
+            changes.fault_of(Finding(check=result, fault=True), now=now, source="check")
+            for result in results
+            if result.status == "fail" and result.name in self.checks and self.checks[result.name].about_node
+        ]
+
+    def _run(self, name: str, args: Args) -> list[Check]:
+        check = self.checks.get(name)
+        if check is None:
+            known = ", ".join(sorted(self.checks)) or "none"
+            return [Check(name=name, status="error", message=f"check not supported: {name}; this agent has {known}")]
+        try:
+            if check.invasive(args):
+                self._demand_idle()
+            return check.run(args)
+        except (Skipped, programs.Missing) as reason:
+            return [Check(name=name, status="skipped", message=str(reason))]
+        except Exception as error:  # whatever broke, it was the check
+            log.warning("check %s broke: %r", name, error)
+            return [Check(name=name, status="error", message=f"{type(error).__name__}: {error}"[:1000])]
+
+    def _demand_idle(self) -> None:
+        users = self._in_use()
+        if users:
+            raise Skipped("it would disturb who uses the GPUs: " + "; ".join(users)[:500])
+
+
+def _counts(results: Sequence[Check]) -> str:
+    found = [check.status for check in results]
+    return ", ".join(f"{found.count(status)} {status}" for status in dict.fromkeys(found))

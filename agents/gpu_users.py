@@ -1,0 +1,73 @@
+"""Who uses this node's GPUs, as far as the node itself can tell.
+
+Three witnesses, each enough: the driver's list of processes, the kubelet's record of which pods were given GPUs (also
+those that have not begun to use them), and open device files, which show what the driver's list hides (another PID
+namespace, a process stuck in the kernel).
+"""
+
+import json
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from agents.probes import nvml
+from agents.probes.device import Device
+
+# Resources that device plugins give out by GPU; MIG parts are named nvidia.com/mig-….
+RESOURCES = ("nvidia.com/", "metax-tech.com/", "amd.com/")
+CHECKPOINT = "device-plugins/kubelet_internal_checkpoint"
+GPU_FILE = re.compile(r"/dev/nvidia[0-9]+")
+# The driver's own services hold the devices open; they are no users, and nvidia-smi knows how to deal with them.
+SERVICES = frozenset({"nvidia-persiste", "nv-fabricmanage", "nvidia-powerd", "nvidia-imex"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUsers:
+    """Asks all witnesses. ``kubelet`` and ``proc`` are folders, elsewhere in a container that sees the host's."""
+
+    kubelet: pathlib.Path = pathlib.Path("/var/lib/kubelet")
+    proc: pathlib.Path = pathlib.Path("/proc")
+    ask: Callable[[], tuple[Device, ...]] = field(default=nvml.devices)
+
+    def __call__(self) -> list[str]:
+        """One line for each user; none: nobody does. Raises nvml.DriverError or OSError where that cannot be said."""
+        return [*self.computing(), *self.pods(), *self.holders()]
+
+    def computing(self) -> Iterator[str]:
+        """Processes by the driver's word. Without a driver there are none."""
+        try:
+            devices = self.ask()
+        except nvml.DriverError as error:
+            if not error.absent:
+                raise
+            return
+        for device in devices:
+            for pid in device.processes:
+                yield f"process {pid} on {device.name}"
+
+    def pods(self) -> Iterator[str]:
+        """Pods that the kubelet gave GPUs to. It forgets a pod late, so one whose folder is gone does not count."""
+        try:
+            content = json.loads((self.kubelet / CHECKPOINT).read_bytes())
+        except FileNotFoundError:
+            return
+        for entry in (content.get("Data") or {}).get("PodDeviceEntries") or ():
+            uid, resource = str(entry.get("PodUID", "")), str(entry.get("ResourceName", ""))
+            if resource.startswith(RESOURCES) and (self.kubelet / "pods" / uid).exists():
+                yield f"pod {uid} holds {resource}"
+
+    def holders(self) -> Iterator[str]:
+        """Processes with a GPU's device file open, this one and the driver's services aside."""
+        for folder in self.proc.iterdir():
+            if not folder.name.isdecimal() or folder.name == str(os.getpid()):
+                continue
+            try:
+                name = (folder / "comm").read_text().strip()
+                files = {os.readlink(one) for one in (folder / "fd").iterdir()} if name not in SERVICES else set()
+            except OSError:  # it ended meanwhile
+                continue
+            held = sorted(file for file in files if GPU_FILE.fullmatch(file))
+            if held:
+                yield f"process {folder.name} ({name}) has {', '.join(held)} open"

@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: ``probe`` asks and remembers, ``rules`` says what one GPU's state means."""

@@ -1,0 +1,155 @@
+"""Putting the agent of this machine together from its settings: which log, which probes, which checks."""
+
+import contextlib
+import logging
+import pathlib
+import time
+from datetime import UTC, datetime
+
+from agents import config, execute, loop, portal, process, spool, store
+from agents.checks import bandwidth, dcgm, gpu_state, network
+from agents.checks.runner import Runner
+from agents.gpu_users import GpuUsers
+from agents.probes import clock, follow, hardware, infiniband, kubelet, metax, nvml, storage
+from agents.probes.finding import Probe
+from agents.probes.gpu.probe import GpuProbe
+from agents.rounds import Rounds
+from agents.schedule import Round, Schedule
+from agents.second_source import SecondSource
+
+log = logging.getLogger("agents")
+
+FIRST_CHECKS, FIRST_DEEP_CHECKS = 30.0, 300.0  # seconds after the start: the node settles first
+DEEP_DIAGNOSIS = {"r": 3}  # DCGM's level on the timer for heavy checks, as Autopilot's
+FASTEST_GPU_POLL = 60.0  # NVML for eight GPUs costs tens of ms; a thousandth of a core is all the agent may use
+
+
+def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
+    """The agent of this machine, and what looks at it. Raises ConfigError for settings that it cannot satisfy."""
+    uplink, folder = _line(settings)
+    checks = runner(settings)
+    # The agent needs its executor, which needs to tell the events to let go, which report through the agent.
+    events: list[SecondSource] = []
+    host = execute.Host(
+        reboot_command=settings.reboot_command,
+        checks=checks,
+        hands_off=lambda: events[0].hands_off() if events else contextlib.nullcontext(),
+    )
+    made = loop.Agent(
+        settings,
+        sources=[follow.source(settings.kmsg)],
+        clock=now,
+        boot_id=settings.read_boot_id,
+        inventory=metax.inventory if settings.vendor == "metax" else nvml.inventory,
+        uplink=uplink,
+        spool=spool.Spool(folder),
+        executor=host,
+    )
+    if settings.xid_events and settings.vendor == "nvidia":
+        events.append(SecondSource(logged=made.logged, keep=made.take, clock=now))
+    eyes = process.Eyes(
+        rounds=Rounds(probes(settings), keep=made.take, clock=now),
+        schedule=Schedule(timers(settings), runner=checks, keep=made.take, clock=now, monotonic=time.monotonic),
+        second_source=events[0] if events else None,
+    )
+    return made, eyes
+
+
+def probes(settings: config.Config) -> list[Probe]:
+    """What looks at this node. A new probe is named here."""
+    vendor: Probe
+    if settings.vendor == "metax":
+        vendor = metax.MetaXProbe(settings.metax)
+    else:
+        poll = max(settings.interval.total_seconds(), FASTEST_GPU_POLL)
+        vendor = GpuProbe(every=poll, expected=lambda: expected_gpus(settings))
+    return [
+        vendor,
+        infiniband.InfinibandProbe(expected=settings.hcas or settings.metax.hca_ids),
+        hardware.HardwareProbe(),
+        clock.ClockProbe(limit_ms=settings.metax.ntp_max_offset_ms),
+        storage.StorageProbe(folders=_folders(settings), mounts=settings.mounts),
+        kubelet.KubeletProbe(),
+    ]
+
+
+def runner(settings: config.Config) -> Runner:
+    """The checks of this node. A new check is named here."""
+    return Runner(
+        (
+            gpu_state.Remapped(),
+            gpu_state.GpuPower(),
+            bandwidth.PcieBandwidth(),
+            bandwidth.GpuMemory(),
+            dcgm.Dcgm(),
+            network.Ping(settings.peers),
+            network.Iperf(),
+        ),
+        in_use=GpuUsers(),
+    )
+
+
+def timers(settings: config.Config) -> list[Round]:
+    """Which checks run by themselves. NVIDIA's need its GPUs: elsewhere they would only say ``skipped`` each hour."""
+    nvidia = settings.vendor == "nvidia" and expected_gpus(settings) > 0
+    light = settings.checks if nvidia else tuple(name for name in settings.checks if name in ("ping", "iperf"))
+    if settings.peers and "ping" not in light:
+        light = (*light, "ping")
+    return [
+        Round(names=light, every=settings.check_interval.total_seconds(), first=FIRST_CHECKS, args={}),
+        Round(
+            names=settings.deep_checks,
+            every=settings.deep_interval.total_seconds(),
+            first=FIRST_DEEP_CHECKS,
+            args=DEEP_DIAGNOSIS,
+        ),
+    ]
+
+
+def expected_gpus(settings: config.Config) -> int:
+    """How many GPUs there must be: as set, else as the PCI bus shows."""
+    return hardware.gpus_on_the_bus() if settings.gpus is None else settings.gpus
+
+
+def now() -> datetime:
+    """The agent's clock."""
+    return datetime.now(UTC)
+
+
+def _folders(settings: config.Config) -> tuple[pathlib.Path, ...]:
+    return pathlib.Path("/"), pathlib.Path("/var/lib/kubelet"), settings.spool
+
+
+def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
+    if not settings.url:
+        raise config.ConfigError("KCOVER_AGENT_URL: accepted is the portal's address, such as https://portal.example")
+    for name in settings.unknown:
+        log.warning("settings: %s is not known", name)
+    try:
+        if not settings.read_token():
+            raise config.ConfigError("KCOVER_AGENT_TOKEN (or _FILE): accepted is an agent's or an enrolment token")
+    except OSError as error:
+        raise config.ConfigError(f"KCOVER_AGENT_TOKEN_FILE: {error}") from error
+    try:
+        settings.read_boot_id()
+    except OSError as error:
+        raise config.ConfigError(f"KCOVER_AGENT_BOOT_ID: {error}; accepted is a file with the boot id") from error
+    try:
+        folder = store.Folder(settings.spool)
+    except BlockingIOError as error:
+        raise config.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: another agent uses it") from error
+    except OSError as error:
+        raise config.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: {error}") from error
+    try:
+        uplink = portal.Portal(
+            url=settings.url,
+            node=settings.node,
+            token=settings.read_token,
+            store=folder,
+            clock=now,
+            cluster=settings.cluster,
+            ca_file=settings.ca_file,
+        )
+    except OSError as error:
+        raise config.ConfigError(f"KCOVER_AGENT_CA_FILE={settings.ca_file}: {error}") from error
+    return uplink, folder
