@@ -11,7 +11,8 @@ FOLDER = Path(settings.BASE_DIR) / "locale" / "zh_Hans" / "LC_MESSAGES"
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
 CONSOLE = Path(settings.BASE_DIR) / "kcover_portal" / "console"
 TAG = re.compile(r'{%\s*translate\s+"([^"]+)"(?:\s+context\s+"([^"]+)")?')
-CALL = re.compile(r'(?<![a-z])_\("((?:[^"\\]|\\.)*)"\)')
+CALL = re.compile(r'(?:(?<![a-z])_|gettext_lazy|gettext_noop)\(\s*"((?:[^"\\]|\\.)*)",?\s*\)')
+BLOCK = re.compile(r"{%\s*blocktranslate\b[^%]*%}(.*?){%\s*(?:plural|endblocktranslate)\s*%}", re.DOTALL)
 HOLES = re.compile(r"%\((\w+)\)[sd]|\{(\w+)\}")
 
 
@@ -50,6 +51,7 @@ def test_every_text_of_the_templates_is_translated(catalogue: gettext.GNUTransla
         page = path.read_text(encoding="utf-8")
         asked |= {f"{context}\x04{text}" if context else text for text, context in TAG.findall(page)}
         asked |= set(CALL.findall(page))
+        asked |= {re.sub(r"{{ (\w+) }}", r"%(\1)s", text) for text in BLOCK.findall(page)}
     for path in CONSOLE.rglob("*.py"):
         asked |= set(CALL.findall(path.read_text(encoding="utf-8")))
     assert sorted(asked - known) == []
