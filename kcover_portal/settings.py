@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import dj_database_url
-from csp.constants import NONCE, SELF
+from csp.constants import SELF
 
 from kcover_portal import env
 
@@ -190,8 +190,7 @@ CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
         "script-src": [SELF],
-        "style-src": [SELF, NONCE],
-        "style-src-attr": ["'unsafe-inline'"],
+        "style-src": [SELF],
         "img-src": [SELF, "data:"],
         "connect-src": [SELF],
         "frame-ancestors": ["'none'"],
