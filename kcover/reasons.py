@@ -74,6 +74,25 @@ TEXTS: Mapping[str, str] = {
     "rule_cooldown": "cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}",
     "cooled_down": "cooldown: no rescue of this node ended within {within}",
     "plan_limit": "Exceed the maximum plans limit {{{limit}}}",  # KCE's words
+    # approvals
+    "approval_granted": "approved by {by}, until {until}",
+    "approval_waits": "{missing} of {needed} approvals are missing; the question stands until {until}",
+    "approval_expired": "not enough people said yes until {until}: the node stays as it is",
+    "approval_void": "it was asked about {part} {asked}, and now it is {actual}: ask again",
+    "approval_healed": "the fault is over: there is nothing left to approve",
+    "rejected": "{by} said no",
+    "rejected_because": "{by} said no: {why}",
+    "vote_void": "the answer of {by} was about {part} {voted}, not {asked}, and does not count",
+    "vote_of_requester": "{by} asked for it, and somebody else must approve it",
+    "vote_early": "{by} answered at {at}, before it was asked: that does not count",
+    "vote_late": "{by} answered at {at}, too late: that does not count",
+    # standbys
+    "standby_by_rule": "standby {standby}, at random of {free} free ones that rule {rule} allows",
+    "standby_of_any": "standby {standby}, at random of {free} free ones: no rule found one",
+    "standby_shortage": "none of {standbys} standbys is free: it goes on without one",
+    "standby_not_ready": "standby {standby} is not Ready",
+    "standby_unhealthy": "standby {standby} is not healthy",
+    "standby_promised": "standby {standby} is promised to another node",
 }
 
 

@@ -4,9 +4,10 @@ A guard holds back isolation and destructive acts only. Nothing here is asked be
 audit, so that a tripped breaker never blocks them (invariant 31).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from kcover import limits, reasons
 from kcover.guards import chance
@@ -16,22 +17,10 @@ from kcover.guards.settings import Settings
 # The guards that a named user may override.
 GUARDS = ("exclusion", "maintenance", "storm", "rate", "breaker", "budget", "floor", "cooldown")
 
+NOBODY: Mapping[str, str] = MappingProxyType({})
+
 AGAIN = timedelta(seconds=15)  # what was held back is judged again on the facts of then,
 AGAIN_AT_MOST = timedelta(minutes=5)  # and, where its end is known, not later: people shorten windows too
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Override:
-    """That a person lets an act pass some guards; raises ValueError without a name, or for what is no guard."""
-
-    guards: frozenset[str]
-    by: str
-
-    def __post_init__(self) -> None:
-        if not self.by:
-            raise ValueError("an override has a name to it")
-        for name in sorted(self.guards.difference(GUARDS)):
-            raise ValueError(f"no such guard {name!r}: use some of {', '.join(GUARDS)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,18 +65,19 @@ def isolation(
     *,
     now: datetime,
     rule: RuleLimits | None = None,
-    override: Override | None = None,
+    overrides: Mapping[str, str] = NOBODY,
 ) -> Verdict:
-    """Whether one more node may be taken out of scheduling. Raises KeyError where the facts lack the rule's."""
-    return _verdict(_isolation(settings, facts, rule=rule, now=now), facts, override=override, now=now)
+    """Whether one more node may be taken out of scheduling. ``overrides`` names the user who passed over each guard
+    (``GUARDS``). Raises KeyError where the facts lack the rule's."""
+    return _verdict(_isolation(settings, facts, rule=rule, now=now), facts, overrides=overrides, now=now)
 
 
 def destructive(
-    settings: Settings, facts: Facts, *, act: str, now: datetime, override: Override | None = None
+    settings: Settings, facts: Facts, *, act: str, now: datetime, overrides: Mapping[str, str] = NOBODY
 ) -> Verdict:
     """Whether ``act`` (drain, reset, reboot: whatever takes running work away) may be done now; asked right before each
     such call (invariant 37)."""
-    return _verdict(_destructive(settings, facts, act=act, now=now), facts, override=override, now=now)
+    return _verdict(_destructive(settings, facts, act=act, now=now), facts, overrides=overrides, now=now)
 
 
 def storm(settings: Settings, facts: Facts) -> Storm | None:
@@ -107,21 +97,20 @@ def too_many_plans(settings: Settings, *, active: int) -> reasons.Reason | None:
     return reasons.of("plan_limit", limit=limit) if active >= limit else None
 
 
-def _verdict(findings: Iterable[_Finding], facts: Facts, *, override: Override | None, now: datetime) -> Verdict:
-    if facts.eligible < 1:  # nothing to count over, so nothing is done
+def _verdict(findings: Iterable[_Finding], facts: Facts, *, overrides: Mapping[str, str], now: datetime) -> Verdict:
+    if facts.eligible < 1:  # nothing to count over, so nothing is done, whoever overrides what
         nobody = reasons.of("none_eligible", cluster=facts.cluster)
         return Verdict(held=(nobody,), passed=(), again_at=now + AGAIN)
     known = tuple(findings)
-    lifted = override.guards if override else frozenset()
-    holding = [one for one in known if one.holds and one.guard not in lifted]
+    holding = [one for one in known if one.holds and one.guard not in overrides]
     latest = max((one.until or now for one in holding), default=now)
     return Verdict(
         held=tuple(one.reason for one in holding),
         passed=tuple(one.reason for one in known if not one.holds),
         overridden=tuple(
-            reasons.of("overridden", guard=one.guard, user=override.by, why=one.reason)
+            reasons.of("overridden", guard=one.guard, user=overrides[one.guard], why=one.reason)
             for one in known
-            if override and one.holds and one.guard in lifted
+            if one.holds and one.guard in overrides
         ),
         again_at=min(max(latest, now + AGAIN), now + AGAIN_AT_MOST) if holding else None,
     )

@@ -68,6 +68,23 @@ SENTENCES = (
     gettext_noop("cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}"),
     gettext_noop("cooldown: no rescue of this node ended within {within}"),
     gettext_noop("Exceed the maximum plans limit {{{limit}}}"),
+    gettext_noop("approved by {by}, until {until}"),
+    gettext_noop("{missing} of {needed} approvals are missing; the question stands until {until}"),
+    gettext_noop("not enough people said yes until {until}: the node stays as it is"),
+    gettext_noop("it was asked about {part} {asked}, and now it is {actual}: ask again"),
+    gettext_noop("the fault is over: there is nothing left to approve"),
+    gettext_noop("{by} said no"),
+    gettext_noop("{by} said no: {why}"),
+    gettext_noop("the answer of {by} was about {part} {voted}, not {asked}, and does not count"),
+    gettext_noop("{by} asked for it, and somebody else must approve it"),
+    gettext_noop("{by} answered at {at}, before it was asked: that does not count"),
+    gettext_noop("{by} answered at {at}, too late: that does not count"),
+    gettext_noop("standby {standby}, at random of {free} free ones that rule {rule} allows"),
+    gettext_noop("standby {standby}, at random of {free} free ones: no rule found one"),
+    gettext_noop("none of {standbys} standbys is free: it goes on without one"),
+    gettext_noop("standby {standby} is not Ready"),
+    gettext_noop("standby {standby} is not healthy"),
+    gettext_noop("standby {standby} is promised to another node"),
 )
 
 

@@ -490,8 +490,8 @@ def test_without_eligible_nodes_nothing_is_done(eligible: int) -> None:
 
 
 def test_without_eligible_nodes_no_override_helps() -> None:
-    everything = guards.Override(guards=frozenset(guards.GUARDS), by="user:anna")
-    assert guards.isolation(guards.Settings(), facts(eligible=0), now=NOW, override=everything).held
+    everything = dict.fromkeys(guards.GUARDS, "user:anna")
+    assert guards.isolation(guards.Settings(), facts(eligible=0), now=NOW, overrides=everything).held
 
 
 # --- several at once, when to judge again, overrides
@@ -527,10 +527,10 @@ def test_every_guard_that_holds_is_named_in_order() -> None:
 
 @pytest.mark.parametrize("name", guards.GUARDS)
 def test_an_overridden_guard_is_on_record(name: str) -> None:
-    anna = guards.Override(guards=frozenset({name}), by="user:anna")
+    anna = {name: "user:anna"}
     for order, verdict in (
-        (ISOLATION, guards.isolation(ALL_ON, EVERYTHING, now=NOW, override=anna)),
-        (DESTRUCTIVE, guards.destructive(ALL_ON, EVERYTHING, act="reboot", now=NOW, override=anna)),
+        (ISOLATION, guards.isolation(ALL_ON, EVERYTHING, now=NOW, overrides=anna)),
+        (DESTRUCTIVE, guards.destructive(ALL_ON, EVERYTHING, act="reboot", now=NOW, overrides=anna)),
     ):
         assert [one.code for one in verdict.held] == codes([one for one in order if one != name])
         assert verdict.passed == ()
@@ -539,8 +539,8 @@ def test_an_overridden_guard_is_on_record(name: str) -> None:
 
 
 def test_what_was_overridden_is_said() -> None:
-    anna = guards.Override(guards=frozenset({"budget"}), by="user:anna")
-    verdict = guards.isolation(settings(budget={"limit": 1}), EVERYTHING, now=NOW, override=anna)
+    anna = {"budget": "user:anna"}
+    verdict = guards.isolation(settings(budget={"limit": 1}), EVERYTHING, now=NOW, overrides=anna)
     assert [str(one) for one in verdict.overridden] == [
         "user:anna overrode the guard budget: no budget of cluster east left: 1 of 100 nodes are isolated or in rescue,"
         " 1 at most"
@@ -548,21 +548,20 @@ def test_what_was_overridden_is_said() -> None:
 
 
 def test_everything_overridden_holds_nothing() -> None:
-    anna = guards.Override(guards=frozenset(guards.GUARDS), by="user:anna")
-    verdict = guards.isolation(ALL_ON, EVERYTHING, now=NOW, override=anna)
+    anna = dict.fromkeys(guards.GUARDS, "user:anna")
+    verdict = guards.isolation(ALL_ON, EVERYTHING, now=NOW, overrides=anna)
     assert (verdict.held, verdict.again_at, len(verdict.overridden)) == ((), None, len(ISOLATION))
 
 
 def test_a_guard_that_passed_is_not_overridden() -> None:
-    anna = guards.Override(guards=frozenset(guards.GUARDS), by="user:anna")
-    assert guards.isolation(ALL_ON, facts(), now=NOW, override=anna).overridden == ()
+    anna = dict.fromkeys(guards.GUARDS, "user:anna")
+    assert guards.isolation(ALL_ON, facts(), now=NOW, overrides=anna).overridden == ()
 
 
-def test_an_override_has_a_name_and_names_guards() -> None:
-    with pytest.raises(ValueError, match="an override has a name to it"):
-        guards.Override(guards=frozenset({"storm"}), by="")
-    with pytest.raises(ValueError, match="no such guard 'strom': use some of exclusion, maintenance, storm, rate"):
-        guards.Override(guards=frozenset({"strom"}), by="user:anna")
+def test_every_override_is_its_own_users() -> None:
+    verdict = guards.isolation(ALL_ON, EVERYTHING, now=NOW, overrides={"storm": "user:anna", "floor": "user:ben"})
+    lifted = [(dict(one.params)["guard"], dict(one.params)["user"]) for one in verdict.overridden]
+    assert lifted == [("storm", "user:anna"), ("floor", "user:ben")]
 
 
 @pytest.mark.parametrize(
@@ -593,8 +592,8 @@ def test_the_last_to_let_go_says_when() -> None:
     found = facts(maintenance=(window(end=NOW + timedelta(minutes=1)),), last_rescue_ended_at=NOW, isolated_lately=9)
     wanted = settings(cooldown=120, breaker={"limit": 1})
     assert guards.isolation(wanted, found, now=NOW).again_at == NOW + timedelta(minutes=2)
-    lifted = guards.Override(guards=frozenset({"cooldown"}), by="user:anna")
-    assert guards.isolation(wanted, found, now=NOW, override=lifted).again_at == NOW + timedelta(minutes=1)
+    lifted = {"cooldown": "user:anna"}
+    assert guards.isolation(wanted, found, now=NOW, overrides=lifted).again_at == NOW + timedelta(minutes=1)
 
 
 # --- plans of a decision system
