@@ -58,7 +58,7 @@ def match(
     tried: list[Tried] = []
     for candidate in rank(candidates):
         refusal = fault_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal)
-        refusal = refusal or _label_refusal(candidate.rule, labels)
+        refusal = refusal or label_refusal(candidate.rule, labels)
         refusal = refusal or _count_refusal(candidate.rule, seen_within or {})
         tried.append(Tried(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
         if refusal is None:
@@ -118,7 +118,8 @@ def _count_refusal(rule: document.Rule, seen_within: Mapping[int, int]) -> reaso
     return reasons.of("seen_too_seldom", wanted=rule.minimum.count, within=within, seen=seen)
 
 
-def _label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> reasons.Reason | None:
+def label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> reasons.Reason | None:
+    """Why the rule does not select a node with these labels, or None when it does."""
     if not rule.labels:
         return None
     hits = [labels.get(key) == value for key, value in rule.labels.items()]

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.db.models import QuerySet, Subquery
+from django.db.models import Q, QuerySet, Subquery
 
-from kcover import decision
+from kcover import decision, guards
 from kcover.fault import Command as WireCommand
-from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Mode, Node, Pulse
+from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Maintenance, Mode, Node, Pulse
 from kcover_portal.kube import connections, port
 
 POOL_LABELS = (
@@ -54,6 +54,16 @@ def mode_now(cluster: Cluster) -> tuple[str, str]:
 def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, str]:
     mode = decision.strictest(settings.KCOVER_MODE, whole[0], cluster[0])
     return mode, whole[1] if whole[0] == Mode.PAUSED else cluster[1]
+
+
+def guards_of(cluster: Cluster) -> guards.Settings:
+    """The cluster's guards: the defaults, and what was set otherwise."""
+    return guards.parse({**cluster.guards, "hold_down": cluster.hold_down})
+
+
+def maintenance(cluster: Cluster, *, now: datetime) -> QuerySet[Maintenance]:
+    """Windows that are or will be, of this cluster and of all."""
+    return Maintenance.objects.filter(Q(cluster=cluster) | Q(cluster=None), ends_at__gt=now).select_related("cluster")
 
 
 def commands_on_offer(node: Node, *, now: datetime) -> list[WireCommand]:

@@ -172,6 +172,32 @@ def _keep_event(node: Node, incident: Incident, seen: fault.Fault, *, boot_id: s
     )
 
 
+def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], now: datetime) -> tuple[Incident, bool]:
+    """The one open incident of a storm, with these nodes in its scope; opened if need be, and then True.
+
+    It is never judged: it stays until a person closes it.
+    """
+    storm, opened = Incident.objects.get_or_create(
+        cluster=cluster,
+        node=None,
+        kind=kind,
+        code=code,
+        state=Incident.State.OPEN,
+        defaults={
+            "severity": "critical",
+            "message": f"one symptom on many nodes at once, {code}: look for what they share",
+            "opened_at": now,
+            "last_at": now,
+        },
+    )
+    if not set(nodes).issubset(storm.scope):
+        locked = Incident.objects.select_for_update().get(pk=storm.pk)  # of two at once none is lost
+        scope = sorted({*locked.scope, *nodes})
+        Incident.objects.filter(pk=storm.pk).update(scope=scope, count=len(scope), last_at=now)
+        doorbell.tell("incident", storm.pk, cluster=cluster.name)
+    return storm, opened
+
+
 def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, before: datetime | None = None) -> int:
     """Closes open incidents by id, and says why; those with a sighting after ``before`` stay open.
 

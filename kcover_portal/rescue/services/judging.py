@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.db.models import F
 
 from kcover import decision as kernel
-from kcover import reasons
+from kcover import guards, reasons
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import services as incidents
@@ -17,9 +17,8 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import counts
 from kcover_portal.rescue.services import opening, running
-
-HELD_AGAIN = timedelta(seconds=15)  # what was held back is judged again on the facts of then
 
 
 def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | None:
@@ -39,8 +38,7 @@ def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | N
         incident.cluster = node.cluster
         situation = queries.situation(node, incident, now=now)
         judged = kernel.decide(situation)
-        again = now + HELD_AGAIN if judged.answer == "hold" else None
-        incidents.mark_judged(incident, now=now, again_at=again)  # before the ledger's lock, as close() does
+        incidents.mark_judged(incident, now=now, again_at=judged.again_at)  # before the ledger's lock, as close() does
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
         opened = None
         if judged.answer in ("rescue", "approve"):
@@ -48,8 +46,25 @@ def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | N
                 judged, row, node=node, incident=incident, now=now, lease=lease, drafts=drafts
             )
         else:
+            if judged.storm is not None:
+                drafts = [*drafts, *_storm(node, situation, judged.storm)]
             ledger.append(node.cluster.name, drafts)
     return opened
+
+
+def _storm(node: Node, situation: kernel.Situation, storm: guards.Storm) -> list[ledger.Draft]:
+    """Keeps the storm's one incident; what the ledger is to say of it, if it is new."""
+    symptom, fault, now = storm.symptom, situation.fault, situation.now
+    since = now - situation.settings.storm.window
+    names = counts.storm_nodes(node, fault.kind, fault.code, trait=symptom.trait, since=since)
+    code = counts.storm_code(symptom.trait, symptom.value)
+    row, opened = incidents.keep_storm(node.cluster, kind=counts.STORM, code=code, nodes=names, now=now)
+    if not opened:
+        return []
+    data = {"trait": symptom.trait, "value": symptom.value, "nodes": symptom.nodes, "reached": storm.reached}
+    return [
+        ledger.Draft(actor="system", verb="storm.opened", subject=f"incident {row.pk}", at=now, data=data),
+    ]
 
 
 def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
@@ -85,7 +100,7 @@ def keep(
         because=because,
         tried=[{"rule": one.rule, "matched": one.matched, "because": one.because.to_json()} for one in judged.tried],
         steps=[{"name": step.name, "args": dict(step.args)} for step in judged.steps],
-        facts=_facts(situation),
+        facts={**_facts(situation), "passed": [reason.to_json() for reason in judged.passed]},
         at=now,
         last_at=now,
     )
@@ -110,8 +125,9 @@ def _facts(situation: kernel.Situation) -> dict[str, Any]:
     """The facts as plain JSON; rules are named by policy and revision, which never change."""
     return {
         "now": situation.now.isoformat(),
-        "fault": asdict(situation.fault),
+        "fault": {**asdict(situation.fault), "last_seen_at": str(situation.fault.last_seen_at or "")},
         "node": asdict(situation.node),
         "cluster": asdict(situation.cluster),
+        "counts": situation.counts.to_json() if situation.counts else None,
         "rules": sorted({f"{c.policy}@{c.revision}" for c in situation.rules}),
     }

@@ -3,16 +3,17 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Sum
 
-from kcover import decision, lifecycle, nvlink5, xid
+from kcover import decision, guards, lifecycle, nvlink5, xid
+from kcover.policy import matching
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import counts
 
-REPEAT_WINDOW = timedelta(days=7)  # NVSentinel: remediations of one node, 5 in 168 h, then people
 HISTORY = 100  # rescues of one node that are looked back on
 
 
@@ -20,17 +21,15 @@ def situation(node: Node, incident: Incident, *, now: datetime) -> decision.Situ
     """Every fact that the judgement of one incident depends on."""
     cluster = node.cluster
     mode, pause_reason = fleet.mode_of(cluster)
+    settings = fleet.guards_of(cluster)
+    rules = policies.candidates()
+    fault = _fault(incident, rules, now=now)
     return decision.Situation(
         now=now,
-        fault=decision.FaultFacts(
-            kind=incident.kind,
-            code=incident.code,
-            cause=incident.cause,
-            fatal=nvlink5.fatal(xid.parse_line(incident.message)),
-            count=incident.count,
-            drill=incident.drill,
-        ),
-        node=node_facts(node, incident, now=now),
+        fault=fault,
+        node=node_facts(node, incident, settings=settings, now=now),
+        settings=settings,
+        counts=_counts(node, fault, rules, settings=settings, now=now),
         cluster=decision.ClusterFacts(
             name=cluster.name,
             installation_mode=mode,
@@ -39,11 +38,52 @@ def situation(node: Node, incident: Incident, *, now: datetime) -> decision.Situ
             decision_mode=cluster.decision_mode,
             drills=cluster.drills,
         ),
-        rules=policies.candidates(),
+        rules=rules,
     )
 
 
-def node_facts(node: Node, incident: Incident, *, now: datetime) -> decision.NodeFacts:
+def _fault(incident: Incident, rules: Sequence[matching.Candidate], *, now: datetime) -> decision.FaultFacts:
+    return decision.FaultFacts(
+        kind=incident.kind,
+        code=incident.code,
+        cause=incident.cause,
+        fatal=nvlink5.fatal(xid.parse_line(incident.message)),
+        count=incident.count,
+        seen_within={
+            seconds: incident.events.filter(at__gte=now - timedelta(seconds=seconds)).aggregate(sum=Sum("count"))["sum"]
+            or 1
+            for seconds in matching.windows(rules)
+        },
+        drill=incident.drill,
+        last_seen_at=incident.last_at,
+    )
+
+
+def _counts(
+    node: Node,
+    fault: decision.FaultFacts,
+    rules: Sequence[matching.Candidate],
+    *,
+    settings: guards.Settings,
+    now: datetime,
+) -> guards.Facts | None:
+    """What the guards are to weigh; nothing is counted, and no lock taken, for a fault that no rule means."""
+    chosen, _ = matching.match(
+        rules,
+        kind=fault.kind,
+        code=fault.code,
+        cause=fault.cause,
+        labels=node.labels,
+        fatal=fault.fatal,
+        seen_within=fault.seen_within,
+    )
+    if chosen is None:
+        return None
+    counts.lock(node.cluster, settings, [chosen])
+    return counts.facts(node, settings=settings, now=now, kind=fault.kind, code=fault.code, rules=[chosen])
+
+
+def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now: datetime) -> decision.NodeFacts:
     """What a decision may know of the node, its rescues included."""
     past = list(Rescue.objects.filter(node=node).order_by("-pk")[:HISTORY])
     open_rescue = next((one for one in past if one.state in lifecycle.OPEN_RESCUE), None)
@@ -59,13 +99,20 @@ def node_facts(node: Node, incident: Incident, *, now: datetime) -> decision.Nod
         left_to_people=people.pk if people else None,
         isolated_by=left.pk if left else None,
         isolated_plan=left.plan_hash if left else "",
-        recent_rescues=_reboots(past, now=now),
+        recent_rescues=_reboots(past, since=now - settings.repeats.window),
+        reboots_for_code=_reboots(past, since=now - settings.ladder.window, code=f"{incident.kind} {incident.code}")
+        if settings.ladder.reboots is not None
+        else 0,
     )
 
 
-def _reboots(past: Sequence[Rescue], *, now: datetime) -> int:
-    """How many of these rescues were opened by a policy in the window and have a reboot in their plan."""
-    by_policy = [one.pk for one in past if one.origin == Rescue.Origin.POLICY and one.opened_at >= now - REPEAT_WINDOW]
+def _reboots(past: Sequence[Rescue], *, since: datetime, code: str = "") -> int:
+    """How many of these rescues were opened since, not by a person, for that code, and have a reboot in their plan."""
+    by_policy = [
+        one.pk
+        for one in past
+        if one.origin != Rescue.Origin.MANUAL and one.opened_at >= since and code in ("", one.code)
+    ]
     return Step.objects.filter(rescue__in=by_policy, name="reboot").count() if by_policy else 0
 
 

@@ -1,0 +1,212 @@
+"""Counting what the guards weigh (``kcover.guards``): only what a cluster's settings ask for.
+
+Whoever acts on the counts holds ``lock`` in the same transaction, so that two nodes that are judged at once do not both
+see the last free place (invariant 29).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Q, QuerySet
+
+from kcover import decision, guards, lifecycle
+from kcover.policy import matching
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Agent, Cluster, Maintenance, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue, Step
+
+# What tells the switch that a node hangs on: NVIDIA's topograph, then our own.
+SWITCH_LABELS = ("network.topology.nvidia.com/leaf", "kcover.io/switch")
+NO_SLOTS = guards.Slots(scope="", eligible=0, taken=0)
+ISOLATING = tuple(sorted(decision.ISOLATING))
+
+
+def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[matching.Candidate]) -> None:
+    """Queues for the cluster's counts until the end of the transaction, if anything is counted that may run out."""
+    scarce = settings.breaker.enabled or settings.budget.limit is not None or settings.floor.percent is not None
+    if scarce or any(one.rule.budget is not None for one in rules):
+        # no_key: rows that refer to the cluster may be written meanwhile.
+        Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=cluster.pk)
+
+
+def facts(
+    node: Node,
+    *,
+    settings: guards.Settings,
+    now: datetime,
+    kind: str = "",
+    code: str = "",
+    rules: Iterable[matching.Candidate] = (),
+    destructive: bool = False,
+) -> guards.Facts:
+    """What surrounds the node now. ``kind`` and ``code`` name the fault at hand, "" where an operator asks for an act.
+
+    ``destructive``: for the question before a call that takes work away; else for the one before an isolation.
+    """
+    cluster = node.cluster
+    bounded = [one for one in rules if one.rule.budget is not None or one.rule.cooldown is not None]
+    ended = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-closed_at")
+    return guards.Facts(
+        cluster=cluster.name,
+        node=node.name,
+        eligible=eligible(cluster).count(),
+        isolated_lately=_isolated(node, since=now - settings.breaker.window) if settings.breaker.enabled else 0,
+        slots=_slots(node, settings.budget.by) if settings.budget.limit is not None else NO_SLOTS,
+        pool=_pool(node) if settings.floor.percent is not None else guards.Pool(name=node.pool, eligible=0, healthy=0),
+        labels=node.labels,
+        serving=node.ready and not node.unschedulable,
+        holds_slot=_taken(cluster).filter(node=node).exists(),
+        symptoms=_symptoms(node, kind, code, settings=settings, now=now) if kind and settings.storm.enabled else (),
+        faulty=_faulty(cluster, now=now) if destructive and settings.rate.enabled else guards.Faulty(),
+        last_rescue_ended_at=ended.values_list("closed_at", flat=True).first() if settings.cooldown else None,
+        maintenance=tuple(_windows(node, now=now)),
+        rules={one.name: _rule(one, node) for one in bounded},
+    )
+
+
+def eligible(cluster: Cluster) -> QuerySet[Node]:
+    """The nodes over which limits are counted: GPU nodes that the cluster has and that are not excluded."""
+    rows = Node.objects.filter(cluster=cluster, known=True, gpus__gt=0)
+    excluded = rows.filter(**{f"labels__{guards.EXCLUDE_LABEL}": "true"})
+    return rows.exclude(pk__in=excluded.values("pk"))
+
+
+def _taken(cluster: Cluster) -> QuerySet[Rescue]:
+    """Rescues that hold a place: open ones, and those whose marks are still on their node (a stuck node too)."""
+    return Rescue.objects.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}), cluster=cluster)
+
+
+def _isolated(node: Node, *, since: datetime) -> int:
+    """Distinct other nodes that were taken out of scheduling since, or are about to be."""
+    begun = Step.objects.filter(rescue__cluster=node.cluster, rescue__opened_at__gte=since, name__in=ISOLATING)
+    return (
+        begun.exclude(rescue__node=node)
+        .exclude(state__in=("cancelled", "skipped"))
+        .values("rescue__node")
+        .distinct()
+        .count()
+    )
+
+
+def _slots(node: Node, by: str) -> guards.Slots:
+    rows, scope = eligible(node.cluster), f"cluster {node.cluster.name}"
+    if by == "pool":
+        rows, scope = rows.filter(pool=node.pool), f"pool {node.pool}"
+    elif by.startswith("label:"):
+        key = by.removeprefix("label:")
+        value = node.labels.get(key)
+        rows = rows.filter(**{f"labels__{key}": value}) if value is not None else rows.exclude(labels__has_key=key)
+        scope = f"{key}={value or ''}"
+    return _count(rows, node.cluster, scope=scope)
+
+
+def _count(rows: QuerySet[Node], cluster: Cluster, *, scope: str) -> guards.Slots:
+    taken = rows.filter(pk__in=_taken(cluster).values("node")).count()
+    return guards.Slots(scope=scope, eligible=rows.count(), taken=taken)
+
+
+def _pool(node: Node) -> guards.Pool:
+    rows = eligible(node.cluster).filter(pool=node.pool)
+    healthy = rows.filter(ready=True, unschedulable=False).exclude(pk__in=_taken(node.cluster).values("node"))
+    return guards.Pool(name=node.pool or "without a name", eligible=rows.count(), healthy=healthy.count())
+
+
+def _symptoms(
+    node: Node, kind: str, code: str, *, settings: guards.Settings, now: datetime
+) -> tuple[guards.Symptom, ...]:
+    """What the fault has in common with others, and on how many nodes.
+
+    A storm that is open counts with all its nodes until a person closes it: that nobody looked is not its end.
+    """
+    storms = dict(
+        Incident.objects.filter(cluster=node.cluster, node=None, kind=STORM, state="open").values_list("code", "scope")
+    )
+
+    def in_storm(trait: str, value: str) -> int:
+        scope = storms.get(storm_code(trait, value), [])
+        return len(scope) if node.name in scope else 0
+
+    return tuple(
+        guards.Symptom(trait=trait, value=value, nodes=max(_nodes(rows), in_storm(trait, value)))
+        for trait, value, rows in _traits(node, kind, code, since=now - settings.storm.window)
+    )
+
+
+def _traits(node: Node, kind: str, code: str, *, since: datetime) -> Iterable[tuple[str, str, QuerySet[Incident]]]:
+    """What a common cause would leave behind, and the incidents that show it."""
+    lately = Incident.objects.filter(cluster=node.cluster, node__isnull=False, last_at__gte=since)
+    yield "code", f"{kind} {code}", lately.filter(kind=kind, code=code)
+    faults = lately.filter(program=False)
+    versions = Agent.objects.filter(node__cluster=node.cluster).exclude(version="")
+    mine = versions.filter(node=node).values_list("version", flat=True).first()
+    if mine and versions.exclude(version=mine).exists():
+        yield "agent_version", mine, faults.filter(node__agent__version=mine)
+    key = next((key for key in SWITCH_LABELS if key in node.labels), None)
+    if key is not None:
+        yield "switch", node.labels[key], faults.filter(**{f"node__labels__{key}": node.labels[key]})
+
+
+def storm_nodes(node: Node, kind: str, code: str, *, trait: str, since: datetime) -> list[str]:
+    """The names of the nodes that show the trait."""
+    rows = next(rows for name, _, rows in _traits(node, kind, code, since=since) if name == trait)
+    return sorted(set(rows.values_list("node__name", flat=True)))
+
+
+STORM = "storm"  # the kind of an incident that is about many nodes
+
+
+def storm_code(trait: str, value: str) -> str:
+    """What the incident of a storm is called."""
+    return f"{trait} {value}"[:64]
+
+
+def _nodes(rows: QuerySet[Incident]) -> int:
+    return rows.values("node").distinct().count()
+
+
+def _faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
+    """Distinct nodes with a fault that was first seen within each window of the rate limit."""
+
+    def within(**span: int) -> Count:
+        return Count("node", distinct=True, filter=Q(opened_at__gte=now - timedelta(**span)))
+
+    rows = Incident.objects.filter(
+        cluster=cluster, node__isnull=False, program=False, opened_at__gte=now - timedelta(hours=6)
+    )
+    found = rows.aggregate(ten=within(minutes=10), hour=within(hours=1), six=within(hours=6))
+    return guards.Faulty(ten_minutes=found["ten"], hour=found["hour"], six_hours=found["six"])
+
+
+def _windows(node: Node, *, now: datetime) -> Iterable[guards.Maintenance]:
+    for row in fleet.maintenance(node.cluster, now=now):
+        scope, name = scope_of(row)
+        yield guards.Maintenance(start=row.starts_at, end=row.ends_at, scope=scope, name=name, reason=row.reason)
+
+
+def scope_of(row: Maintenance) -> tuple[str, str]:
+    """What a window covers, in the words of the guards; a pool's or node's window is one of its own cluster."""
+    if row.node:
+        return "node", row.node
+    if row.pool:
+        return "pool", row.pool
+    return ("cluster", row.cluster.name) if row.cluster is not None else ("all", "")
+
+
+def _rule(candidate: matching.Candidate, node: Node) -> guards.RuleFacts:
+    """The places that a rule with a budget has, of all nodes that it selects, and when it last ended here."""
+    slots = NO_SLOTS
+    if candidate.rule.budget is not None:
+        selected = [
+            pk
+            for pk, labels in eligible(node.cluster).values_list("pk", "labels")
+            if matching.label_refusal(candidate.rule, labels) is None
+        ]
+        held = set(_taken(node.cluster).filter(rule=candidate.name).values_list("node", flat=True))
+        slots = guards.Slots(
+            scope=f"rule {candidate.name}", eligible=len(selected), taken=len(held.intersection(selected))
+        )
+    ended = Rescue.objects.filter(node=node, rule=candidate.name, state__in=lifecycle.CLOSED_RESCUE)
+    return guards.RuleFacts(
+        slots=slots, last_ended_at=ended.order_by("-closed_at").values_list("closed_at", flat=True).first()
+    )
