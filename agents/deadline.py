@@ -30,4 +30,4 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
         raise failure[0]
     if answer:
         return answer[0]
-    raise Late(f"{what} did not answer within {seconds:.0f} s")
+    raise Late(f"{what} did not answer within {seconds:g} s")

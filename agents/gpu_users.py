@@ -44,7 +44,7 @@ class GpuUsers:
                 raise
             return
         for device in devices:
-            for pid in device.processes:
+            for pid in device.processes or ():
                 yield f"process {pid} on {device.name}"
 
     def pods(self) -> Iterator[str]:

@@ -51,7 +51,7 @@ class Device:
     lost: str = ""
     code: int = 0
     busy: bool | None = None
-    processes: tuple[int, ...] = ()
+    processes: tuple[int, ...] | None = None
     mig: bool = False
     recovery_action: int | None = None
     rows: Rows | None = None

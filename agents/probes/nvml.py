@@ -177,6 +177,21 @@ class _Asking:
             if code not in NO_ANSWER:
                 self.troubles.append(f"{name.removeprefix('nvmlDeviceGet')}: {error}")
             return None
+        except pynvml.NVMLLibraryMismatchError:  # the binding is newer than the driver: the call is not there
+            return None
+
+    def processes(self) -> tuple[int, ...] | None:
+        """The ids of the processes with a context here; None where the driver does not list them."""
+        found: set[int] = set()
+        listed = False
+        for kind in ("Compute", "Graphics"):
+            for version in ("v3", "v2"):  # drivers before 510 have the older one only
+                running = self(f"nvmlDeviceGet{kind}RunningProcesses_{version}")
+                if running is not None:
+                    listed = True
+                    found |= {one.pid for one in running}
+                    break
+        return tuple(sorted(found)) if listed else None
 
     def fields(self, *wanted: tuple[int, int]) -> dict[tuple[int, int], int]:
         """Field values by (field, scope); those without an answer are absent."""
@@ -205,14 +220,13 @@ def _state(ask: _Asking) -> dict[str, Any]:
     ecc = ask("nvmlDeviceGetEccMode")
     retired = ask("nvmlDeviceGetRetiredPagesPendingStatus")
     mig = ask("nvmlDeviceGetMigMode")
-    computing, drawing = ask("nvmlDeviceGetComputeRunningProcesses"), ask("nvmlDeviceGetGraphicsRunningProcesses")
     plain = ask.fields((RECOVERY_ACTION, 0), (REPLAYS, 0))
     reasons = ask("nvmlDeviceGetCurrentClocksEventReasons")
     limits = {name: ask("nvmlDeviceGetViolationStatus", policy) for name, policy in LIMITS.items()}
     repair = ask("nvmlDeviceGetRepairStatus")
     return {
         "busy": None if usage is None else usage.gpu > 0,
-        "processes": tuple(sorted({one.pid for one in [*(computing or ()), *(drawing or ())]})),
+        "processes": ask.processes(),
         "mig": bool(mig and mig[0]),
         "recovery_action": plain.get((RECOVERY_ACTION, 0)),
         "rows": _rows(ask),

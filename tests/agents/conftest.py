@@ -1,5 +1,11 @@
+import json
+import os
+import subprocess
+import sys
+
 import pytest
 
+from tests.agents import shim
 from tests.agents.server import FakePortal
 
 
@@ -8,3 +14,29 @@ def portal():
     portal = FakePortal()
     yield portal
     portal.close()
+
+
+@pytest.fixture(scope="session")
+def libraries(tmp_path_factory):
+    """NVIDIA's libraries without a GPU."""
+    return shim.build(tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture
+def driver(libraries, tmp_path):
+    return shim.Driver(libraries, tmp_path)
+
+
+@pytest.fixture
+def ask(driver):
+    """Runs a piece of Python in a process that sees the shim's GPUs; returns what it prints, as JSON."""
+
+    def run(code, **environ):
+        command = (sys.executable, "-c", f"import json\n{code}")
+        ended = subprocess.run(
+            command, env=os.environ | driver.environ | environ, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        return json.loads(ended.stdout)
+
+    return run

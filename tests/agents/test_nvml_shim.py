@@ -1,0 +1,171 @@
+"""The real pynvml against a libnvidia-ml.so.1 of our own: every state that a rule reads, and every way to fail."""
+
+import pytest
+
+from tests.agents.shim import UUIDS
+
+DEVICES = """
+import dataclasses
+from agents.probes import nvml
+try:
+    print(json.dumps([dataclasses.asdict(one) for one in nvml.devices()]))
+except nvml.DriverError as error:
+    print(json.dumps({"error": str(error), "code": error.code, "absent": error.absent}))
+"""
+
+
+def test_a_healthy_gpu_as_the_driver_tells_it(ask):
+    first, second = ask(DEVICES)
+    assert first == {
+        "index": 0,
+        "uuid": UUIDS[0],
+        "pci": "0000:4e:00",
+        "model": "NVIDIA H100 80GB HBM3",
+        "lost": "",
+        "code": 0,
+        "busy": True,
+        "processes": [],
+        "mig": False,
+        "recovery_action": 0,
+        "rows": {"corrected": 0, "uncorrected": 0, "pending": False, "failed": False, "banks_without_spares": 0},
+        "pages_retired": None,
+        "pages_pending": None,
+        "repair_pending": False,
+        "ecc": True,
+        "ecc_corrected": 0,
+        "ecc_uncorrected": 0,
+        "sram_threshold": False,
+        "clock_reasons": 4,
+        "held_back": {"thermal": 0},
+        "pcie": {"width": 16, "max_width": 16, "generation": 5, "max_generation": 5, "replays": 0},
+        "nvlink": {"count": 4, "active": 4, "errors": {"replay": 0, "recovery": 0}, "recovery_failed": 0},
+        "fabric": [3, 0, 0],
+        "margin": 40,
+        "temperature": 45,
+        "power_limit": 700000,
+        "power_default": 700000,
+        "troubles": [],
+    }
+    assert second["uuid"] == UUIDS[1]
+
+
+def test_what_is_wrong_is_read(ask, driver):
+    driver.set(
+        gpu0__field230__0=2,
+        gpu0__field214__3=5,
+        gpu0__nvlink1__error0=7,
+        gpu0__nvlinks_down=1,
+        gpu0__rows_pending=1,
+        gpu0__rows_uncorrected=3,
+        gpu0__sram=1,
+        gpu0__process=4711,
+        gpu0__mig=1,
+        gpu0__fabric_health=0x11,
+        gpu0__margin=3,
+        gpu0__repair=1,
+        gpu0__ecc_uncorrected=2,
+    )
+    first, second = ask(DEVICES)
+    assert first["recovery_action"] == 2
+    assert first["rows"]["pending"]
+    assert first["rows"]["uncorrected"] == 3
+    assert first["sram_threshold"]
+    assert (first["processes"], first["mig"]) == ([4711], True)
+    assert first["fabric"] == [3, 0, 0x11]
+    assert first["nvlink"] == {"count": 4, "active": 3, "errors": {"replay": 7, "recovery": 0}, "recovery_failed": 5}
+    assert (first["margin"], first["repair_pending"], first["ecc_uncorrected"]) == (3, True, 2)
+    assert second["rows"]["pending"] is False
+
+
+def test_an_old_board_answers_less(ask, driver):
+    for key in (
+        "rows_pending",
+        "rows_none",
+        "sram",
+        "repair",
+        "nvlinks",
+        "fabric",
+        "margin",
+        "field230.0",
+        "field94.0",
+    ):
+        driver.state.pop(f"0.{key}")
+    driver.set(gpu0__pages_single=3, gpu0__pages_double=1, gpu0__pages_pending=1)
+    first, _ = ask(DEVICES)
+    assert first["rows"] is None
+    assert (first["pages_retired"], first["pages_pending"]) == (4, True)
+    assert [first[key] for key in ("sram_threshold", "nvlink", "fabric", "margin", "recovery_action")] == [None] * 5
+    assert first["pcie"]["replays"] is None
+
+
+@pytest.mark.parametrize("where", ["handle", "uuid", "ecc", "busy"])
+def test_a_lost_gpu_leaves_the_others(ask, driver, where):
+    driver.set(**{f"gpu0__{where}": "!15"})
+    first, second = ask(DEVICES)
+    assert (first["lost"], first["code"]) == ("GPU is lost", 15)
+    assert second["lost"] == ""
+
+
+def test_an_unexpected_error_is_a_trouble_and_the_rest_is_read(ask, driver):
+    driver.set(gpu0__margin="!999")
+    first, _ = ask(DEVICES)
+    assert len(first["troubles"]) == 1
+    assert first["troubles"][0].startswith("MarginTemperature")
+    assert first["power_limit"] == 700000
+
+
+@pytest.mark.parametrize(("code", "absent"), [(9, True), (18, False), (999, False)])
+def test_a_driver_that_does_not_answer(ask, driver, code, absent):
+    driver.set(init=f"!{code}")
+    answer = ask(DEVICES)
+    assert (answer["code"], answer["absent"]) == (code, absent)
+
+
+def test_the_inventory(ask):
+    found = ask("""
+import dataclasses
+from agents.probes import nvml
+print(json.dumps(dataclasses.asdict(nvml.inventory())))
+""")
+    assert found["driver"] == "580.65.06"
+    assert [(gpu["index"], gpu["pci"], gpu["serial"]) for gpu in found["gpus"]] == [
+        (0, "0000:4e:00", "1652"),
+        (1, "0000:5e:00", "1652"),
+    ]
+
+
+def test_xid_events_name_their_gpu(ask, driver):
+    driver.set(xid="1 79")
+    assert ask("""
+from agents.probes import nvml
+events = nvml.XidEvents()
+found = [events.wait(0.1), events.wait(0.1)]
+events.close()
+print(json.dumps(found))
+""") == [[79, "0000:5e:00"], None]
+
+
+def test_no_events_without_a_driver(ask, driver):
+    driver.set(init="!9")
+    assert ask("""
+from agents.probes import nvml
+try:
+    nvml.XidEvents()
+except nvml.DriverError as error:
+    print(json.dumps(error.absent))
+""")
+
+
+def test_a_call_that_hangs_is_late_and_the_next_gpu_is_not_waited_for(ask, driver):
+    driver.set(gpu0__ecc="hang")
+    assert ask("""
+import os, time
+from agents import deadline
+from agents.probes import nvml
+started = time.monotonic()
+try:
+    deadline.within(0.5, nvml.devices, what="NVML")
+except deadline.Late as late:
+    print(json.dumps([str(late), time.monotonic() - started < 5]), flush=True)
+os._exit(0)
+""") == ["NVML did not answer within 0.5 s", True]
