@@ -10,14 +10,16 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 import urllib3
 
 from tests import servers
 from tests.contract import over_http, rbac
-from tests.contract.rigs import Manifest
 
+needs_assets = pytest.mark.skipif(
+    "KUBEBUILDER_ASSETS" not in os.environ, reason="KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
+)
 ADMIN = "admin-token"
-TOKEN_SECONDS = 24 * 3600
 NAMES_NODES = 30  # the minor version since which a pod's token names its node (ServiceAccountTokenPodNodeInfo)
 
 
@@ -105,7 +107,7 @@ class Installed:
         for document in rbac.documents():
             meta = document["metadata"]
             self.admin.demand("POST", over_http.PLACES[document["kind"]].format(meta.get("namespace")), document)
-        self.portal = token(self.admin, "kcover-system", "kcover-portal")
+        self.portal = self.admin.token("kcover-system", "kcover-portal")
 
     def kubeconfig(self) -> str:
         """The portal's way in."""
@@ -139,21 +141,6 @@ class ApiServerRig(over_http.HttpRig):
             }
             name = budget["metadata"]["name"]
             self.merge("PodDisruptionBudget", name, {"status": status}, namespace=self.namespace, status=True)
-
-    def token(self, account: str, *, audience: str, pod: Manifest) -> str:
-        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-        return token(self.admin, self.namespace, account, audiences=[audience], boundObjectRef=reference)
-
-
-def token(admin: over_http.Client, namespace: str, account: str, **spec: object) -> str:
-    """What a TokenRequest gives."""
-    body = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": TOKEN_SECONDS, **spec},
-    }
-    at = over_http.PLACES["ServiceAccount"].format(namespace)
-    return admin.demand("POST", f"{at}/{account}/token", body)["status"]["token"]
 
 
 @contextlib.contextmanager

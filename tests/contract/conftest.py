@@ -1,6 +1,5 @@
 """The servers that the suite runs against."""
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -8,10 +7,7 @@ import pytest
 from tests.contract import apiserver as real
 from tests.contract import over_http, rigs
 
-needs_assets = pytest.mark.skipif(
-    "KUBEBUILDER_ASSETS" not in os.environ, reason="KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
-)
-REAL = pytest.param("apiserver", marks=[pytest.mark.needs_cluster, needs_assets])
+REAL = pytest.param("apiserver", marks=[pytest.mark.needs_cluster, real.needs_assets])
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from typing import Any
 import urllib3
 from aiohttp import web
 
-from kcover_portal.kube import http, live
+from kcover_portal.kube import http, live, port
 from simulator.kubeapi import access, errors, server, store
 from tests.contract import rbac
 from tests.contract.rigs import Manifest, Rig
@@ -32,6 +32,7 @@ PLACES = {
 }
 ADMIN, PORTAL = "admin-token", "portal-token"
 PORTAL_USER = "system:serviceaccount:kcover-system:kcover-portal"
+TOKEN = {"audiences": [], "expirationSeconds": 24 * 3600}
 READ_SECONDS = 2.0  # the client's patience; short, for the tests of time-outs
 
 
@@ -57,6 +58,12 @@ class Client:
         assert status < 300, (method, path, status, answer)
         return answer
 
+    def token(self, namespace: str, account: str, **spec: Any) -> str:
+        """What a TokenRequest gives for a service account."""
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {**TOKEN, **spec}}
+        at = PLACES["ServiceAccount"].format(namespace)
+        return self.demand("POST", f"{at}/{account}/token", body)["status"]["token"]
+
 
 def kubeconfig(url: str, token: str, *, ca: str | None = None) -> str:
     """A kubeconfig, as text, for one user of one server."""
@@ -77,6 +84,7 @@ class HttpRig(Rig):
     def __init__(self, url: str, *, admin: str = ADMIN, portal: str = PORTAL, ca: str | None = None) -> None:
         super().__init__()
         self.admin, self.portal = Client(url, admin, ca=ca), Client(url, portal, ca=ca)
+        self._unrestricted = kubeconfig(url, admin, ca=ca)
         self.kubeconfig = kubeconfig(url, portal, ca=ca)
         self.connection = rbac.Recording(live.loader(self.kubeconfig), read_seconds=READ_SECONDS)
         self.cluster = live.LiveCluster(self.connection)
@@ -109,8 +117,15 @@ class HttpRig(Rig):
     def writes(self) -> int:
         return len(self.connection.writes)
 
+    def unrestricted(self) -> port.Cluster:
+        return live.from_kubeconfig(self._unrestricted)
+
+    def token(self, account: str, *, audience: str, pod: Manifest) -> str:
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        return self.admin.token(self.namespace, account, audiences=[audience], boundObjectRef=reference)
+
     def forbidden_namespace(self) -> str:
-        """Any but those that the Roles name; the portal may make it, and may not write into it."""
+        """Any but those that the Roles name; the portal may neither make it nor write into it."""
         return self.name("other")
 
 
@@ -135,6 +150,9 @@ class SimulatorRig(HttpRig):
         self._loop = loop
         self.api = api
         super().__init__(url)
+        for document in rbac.documents():
+            if document["kind"] == "Namespace":
+                self.create(document)
 
     def inside(self, act: Callable[[], Any]) -> Any:
         """Do something to the server in its own thread."""
@@ -155,9 +173,6 @@ class SimulatorRig(HttpRig):
         """The next requests that match run into a fault."""
         fault = {"status": status, "match": match, "after": after, "count": count, "seconds": READ_SECONDS + 1}
         self.inside(lambda: self.api.faults.add(fault))
-
-    def token(self, account: str, *, audience: str, pod: Manifest) -> str:
-        return self.inside(lambda: self.api.access.issue(self.namespace, account, audiences=[audience], pod=pod))
 
 
 @contextlib.contextmanager

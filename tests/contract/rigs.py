@@ -58,6 +58,10 @@ class Rig(abc.ABC):
         """A namespace in which the portal may write no Event."""
 
     @abc.abstractmethod
+    def unrestricted(self) -> port.Cluster:
+        """The cluster for a portal that may do anything."""
+
+    @abc.abstractmethod
     def token(self, account: str, *, audience: str, pod: Manifest) -> str:
         """A service account's token in the test's namespace, bound to a pod."""
 
@@ -165,7 +169,8 @@ class FakeRig(Rig):
         super().__init__()
         self.fake = fake.FakeCluster()
         self.cluster: port.Cluster = self.fake
-        self.fake.add_namespace(self.namespace)
+        for name in (self.namespace, "kcover-system", "kce-rescue-system"):
+            self.fake.add_namespace(name)
 
     def create(self, manifest: Manifest) -> Manifest:
         return self.fake.create(manifest)
@@ -188,6 +193,9 @@ class FakeRig(Rig):
     def forbidden_namespace(self) -> str:
         self.fake.may_create_namespaces = False
         return self.name("other")
+
+    def unrestricted(self) -> port.Cluster:
+        return self.fake
 
     def token(self, account: str, *, audience: str, pod: Manifest) -> str:
         identity = port.TokenIdentity(

@@ -26,7 +26,7 @@ def _seen(rig, name):
     return [event for event in rig.cluster.list_events().items if event.name == name]
 
 
-def test_an_event_is_written_once_and_its_namespace_with_it(rig):
+def test_an_event_is_written_once(rig):
     draft = _draft(rig)
     rig.cluster.emit(draft)
     rig.cluster.emit(draft)
@@ -35,7 +35,14 @@ def test_an_event_is_written_once_and_its_namespace_with_it(rig):
     assert (event.reason, event.type, event.message, event.count) == ("XidError", "Warning", MESSAGE, 1)
     assert (event.involved_kind, event.involved_name) == ("Node", draft.involved_name)
     assert (event.component, event.last_at) == ("kcover-portal", AT)
-    assert rig.read("Namespace", "kce-rescue-system") is not None
+
+
+def test_who_may_make_the_namespace_makes_it(rig):
+    draft = _draft(rig, rig.name("other"))
+    rig.unrestricted().emit(draft)
+    (event,) = _seen(rig, draft.name)
+    assert event.namespace == rig.name("other")
+    assert rig.read("Namespace", rig.name("other")) is not None
 
 
 def test_where_it_may_not_be_written_default_takes_it(rig):

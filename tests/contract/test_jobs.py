@@ -9,8 +9,6 @@ PLACE = "kcover-system"
 
 @pytest.fixture
 def spec(rig):
-    if rig.read("Namespace", PLACE) is None:
-        rig.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}})
     return port.JobSpec(
         name=rig.name("reboot"),
         namespace=PLACE,

@@ -3,7 +3,10 @@
 import contextlib
 from datetime import UTC, datetime
 
+import pytest
+
 from kcover_portal.kube import port
+from tests.contract import apiserver as real
 from tests.contract import rbac
 
 PLACE = "kcover-system"
@@ -11,15 +14,18 @@ PLACE = "kcover-system"
 
 def _walk(rig):
     """Every verb of the port, at least once, each in every way that asks for something else."""
+    node = rig.name("gpu")
     cluster, change = rig.cluster, port.NodeChange(cordon=True)
-    job = port.JobSpec(name="reboot", namespace=PLACE, node="gpu-1", image="i", command=("reboot",))
-    train = rig.pod("train", node="gpu-1", labels={"job": "x"})["metadata"]["uid"]
-    victim = rig.pod("victim", node="gpu-1")["metadata"]["uid"]
+    job = port.JobSpec(name=rig.name("reboot"), namespace=PLACE, node=node, image="i", command=("reboot",))
+    train = rig.pod("train", node=node, labels={"job": "x"})["metadata"]["uid"]
+    victim = rig.pod("victim", node=node)["metadata"]["uid"]
+    rig.pod("anew", node=node)
 
     def event(namespace):
-        fields = {"reason": "r", "message": "m", "type": "Normal", "involved_kind": "Node", "involved_name": "gpu-1"}
+        fields = {"reason": "r", "message": "m", "type": "Normal", "involved_kind": "Node", "involved_name": node}
         at = datetime(2026, 11, 21, tzinfo=UTC)
-        return port.EventDraft(name=namespace, namespace=namespace, involved_uid="", at=at, **fields)
+        name = rig.name(namespace)
+        return port.EventDraft(name=name, namespace=namespace, involved_uid="", at=at, **fields)
 
     def of_every_kind(verb):
         for kind in port.WORKLOADS:
@@ -29,20 +35,20 @@ def _walk(rig):
     yield "version", lambda: cluster.version()
     yield "list_nodes", lambda: cluster.list_nodes()
     yield "watch_nodes", lambda: list(cluster.watch_nodes(cluster.list_nodes().resource_version, timeout=1))
-    yield "get_node", lambda: cluster.get_node("gpu-1")
-    yield "apply_node", lambda: cluster.apply_node("gpu-1", change)
-    yield "list_pods", lambda: (cluster.list_pods(node="gpu-1"), cluster.list_pods(namespace=rig.namespace))
+    yield "get_node", lambda: cluster.get_node(node)
+    yield "apply_node", lambda: cluster.apply_node(node, change)
+    yield "list_pods", lambda: (cluster.list_pods(node=node), cluster.list_pods(namespace=rig.namespace))
     yield "watch_pods", lambda: list(cluster.watch_pods(None, timeout=1))
     yield "evict", lambda: cluster.evict(rig.namespace, "train", uid=train)
-    yield "evict", lambda: cluster.evict(rig.namespace, "train", uid="another")
+    yield "evict", lambda: cluster.evict(rig.namespace, "anew", uid="another")
     yield "delete_pod", lambda: cluster.delete_pod(rig.namespace, "victim", uid=victim)
     yield "budgets", lambda: (cluster.budgets(), cluster.budgets(rig.namespace))
     yield "emit", lambda: (cluster.emit(event("kce-rescue-system")), cluster.emit(event(rig.forbidden_namespace())))
     yield "list_events", lambda: cluster.list_events()
     yield "watch_events", lambda: list(cluster.watch_events(None, timeout=1))
     yield "ensure_job", lambda: cluster.ensure_job(job)
-    yield "job_state", lambda: cluster.job_state(PLACE, "reboot")
-    yield "delete_job", lambda: cluster.delete_job(PLACE, "reboot")
+    yield "job_state", lambda: cluster.job_state(PLACE, job.name)
+    yield "delete_job", lambda: cluster.delete_job(PLACE, job.name)
     yield "workloads", lambda: cluster.workloads(labels={"a": "b"})
     yield "workload", lambda: of_every_kind(lambda kind: cluster.workload(rig.namespace, kind, "x"))
     yield (
@@ -52,18 +58,17 @@ def _walk(rig):
     yield "review_token", lambda: cluster.review_token("t", audiences=[])
 
 
-def test_the_rules_are_those_that_the_port_uses(simulator):
-    simulator.node("gpu-1")
-    simulator.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLACE}})
+def test_the_rules_are_those_that_the_port_uses(http_rig):
+    http_rig.node(http_rig.name("gpu"))
     walked = set()
-    for verb, act in _walk(simulator):
+    for verb, act in _walk(http_rig):
         act()
         walked.add(verb)
     verbs = {name for name, value in vars(port.Cluster).items() if callable(value) and not name.startswith("_")}
     assert walked == verbs
     rules = set(rbac.rules(rbac.documents()))
     # What is asked in a namespace is allowed by a Role there or by the ClusterRole; one Event is meant to be refused.
-    seen = {asked for asked in simulator.connection.seen if asked.namespace != simulator.name("other")}
+    seen = {asked for asked in http_rig.connection.seen if asked.namespace != http_rig.name("other")}
     used = {asked if asked in rules else asked._replace(namespace="") for asked in seen}
     assert used == rules
 
@@ -82,3 +87,69 @@ def test_every_role_is_bound_to_the_portals_account():
                 for account in accounts
             ]
     assert bound == roles
+
+
+# The real authorizer
+
+
+@pytest.mark.needs_cluster
+@real.needs_assets
+@pytest.mark.parametrize("namespace", ["kcover-system", "kce-rescue-system", "default", "kube-system"])
+def test_the_server_reads_the_rules_as_they_are_meant(apiserver, namespace):
+    """All that the account may do there: the rules, and what Kubernetes lets everybody ask about himself."""
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
+    status = apiserver.portal.demand("POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", body)["status"]
+    assert not status["incomplete"]
+    assert not any(rule.get("resourceNames") for rule in status["resourceRules"])
+    granted = {
+        rbac.Asked(verb, group, resource)
+        for rule in status["resourceRules"]
+        for verb in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    rules = rbac.rules(rbac.documents())
+    meant = {rule._replace(namespace="") for rule in rules if rule.namespace in ("", namespace)}
+    about_itself = {asked for asked in granted if asked.resource.startswith("selfsubject")}
+    assert granted - about_itself == meant
+    assert {asked.verb for asked in about_itself} == {"create"}
+    assert {verb for rule in status["nonResourceRules"] for verb in rule["verbs"]} == {"get"}
+
+
+@pytest.mark.needs_cluster
+@real.needs_assets
+def test_what_no_rule_names_is_refused(apiserver):
+    node = apiserver.name("gpu")
+    apiserver.node(node)
+    apiserver.pod("train", node=node)
+    pods = apiserver.place("Pod", apiserver.namespace)
+    merge = "application/merge-patch+json"
+    label = {"metadata": {"labels": {"a": "b"}}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "j"},
+        "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}},
+    }
+    for method, path, body, kind in (
+        ("PUT", f"/api/v1/nodes/{node}", apiserver.read("Node", node), "application/json"),
+        ("DELETE", f"/api/v1/nodes/{node}", None, "application/json"),
+        ("PATCH", f"/api/v1/nodes/{node}/status", {"status": {"capacity": {"nvidia.com/gpu": "0"}}}, merge),
+        ("DELETE", "/api/v1/nodes", None, "application/json"),
+        ("PATCH", f"{pods}/train", label, merge),
+        ("DELETE", pods, None, "application/json"),
+        ("POST", f"{pods}/train/exec?command=sh", None, "application/json"),
+        ("GET", f"{pods}/train/log", None, "application/json"),
+        ("GET", "/api/v1/secrets", None, "application/json"),
+        ("GET", f"/api/v1/namespaces/{PLACE}/secrets", None, "application/json"),
+        ("POST", f"/api/v1/namespaces/{PLACE}/serviceaccounts/kcover-portal/token", {"spec": {}}, "application/json"),
+        ("POST", apiserver.place("Job", apiserver.namespace), job, "application/json"),
+        ("DELETE", apiserver.place("Namespace", "", apiserver.namespace), None, "application/json"),
+        ("POST", "/api/v1/namespaces", {"metadata": {"name": apiserver.name("other")}}, "application/json"),
+    ):
+        status, answer = apiserver.portal.ask(method, path, body, kind)
+        assert (status, answer["reason"]) == (403, "Forbidden"), (method, path, status, answer)
+    assert apiserver.read("Node", node)["status"]["capacity"]["nvidia.com/gpu"] == "8"
+    spec = port.JobSpec(name="j", namespace=apiserver.namespace, node=node, image="i", command=("reboot",))
+    with pytest.raises(port.Refused, match="Forbidden"):
+        apiserver.cluster.ensure_job(spec)
