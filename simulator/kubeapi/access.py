@@ -131,6 +131,18 @@ class Access:
         )
         return token
 
+    def token_request(self, body: Object, namespace: str, account: str) -> Object:
+        """The answer to a TokenRequest. Raises ``ApiError``: no such account or pod, another account's pod."""
+        spec = body.get("spec") or {}
+        self._store.get("ServiceAccount", namespace, account)
+        reference = spec.get("boundObjectRef")
+        pod = self._bound(reference, namespace, account) if reference else None
+        lifetime = timedelta(seconds=spec.get("expirationSeconds") or 3600)
+        audiences = spec.get("audiences") or [API_AUDIENCE]
+        token = self.issue(namespace, account, audiences=audiences, lifetime=lifetime, pod=pod)
+        until = store.timestamp(self._store.now() + lifetime)
+        return {**body, "status": {"token": token, "expirationTimestamp": until}}
+
     def token_review(self, body: Object) -> Object:
         """The answer to a TokenReview: authenticated, by whom, for which of the audiences asked for."""
         spec = body.get("spec") or {}
@@ -161,6 +173,24 @@ class Access:
             who = known.get(spec.get("user", ""), Identity(name="", verbs=frozenset()))
         about = spec.get("resourceAttributes") or spec.get("nonResourceAttributes") or {}
         return {**body, "status": {"allowed": who.may(about.get("verb", ""))}}
+
+    def _bound(self, reference: Object, namespace: str, account: str) -> Object:
+        """The pod that a token is to die with. Real servers bind to secrets and nodes too, which nobody needs here."""
+        if reference.get("kind") != "Pod":
+            raise errors.bad_request(f"cannot bind token to object of type {reference.get('kind')}")
+        name, uid = reference.get("name", ""), reference.get("uid", "")
+        pod = self._store.get(resources.PODS, namespace, name)
+        if pod["spec"].get("serviceAccountName") != account:
+            raise errors.bad_request(
+                f'cannot bind token for serviceaccount "{account}" to pod running with different serviceaccount name.'
+            )
+        if uid and uid != pod["metadata"]["uid"]:
+            why = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+            raise errors.conflict("", "Pod", name, why)
+        return pod
 
     def _alive(self, issued: _Issued) -> bool:
         if self._store.now() >= issued.expires_at:

@@ -38,8 +38,16 @@ def fill(kind: str, obj: Object, *, uid: str) -> Object:
     if kind == "Event":
         return {**_EVENT, **obj}
     if kind == "Node":
-        return {**obj, "spec": obj.get("spec") or {}, "status": obj.get("status") or {}}
+        return {**obj, "spec": _node_spec(obj.get("spec") or {}), "status": obj.get("status") or {}}
     return obj
+
+
+def _node_spec(spec: Object) -> Object:
+    """A new node takes no pods until the lifecycle controller saw it ready (admission plugin TaintNodesByCondition)."""
+    taints = spec.get("taints") or []
+    if any(taint.get("key") == _NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
+        return spec
+    return {**spec, "taints": [*taints, {"key": _NOT_READY, "effect": "NoSchedule"}]}
 
 
 def _pod_spec(spec: Object) -> Object:

@@ -26,10 +26,14 @@ def evict(
 
     ``uid`` and ``version`` are preconditions. Raises ``ApiError``: 404, 409 when a precondition does not hold, 429
     naming the budget, 500 when two budgets cover the pod. As in a real cluster a 429 about a budget names no time to
-    try again, and pods that are pending, finished or being deleted are not protected.
+    try again, pods that are pending, finished or being deleted are not protected, and budgets are asked before the
+    preconditions are looked at.
     """
     pod = objects.get("Pod", namespace, name)
     metadata = pod["metadata"]
+    going = "deletionTimestamp" in metadata
+    if not going and (pod.get("status") or {}).get("phase") not in _UNGUARDED_PHASES:
+        _ask(guard.protecting(pod), pod)
     if uid and uid != metadata["uid"]:
         raise errors.uid_conflict("", "Pod", name, wanted=uid, found=metadata["uid"])
     if version and version != metadata["resourceVersion"]:
@@ -38,9 +42,6 @@ def evict(
             f"({metadata['resourceVersion']}). The object might have been modified"
         )
         raise errors.conflict("", "Pod", name, why)
-    going = "deletionTimestamp" in metadata
-    if not going and (pod.get("status") or {}).get("phase") not in _UNGUARDED_PHASES:
-        _ask(guard.protecting(pod), pod)
     if dry_run:
         return
     if not going:

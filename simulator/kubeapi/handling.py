@@ -7,7 +7,6 @@ What is counted is what the client saw.
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -193,13 +192,7 @@ class Handler:
             return answers.as_json(self.writer.evict(target, body, dry_run=request.dry_run), 201)
         if target.subresource == "binding":
             return answers.as_json(self.writer.bind(target, body, dry_run=request.dry_run), 201)
-        spec = body.get("spec") or {}
-        self.objects.get("ServiceAccount", target.namespace or "", target.name)
-        lifetime = timedelta(seconds=spec.get("expirationSeconds") or 3600)
-        audiences = spec.get("audiences") or [access.API_AUDIENCE]
-        token = self.access.issue(target.namespace or "", target.name, audiences=audiences, lifetime=lifetime)
-        until = store.timestamp(self.objects.now() + lifetime)
-        return answers.as_json({**body, "status": {"token": token, "expirationTimestamp": until}}, 201)
+        return answers.as_json(self.access.token_request(body, target.namespace or "", target.name), 201)
 
     def _review(self, request: _Request) -> web.Response:
         body = _decoded(request)

@@ -562,6 +562,20 @@ def test_eviction_keeps_its_preconditions(guarded):
     assert guarded.store.find("Pod", "default", "a") is None
 
 
+def test_budgets_are_asked_before_preconditions(guarded):
+    evict(guarded, "a")
+    assert evict(guarded, "b", preconditions={"uid": "other"})[0] == 429
+
+
+def test_a_new_node_takes_no_pods_yet(core):
+    not_ready = client.V1Taint(key="node.kubernetes.io/not-ready", effect="NoSchedule")
+    spare = client.V1Taint(key="spare", value="1", effect="NoExecute")
+    for name, given in (("bare", None), ("tainted", [spare, not_ready])):
+        core.create_node(client.V1Node(metadata={"name": name}, spec=client.V1NodeSpec(taints=given)))
+    assert [taint.key for taint in core.read_node("bare").spec.taints] == [not_ready.key]
+    assert [taint.key for taint in core.read_node("tainted").spec.taints] == [spare.key, not_ready.key]
+
+
 def test_two_budgets_on_a_pod_are_a_500(guarded):
     guarded.put("PodDisruptionBudget", budget("too", {"app": "x"}, maxUnavailable=1))
     status, _, body = evict(guarded, "a")
@@ -632,6 +646,34 @@ def test_token_reviews_name_account_pod_and_node(running):
     assert review(ADMIN_TOKEN).user.username == access.ADMIN.name
     running.do(lambda: running.store.delete("Pod", "default", "agent-1", grace=0))
     assert not review(token, "kcover").authenticated, "a bound token dies with its pod"
+
+
+def test_a_token_is_bound_to_the_accounts_own_pod(running):
+    for account in ("agent", "other"):
+        running.put("ServiceAccount", {"metadata": {"name": account, "namespace": "default"}})
+    made = running.put("Pod", with_account(pod("agent-1"), "agent"))
+
+    def request(account, **reference):
+        bound = client.V1BoundObjectReference(**{"kind": "Pod", "name": "agent-1", **reference})
+        wish = client.AuthenticationV1TokenRequest(
+            spec=client.V1TokenRequestSpec(audiences=["kcover"], bound_object_ref=bound)
+        )
+        with running.client() as api:
+            return client.CoreV1Api(api).create_namespaced_service_account_token(account, "default", wish)
+
+    token = request("agent", uid=made["metadata"]["uid"]).status.token
+    with running.client() as api:
+        review = client.V1TokenReview(spec=client.V1TokenReviewSpec(token=token, audiences=["kcover"]))
+        user = client.AuthenticationV1Api(api).create_token_review(review).status.user
+    assert user.extra["authentication.kubernetes.io/pod-name"] == ["agent-1"]
+    assert refused(request, "other")[0] == 400
+    assert refused(request, "agent", name="nobody")[0] == 404
+    assert refused(request, "agent", uid="of-another-life")[0] == 409
+    assert refused(request, "agent", kind="Secret")[0] == 400
+
+
+def with_account(made, account):
+    return {**made, "spec": {**made["spec"], "serviceAccountName": account}}
 
 
 def test_a_token_is_over_after_its_time(running):
