@@ -10,7 +10,7 @@ from django.core.management.base import CommandError
 
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
-from tests.portal.policies.texts import KCE_EXAMPLE, policy
+from tests.portal.policies.texts import KCE_EXAMPLE, policy, standby
 
 pytestmark = pytest.mark.django_db
 
@@ -89,3 +89,42 @@ def test_policies_are_listed_taken_back_and_deleted(now: datetime) -> None:
     ):
         with pytest.raises(CommandError, match=message):
             run(*words)
+
+
+def test_two_revisions_are_compared(now: datetime) -> None:
+    for codes in ('["62"]', '["63"]', '["64"]'):
+        services.apply(policy("a", codes=codes), author="user:anna", reason="", now=now)
+    said = run("diff", "a", "1")[0].split("\n")
+    assert said[:2] == ["--- a revision 1", "+++ a revision 3"]
+    assert '+      errorCode: ["64"]' in said
+    assert '+      errorCode: ["63"]' in run("diff", "a", "1", "2")[0]
+    with pytest.raises(CommandError, match="there is no policy b"):
+        run("diff", "b", "1")
+
+
+def test_going_back_needs_a_reason(now: datetime) -> None:
+    services.apply(policy("a"), author="user:anna", reason="", now=now)
+    with pytest.raises(CommandError, match="--reason"):
+        run("rollback", "a", "1")
+
+
+def test_standby_policies_go_by_the_same_command(tmp_path: Path) -> None:
+    file = tmp_path / "s.yaml"
+    file.write_text(policy("a") + "---\n" + standby("s"))
+    assert run("apply", "-f", str(file))[0] == "policy a revision 1 applied\nstandby policy s revision 1 applied\n"
+    assert run("list")[0].split("\n")[1].startswith("s\trevision 1\t1 match\tby command:")
+    file.write_text(standby("s").replace("spare", "other"))
+    assert run("apply", "-f", str(file))[0] == "standby policy s revision 2 applied\n"
+    assert run("export", "s")[0] == file.read_text()
+    assert "-      targetNode: {env: spare}" in run("diff", "s", "1", "--standby")[0]
+    assert run("rollback", "s", "1", "--standby", "--reason", "why")[0] == "standby policy s revision 3 applied\n"
+    assert run("delete", "s", "--standby", "--reason", "done")[0] == "policy s is no longer in force\n"
+    assert run("list", "--archived")[0].rstrip().endswith(": done")
+    with pytest.raises(CommandError, match="there is no policy s"):
+        run("export", "s")
+
+
+def test_the_shipped_policies_are_installed_once() -> None:
+    assert run("defaults")[0] == "policy defaults revision 1 applied\n"
+    assert run("defaults")[0] == "the shipped policies are here already; --update brings them up to date\n"
+    assert queries.in_force()[0].reason == "the shipped policies"

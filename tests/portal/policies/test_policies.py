@@ -3,6 +3,7 @@
 import logging
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -12,6 +13,7 @@ from kcover.policy import matching
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
+from kcover_portal.rescue.actions import registry
 from tests.portal.policies.texts import KCE_EXAMPLE, policy
 
 pytestmark = pytest.mark.django_db
@@ -206,6 +208,55 @@ def test_an_export_can_be_applied_again(now: datetime) -> None:
     assert services.export() == text
 
 
+# --- what an installation cannot carry out
+
+FEW_STEPS = {"cordon": None, "uncordon": None}
+
+
+@pytest.fixture
+def few_steps(settings: Any) -> None:
+    settings.KCOVER_STEPS = f"{__name__}.FEW_STEPS"
+
+
+def test_what_cannot_be_carried_out_is_refused_with_its_line(few_steps: None, now: datetime) -> None:
+    text = policy("a", extra="      verify: true\n").replace("[{name: cordon}]", "[{name: cordon}, {name: taint}]")
+    message = "cannot be carried out: this installation has no step {0}; take it out"
+    assert problems(text) == [
+        (8, 34, "spec.rules[0].actions[1].name", f"action taint {message.format('taint')}"),
+        (9, 7, "spec.rules[0].verify", f"verify {message.format('verify')}"),
+    ]
+    with pytest.raises(services.Invalid):
+        apply(text, now)
+    assert not Policy.objects.exists()
+    apply(policy("a"), now)
+
+
+def test_a_rule_in_force_that_can_no_longer_be_carried_out_is_left_out(
+    settings: Any, now: datetime, caplog: pytest.LogCaptureFixture
+) -> None:
+    apply(policy("a").replace("[{name: cordon}]", "[{name: taint}]") + "---\n" + policy("b"), now)
+    settings.KCOVER_STEPS = f"{__name__}.FEW_STEPS"
+    apply(policy("c"), now)
+    with caplog.at_level(logging.ERROR):
+        assert [one.policy for one in queries.candidates()] == ["b", "c"]
+    assert "policy a rule 1 is left out: action taint cannot be carried out" in caplog.text
+
+
+def test_the_engines_own_table_is_what_counts() -> None:
+    assert queries.steps() == frozenset(registry.ACTIONS)
+
+
+# --- which rule would win
+
+
+def test_the_effective_rule(now: datetime) -> None:
+    apply(policy("a") + "---\n" + policy("b", codes="~", priority=1), now)
+    for code, name in (("62", "a#1"), ("48", "b#1"), ("31", None)):
+        chosen, tried = queries.effective(kind="xid", code=code, labels={})
+        assert (chosen.name if chosen else None) == name
+        assert len(tried) == (1 if name == "a#1" else 2)
+
+
 # --- warnings
 
 
@@ -290,6 +341,51 @@ def test_a_rule_in_force_counts_unless_the_text_replaces_it(now: datetime) -> No
     assert warnings(policy("b")) == []
 
 
+def test_a_rule_that_another_leaves_nothing_warns() -> None:
+    first, second = policy("a", priority=11, codes='["62", "48"]'), policy("b")
+    never = "b#1 never runs: a#1 comes before it and matches whatever it matches"
+    assert [(path, message) for _, path, message in warnings(first + "---\n" + second)] == [("spec.rules[0]", never)]
+    shadow = policy("a", priority=11, codes="~", extra="      mode: shadow\n")
+    assert [message for *_, message in warnings(shadow + "---\n" + second)] == [
+        f"{never}, and in shadow mode it does nothing"
+    ]
+
+
+def test_the_rule_that_is_left_nothing_may_be_in_force_already(now: datetime) -> None:
+    apply(policy("b"), now)
+    [(line, path, message)] = warnings(policy("a", priority=11))
+    assert (line, path) == (6, "spec.rules[0]")
+    assert message == "b#1 never runs: a#1 comes before it and matches whatever it matches"
+
+
+def test_a_shadow_that_falls_on_a_rule_that_acts_warns(now: datetime) -> None:
+    apply(policy("b", codes='["62", "48"]'), now)
+    shadow = policy("a", priority=11, extra="      mode: shadow\n")
+    assert [message for *_, message in warnings(shadow)] == [
+        "a#1 comes before b#1 for Xid 62, and in shadow mode it does nothing"
+    ]
+    assert warnings(policy("a", priority=11)) == []
+    assert warnings(policy("a", codes='["62", "64"]', priority=9, extra="      mode: shadow\n")) == []
+
+
+def test_a_harmless_sxid_warns() -> None:
+    text = policy("a", extra='      match: {sxid: ["12021", "11004", "1"]}\n')
+    assert [(path, message) for _, path, message in warnings(text)] == [
+        (
+            "spec.rules[0].match.sxid[0]",
+            "SXid 12021 is corrected by the switch itself, not a fault of the node: this rule acts on nodes for it",
+        ),
+        ("spec.rules[0].match.sxid[2]", "no catalogue knows SXid 1"),
+    ]
+
+
+def test_the_age_of_a_policy_that_is_edited_counts(now: datetime) -> None:
+    apply(policy("z"), now)
+    apply(policy("a", codes='["48"]'), now + timedelta(days=1))
+    [(_, _, message)] = warnings(policy("z", codes='["62", "48"]'))
+    assert message.startswith("z#1 and a#1 both have priority 10")
+
+
 def test_ties_among_the_rules_in_force_are_not_told_again(now: datetime) -> None:
     apply(policy("a") + "---\n" + policy("b"), now)
     assert warnings(policy("c", codes='["48"]')) == []
@@ -334,12 +430,6 @@ def test_a_revision_of_a_newer_version_is_left_out_and_logged(now: datetime, cap
 # --- what is shipped
 
 
-@pytest.mark.parametrize("name", ["kce.yaml", "defaults.yaml"])
-def test_shipped_policies_are_valid_and_hold_no_surprise(name: str) -> None:
-    reading = services.validate((SHIPPED / name).read_bytes())
-    assert (reading.problems, reading.warnings) == ((), ())
-
-
 def test_kces_table_is_carried_out_as_the_help_page_has_it(now: datetime) -> None:
     services.apply((SHIPPED / "kce.yaml").read_bytes(), author="x", reason="", now=now)
     for code, actions in {"48": 3, "62": 3, "64": 3, "79": 1}.items():
@@ -349,8 +439,3 @@ def test_kces_table_is_carried_out_as_the_help_page_has_it(now: datetime) -> Non
         assert chosen.rule.uncordons is (code != "79")
         assert bool(chosen.rule.escalate) is (code == "79")
         assert chosen.rule.mode == "enforce"
-
-
-def test_the_defaults_only_watch(now: datetime) -> None:
-    services.apply((SHIPPED / "defaults.yaml").read_bytes(), author="x", reason="", now=now)
-    assert {one.rule.mode for one in queries.candidates()} == {"shadow"}
