@@ -1,26 +1,49 @@
 """``python -m bench [NAME ...]``: runs measurements (all without a name) and writes bench/RESULTS.md."""
 
 import argparse
+from collections.abc import Callable
 
-from bench import post_to_cordon, result
+from bench import (
+    console_pages,
+    dead_worker,
+    drain_reboot_overhead,
+    duplicate_storm,
+    nodes_at_once,
+    post_to_cordon,
+    result,
+)
 
-MEASUREMENTS = {"post-to-cordon": post_to_cordon.measure}
+# Each takes the share of its full size; post-to-cordon has one size only.
+MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
+    "post-to-cordon": lambda _scale: post_to_cordon.measure(),
+    "nodes-at-once": nodes_at_once.measure,
+    "drain-reboot-overhead": drain_reboot_overhead.measure,
+    "duplicate-storm": duplicate_storm.measure,
+    "console-pages": console_pages.measure,
+    "dead-worker": dead_worker.measure,
+}
 
 
 def main() -> None:
     """Runs what is named."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; none: all")
-    names = parser.parse_args().names or list(MEASUREMENTS)
-    unknown = [name for name in names if name not in MEASUREMENTS]
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="share of the full size, to try a measurement: prints, writes nothing"
+    )
+    options = parser.parse_args()
+    unknown = [name for name in options.names if name not in MEASUREMENTS]
     if unknown:
         parser.error(f"unknown measurement {', '.join(unknown)}: known are {', '.join(MEASUREMENTS)}")
-    for name in names:
-        found = MEASUREMENTS[name]()
-        result.write(found)
-        print(f"{found.name}:")
+    if not 0 < options.scale <= 1:
+        parser.error("--scale is a share above 0 and up to 1")
+    for name in options.names or list(MEASUREMENTS):
+        found = MEASUREMENTS[name](options.scale)
+        if options.scale == 1:
+            result.write(found)
+        print(f"{found.name} ({found.command}; {result.versions()}):")
         for what, figure, goal in found.rows:
-            print(f"  {what:<32} {figure:<16} {goal}")
+            print(f"  {what:<44} {figure:<28} {goal}", flush=True)
 
 
 main()

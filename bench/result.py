@@ -1,13 +1,17 @@
 """What a measurement found, and how the page of results is written."""
 
 import math
+import os
 import platform
 import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
+
+import psycopg
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 HEAD = """# Results
@@ -33,14 +37,35 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]
 
 
-def spread(values: Sequence[float], *, unit: str = "ms") -> list[tuple[str, str]]:
+def spread(values: Sequence[float], *, unit: str = "ms", digits: int = 1) -> list[tuple[str, str]]:
     """Minimum, median, P99 and maximum as text."""
     return [
-        ("min", f"{min(values):.1f} {unit}"),
-        ("P50", f"{statistics.median(values):.1f} {unit}"),
-        ("P99", f"{percentile(values, 0.99):.1f} {unit}"),
-        ("max", f"{max(values):.1f} {unit}"),
+        ("min", f"{min(values):.{digits}f} {unit}"),
+        ("P50", f"{statistics.median(values):.{digits}f} {unit}"),
+        ("P99", f"{percentile(values, 0.99):.{digits}f} {unit}"),
+        ("max", f"{max(values):.{digits}f} {unit}"),
     ]
+
+
+def exponent(points: Sequence[tuple[float, float]]) -> float:
+    """How the cost grows with the size: the slope of log(cost) over log(size), by least squares. 1 is linear."""
+    logs = [(math.log(size), math.log(cost)) for size, cost in points]
+    slope, _ = statistics.linear_regression([x for x, _ in logs], [y for _, y in logs])
+    return slope
+
+
+def versions() -> str:
+    """What the figures were taken on."""
+    with psycopg.connect(os.environ["KCOVER_DATABASE_URL"]) as connection:
+        postgres = connection.info.server_version // 10_000
+    return ", ".join(
+        (
+            f"Python {platform.python_version()}",
+            f"Django {metadata.version('django')}",
+            f"PostgreSQL {postgres}",
+            f"{os.cpu_count()} cores {platform.machine()}",
+        )
+    )
 
 
 def write(result: Result) -> None:
@@ -50,8 +75,7 @@ def write(result: Result) -> None:
         (
             f"## {result.name}",
             "",
-            f"`{result.command}` · {datetime.now(UTC):%Y-%m-%d} · Python {platform.python_version()}, "
-            f"{platform.machine()}",
+            f"`{result.command}` · {datetime.now(UTC):%Y-%m-%d} · {versions()}",
             "",
             result.conditions,
             "",

@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -55,15 +55,26 @@ class Product:
 
     # ---------------------------------------------------------------------------------------------------- set-up
 
-    def set_up(self, *, nodes: int = 8, policies: str = "", agents: bool = True, boot_seconds: float = 1.0) -> None:
-        """Migrates, starts the simulator, registers it, applies policies, makes tokens, starts the processes."""
+    def set_up(
+        self,
+        *,
+        nodes: int = 8,
+        policies: str = "",
+        agents: bool = True,
+        boot_seconds: float = 1.0,
+        simulator: Sequence[str] = (),
+    ) -> None:
+        """Migrates, starts the simulator, registers it, applies policies, makes tokens, starts the processes.
+
+        ``simulator``: more options for it.
+        """
         kubeconfig, enrolment = self.folder / "kubeconfig", self.folder / "enrolment"
         options = ["--portal", self.url, "--enrol-token-file", str(enrolment)] if agents else []
         self._start(
             "simulator",
             *("-m", "simulator", "serve", "--port", "0", "--nodes", str(nodes), "--gpus", "8"),
             *("--kubeconfig-out", str(kubeconfig), "--boot-seconds", str(boot_seconds), "--grace-seconds", "0.3"),
-            *("--heartbeat-seconds", "2", *options),
+            *("--heartbeat-seconds", "2", *options, *simulator),
         )
         self.sim = self.wait(self._simulator_address, "the simulator to listen")
         path = self.folder / "policies.yaml"
@@ -72,7 +83,7 @@ class Product:
             ["migrate", "--verbosity", "0"],
             ["cluster", "add", "sim", "--kubeconfig", str(kubeconfig)],
             ["shell", "-v", "0", "-c", HOLD_DOWN],
-            ["user", "create", "anna", "--role", "admin", "--password-file", str(self._password())],
+            self.anna(),
             ["token", "create", "--kind", "operator", "--cluster", "sim"],
             ["token", "create", "--kind", "agent", "--cluster", "sim"],
             *([["policy", "apply", "-f", str(path)]] if policies else []),
@@ -82,6 +93,12 @@ class Product:
         self.start_processes()
         enrolment.write_text(secret, encoding="utf-8")
         self.wait(lambda: self.get("/api/v1/nodes")["results"], "the watch to list the nodes")
+
+    def anna(self) -> list[str]:
+        """The command that makes the administrator anna, with ``PASSWORD``."""
+        path = self.folder / "password"
+        path.write_text(PASSWORD, encoding="utf-8")
+        return ["user", "create", "anna", "--role", "admin", "--password-file", str(path)]
 
     def start_processes(self) -> None:
         """Starts whatever of the portal is not running."""
@@ -96,6 +113,11 @@ class Product:
         command = {
             "standalone": ("manage.py", "standalone", "--port", str(self.port)),
             "serve": ("manage.py", "serve", "--port", str(self.port), "--host", "127.0.0.1"),
+            "web": (
+                *("-m", "gunicorn", "--worker-class", "gthread", "--workers", "2", "--threads", "8"),
+                *("--log-level", "warning", "--no-control-socket"),
+                *("--bind", f"127.0.0.1:{self.port}", "kcover_portal.wsgi"),
+            ),
             "live": (
                 *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning"),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
@@ -258,11 +280,6 @@ class Product:
         text = (self.folder / "kubeconfig").read_text()
         _, found, rest = text.partition("token:")
         return rest.split()[0].strip("\"'") if found else ""
-
-    def _password(self) -> Path:
-        path = self.folder / "password"
-        path.write_text(PASSWORD, encoding="utf-8")
-        return path
 
     def _answers(self) -> bool:
         return call("GET", self.url + "/healthz")[0] == 200

@@ -3,7 +3,6 @@
 import contextlib
 import gzip
 import http.client
-import http.cookiejar
 import json
 import os
 import re
@@ -12,9 +11,6 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -26,6 +22,7 @@ from websockets.sync import client as websocket
 
 from tests import servers
 from tests.story import product as products
+from tests.story.person import Person
 from tests.story.product import ROOT, Product, call
 from tests.story.test_walkthroughs import HEAL
 
@@ -50,38 +47,11 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
         yield made
 
 
-class Person:
-    """Somebody with a browser's cookies."""
-
-    def __init__(self, product: Product) -> None:
-        self.url = product.url
-        self.jar = http.cookiejar.CookieJar()
-        self.opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(self.jar))
-
-    def get(self, path: str) -> str:
-        """A page."""
-        with self.opener.open(self.url + path, timeout=20) as answer:
-            return answer.read().decode()
-
-    def post(self, path: str, fields: dict[str, str]) -> str:
-        """Sends a form, with the token of the page it stands on."""
-        found = re.search(r'name="csrfmiddlewaretoken" value="([^"]+)"', self.get(path))
-        assert found, "the page has no form"
-        data = urllib.parse.urlencode({**fields, "csrfmiddlewaretoken": found[1]}).encode()
-        with self.opener.open(self.url + path, data=data, timeout=20) as answer:
-            return answer.read().decode()
-
-    def cookies(self) -> str:
-        """The cookies as a header."""
-        return "; ".join(f"{one.name}={one.value}" for one in self.jar)
-
-
 @pytest.fixture(scope="module")
 def anna(product: Product) -> Person:
     """Anna, signed in."""
     person = Person(product)
-    page = person.post("/sign-in/", {"username": "anna", "password": products.PASSWORD})
-    assert "Overview" in page
+    assert "Overview" in person.sign_in("anna", products.PASSWORD)
     return person
 
 

@@ -1,0 +1,79 @@
+"""Pages of a portal that looks after 10,000 nodes: how long the server takes, how much it sends."""
+
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import result
+from bench.result import Result, percentile
+from tests.story import product as products
+from tests.story.person import Person
+
+NODES = 10_000
+SHARES = (0.1, 1 / 3, 1.0)
+REQUESTS = 100
+WARM_UP = 5
+PAGES = {
+    "overview": "/",
+    "overview's map": "/map.json",
+    "nodes": "/nodes/",
+    "nodes, searched": "/nodes/?q=gpu-00",
+    "incidents": "/incidents/",
+    "rescues": "/rescues/",
+}
+
+
+def measure(scale: float) -> Result:
+    """The same installation at three sizes of fleet."""
+    points: dict[str, list[tuple[float, float]]] = {page: [] for page in PAGES}
+    rows: list[tuple[str, str, str]] = []
+    with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
+        product.names = ["web"]
+        product.manage_all([["migrate", "--verbosity", "0"], product.anna()])
+        product.start_processes()
+        person = Person(product)
+        person.sign_in("anna", products.PASSWORD)
+        for share in SHARES:
+            nodes = max(10, round(NODES * scale * share))
+            _fill(product, nodes)
+            for page, path in PAGES.items():
+                p95, size = _page(person, path)
+                points[page].append((nodes, p95))
+                if share == SHARES[-1]:
+                    limit = "≤ 300 KB" if "map" not in page else ""
+                    rows.append((f"{page}, P95", f"{p95 * 1000:.0f} ms", "≤ 200 ms"))
+                    rows.append((f"{page}, bytes", f"{size / 1000:.0f} KB", limit))
+    rows += [(f"{page}, exponent", f"{result.exponent(points[page]):.2f}", "≤ 1") for page in PAGES]
+    return Result(
+        name="Console pages",
+        command="make bench ARGS=console-pages",
+        conditions=f"{points['overview'][-1][0]:,.0f} nodes x 8 GPUs in one cluster, one in 50 with an open incident, "
+        f"ten closed ones and a rescue; {REQUESTS} requests of each page, one after the "
+        "other, by one signed-in person, straight to gunicorn; the clock runs until the last byte. Bytes as sent.",
+        rows=rows,
+    )
+
+
+def _fill(product: products.Product, nodes: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.fleet_rows", str(nodes)],
+        cwd=products.ROOT,
+        env=product.environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+
+
+def _page(person: Person, path: str) -> tuple[float, int]:
+    """P95 in seconds, and the size in bytes, of one page."""
+    times, size = [], 0
+    for number in range(WARM_UP + REQUESTS):
+        began = time.perf_counter()
+        size = len(person.get(path).encode())
+        if number >= WARM_UP:
+            times.append(time.perf_counter() - began)
+    return percentile(times, 0.95), size

@@ -1,0 +1,82 @@
+"""Hundreds of thousands of lines that say the same few things: one incident for each, and rows that stay few."""
+
+import itertools
+import tempfile
+import time
+from pathlib import Path
+
+from bench import result, scene
+from bench.result import Result
+from tests.story import product as products
+
+LINES = 800_000
+SHARES = (0.1, 1 / 3, 1.0)
+PER_REPORT = 1000  # the most that a report may carry; an agent sends fewer
+NODES = 5
+CODES = (48, 62, 64, 79, 94, 119)
+DISTINCT = 29  # NVSentinel #1120: 29 faults, told 800,000 times
+CONNECTIONS = 8
+POLICY = scene.CORDON.replace('"62"', '"62", "79"')
+ROWS = {
+    "events": "incidents_event",
+    "batches": "incidents_batch",
+    "decisions": "rescue_decision",
+    "ledger entries": "ledger_entry",
+}
+
+
+def measure(scale: float) -> Result:
+    """Three sizes, each on an installation of its own; the rows are those of the largest."""
+    points: list[tuple[float, float]] = []
+    kept: list[tuple[str, str, str]] = []
+    for share in SHARES:
+        reports = max(NODES, round(LINES * scale * share / PER_REPORT))
+        with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
+            product.set_up(nodes=NODES + 4, policies=POLICY, agents=False, simulator=["--no-workloads"])
+            scene.guards_off(product)
+            points.append((reports * PER_REPORT, _run(product, reports)))
+            kept = _kept(product, reports * PER_REPORT)
+    return Result(
+        name="Duplicate storm",
+        command="make bench ARGS=duplicate-storm",
+        conditions=f"{points[-1][0]:,} fault lines, each a log record with a number of its own; {DISTINCT} distinct "
+        f"faults of {NODES} nodes; {PER_REPORT} lines a report, {CONNECTIONS} connections. The clock runs until the "
+        "last report is durable and nothing is left to judge or to do.",
+        rows=[
+            *(
+                (f"{lines:,.0f} lines", f"{took:.1f} s ({lines / took:,.0f}/s)", "< 300 s" if lines == LINES else "")
+                for lines, took in points
+            ),
+            ("exponent", f"{result.exponent(points):.2f}", "≤ 1"),
+            *kept,
+        ],
+    )
+
+
+def _run(product: products.Product, count: int) -> float:
+    """Seconds until everything is kept, judged and done."""
+    nodes = scene.working_nodes(product)[:NODES]
+    secrets = scene.tokens(product, nodes)
+    pairs = list(itertools.product(nodes, CODES))[:DISTINCT]
+    codes = {node: itertools.cycle([code for of, code in pairs if of == node]) for node in nodes}
+    sequence = itertools.count(1)
+    reports = []
+    for node in itertools.islice(itertools.cycle(nodes), count):
+        faults = [scene.xid(next(codes[node]), sequence=next(sequence)) for _ in range(PER_REPORT)]
+        reports.append((secrets[node], scene.report(node, faults)))
+    began = time.time()
+    scene.send(product, reports, connections=CONNECTIONS)
+    return scene.settled(product, seconds=120) - began
+
+
+def _kept(product: products.Product, lines: int) -> list[tuple[str, str, str]]:
+    """What is in the database afterwards, beside what should be."""
+    [(incidents, counted)] = scene.ask(product, "SELECT count(*), sum(count) FROM incidents_incident")
+    rescues = scene.ask(product, "SELECT count(*) FROM rescue_rescue GROUP BY node_id")
+    rows = [(what, scene.ask(product, f"SELECT count(*) FROM {table}")[0][0]) for what, table in ROWS.items()]
+    return [
+        ("incidents", f"{incidents}", f"{DISTINCT}"),
+        ("sightings counted", f"{counted:,}", f"{lines:,}"),
+        ("most rescues of one node", f"{max((count for (count,) in rescues), default=0)}", "≤ 1"),
+        *((f"stored: {what}", f"{count:,}", "bounded") for what, count in rows),
+    ]

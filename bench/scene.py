@@ -1,0 +1,171 @@
+"""What several measurements do: stand in for agents, watch the API server, look into the database."""
+
+import asyncio
+import http.client
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable, Collection, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import psycopg
+
+from tests.story import product as products
+from tests.story.product import Product
+
+AT_ONE_TIME = 64  # connections of the clients
+NO_GUARDS = {name: {"enabled": False} for name in ("storm", "rate", "breaker")}
+CORDON = """
+apiVersion: rescue.ksyun.com/v1
+kind: RescuePolicy
+metadata: {name: cordon}
+spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
+"""
+
+Json = dict[str, Any]
+Key = Any  # whatever a measurement tells its sightings apart by; hashable
+
+
+def guards_off(product: Product) -> None:
+    """Switches off what would rightly hold back acts on many nodes at once."""
+    status, body = products.call("PATCH", product.url + "/api/v1/clusters/sim/guards", NO_GUARDS, token=product.token)
+    if status not in (200, 404):  # 404: a portal that has none yet
+        raise RuntimeError(f"the guards stay on: {status} {body}")
+
+
+def working_nodes(product: Product) -> list[str]:
+    """The nodes with GPUs that take work, sorted. (Spares are cordoned already.)"""
+    found, url = [], product.url + "/api/v1/nodes?page_size=500"
+    while url:
+        _, page = products.call("GET", url, token=product.token)
+        found += [row["name"] for row in page["results"] if row["gpus"] and not row["cordoned"]]
+        url = page.get("next")
+    return sorted(found)
+
+
+def tokens(product: Product, nodes: Collection[str]) -> dict[str, str]:
+    """An agent's token for each node, made by the command."""
+    listing = Path(product.folder) / "nodes"
+    listing.write_text("\n".join(nodes))
+    printed = product.manage("token", "create", "--kind", "agent", "--cluster", "sim", "--nodes", str(listing))
+    return dict(line.split("\t") for line in printed.splitlines() if "\t" in line)
+
+
+def report(node: str, faults: Sequence[Json]) -> bytes:
+    """A report as an agent sends it."""
+    body = {
+        "version": 1,
+        "node": node,
+        "boot_id": "bench",
+        "batch_id": str(uuid.uuid4()),
+        "agent": "bench",
+        "sent_at": datetime.now(UTC).isoformat(),
+        "faults": faults,
+        "checks": [],
+    }
+    return json.dumps(body).encode()
+
+
+def xid(code: int, **more: Any) -> Json:
+    """A fault."""
+    line = f"NVRM: Xid (PCI:0000:4e:00): {code}, pid='<unknown>', name=<unknown>, bench"
+    return {"kind": "xid", "code": code, "pci": "0000:4e:00", "message": line, "source": "kmsg", **more}
+
+
+def send(product: Product, reports: Sequence[tuple[str, bytes]], *, connections: int = AT_ONE_TIME) -> list[float]:
+    """Sends reports (token, body) over so many connections; the moments of their durable answers, by the wall clock."""
+    return asyncio.run(_send(product.url + "/api/v1/agent/reports", reports, connections=connections))
+
+
+async def _send(url: str, reports: Sequence[tuple[str, bytes]], *, connections: int) -> list[float]:
+    answered: list[float] = []
+    waiting = iter(reports)
+
+    async def client(session: aiohttp.ClientSession) -> None:
+        for token, body in waiting:
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+            while True:
+                async with session.post(url, data=body, headers=headers) as answer:
+                    text = await answer.text()
+                if answer.status != 429:
+                    break
+                await asyncio.sleep(0.5)
+            if answer.status != 202:
+                raise RuntimeError(f"{answer.status} {text}")
+            answered.append(time.time())
+
+    limits = aiohttp.ClientTimeout(total=900)
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=limits) as session,
+        asyncio.TaskGroup() as clients,
+    ):
+        for _ in range(min(connections, len(reports))):
+            clients.create_task(client(session))
+    return answered
+
+
+class Watch:
+    """Notes when the API server first showed something: ``note`` gives a key for an event (or None)."""
+
+    def __init__(self, product: Product, path: str, note: Callable[[Json], Key | None]) -> None:
+        self._note = note
+        self._at: dict[Key, float] = {}
+        self._new = threading.Condition()
+        address = urlsplit(product.sim)
+        self._connection = http.client.HTTPConnection(address.hostname or "", address.port)
+        token = product.sim_token()
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._connection.request("GET", f"{path}?watch=true", headers=headers)
+        self._stream = self._connection.getresponse()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def wait(self, keys: Collection[Key], *, seconds: float) -> dict[Key, float]:
+        """When each of the keys was first noted, by the wall clock. Raises RuntimeError for those that were not."""
+        with self._new:
+            if not self._new.wait_for(lambda: all(key in self._at for key in keys), timeout=seconds):
+                missing = [key for key in keys if key not in self._at]
+                raise RuntimeError(f"{len(missing)} of {len(keys)} not seen within {seconds:.0f} s: {missing[:5]}")
+            return {key: self._at[key] for key in keys}
+
+    def noted(self) -> dict[Key, float]:
+        """Everything noted so far."""
+        with self._new:
+            return dict(self._at)
+
+    def _read(self) -> None:
+        for line in self._stream:
+            at = time.time()
+            key = self._note(json.loads(line))
+            if key is not None:
+                with self._new:
+                    self._at.setdefault(key, at)
+                    self._new.notify_all()
+
+
+def cordoned(event: Json) -> str | None:
+    """For ``Watch``: the name of a node that takes no work."""
+    node = event["object"]
+    return str(node["metadata"]["name"]) if node.get("spec", {}).get("unschedulable") else None
+
+
+def ask(product: Product, query: str, *values: object) -> list[tuple[Any, ...]]:
+    """The rows of a query on the product's own database."""
+    with psycopg.connect(product.environment["KCOVER_DATABASE_URL"], autocommit=True) as connection:
+        return connection.execute(query, values or None).fetchall()
+
+
+def settled(product: Product, *, seconds: float) -> float:
+    """Waits until nothing is left to judge and no rescue is under way; the moment, by the wall clock."""
+    open_work = """SELECT (SELECT count(*) FROM incidents_incident WHERE judge_at <= now() AND state = 'open')
+        + (SELECT count(*) FROM rescue_rescue WHERE state IN ('waiting', 'running'))"""
+    deadline = time.time() + seconds
+    while ask(product, open_work)[0][0]:
+        if time.time() > deadline:
+            raise RuntimeError(f"work was left after {seconds:.0f} s")
+        time.sleep(0.1)
+    return time.time()
