@@ -93,6 +93,15 @@ TEXTS: Mapping[str, str] = {
     "standby_not_ready": "standby {standby} is not Ready",
     "standby_unhealthy": "standby {standby} is not healthy",
     "standby_promised": "standby {standby} is promised to another node",
+    # preflight
+    "preflight_waiting": "{received} of {expected} reports are in",
+    "preflight_expired": "only {received} of {expected} reports came within {within}, from {nodes}: no verdict on them",
+    "preflight_abnormal": "{node} failed {checks}",
+    "preflight_slow": "{node} failed in each of the {slots} slots that count",
+    "preflight_suspects": "one of {nodes} is slow: two nodes cannot be told apart",
+    "preflight_slots": "{node} ran {slots} of {expected} slots, too few to call it slow",
+    "preflight_size": "{node} speaks of {size} nodes, not {before}: the {received} earlier reports are dropped",
+    "preflight_again": "{node} reported again after the verdict: a new run begins",
 }
 
 

@@ -85,6 +85,14 @@ SENTENCES = (
     gettext_noop("standby {standby} is not Ready"),
     gettext_noop("standby {standby} is not healthy"),
     gettext_noop("standby {standby} is promised to another node"),
+    gettext_noop("{received} of {expected} reports are in"),
+    gettext_noop("only {received} of {expected} reports came within {within}, from {nodes}: no verdict on them"),
+    gettext_noop("{node} failed {checks}"),
+    gettext_noop("{node} failed in each of the {slots} slots that count"),
+    gettext_noop("one of {nodes} is slow: two nodes cannot be told apart"),
+    gettext_noop("{node} ran {slots} of {expected} slots, too few to call it slow"),
+    gettext_noop("{node} speaks of {size} nodes, not {before}: the {received} earlier reports are dropped"),
+    gettext_noop("{node} reported again after the verdict: a new run begins"),
 )
 
 

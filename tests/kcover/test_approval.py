@@ -95,7 +95,7 @@ def test_of_three_the_two_that_hold_longest_count() -> None:
 
 
 @pytest.mark.parametrize("approvers", [1, 2])
-def test_the_one_who_asked_does_not_approve(approvers: int) -> None:
+def test_inv_44_the_one_who_asked_does_not_approve(approvers: int) -> None:
     answer = check(vote("user:carl"), approvers=approvers)
     assert isinstance(answer, approval.Waiting)
     assert answer.missing == approvers
@@ -156,7 +156,7 @@ def test_an_answer_to_another_question_does_not_count(part: str, other: Any, ask
     assert said(answer)[1:] == [f"the answer of user:anna was about {part} {found}, not {asked}, and does not count"]
 
 
-def test_approving_after_the_fault_healed_is_a_no_op() -> None:
+def test_inv_44_approving_after_the_fault_healed_is_a_no_op() -> None:
     for votes in ((), (vote(),), (vote(approved=False),)):
         answer = check(*votes, healed=True)
         assert isinstance(answer, approval.Void)
@@ -208,7 +208,7 @@ VOTES = st.builds(
 
 
 @given(st.lists(VOTES, max_size=8), st.integers(1, 2), st.integers(0, 9000), st.randoms())
-def test_no_step_runs_without_enough_of_the_right_people(
+def test_inv_43_no_step_runs_without_enough_of_the_right_people(
     votes: list[approval.Vote], approvers: int, seconds: int, chance: Any
 ) -> None:
     now = ASKED + timedelta(seconds=seconds)

@@ -104,12 +104,12 @@ def test_the_breaker_says_what_it_counted() -> None:
     ]
 
 
-def test_a_tripped_breaker_stops_no_destructive_act() -> None:
+def test_inv_31_a_tripped_breaker_stops_no_destructive_act() -> None:
     assert kept(settings(breaker={"limit": 1}), facts(isolated_lately=99)) == []
 
 
 @given(st.integers(1, 60), st.integers(1, 60), st.integers(1, 100) | st.integers(1, 100).map("{}%".format))
-def test_no_more_than_the_limit_is_isolated(eligible: int, faulty: int, limit: int | str) -> None:
+def test_inv_29_no_more_than_the_limit_is_isolated(eligible: int, faulty: int, limit: int | str) -> None:
     """Faults on M nodes at once, judged one after the other: L are isolated, M - L wait."""
     faulty = min(faulty, eligible)
     wanted = settings(breaker={"limit": limit})
@@ -249,7 +249,7 @@ def test_the_floor_says_what_it_keeps() -> None:
 
 
 @given(st.integers(1, 60), st.integers(1, 100), st.data())
-def test_isolation_never_takes_a_pool_under_its_floor(eligible: int, percent: int, data: st.DataObject) -> None:
+def test_inv_36_isolation_never_takes_a_pool_under_its_floor(eligible: int, percent: int, data: st.DataObject) -> None:
     healthy = data.draw(st.integers(0, eligible))
     wanted, floor = settings(floor={"percent": percent}), max(1, eligible * percent // 100)
     left = healthy
@@ -353,7 +353,7 @@ def symptom(nodes: int, trait: str = "code", value: str = "xid 79") -> guards.Sy
         (3, 3, True),
     ],
 )
-def test_a_storm_is_three_nodes_and_three_percent(eligible: int, nodes: int, *, storm: bool) -> None:
+def test_inv_33_a_storm_is_three_nodes_and_three_percent(eligible: int, nodes: int, *, storm: bool) -> None:
     found = facts(eligible=eligible, symptoms=(symptom(nodes),))
     assert (guards.storm(guards.Settings(), found) is not None) is storm
     on = settings(storm={"enabled": True})
@@ -458,7 +458,7 @@ def test_the_rate_says_what_it_counted() -> None:
 @pytest.mark.parametrize(
     ("labels", "holds"), [({}, False), ({"kcover.io/exclude": "false"}, False), ({"kcover.io/exclude": "true"}, True)]
 )
-def test_an_excluded_node_is_left_alone(labels: dict[str, str], *, holds: bool) -> None:
+def test_inv_37_an_excluded_node_is_left_alone(labels: dict[str, str], *, holds: bool) -> None:
     reasons = kept(settings(), facts(labels=labels))
     assert reasons == (["node gpu-1 carries kcover.io/exclude=true: hands off"] if holds else [])
 
@@ -476,7 +476,7 @@ def test_what_a_destructive_act_passed() -> None:
 
 
 @pytest.mark.parametrize("eligible", [0, -1])
-def test_without_eligible_nodes_nothing_is_done(eligible: int) -> None:
+def test_inv_30_without_eligible_nodes_nothing_is_done(eligible: int) -> None:
     nobody = facts(eligible=eligible)
     for verdict in (
         guards.isolation(guards.Settings(), nobody, now=NOW),

@@ -290,7 +290,7 @@ def test_a_rule_may_want_a_person_to_say_yes() -> None:
 SOME = {"recent_rescues": 2, "reboots_for_code": 2}
 
 
-def test_how_many_reboots_are_too_many_is_a_setting() -> None:
+def test_inv_35_how_many_reboots_are_too_many_is_a_setting() -> None:
     repeats = {"repeats": {"limit": 2, "window": 3600}}
     assert weigh(REBOOTS, node=SOME, settings=repeats) == (
         "hold",
@@ -418,7 +418,7 @@ EXPIRING: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("facts", EXPIRING)
-def test_what_is_held_back_too_long_is_given_up(facts: dict[str, Any]) -> None:
+def test_inv_32_what_is_held_back_too_long_is_given_up(facts: dict[str, Any]) -> None:
     fresh = decision.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY}, **facts))
     assert fresh.answer == "hold"
     stale = decision.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY - timedelta(seconds=1)}, **facts))
