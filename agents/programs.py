@@ -55,7 +55,7 @@ def run(command: Sequence[str], *, timeout: float, environ: Mapping[str, str] | 
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as expired:
         _kill(process)
-        raise TookTooLong(f"{os.path.basename(command[0])} did not end within {timeout:.0f} s") from expired
+        raise TookTooLong(f"{os.path.basename(command[0])} did not end within {timeout:g} s") from expired
     return Ended(status=process.returncode, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
 
 

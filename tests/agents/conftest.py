@@ -7,6 +7,7 @@ import pytest
 
 from tests.agents import shim
 from tests.agents.server import FakePortal
+from tests.agents.tools import Tools
 
 
 @pytest.fixture
@@ -40,3 +41,9 @@ def ask(driver):
         return json.loads(ended.stdout)
 
     return run
+
+
+@pytest.fixture
+def tools(tmp_path, monkeypatch):
+    """A node without any tool; the test adds those it has."""
+    return Tools(tmp_path, monkeypatch)

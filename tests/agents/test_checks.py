@@ -1,0 +1,406 @@
+"""Checks: limits, what breaks, what is missing, who is disturbed."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import UTC, datetime
+
+import psutil
+import pytest
+
+from agents import programs
+from agents.checks import bandwidth, dcgm, gpu_state, network, port
+from agents.checks.runner import Runner
+from agents.probes import nvml
+from agents.probes.device import Device, Rows
+from kcover.fault import Check
+from tests.agents.shim import UUIDS
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+GPU = Device(index=0, uuid="GPU-aaaaaaaa", model="NVIDIA H100 80GB HBM3", processes=(), clock_reasons=0x4)
+ROWS = Rows(corrected=1, uncorrected=2, pending=False, failed=False)
+
+
+def results(found):
+    return [(check.device, check.status, check.value) for check in found]
+
+
+# ------------------------------------------------------------------------------------------------------------- runner
+
+
+class Fixed:
+    name = "fixed"
+    about_node = True
+
+    def __init__(self, outcome=None, *, invasive=False, about_node=True):
+        self.outcome, self._invasive, self.about_node = outcome, invasive, about_node
+        self.runs = 0
+        self.under_way = 0
+        self.most = 0
+
+    def invasive(self, args):
+        return self._invasive
+
+    def run(self, args):
+        self.runs += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        time.sleep(0.02)
+        self.under_way -= 1
+        if isinstance(self.outcome, Exception):
+            raise self.outcome
+        return self.outcome or [Check(name="fixed", status="pass")]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "words"),
+    [
+        (None, "pass", ""),
+        (RuntimeError("segfault"), "error", "RuntimeError: segfault"),
+        (programs.TookTooLong("dcgmi did not end within 300 s"), "error", "did not end"),
+        (programs.Missing("dcgmi is not on this node: install DCGM"), "skipped", "install DCGM"),
+        (port.Skipped("MIG is on"), "skipped", "MIG is on"),
+        (ValueError("r='x'"), "error", "r='x'"),
+        (nvml.DriverError("version mismatch", code=18), "error", "version mismatch"),
+    ],
+)
+def test_inv_42_a_check_that_breaks_is_an_error_and_no_bad_node(outcome, status, words):
+    runner = Runner([Fixed(outcome)], in_use=list)
+    (found,) = runner.run(["fixed"], {})
+    assert found.status == status
+    assert words in found.message
+    assert runner.faults([found], now=NOW) == []
+
+
+def test_a_failure_is_a_fault_only_where_it_speaks_of_this_node():
+    failed = [Check(name="fixed", status="fail", device="GPU-aaaaaaaa", message="slow")]
+    (fault,) = Runner([Fixed(failed)], in_use=list).faults(failed, now=NOW)
+    assert (fault.kind, fault.code, fault.gpu_uuid, fault.source) == ("check", "fixed", "GPU-aaaaaaaa", "check")
+    assert Runner([Fixed(failed, about_node=False)], in_use=list).faults(failed, now=NOW) == []
+
+
+def test_an_unknown_check_is_said_to_be_one():
+    (found,) = Runner([Fixed()], in_use=list).run(["pvc"], {})
+    assert (found.status, found.message) == ("error", "check not supported: pvc; this agent has fixed")
+
+
+def test_a_heavy_check_waits_for_nobody_and_disturbs_nobody():
+    check = Fixed(invasive=True)
+    (found,) = Runner([check], in_use=lambda: ["process 4711 on GPU-aaaaaaaa"]).run(["fixed"], {})
+    assert (found.status, check.runs) == ("skipped", 0)
+    assert "process 4711" in found.message
+
+    def unknown():
+        raise nvml.DriverError("version mismatch", code=18)
+
+    (found,) = Runner([check], in_use=unknown).run(["fixed"], {})
+    assert (found.status, check.runs) == ("error", 0)
+    (found,) = Runner([check], in_use=list).run(["fixed"], {})
+    assert (found.status, check.runs) == ("pass", 1)
+
+
+def test_two_callers_never_overlap():
+    check = Fixed()
+    runner = Runner([check], in_use=list)
+    threads = [threading.Thread(target=runner.run, args=(["fixed"], {})) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (check.runs, check.most) == (6, 1)
+
+
+# --------------------------------------------------------------------------------------------------- remapped, gpupower
+
+
+def test_remapped():
+    gpus = (
+        Device(index=0, uuid="GPU-a", rows=ROWS),
+        Device(index=1, uuid="GPU-b", rows=Rows(corrected=0, uncorrected=1, pending=True, failed=False)),
+        Device(index=2, uuid="GPU-c", rows=Rows(corrected=0, uncorrected=9, pending=False, failed=True)),
+        Device(index=3, uuid="GPU-d"),
+        Device(index=4, lost="GPU is lost"),
+    )
+    found = gpu_state.Remapped(lambda: gpus).run({})
+    assert results(found) == [
+        ("GPU-a", "pass", 3),
+        ("GPU-b", "fail", 1),
+        ("GPU-c", "fail", 9),
+        ("GPU-d", "skipped", None),
+        ("gpu4", "fail", None),
+    ]
+
+
+def test_gpupower():
+    gpus = tuple(Device(index=n, uuid=f"GPU-{n}", clock_reasons=bits) for n, bits in enumerate((0x4, 0x8, 0x40, None)))
+    found = gpu_state.GpuPower(lambda: gpus).run({})
+    assert results(found) == [
+        ("GPU-0", "pass", 0),
+        ("GPU-1", "fail", 1),
+        ("GPU-2", "pass", 0),  # Autopilot looks at bit 3 alone, which is set with the thermal ones by the driver
+        ("GPU-3", "skipped", None),
+    ]
+
+
+def test_without_a_driver_there_is_nothing_to_check():
+    def absent():
+        raise nvml.DriverError("Library Not Found", code=nvml.LIBRARY_NOT_FOUND)
+
+    with pytest.raises(port.Skipped, match="install the driver"):
+        gpu_state.Remapped(absent).run({})
+    with pytest.raises(port.Skipped, match="knows no GPU"):
+        gpu_state.GpuPower(lambda: ()).run({})
+
+
+# ------------------------------------------------------------------------------------------------------ pciebw, gpumem
+
+
+class Child:
+    """What the measuring program prints for each GPU it is given."""
+
+    def __init__(self, status=0, err="", **measured):
+        self.status, self.err, self.measured = status, err, measured
+        self.asked = []
+
+    def __call__(self, name, uuids, timeout):
+        self.asked = list(uuids)
+        lines = [json.dumps({"uuid": uuid, **self.measured}) for uuid in self.asked]
+        return programs.Ended(status=self.status, out="\n".join(lines), err=self.err)
+
+
+@pytest.mark.parametrize(("value", "status"), [(4.0, "pass"), (3.99, "fail"), (24.1, "pass")])
+def test_pciebw_fails_under_four_gb_per_second_strictly(value, status):
+    (found,) = bandwidth.PcieBandwidth(lambda: (GPU,), Child(gb_per_s=value)).run({})
+    assert (found.status, found.value, found.unit, found.device) == (status, value, "GB/s", "GPU-aaaaaaaa")
+
+
+def test_pciebw_leaves_gpus_in_use_alone():
+    busy = Device(index=1, uuid="GPU-b", processes=(4711,))
+    mig = Device(index=2, uuid="GPU-c", mig=True)
+    child = Child(gb_per_s=20.0)
+    found = bandwidth.PcieBandwidth(lambda: (GPU, busy, mig), child).run({"threshold": "30"})
+    assert [check.status for check in found] == ["fail", "skipped", "skipped"]
+    assert child.asked == ["GPU-aaaaaaaa"]
+
+
+@pytest.mark.parametrize(
+    ("model", "daxpy", "dgemm", "right", "args", "status"),
+    [
+        ("NVIDIA H100 80GB HBM3", 1300, 16, True, {}, "pass"),
+        ("NVIDIA H100 80GB HBM3", 1299, 50, True, {}, "fail"),
+        ("NVIDIA A100-SXM4-80GB", 1700, 15.9, True, {}, "fail"),
+        ("NVIDIA A100-SXM4-80GB", 1700, 19, False, {}, "fail"),
+        ("NVIDIA L40S", 700, 1.4, True, {}, "pass"),  # nobody published a limit for it
+        ("NVIDIA L40S", 700, 1.4, False, {}, "fail"),
+        ("NVIDIA L40S", 700, 1.4, True, {"daxpy": 800, "dgemm": 1}, "fail"),
+        ("NVIDIA H20", 3000, 1, True, {}, "pass"),
+    ],
+)
+def test_gpumem_has_the_limits_of_the_a100_for_boards_of_its_class(model, daxpy, dgemm, right, args, status):
+    gpu = Device(index=0, uuid="GPU-a", model=model)
+    child = Child(gb_per_s=daxpy, tflops=dgemm, right=right)
+    (found,) = bandwidth.GpuMemory(lambda: (gpu,), child).run(args)
+    assert (found.status, found.value) == (status, daxpy)
+    assert f"DGEMM {dgemm:g} TFLOPS" in found.message
+
+
+def test_a_measuring_program_that_breaks():
+    check = bandwidth.PcieBandwidth(lambda: (GPU,), Child(status=-11, err="Segmentation fault"))
+    with pytest.raises(RuntimeError, match="ended with -11: Segmentation fault"):
+        check.run({})
+    check = bandwidth.PcieBandwidth(lambda: (GPU,), Child(status=3, err="libcuda.so.1: install the driver"))
+    with pytest.raises(port.Skipped, match="install the driver"):
+        check.run({})
+    (found,) = bandwidth.PcieBandwidth(lambda: (GPU,), Child(error="CUDA_ERROR_OUT_OF_MEMORY")).run({})
+    assert found.status == "error"
+
+
+@pytest.fixture
+def bench(driver):
+    """The measuring program itself, over the libraries of the shim."""
+
+    def run(name, **environ):
+        ended = subprocess.run(
+            (sys.executable, "-m", "agents.checks.bench", name),
+            env=os.environ | driver.environ | environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return ended.returncode, [json.loads(line) for line in ended.stdout.splitlines()], ended.stderr
+
+    return run
+
+
+def test_the_bench_measures_each_gpu(bench):
+    status, lines, _ = bench("pciebw", CUDA_SHIM_MS="20", CUDA_SHIM_MS_1="200")
+    assert status == 0
+    assert [line["uuid"] for line in lines] == list(UUIDS)
+    assert [round(line["gb_per_s"], 2) for line in lines] == [33.55, 3.36]  # 20 x 32 MiB
+    _, lines, _ = bench("pciebw", CUDA_VISIBLE_DEVICES=UUIDS[1])
+    assert [line["uuid"] for line in lines] == [UUIDS[1]]
+
+
+def test_the_bench_computes_and_looks_at_the_result(bench):
+    _, (first, second), _ = bench("gpumem", CUDA_SHIM_MS="40", CUDA_SHIM_WRONG="1")
+    assert (round(first["gb_per_s"]), round(first["tflops"]), first["right"]) == (1611, 137, True)
+    assert second["right"] is False
+
+
+def test_the_bench_says_what_is_wrong(bench):
+    _, (first, second), _ = bench("gpumem", CUDA_SHIM_FULL="0")
+    assert first["error"] == "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2)"
+    assert second["right"]
+    status, lines, err = bench("pciebw", CUDA_SHIM_BROKEN="1")
+    assert (status, lines, err) == (1, [], "cuInit: CUDA_ERROR_UNKNOWN (999)\n")
+    status, lines, err = bench("pciebw", LD_LIBRARY_PATH="")
+    assert (status, lines) == (3, [])
+    assert "install the NVIDIA driver" in err
+
+
+# --------------------------------------------------------------------------------------------------------------- dcgm
+
+
+def diagnosis(*results, root="DCGM Diagnostic", test="pcie"):
+    tests = [{"name": test, "results": list(results)}]
+    return json.dumps({root: {"test_categories": [{"category": "Integration", "tests": tests}]}})
+
+
+PASSED = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+FAILED = {
+    "entity_group": "GPU",
+    "entity_id": 1,
+    "status": "Fail",
+    "warnings": [{"error_severity": 2, "warning": "PCIe replays"}],
+}
+SETTING = {
+    "entity_group": "GPU",
+    "entity_id": 1,
+    "status": "Fail",
+    "warnings": [{"error_severity": 5, "warning": "Persistence mode is off"}],
+}
+OLD = {"gpu_id": "3", "status": "Fail", "warnings": ["Double-bit error"]}
+
+
+def test_dcgm_passes(tools):
+    tools.say("dcgmi", "some words before\n" + diagnosis(PASSED))
+    (found,) = dcgm.Dcgm().run({})
+    assert (found.status, found.value, found.message) == ("pass", 0, "level 1")
+
+
+@pytest.mark.parametrize(
+    ("text", "device", "status", "words"),
+    [
+        (diagnosis(PASSED, FAILED), "gpu1 pcie", "fail", "PCIe replays"),
+        (diagnosis(PASSED, SETTING), "gpu1 pcie", "warn", "Persistence mode is off"),
+        (diagnosis(OLD, root="DCGM GPU Diagnostic"), "gpu3 pcie", "fail", "Double-bit error"),
+        (diagnosis({"gpu_ids": "0,1", "status": "Warn", "info": "slow"}), "gpu0 pcie", "warn", "slow"),
+        (diagnosis({"status": "Fail", "warnings": "no driver"}, test="software"), "node software", "fail", "no driver"),
+    ],
+)
+def test_dcgm_of_every_version_names_test_and_gpu(tools, text, device, status, words):
+    tools.say("dcgmi", text, status=226)  # it exits so when a test failed
+    whole, single, *_ = dcgm.Dcgm().run({"r": "2"})
+    assert (whole.device, whole.status, whole.value) == ("", status, float(status == "fail"))
+    assert (single.device, single.status, single.message) == (device, status, words)
+    assert whole.message.startswith("level 2: ")
+
+
+def test_dcgm_that_tested_nothing_is_skipped_and_one_that_broke_is_an_error(tools):
+    tools.say("dcgmi", diagnosis({"gpu_id": "0", "status": "Skip", "info": ["not allowed on this SKU"]}))
+    with pytest.raises(port.Skipped, match="not allowed on this SKU"):
+        dcgm.Dcgm().run({})
+    tools.say("dcgmi", "Error: unable to connect to the host engine", status=1)
+    with pytest.raises(RuntimeError, match="host engine"):
+        dcgm.Dcgm().run({})
+    tools.say("dcgmi", '{"DCGM Diagnostic": broken')
+    with pytest.raises(RuntimeError, match="no report"):
+        dcgm.Dcgm().run({})
+
+
+def test_dcgm_asks_for_json_at_the_level_wanted(tools, tmp_path):
+    tools.add("dcgmi", f"echo \"$*\" > {tmp_path}/asked\necho '{diagnosis(PASSED)}'")
+    dcgm.Dcgm().run({"r": 3})
+    assert (tmp_path / "asked").read_text() == "diag -r 3 -j\n"
+    assert [dcgm.Dcgm().invasive({"r": level}) for level in (1, 2, 3, 4)] == [False, True, True, True]
+    for level in (0, 5, "x", True):
+        with pytest.raises(ValueError, match="accepted are whole numbers from 1 to 4"):
+            dcgm.Dcgm().run({"r": level})
+
+
+def test_dcgm_is_not_there(tools):
+    with pytest.raises(programs.Missing, match="install DCGM"):
+        dcgm.Dcgm().run({})
+
+
+# --------------------------------------------------------------------------------------------------------- ping, iperf
+
+
+def test_ping(tools):
+    tools.add(
+        "ping",
+        """for host; do :; done
+case $host in
+  near) echo '10 packets transmitted, 10 received, 0% packet loss, time 1ms';;
+  poor) echo '10 packets transmitted, 9 received, 10% packet loss, time 1ms'; exit 0;;
+  gone) echo '10 packets transmitted, 0 received, +10 errors, 100% packet loss, time 1ms'; exit 1;;
+  *) echo 'ping: nowhere: Name or service not known' >&2; exit 2;;
+esac""",
+    )
+    found = network.Ping().run({"hosts": "near,poor,gone,nowhere"})
+    assert results(found) == [
+        ("near", "pass", 0),
+        ("poor", "warn", 10),
+        ("gone", "fail", 100),
+        ("nowhere", "error", None),
+    ]
+    assert found[3].message == "ping: nowhere: Name or service not known"
+    assert results(network.Ping(("near",)).run({})) == [("near", "pass", 0)]
+
+
+def test_nobody_to_ping(tools):
+    with pytest.raises(port.Skipped, match="nobody to ping"):
+        network.Ping().run({})
+    for hosts in ("-c 1", "a;b", "$(reboot)", "a,,b", ["x" * 300]):
+        with pytest.raises(ValueError, match="is no host name"):
+            network.Ping().run({"hosts": hosts})
+
+
+IPERF = json.dumps({"end": {"sum_received": {"bits_per_second": 98.5e9}}})
+
+
+def test_iperf_serves_and_sends_at_once(tools, tmp_path):
+    tools.add("iperf3", f"echo \"$*\" >> {tmp_path}/asked\nsleep 0.1\necho '{IPERF}'")
+    found = network.Iperf().run({"hosts": "10.0.0.2", "serve": 2, "clients": 4, "seconds": 1, "port": 5300})
+    assert results(found) == [
+        ("10.0.0.2", "pass", 98.5),
+        ("server 5300", "pass", 98.5),
+        ("server 5301", "pass", 98.5),
+    ]
+    asked = sorted((tmp_path / "asked").read_text().splitlines())
+    assert asked == ["-c 10.0.0.2 -p 5300 -P 4 -t 1 -J", "-s -1 -J -p 5300", "-s -1 -J -p 5301"]
+
+
+def test_iperf_tells_why_not(tools):
+    tools.say("iperf3", json.dumps({"error": "unable to connect to server: Connection refused"}), status=1)
+    (found,) = network.Iperf().run({"hosts": ["10.0.0.2"]})
+    assert (found.status, found.message) == ("error", "unable to connect to server: Connection refused")
+    with pytest.raises(port.Skipped, match="nothing to do"):
+        network.Iperf().run({})
+
+
+# ------------------------------------------------------------------------------------------------------------ programs
+
+
+def test_a_program_that_hangs_is_killed_with_what_it_started(tools, tmp_path):
+    tools.add("slow", f"sleep 60 & echo $! > {tmp_path}/child\nwait")
+    started = time.monotonic()
+    with pytest.raises(programs.TookTooLong, match="slow did not end within"):
+        programs.run((programs.find("slow", install="it"),), timeout=0.5)
+    assert time.monotonic() - started < 5
+    child = int((tmp_path / "child").read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE

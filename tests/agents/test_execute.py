@@ -1,0 +1,179 @@
+"""What a node does on command: checks with their results, and a GPU reset only with proof that nobody uses it."""
+
+import contextlib
+import json
+import os
+from datetime import UTC, datetime
+
+import pytest
+
+from agents import execute, gpu_users
+from agents.checks.runner import Runner
+from agents.gpu_users import GpuUsers
+from agents.probes import nvml
+from agents.probes.device import Device
+from kcover.fault import Check
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+RESET = {"gpu_uuid": "GPU-12345678"}
+
+
+class Fixed:
+    about_node = True
+
+    def __init__(self, name, *results):
+        self.name, self.results, self.args = name, list(results), None
+
+    def invasive(self, args):
+        return False
+
+    def run(self, args):
+        self.args = args
+        return self.results
+
+
+def host(*checks, users=(), **more):
+    runner = Runner(checks, in_use=lambda: users)
+    return execute.Host(reboot_command=("true",), checks=runner, in_use=lambda: users, clock=lambda: NOW, **more)
+
+
+# ---------------------------------------------------------------------------------------------------------- run_check
+
+
+def test_a_check_is_run_with_its_arguments_and_answers_in_both_ways():
+    good = Check(name="remapped", status="pass", device="GPU-a", value=0.0, unit="rows")
+    bad = Check(name="remapped", status="fail", device="GPU-b", value=1.0, unit="rows", message="a row waits")
+    check = Fixed("remapped", good, bad)
+    outcome = host(check).run_check({"check": "remapped", "r": "2"})
+    assert (outcome.status, outcome.message) == ("done", "fail")
+    assert check.args["r"] == "2"
+    assert [one["device"] for one in outcome.output["checks"]] == ["GPU-b", "GPU-a"]  # what matters first
+    assert outcome.output["seconds"] >= 0
+    assert outcome.checks == (good, bad)
+    assert [(fault.kind, fault.code, fault.gpu_uuid) for fault in outcome.faults] == [("check", "remapped", "GPU-b")]
+
+
+@pytest.mark.parametrize(
+    "args", [{"check": "a,b"}, {"name": "a, b"}, {"checks": ["a", "b"]}, {"checks": ["a", "b", "a"]}]
+)
+def test_several_checks_at_once_whatever_the_key(args):
+    outcome = host(Fixed("a", Check(name="a", status="pass")), Fixed("b", Check(name="b", status="pass"))).run_check(
+        args
+    )
+    assert [one["name"] for one in outcome.output["checks"]] == ["a", "b"]
+    assert outcome.message == "ok"
+
+
+def test_a_known_check_is_run_beside_an_unknown_one():
+    outcome = host(Fixed("a", Check(name="a", status="pass"))).run_check({"check": "a,pvc"})
+    assert (outcome.status, outcome.message) == ("done", "error")
+    assert {one["name"]: one["status"] for one in outcome.output["checks"]} == {"a": "pass", "pvc": "error"}
+
+
+@pytest.mark.parametrize("args", [{}, {"check": ""}, {"check": "pvc"}, {"checks": 3}])
+def test_nothing_to_run_is_refused(args):
+    assert host().run_check(args).status == "refused"
+
+
+def test_output_stays_under_what_the_wire_takes():
+    many = [Check(name="a", status="fail", device=f"GPU-{n:032}", message="x" * 5000) for n in range(500)]
+    outcome = host(Fixed("a", *many)).run_check({"check": "a"})
+    assert len(json.dumps(dict(outcome.output))) < 64 << 10
+    assert len(outcome.checks) == 500
+
+
+# ---------------------------------------------------------------------------------------------------------- reset_gpu
+
+
+def test_a_gpu_in_use_is_not_reset(tools):
+    tools.add("nvidia-smi", "echo reset > /tmp/never; exit 0")
+    outcome = host(users=["process 4711 on GPU-12345678"]).reset_gpu(RESET)
+    assert (outcome.status, outcome.message) == ("refused", "the GPUs are in use: process 4711 on GPU-12345678")
+
+
+def test_without_proof_nothing_is_reset(tools):
+    tools.add("nvidia-smi", "exit 0")
+
+    def nobody_knows():
+        raise nvml.DriverError("version mismatch", code=18)
+
+    made = execute.Host(reboot_command=("true",), in_use=nobody_knows)
+    outcome = made.reset_gpu(RESET)
+    assert outcome.status == "refused"
+    assert "nobody can say who uses the GPUs" in outcome.message
+
+
+def test_the_agent_lets_go_of_the_driver_while_it_resets(tools, tmp_path):
+    log = tmp_path / "log"
+    tools.add("nvidia-smi", f"echo reset $* >> {log}")
+
+    @contextlib.contextmanager
+    def hands_off():
+        log.write_text("off\n")
+        yield
+        with log.open("a") as file:
+            file.write("on\n")
+
+    assert host(hands_off=hands_off).reset_gpu(RESET).status == "done"
+    assert log.read_text().splitlines() == ["off", "reset --gpu-reset -i GPU-12345678", "on"]
+
+
+# ---------------------------------------------------------------------------------------------------------- gpu users
+
+
+@pytest.fixture
+def node(tmp_path):
+    """Folders as the kubelet and the kernel keep them."""
+    (tmp_path / "kubelet/device-plugins").mkdir(parents=True)
+    (tmp_path / "kubelet/pods/uid-1").mkdir(parents=True)
+    (tmp_path / "proc").mkdir()
+
+    class Node:
+        devices: tuple = ()
+        users = GpuUsers(kubelet=tmp_path / "kubelet", proc=tmp_path / "proc", ask=lambda: Node.devices)
+
+        def pods(self, *entries):
+            given = [{"PodUID": uid, "ResourceName": name, "DeviceIDs": {"0": ["GPU-a"]}} for uid, name in entries]
+            content = {"Data": {"PodDeviceEntries": given}, "Checksum": 1}
+            (tmp_path / "kubelet" / gpu_users.CHECKPOINT).write_text(json.dumps(content))
+
+        def process(self, pid, name, *files):
+            folder = tmp_path / "proc" / str(pid)
+            (folder / "fd").mkdir(parents=True)
+            (folder / "comm").write_text(f"{name}\n")
+            for number, file in enumerate(files):
+                os.symlink(file, folder / "fd" / str(number))
+
+    return Node()
+
+
+def test_nobody_uses_the_gpus(node):
+    node.pods(("uid-1", "cpu-plugin.io/core"))
+    node.process(1, "init", "/dev/null", "/dev/nvidiactl")
+    node.process(2, "nvidia-persiste", "/dev/nvidia0")
+    node.process(os.getpid(), "python", "/dev/nvidia0")
+    assert node.users() == []
+
+
+def test_three_witnesses(node):
+    type(node).devices = (Device(index=0, uuid="GPU-a", processes=(4711,)), Device(index=1, uuid="GPU-b"))
+    assert node.users() == ["process 4711 on GPU-a"]
+    type(node).devices = ()
+    node.pods(("uid-1", "nvidia.com/gpu"), ("uid-gone", "nvidia.com/gpu"), ("uid-1", "nvidia.com/mig-1g.10gb"))
+    assert node.users() == ["pod uid-1 holds nvidia.com/gpu", "pod uid-1 holds nvidia.com/mig-1g.10gb"]
+    node.pods()
+    node.process(77, "python3", "/dev/nvidia3", "/dev/nvidia1", "/dev/nvidiactl", "/tmp/x")
+    assert node.users() == ["process 77 (python3) has /dev/nvidia1, /dev/nvidia3 open"]
+
+
+def test_a_driver_that_cannot_say_is_no_proof(node):
+    def broken():
+        raise nvml.DriverError("version mismatch", code=18)
+
+    with pytest.raises(nvml.DriverError):
+        GpuUsers(kubelet=node.users.kubelet, proc=node.users.proc, ask=broken)()
+
+    def absent():
+        raise nvml.DriverError("not loaded", code=nvml.DRIVER_NOT_LOADED)
+
+    assert GpuUsers(kubelet=node.users.kubelet, proc=node.users.proc, ask=absent)() == []

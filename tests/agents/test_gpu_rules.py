@@ -1,0 +1,260 @@
+"""What GPU states mean, by the published limits; time and states are in the test's hand."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from agents.probes import nvml
+from agents.probes.device import Device, Links, Pcie, Rows
+from agents.probes.gpu.probe import GpuProbe
+
+START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+ROWS = Rows(corrected=0, uncorrected=0, pending=False, failed=False, banks_without_spares=0)
+LINKS = Links(count=4, active=4, errors={"replay": 0, "recovery": 0})
+GOOD = Device(
+    index=0,
+    uuid="GPU-aaaaaaaa",
+    pci="0000:4e:00",
+    model="NVIDIA H100 80GB HBM3",
+    busy=True,
+    processes=(),
+    recovery_action=0,
+    rows=ROWS,
+    repair_pending=False,
+    ecc=True,
+    ecc_corrected=0,
+    ecc_uncorrected=0,
+    sram_threshold=False,
+    clock_reasons=0x4,
+    held_back={"thermal": 0, "board": 0},
+    pcie=Pcie(width=16, max_width=16, generation=5, max_generation=5, replays=0),
+    nvlink=LINKS,
+    fabric=(3, 0, 0),
+    margin=40,
+    power_limit=700_000,
+    power_default=700_000,
+)
+
+
+class Node:
+    def __init__(self, *devices, expected=None):
+        self.devices = list(devices)
+        self.now = START
+        self.error = None
+        self.expected = len(devices) if expected is None else expected
+        self.probe = GpuProbe(expected=lambda: self.expected, ask=self.ask)
+
+    def ask(self):
+        if self.error:
+            raise self.error
+        return tuple(self.devices)
+
+    def set(self, place=0, **changes):
+        self.devices[place] = replace(self.devices[place], **changes)
+
+    def look(self, *, after=60.0):
+        self.now += timedelta(seconds=after)
+        return self.probe.look(self.now)
+
+    def bad(self, **kwargs):
+        """Name, status, whether it is a fault: of everything that is not a pass."""
+        findings = self.look(**kwargs).findings
+        return [(one.check.name, one.check.status, one.fault) for one in findings if one.check.status != "pass"]
+
+
+@pytest.fixture
+def node():
+    return Node(GOOD, replace(GOOD, index=1, uuid="GPU-bbbbbbbb", pci="0000:5e:00"))
+
+
+def test_a_healthy_node_passes_everything(node):
+    for _ in range(15):
+        assert node.bad() == []
+    names = sorted({one.check.name for one in node.look().findings})
+    assert names == [
+        "clock_limits",
+        "clocks",
+        "driver",
+        "ecc",
+        "ecc_mode",
+        "fabric",
+        "gpu",
+        "gpu_count",
+        "nvlink",
+        "nvlink_errors",
+        "pcie_generation",
+        "pcie_replays",
+        "pcie_width",
+        "power_limit",
+        "recovery_action",
+        "remap_failure",
+        "remap_spares",
+        "remapped",
+        "repair_pending",
+        "sram_threshold",
+        "temperature",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"recovery_action": 1}, ("recovery_action", "fail", True)),
+        ({"recovery_action": 2}, ("recovery_action", "fail", True)),
+        ({"recovery_action": 3}, ("recovery_action", "warn", False)),
+        ({"recovery_action": 7}, ("recovery_action", "fail", True)),
+        ({"rows": replace(ROWS, pending=True)}, ("remapped", "fail", False)),
+        ({"rows": replace(ROWS, failed=True)}, ("remap_failure", "fail", True)),
+        ({"rows": replace(ROWS, banks_without_spares=1)}, ("remap_spares", "warn", False)),
+        ({"rows": None, "pages_retired": 4, "pages_pending": True}, ("retired_pages", "fail", False)),
+        ({"rows": None, "pages_retired": 63, "pages_pending": False}, ("retired_pages", "fail", True)),
+        ({"repair_pending": True}, ("repair_pending", "warn", False)),
+        ({"ecc": False}, ("ecc_mode", "warn", False)),
+        ({"ecc_uncorrected": 1}, ("ecc", "fail", False)),
+        ({"sram_threshold": True}, ("sram_threshold", "fail", True)),
+        ({"pcie": replace(GOOD.pcie, width=8)}, ("pcie_width", "fail", True)),
+        ({"pcie": replace(GOOD.pcie, generation=1)}, ("pcie_generation", "warn", False)),
+        ({"nvlink": replace(LINKS, recovery_failed=1)}, ("nvlink_errors", "fail", True)),
+        ({"fabric": (3, 1, 0)}, ("fabric", "fail", True)),
+        ({"fabric": (3, 0, 0x1)}, ("fabric", "fail", True)),
+        ({"fabric": (3, 0, 0x200)}, ("fabric", "fail", True)),
+        ({"margin": 4}, ("temperature", "warn", False)),
+        ({"power_limit": 500_000}, ("power_limit", "warn", False)),
+        ({"troubles": ("Margin: Unknown Error",)}, ("nvml", "error", False)),
+    ],
+)
+def test_a_state_that_one_look_can_judge(node, changes, found):
+    node.set(**changes)
+    assert node.bad() == [found]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pcie": replace(GOOD.pcie, generation=1), "busy": False},  # an idle link slows down by design
+        {"margin": 0},  # some H100 do not know
+        {"margin": -3},
+        {"margin": 4, "busy": False},
+        {"fabric": (2, 0, 0)},  # under way
+        {"fabric": (3, 0, 0x2)},  # "degraded bandwidth: false"
+        {"clock_reasons": 0x40},  # one sample
+        {"fabric": None, "nvlink": None, "rows": None, "ecc": None},
+    ],
+)
+def test_what_looks_bad_and_is_not(node, changes):
+    node.set(**changes)
+    assert node.bad() == []
+
+
+def test_one_sample_of_a_slowdown_is_nothing_most_of_ten_minutes_is(node):
+    for _ in range(4):
+        node.set(clock_reasons=0x48)
+        assert node.bad() == []
+    assert node.bad() == [("clocks", "warn", False)]
+    node.set(clock_reasons=0x4)
+    assert [node.bad() for _ in range(4)][-1] == []
+
+
+def test_an_idle_gpu_is_not_judged_by_its_clocks(node):
+    node.set(clock_reasons=0x48, busy=False)
+    assert [node.bad() for _ in range(12)] == [[]] * 12
+
+
+def test_time_under_a_limit_is_a_share_of_the_time_since_the_last_look(node):
+    node.look()
+    node.set(held_back={"thermal": int(5e9), "board": 0})
+    assert node.bad() == []
+    node.set(held_back={"thermal": int(15e9), "board": 0})
+    assert node.bad() == [("clock_limits", "warn", False)]
+
+
+def test_replays_are_judged_by_the_link_and_only_if_they_last(node):
+    node.look()
+    for minute in range(1, 4):
+        node.set(pcie=replace(GOOD.pcie, replays=32 * minute))  # Gen5 x16: 31 a minute are accepted
+        found = node.bad()
+    assert found == [("pcie_replays", "fail", True)]
+    assert node.bad() == []
+
+
+def test_a_driver_that_was_loaded_anew_counts_from_zero(node):
+    node.set(pcie=replace(GOOD.pcie, replays=1_000_000), ecc_uncorrected=0)
+    node.look()
+    node.set(pcie=replace(GOOD.pcie, replays=3))
+    assert [node.bad() for _ in range(4)] == [[]] * 4
+
+
+def test_nvlink_errors_count_when_they_grow(node):
+    node.set(nvlink=replace(LINKS, errors={"replay": 7, "recovery": 1}))
+    assert node.bad() == []
+    node.set(nvlink=replace(LINKS, errors={"replay": 8, "recovery": 1}))
+    assert node.bad() == [("nvlink_errors", "warn", False)]
+    assert node.bad() == []
+
+
+def test_a_missing_link_is_confirmed_by_three_looks_and_by_the_peers():
+    node = Node(*(replace(GOOD, index=index, uuid=f"GPU-{index:08}") for index in range(4)))
+    node.set(2, nvlink=replace(LINKS, active=3))
+    assert [node.bad(), node.bad()] == [[], []]
+    assert node.bad() == [("nvlink", "fail", True)]
+    for place in (0, 1, 3):
+        node.set(place, nvlink=replace(LINKS, active=3))
+    assert node.bad() == []  # all of them have three
+
+
+def test_a_fabric_that_never_ends_registering(node):
+    node.set(fabric=(2, 0, 0))
+    assert [node.bad() for _ in range(5)] == [[]] * 5
+    assert node.bad() == [("fabric", "fail", True)]
+
+
+def test_an_uncorrected_error_is_xid_48_once(node):
+    assert node.look().faults == ()
+    node.set(ecc_uncorrected=2)
+    (fault,) = node.look().faults
+    assert (fault.kind, fault.code, fault.pci, fault.gpu_uuid) == ("xid", 48, "0000:4e:00", "GPU-aaaaaaaa")
+    assert fault.source == "nvml"
+    assert node.look().faults == ()
+
+
+def test_errors_from_before_the_agent_started_are_shown_and_not_reported_anew(node):
+    node.set(ecc_uncorrected=2)
+    assert node.look().faults == ()
+
+
+def test_a_lost_gpu_is_xid_79_in_the_slot_where_it_was(node):
+    node.look()
+    node.devices[0] = Device(index=0, lost="GPU is lost", code=nvml.GPU_IS_LOST)
+    reading = node.look()
+    assert [(fault.code, fault.pci) for fault in reading.faults] == [(79, "0000:4e:00")]
+    found = {one.check.name: one for one in reading.findings if one.check.status == "fail"}
+    assert set(found) == {"gpu", "gpu_count"}
+    assert (found["gpu"].check.device, found["gpu"].pci) == ("GPU-aaaaaaaa", "0000:4e:00")
+    assert found["gpu_count"].check.message == "1 of 2 GPUs answer"
+    assert node.look().faults == ()
+
+
+def test_a_gpu_that_needs_a_reset_is_no_xid(node):
+    node.look()
+    node.set(lost="GPU requires reset", code=nvml.RESET_REQUIRED)
+    reading = node.look()
+    assert reading.faults == ()
+    assert any(one.check.message.startswith("needs a reset") for one in reading.findings)
+
+
+def test_fewer_gpus_than_there_must_be():
+    assert Node(GOOD, expected=8).bad() == [("gpu_count", "fail", True)]
+
+
+def test_another_gpu_in_the_slot_has_no_past(node):
+    node.look()
+    node.set(uuid="GPU-cccccccc", ecc_uncorrected=5)
+    assert node.look().faults == ()
+
+
+def test_a_driver_that_is_gone_is_a_software_finding_where_there_are_gpus(node):
+    node.error = nvml.DriverError("Driver Not Loaded", code=nvml.DRIVER_NOT_LOADED)
+    assert node.bad() == [("driver", "fail", False)]
+    node.expected = 0
+    assert node.look().findings == ()  # no GPU node
