@@ -47,6 +47,7 @@ class Server(abc.ABC):
 
     name: str
     stop_signal = signal.SIGTERM
+    start_seconds = START_SECONDS
 
     def __init__(self) -> None:
         # Not $TMPDIR: a socket's path holds 107 bytes, and the folder must be open to the server's own user.
@@ -86,7 +87,7 @@ class Server(abc.ABC):
                 start_new_session=True,
                 **_identity(self.user),
             )
-        deadline = time.monotonic() + START_SECONDS
+        deadline = time.monotonic() + self.start_seconds
         while not self.ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 tail = self.log.read_text(errors="replace")[-2000:]

@@ -56,6 +56,7 @@ class KubeApiServer(servers.Server):
     """kube-apiserver with flags that every version since 1.20 knows."""
 
     name = "kube-apiserver"
+    start_seconds = 90.0
 
     def __init__(self, etcd: str) -> None:
         super().__init__()
