@@ -2,6 +2,7 @@
 
 from django.urls import path
 
+from kcover.policy import document
 from kcover_portal.console.views import (
     accounts,
     audit,
@@ -19,6 +20,8 @@ from kcover_portal.console.views import (
 )
 
 app_name = "console"
+
+STANDBY = {"kind": document.STANDBY}
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -41,8 +44,17 @@ urlpatterns = [
     path("policies/", policies.policies, name="policies"),
     path("policies/edit/", policies.edit, name="policy-new"),
     path("policies/validate/", policies.validate, name="policy-validate"),
+    path("shipped-policies/", policies.install_defaults, name="policy-defaults"),
     path("policies/<str:name>/", policies.policy, name="policy"),
     path("policies/<str:name>/edit/", policies.edit, name="policy-edit"),
+    path("policies/<str:name>/diff/", policies.difference, name="policy-diff"),
+    path("policies/<str:name>/rollback/", policies.rollback, name="policy-rollback"),
+    path("policies/<str:name>/archive/", policies.archive, name="policy-archive"),
+    path("standby-policies/<str:name>/", policies.policy, STANDBY, name="standby-policy"),
+    path("standby-policies/<str:name>/edit/", policies.edit, STANDBY, name="standby-policy-edit"),
+    path("standby-policies/<str:name>/diff/", policies.difference, STANDBY, name="standby-policy-diff"),
+    path("standby-policies/<str:name>/rollback/", policies.rollback, STANDBY, name="standby-policy-rollback"),
+    path("standby-policies/<str:name>/archive/", policies.archive, STANDBY, name="standby-policy-archive"),
     path("audit/", audit.audit, name="audit"),
     path("audit/verify/", audit.verify, name="audit-verify"),
     path("export/<slug:name>.<slug:shape>", export.export, name="export"),

@@ -1,0 +1,155 @@
+"""The console's policy pages: the archive, standbys, what changed, the way back."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy, Revision
+from tests.portal.policies.texts import STANDBY_EXAMPLE, policy
+
+pytestmark = pytest.mark.django_db
+STANDBY_PAGE = "/standby-policies/cluster-warm-standby/"
+Browser = Callable[[str], Client]
+
+
+@pytest.fixture
+def browser(now: datetime, settings: Any) -> Browser:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+    def sign_in(role: str) -> Client:
+        user = accounts.make_user(role, password="long-enough-1", role=role, created_by="test", now=now)
+        client = Client()
+        client.force_login(user)
+        return client
+
+    return sign_in
+
+
+@pytest.fixture
+def three(now: datetime) -> None:
+    """A policy of three revisions, and a standby policy."""
+    for codes in ('["62"]', '["63"]', '["64"]'):
+        services.apply(policy("a", codes=codes), author="user:anna", reason=f"for {codes}", now=now)
+    services.apply(STANDBY_EXAMPLE, author="user:anna", reason="", now=now)
+
+
+def page(response: Any, status: int = 200) -> str:
+    assert response.status_code == status
+    return str(response.content.decode())
+
+
+def test_both_kinds_and_the_archive_are_listed(three: None, browser: Browser, now: datetime) -> None:
+    client = browser("viewer")
+    shown = page(client.get("/policies/"))
+    assert 'href="/policies/a/"' in shown
+    assert f'href="{STANDBY_PAGE}"' in shown
+    assert "Out of force" not in shown
+    services.delete("a", author="user:bo", reason="too wide", now=now)
+    shown = page(client.get("/policies/"))
+    assert "Out of force" in shown
+    assert "user:bo: too wide" in shown
+    assert "user:bo: too wide" in page(client.get("/policies/a/"))
+
+
+def test_a_standby_policy_has_its_page_and_its_editor(three: None, browser: Browser) -> None:
+    client = browser("admin")
+    shown = page(client.get(STANDBY_PAGE))
+    assert shown.count("env=dev") == 2
+    assert f'href="{STANDBY_PAGE}edit/"' in shown
+    text = STANDBY_EXAMPLE.replace("targetNode:\n        env: dev", "targetNode:\n        env: spare")
+    answer = client.post(f"{STANDBY_PAGE}edit/", {"text": text, "reason": "spares", "expected": "1"})
+    assert (answer.status_code, answer.url) == (302, STANDBY_PAGE)
+    assert queries.standby_rules()[0].target == {"env": "spare"}
+    assert client.get("/policies/cluster-warm-standby/").status_code == 404
+
+
+def test_any_two_revisions_are_compared(three: None, browser: Browser) -> None:
+    client = browser("viewer")
+    shown = page(client.get("/policies/a/diff/"))
+    assert "Revision 2 to 3" in shown
+    assert "spec.rules[0].errorCode" in shown
+    whole = page(client.get("/policies/a/diff/?from=1&to=3"))
+    assert "<del>-       errorCode: [&quot;62&quot;]" in whole
+    assert "<ins>+       errorCode: [&quot;64&quot;]" in whole
+    assert "They say the same" in page(client.get("/policies/a/diff/?from=2&to=2"))
+    for nowhere in ("/policies/a/diff/?from=9", "/policies/b/diff/", "/standby-policies/a/diff/"):
+        assert client.get(nowhere).status_code == 404
+
+
+def test_going_back_asks_for_a_reason_and_shows_what_changes(three: None, browser: Browser) -> None:
+    client = browser("admin")
+    ask = "/policies/a/rollback/?revision=1"
+    assert ask in page(client.get("/policies/a/"))
+    asked = page(client.get(ask, headers={"HX-Request": "true"}))
+    assert "Go back to revision 1" in asked
+    assert "<ins>+       errorCode: [&quot;62&quot;]" in asked
+    assert "<html" not in asked
+    page(client.post(ask, {"reason": "", "expected": "3"}), 422)
+    assert "you edited revision 2 of a" in page(client.post(ask, {"reason": "oops", "expected": "2"}), 422)
+    answer = client.post(ask, {"reason": "oops", "expected": "3"})
+    assert (answer.status_code, answer.url) == (302, "/policies/a/")
+    newest = Revision.objects.get(policy__name="a", number=4)
+    assert (newest.reason, newest.author) == ("back to revision 1: oops", "user:admin")
+    assert "in force already" in page(client.post("/policies/a/rollback/?revision=4", {"reason": "x"}), 422)
+    page(client.get("/policies/a/rollback/?revision=9"), 404)
+    page(client.get("/policies/a/rollback/"), 404)
+
+
+def test_a_policy_is_archived_with_a_reason_and_brought_back(three: None, browser: Browser) -> None:
+    client = browser("admin")
+    assert "/policies/a/archive/" in page(client.get("/policies/a/"))
+    page(client.get("/policies/a/archive/"))
+    page(client.post("/policies/a/archive/", {"reason": "", "expected": "3"}), 422)
+    moved = client.post("/policies/a/archive/", {"reason": "too wide", "expected": "3"}, headers={"HX-Request": "true"})
+    assert moved.headers["HX-Redirect"] == "/policies/a/"
+    assert Policy.objects.get(name="a").archived_because == "too wide"
+    page(client.get("/policies/a/archive/"), 404)
+    assert client.post("/policies/a/rollback/?revision=3", {"reason": "needed"}).status_code == 302
+    assert queries.candidates()[0].rule.codes == ("64",)
+
+
+def test_a_draft_is_compared_with_what_is_in_force(three: None, browser: Browser) -> None:
+    said = page(browser("admin").post("/policies/validate/", {"text": policy("a", codes='["48"]')}))
+    assert "What it changes of a, revision 3" in said
+    assert "<ins>+       errorCode: [&quot;48&quot;]" in said
+
+
+def test_what_a_rule_asks_for_is_shown(browser: Browser) -> None:
+    extra = (
+        '      match: {sxid: ["11004"], checks: [remapped], kinds: [agent], minCount: 3, within: 1h}\n'
+        "      budget: 10%\n      cooldown: 2h\n      approval: {approvers: 2}\n"
+    )
+    said = page(browser("admin").post("/policies/validate/", {"text": policy("a", extra=extra)}))
+    for words in (
+        "SXid 11004",
+        "checks remapped",
+        "every agent",
+        "at least 3 in",
+        "2 approvals first",
+        "10% of the nodes",
+    ):
+        assert words in said
+
+
+def test_the_shipped_policies_are_offered_until_they_are_installed(browser: Browser) -> None:
+    client = browser("admin")
+    assert "The shipped policies are not installed" in page(client.get("/policies/"))
+    assert client.post("/shipped-policies/").url == "/policies/"
+    assert "The shipped policies are not installed" not in page(client.get("/policies/"))
+    assert {one.rule.mode for one in queries.candidates()} == {"shadow"}
+
+
+def test_only_admins_change_anything(three: None, browser: Browser) -> None:
+    client = browser("approver")
+    for address in ("/policies/a/rollback/?revision=1", "/policies/a/archive/"):
+        assert client.get(address).status_code == 403
+        assert client.post(address, {"reason": "x"}).status_code == 403
+    assert client.post("/shipped-policies/").status_code == 403
+    shown = page(client.get("/policies/a/"))
+    assert "rollback" not in shown
+    assert "archive" not in shown
