@@ -1,0 +1,45 @@
+"""The policies in the manual are what the portal reads."""
+
+import re
+
+import pytest
+from django.conf import settings
+
+from kcover import plan
+from kcover.policy import document
+from kcover_portal.policies.services import source
+
+BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MANUAL = settings.BASE_DIR / "docs" / "operations.md"
+
+
+def policies() -> list[document.Policy | document.StandbyPolicy]:
+    found = []
+    for text in BLOCK.findall(MANUAL.read_text(encoding="utf-8")):
+        documents, problems = source.read(text)
+        assert problems == []
+        found += [document.read(one.content) for one in documents]
+    return found
+
+
+def test_every_policy_of_the_manual_is_one() -> None:
+    assert [one.kind for one in policies()] == [document.RESCUE, document.STANDBY]
+
+
+def test_the_manual_shows_every_key_of_a_rule() -> None:
+    [rule] = next(one.rules for one in policies() if isinstance(one, document.Policy))
+    plain = document.Rule(index=0, priority=0)
+    unchanged = {"index", "on_drain_timeout", "escalate"}  # the default is written out; the table shows escalate
+    assert [name for name in document.Rule.__slots__ if getattr(rule, name) == getattr(plain, name)] == [
+        name for name in document.Rule.__slots__ if name in unchanged
+    ]
+
+
+@pytest.mark.parametrize("name", document.ACTIONS)
+def test_the_manual_names_every_action_and_every_step(name: str) -> None:
+    text = MANUAL.read_text(encoding="utf-8")
+    assert f"`{name}" in text
+    attribute = {"label": {"key": "a"}, "webhook": {"url": "https://x"}}.get(name, {})
+    rule = document.Rule(index=0, priority=0, actions=(document.Action(name=name, attribute=attribute),))
+    table = text[text.index("| keep work away |") : text.index("A rule that asks for a step")]
+    assert all(step.name in table for step in plan.of_rule(rule, code="0"))
