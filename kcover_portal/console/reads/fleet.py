@@ -14,13 +14,12 @@ from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.services import steering
 
 URGENCY = {state: place for place, state in enumerate(looks.NODE)}
 TROUBLED = tuple(state for state in looks.NODE if state not in ("healthy", "unknown"))
 
 # A rescue that waits for a yes says so in these words (rescue.services.steering finds it by them, too).
-AWAITING = Q(state=Rescue.State.HELD, because=steering.APPROVAL)
+AWAITING = Q(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
 # What a person must see to: a rescue that asks for one, while it is open or while its marks are on the node.
 LEFT_TO_PEOPLE = (Q(needs_human=True, state__in=lifecycle.OPEN_RESCUE) & ~AWAITING) | (
     (Q(needs_human=True) | Q(state=Rescue.State.FAILED)) & Q(state__in=lifecycle.CLOSED_RESCUE) & ~Q(marks={})

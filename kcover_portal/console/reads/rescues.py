@@ -14,7 +14,6 @@ from kcover import lifecycle
 from kcover_portal.console import looks
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import steering
 
 NO_CALLS = ("step", "rescue")  # ledger entries about the rescue itself, not about the cluster
 POLLED = timedelta(seconds=5)  # waits shorter than this are the engine's own looking, no countdown for people
@@ -63,7 +62,7 @@ def title(step: Step) -> str | Promise:
 
 def awaits_approval(rescue: Rescue) -> bool:
     """Whether the rescue waits for a person's yes."""
-    return rescue.state == Rescue.State.HELD and rescue.because == steering.APPROVAL
+    return rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL
 
 
 def shown_state(rescue: Rescue) -> str:

@@ -42,8 +42,9 @@ def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | N
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
         opened = None
         if judged.answer in ("rescue", "approve"):
+            chosen = next(one for one in situation.rules if one.name == judged.rule)
             opened = opening.open_by_policy(
-                judged, row, node=node, incident=incident, now=now, lease=lease, drafts=drafts
+                judged, row, node=node, incident=incident, chosen=chosen, now=now, lease=lease, drafts=drafts
             )
         else:
             if judged.storm is not None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -10,6 +10,7 @@ from django.db.models import F, Q
 
 from kcover import decision as kernel
 from kcover import lifecycle, plan
+from kcover.policy import document, matching
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet import services as fleet_services
@@ -22,6 +23,8 @@ from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.actions.context import LEASE
 from kcover_portal.rescue.models import Decision, Rescue, Step
+
+APPROVAL_HOLDS = timedelta(days=1)  # where a rule does not say: long enough for every shift
 
 # These end what is under way on the node before they begin: an operator's word on the node's release comes last.
 ENDING = ("uncordon", "release")
@@ -47,6 +50,7 @@ def open_by_policy(
     *,
     node: Node,
     incident: Incident,
+    chosen: matching.Candidate,
     now: datetime,
     lease: bool,
     drafts: Sequence[ledger.Draft],
@@ -58,6 +62,7 @@ def open_by_policy(
     ``lease``: the caller goes on with it at once (``running.go_on``), so it is opened as claimed by them.
     """
     held = judged.answer == "approve"
+    gate = _gate(judged, chosen) if held else {}
     rescue = _open(
         node,
         judged.steps,
@@ -71,14 +76,40 @@ def open_by_policy(
         rule=judged.rule or "",
         policy=judged.policy or "",
         revision=judged.revision,
-        state=Rescue.State.HELD if held else Rescue.State.RUNNING,
-        because="waits for a person's approval" if held else "",
-        needs_human=held,
-        **({"token": 1, "lease_until": now + LEASE} if lease and not held else {}),
+        **{"state": Rescue.State.RUNNING, **gate},
+        **(asks_for_approval(now + timedelta(seconds=gate["approval_seconds"])) if gate.get("gate") == 0 else {}),
+        **({"token": 1, "lease_until": now + LEASE} if lease and gate.get("gate") != 0 else {}),
     )
     seen = incident_queries.open_on(node).filter(Q(program=False) | Q(pk=incident.pk))
     rescue.incidents.add(*seen.values_list("pk", flat=True))
     return rescue
+
+
+def asks_for_approval(expires_at: datetime) -> dict[str, Any]:
+    """What a rescue's row says while it waits for a person's yes."""
+    return {
+        "state": Rescue.State.HELD,
+        "hold": Rescue.Hold.APPROVAL,
+        "because": "waits for a person's approval",
+        "needs_human": True,
+        "expires_at": expires_at,
+    }
+
+
+def _gate(judged: kernel.Decision, chosen: matching.Candidate) -> dict[str, Any]:
+    """Which step needs a yes first, of how many, and for how long.
+
+    In approve mode nothing is done before it. A rule that asks for approval isolates the node at once, and asks before
+    the first step that takes running work away: without an answer the node ends safe, isolated and not rebooted.
+    """
+    asked = chosen.rule.approval or document.Approval()
+    names = [step.name for step in judged.steps]
+    destructive = (index for index, name in enumerate(names) if name in plan.DESTRUCTIVE)
+    return {
+        "gate": 0 if judged.mode == "approve" else next(destructive, 0),
+        "approvers": asked.approvers,
+        "approval_seconds": int((asked.expires or APPROVAL_HOLDS).total_seconds()),
+    }
 
 
 def request(

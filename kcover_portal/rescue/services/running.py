@@ -28,7 +28,7 @@ from kcover_portal.rescue.actions.context import LEASE, Context, HeldBack, Lease
 from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Hold, Outcome, Overruled, Wait
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import announcing, opening
+from kcover_portal.rescue.services import announcing, approving, opening
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +64,7 @@ def go_on(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
 
 def sweep(*, now: datetime) -> None:
     """Wakes workers for everything that is due: the net under every lost message and dead worker."""
+    approving.expire(now=now)
     for pk in queries.due(now=now):
         doorbell.ring("rescue.run", pk)
     for pk in incident_queries.to_judge(now=now):
@@ -111,10 +112,8 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
         if step is None:
             _finish(rescue, list(rescue.steps.all()), now=now)
             return None
-        began = step.state == Step.State.PENDING
-        _reserve(step, now=now)
-        if began:
-            doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        if not _begin(rescue, step, now=now):
+            return None
     return rescue
 
 
@@ -122,9 +121,18 @@ def _unfinished(steps: Sequence[Step]) -> Step | None:
     return next((step for step in steps if step.state not in lifecycle.FINISHED_STEP), None)
 
 
-def _reserve(step: Step, *, now: datetime) -> None:
+def _begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Reserves an attempt of the step; where it still needs a person's yes, holds the rescue instead (False)."""
+    if not approving.granted(rescue, step, now=now):
+        wait = timedelta(seconds=rescue.approval_seconds)
+        _still_ours(rescue, lease_until=None, due_at=None, **opening.asks_for_approval(now + wait))
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        return False
+    if step.state == Step.State.PENDING:
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
     step.reserve(now=now)
     step.save(update_fields=["attempts", "started_at", "state"])
+    return True
 
 
 def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
@@ -187,7 +195,7 @@ def _settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
             if following is None:
                 _finish(rescue, steps, now=now)
             else:
-                _reserve(following, now=now)
+                _begin(rescue, following, now=now)
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
     context.answers = []
     return True
@@ -239,7 +247,13 @@ def _put_down(rescue: Rescue, step: Step, *, seconds: float, because: str, failu
 def _hold(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bool:
     """Stops and asks a person; the rescue stays open and the node isolated."""
     held = _still_ours(
-        rescue, state=Rescue.State.HELD, due_at=None, lease_until=None, because=because[:1000], needs_human=True
+        rescue,
+        state=Rescue.State.HELD,
+        hold=Rescue.Hold.STEP,
+        due_at=None,
+        lease_until=None,
+        because=because[:1000],
+        needs_human=True,
     )
     if held:
         _close_step(step, "failed", because=because, now=now)

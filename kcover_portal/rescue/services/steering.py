@@ -9,11 +9,9 @@ from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.models import Approval, Rescue, Step
+from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.services import opening
 from kcover_portal.rescue.services.opening import Refused
-
-APPROVAL = "waits for a person's approval"
 
 
 def cancel(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
@@ -36,34 +34,6 @@ def skip(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: s
     return _go_on(rescue, "skip", actor=actor, reason=reason, now=now, plan_hash=plan_hash)
 
 
-def approve(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
-    """Says yes to a rescue that waits for it. Raises Refused, also when somebody else was faster."""
-    _check_plan(rescue, plan_hash)
-    with transaction.atomic():
-        moved = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.HELD, because=APPROVAL).update(
-            state=Rescue.State.RUNNING, due_at=now, because="", needs_human=False
-        )
-        if not moved:
-            raise Refused(f"rescue {rescue.pk} does not wait for approval (any more)")
-        _record(rescue, approved=True, actor=actor, reason=reason, now=now)
-        doorbell.ring("rescue.run", rescue.pk)
-    rescue.refresh_from_db()
-    return rescue
-
-
-def reject(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
-    """Says no to a rescue that waits for approval; nothing is done. Raises Refused."""
-    _check_plan(rescue, plan_hash)
-    with transaction.atomic():
-        waits = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.HELD, because=APPROVAL).exists()
-        because = f"rejected by {actor}: {reason}" if reason else f"rejected by {actor}"
-        if not waits or not opening.end(rescue, state="cancelled", because=because, actor=actor, now=now):
-            raise Refused(f"rescue {rescue.pk} does not wait for approval (any more)")
-        _record(rescue, approved=False, actor=actor, reason=reason, now=now)
-    rescue.refresh_from_db()
-    return rescue
-
-
 def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, plan_hash: str | None) -> Rescue:
     _check_plan(rescue, plan_hash)
     with transaction.atomic():
@@ -71,7 +41,7 @@ def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime,
         if step is None or step.state != Step.State.FAILED:
             raise Refused(f"rescue {rescue.pk} is not held at a step: there is nothing to {verb}")
         moved = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.HELD).update(
-            state=Rescue.State.RUNNING, due_at=now, because="", needs_human=False
+            state=Rescue.State.RUNNING, hold="", due_at=now, because="", needs_human=False
         )
         if not moved:
             raise Refused(f"rescue {rescue.pk} is not held (any more)")
@@ -105,14 +75,6 @@ def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime,
 def _check_plan(rescue: Rescue, plan_hash: str | None) -> None:
     if plan_hash is not None and plan_hash != rescue.plan_hash:
         raise Refused("the plan is not the one you saw: look at it again")
-
-
-def _record(rescue: Rescue, *, approved: bool, actor: str, reason: str, now: datetime) -> None:
-    Approval.objects.create(
-        rescue=rescue, plan_hash=rescue.plan_hash, approved=approved, by=actor, reason=reason, at=now
-    )
-    _ledger(rescue, "rescue.approved" if approved else "rescue.rejected", actor=actor, reason=reason, now=now, step="")
-    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
 
 
 def _ledger(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, step: str) -> None:

@@ -309,7 +309,7 @@ def approver(now: datetime) -> Api:
 def waiting(node: Node, now: datetime) -> Rescue:
     rescue = add_story(node, now)
     Approval.objects.all().delete()
-    Rescue.objects.update(because="waits for a person's approval", needs_human=True)
+    Rescue.objects.update(hold="approval", expires_at=timezone.now() + timedelta(hours=1), needs_human=True)
     return rescue
 
 

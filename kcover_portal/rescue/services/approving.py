@@ -1,0 +1,160 @@
+"""Approvals: a person's yes or no to a gated step, by button, REST or signed link (invariants 43 to 45).
+
+What the votes come to is the kernel's rule (``kcover.approval``); it is asked when somebody votes, and again when the
+gated step is about to begin. Both under the lock of the rescue's row, so that of two clicks at once one is the second.
+"""
+
+from datetime import datetime, timedelta
+
+from django.db import transaction
+
+from kcover import approval
+from kcover_portal import doorbell
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.models import Approval, Rescue, Step
+from kcover_portal.rescue.services import opening
+from kcover_portal.rescue.services.opening import Refused
+
+
+def approve(
+    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, via: str = ""
+) -> Rescue:
+    """Says yes to a rescue that waits for it. Raises Refused, also when somebody else was faster or it has healed."""
+    return _vote(rescue, True, actor=actor, reason=reason, now=now, plan_hash=plan_hash, via=via)
+
+
+def reject(
+    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, via: str = ""
+) -> Rescue:
+    """Says no to a rescue that waits for approval: it ends, and the node stays as it is. Raises Refused."""
+    return _vote(rescue, False, actor=actor, reason=reason, now=now, plan_hash=plan_hash, via=via)
+
+
+def expire(*, now: datetime) -> int:
+    """Ends what was not answered in time: isolated if it was, and nothing more. Returns how many."""
+    late = Rescue.objects.filter(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL, expires_at__lte=now)
+    ended = 0
+    for rescue in late.select_related("node", "cluster")[:100]:
+        answer = _answer(rescue, now=now)
+        if isinstance(answer, approval.Expired):
+            ended += _end(rescue, str(answer.because[0]), outcome="expired", actor="system", now=now, human=True)
+    return ended
+
+
+def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Whether the step may begin: it is not gated, has begun before, or has its approval."""
+    if rescue.gate is None or step.index != rescue.gate or step.attempts:
+        return True
+    return rescue.expires_at is not None and isinstance(_answer(rescue, now=now), approval.Approved)
+
+
+def _vote(
+    rescue: Rescue, approved: bool, *, actor: str, reason: str, now: datetime, plan_hash: str | None, via: str
+) -> Rescue:
+    with transaction.atomic():
+        row = Rescue.objects.select_for_update(of=("self",)).select_related("node", "cluster").get(pk=rescue.pk)
+        if plan_hash is not None and plan_hash != row.plan_hash:
+            raise Refused("the plan is not the one you saw: look at it again")
+        if row.state != Rescue.State.HELD or row.hold != Rescue.Hold.APPROVAL:
+            raise Refused(f"rescue {row.pk} does not wait for approval (any more)")
+        if approved and actor == row.requested_by:
+            raise Refused("who asked for it cannot approve it: somebody else must")
+        if row.approvals.filter(by=actor, step=row.gate or 0, plan_hash=row.plan_hash, at__gte=_asked_at(row)).exists():
+            raise Refused("you have answered already")
+        Approval.objects.update_or_create(
+            rescue=row,
+            step=row.gate or 0,
+            plan_hash=row.plan_hash,
+            by=actor,
+            defaults={"node": row.node.name, "approved": approved, "reason": reason, "via": via, "at": now},
+        )
+        _note(row, approved, actor=actor, reason=reason, via=via, now=now)
+        _settle(row, actor=actor, now=now)
+    rescue.refresh_from_db()
+    return rescue
+
+
+def _settle(rescue: Rescue, *, actor: str, now: datetime) -> None:
+    """What the votes now come to."""
+    answer = _answer(rescue, now=now)
+    because = "; ".join(str(one) for one in answer.because)[:1000]
+    match answer:
+        case approval.Approved():
+            Rescue.objects.filter(pk=rescue.pk).update(
+                state=Rescue.State.RUNNING, hold="", due_at=now, because="", needs_human=False
+            )
+            doorbell.ring("rescue.run", rescue.pk)
+        case approval.Waiting():
+            Rescue.objects.filter(pk=rescue.pk).update(because=because)
+        case approval.Rejected():
+            _end(rescue, because, outcome="rejected", actor=actor, now=now, human=False)
+        case approval.Expired():
+            _end(rescue, because, outcome="expired", actor=actor, now=now, human=True)
+        case approval.Void():
+            _end(rescue, because, outcome="void", actor=actor, now=now, human=False)
+    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+
+
+def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
+    subject = approval.Subject(
+        rescue=rescue.pk, step=rescue.gate or 0, plan_hash=rescue.plan_hash, node=rescue.node.name
+    )
+    request = approval.Request(
+        subject=subject,
+        requested_by=rescue.requested_by,
+        asked_at=_asked_at(rescue),
+        holds=timedelta(seconds=rescue.approval_seconds),
+        approvers=rescue.approvers,
+    )
+    votes = [
+        approval.Vote(
+            subject=approval.Subject(rescue=rescue.pk, step=vote.step, plan_hash=vote.plan_hash, node=vote.node),
+            approved=vote.approved,
+            by=vote.by,
+            at=vote.at,
+            reason=vote.reason,
+        )
+        for vote in rescue.approvals.all()
+    ]
+    return approval.check(request, votes, actual=subject, healed=_healed(rescue), now=now)
+
+
+def _asked_at(rescue: Rescue) -> datetime:
+    """When the question was put; ``expires_at`` is kept, because that is what the sweep looks for."""
+    assert rescue.expires_at is not None  # set with the hold
+    return rescue.expires_at - timedelta(seconds=rescue.approval_seconds)
+
+
+def _healed(rescue: Rescue) -> bool:
+    """Whether every fault that it is about was proved gone meanwhile."""
+    about = rescue.incidents.all()
+    return about.exists() and not about.filter(state=Incident.State.OPEN).exists()
+
+
+def _end(rescue: Rescue, because: str, *, outcome: str, actor: str, now: datetime, human: bool) -> bool:
+    marked = queries.marked_on(rescue.node) is not None
+    left = "; the node stays isolated" if marked else "; nothing was done"
+    return opening.end(
+        rescue,
+        state=Rescue.State.CANCELLED,
+        outcome=outcome,
+        because=because + left,
+        actor=actor,
+        now=now,
+        needs_human=human,
+    )
+
+
+def _note(rescue: Rescue, approved: bool, *, actor: str, reason: str, via: str, now: datetime) -> None:
+    ledger.write(
+        rescue.cluster.name,
+        actor=actor,
+        verb="rescue.approved" if approved else "rescue.rejected",
+        subject=f"rescue {rescue.pk}",
+        node=rescue.node.name,
+        rescue=rescue.pk,
+        now=now,
+        data={"reason": reason, "step": rescue.gate or 0, "plan_hash": rescue.plan_hash, "via": via},
+    )
