@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from kcover import lifecycle
+from kcover import guards, lifecycle
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api import idempotency, paging
@@ -227,6 +227,14 @@ class ReasonBody(base.Strict):
     )
 
 
+class NodeActBody(ReasonBody):
+    """``override``: guards to pass over, by name; it takes the role approver and is on record."""
+
+    override = serializers.ListField(
+        child=serializers.ChoiceField(list(guards.GUARDS)), required=False, default=list, max_length=len(guards.GUARDS)
+    )
+
+
 class NodeAct(base.Acts):
     """Acts on one node: each opens a rescue, under the same guards as a policy's."""
 
@@ -237,7 +245,7 @@ class NodeAct(base.Acts):
             OpenApiParameter("dry_run", bool, description="answer with the plan and do nothing"),
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],
-        request=ReasonBody,
+        request=NodeActBody,
         responses={200: PreviewSerializer, 201: RescueSerializer},
     )
     def post(self, request: Request, cluster: str, name: str, verb: str) -> Response:
@@ -252,7 +260,10 @@ class NodeAct(base.Acts):
             base.body_of(request, base.Act)
             return self._preview(node, verb)
         require(request, base.OPERATOR, node.cluster)
-        return self._open(request, node, verb, reason=base.body_of(request, ReasonBody)["reason"])
+        body = base.body_of(request, NodeActBody)
+        if body["override"]:
+            _require_override(request, node.cluster)
+        return self._open(request, node, verb, reason=body["reason"], override=body["override"])
 
     def _preview(self, node: Node, verb: str) -> Response:
         found = rescue.preview(node, verb, now=timezone.now())
@@ -270,7 +281,7 @@ class NodeAct(base.Acts):
         )
 
     @idempotency.once
-    def _open(self, request: Request, node: Node, verb: str, *, reason: str) -> Response:
+    def _open(self, request: Request, node: Node, verb: str, *, reason: str, override: list[str]) -> Response:
         who = principal(request)
         decides = isinstance(who, ApiToken) and who.kind == ApiToken.Kind.DECISION
         opened = rescue.request(
@@ -280,9 +291,18 @@ class NodeAct(base.Acts):
             reason=reason,
             now=timezone.now(),
             origin=Rescue.Origin.API.value if decides else Rescue.Origin.MANUAL.value,
+            override=override,
         )
         where = reverse("api:rescue", kwargs={"pk": opened.pk}, request=request)
         return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": where})
+
+
+def _require_override(request: Request, cluster: Cluster) -> None:
+    """A person who approves, or a token that was made with the scope: nobody else passes over a guard."""
+    who = principal(request)
+    if isinstance(who, ApiToken) and "override" in who.scopes:
+        return
+    require(request, base.APPROVER, cluster)
 
 
 class PauseBody(base.Strict):

@@ -8,19 +8,21 @@ from typing import Any, TypeVar
 
 from django.db import transaction
 
-from kcover import decision
+from kcover import guards
 from kcover import marks as kernel_marks
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import counts
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LEASE = timedelta(seconds=30)  # longer than any single call may take (25 s); renewed before each write
 MUCH_OF_IT = timedelta(seconds=3)
+COUNTED_HOLDS = timedelta(seconds=2)  # a drain's evictions in one round are asked about together
 
 
 class LeaseLost(Exception):
@@ -28,7 +30,11 @@ class LeaseLost(Exception):
 
 
 class HeldBack(Exception):
-    """A guard refuses the write that was about to be made; the text says which."""
+    """A guard refuses the write that was about to be made, and says which. ``seconds``: until it is asked again."""
+
+    def __init__(self, text: str, *, seconds: float = 5.0) -> None:
+        super().__init__(text)
+        self.seconds = seconds
 
 
 class TakenBack(Exception):
@@ -49,6 +55,7 @@ class Context:
     # What is true on the cluster and not yet in the rows: written with the step's next transaction, or when it ends.
     answers: list[ledger.Draft] = field(default_factory=list)
     marks_changed: bool = False
+    counted_at: datetime | None = None  # when the guards were last counted and let it pass
 
     @property
     def now(self) -> datetime:
@@ -104,9 +111,24 @@ class Context:
         if mode == "shadow":
             raise HeldBack("shadow mode: nothing is written to the cluster")
         if destructive:
-            labels = Node.objects.values_list("labels", flat=True).get(pk=self.node.pk)
-            if labels.get(decision.EXCLUDE_LABEL) == "true":
-                raise HeldBack(f"the node carries {decision.EXCLUDE_LABEL}=true")
+            self._check_destructive()
+
+    def _check_destructive(self) -> None:
+        """The guards of ``kcover.guards`` before a call that takes work away; counted anew every two seconds."""
+        now = self.now
+        node = Node.objects.select_related("cluster").get(pk=self.node.pk)
+        if node.labels.get(guards.EXCLUDE_LABEL) == "true":
+            raise HeldBack(f"the node carries {guards.EXCLUDE_LABEL}=true")
+        if self.counted_at is not None and now - self.counted_at < COUNTED_HOLDS:
+            return
+        settings = fleet.guards_of(node.cluster)
+        kind, _, code = self.rescue.code.partition(" ")
+        facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
+        verdict = guards.destructive(settings, facts, act=self.step.name, now=now, overrides=self.rescue.overrides)
+        if verdict.held and verdict.again_at is not None:
+            text = "; ".join(str(reason) for reason in verdict.held)
+            raise HeldBack(text, seconds=(verdict.again_at - now).total_seconds())
+        self.counted_at = now
 
     def keep_marks(self, marks: kernel_marks.Marks | None) -> None:
         """Notes what is on the node now; None: everything was taken back, also by rescues before this one."""

@@ -21,6 +21,9 @@ NAMED = 8  # pods named in a sentence
 
 def run(context: Context) -> Outcome:
     """One round: asks for every pod that is still in the way, then waits for them to go."""
+    if "begun" not in context.step.progress:
+        context.check_guards(destructive=True)
+        context.remember(begun=True)
     marking.restate(context, "draining")
     left = in_the_way(context.kube.list_pods(node=context.node.name))
     if not left:

@@ -4,7 +4,7 @@ The boot id asked at is stored before the call. Whatever is unclear afterwards (
 settled by looking at the node's boot id, never by asking twice for the same boot (invariants 13, 16, 17).
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from kcover import lifecycle
 from kcover_portal.kube import port
@@ -39,8 +39,9 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
     if not node.boot_id:
         return Hold("the cluster does not tell the node's boot id, so a reboot could not be told from none")
     if "driver" not in context.step.progress:
+        context.check_guards(destructive=True)
         boot_id = context.step.progress.get("boot_id", node.boot_id)
-        context.remember(boot_id=boot_id, driver=_driver(context), asked_at=context.now.isoformat())
+        context.remember(boot_id=boot_id, driver=_driver(context))
     marking.restate(context, "rebooting")
     name, key = context.step.progress["driver"], _key(context)
     driver = DRIVERS[name]
@@ -51,7 +52,7 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
     asked = context.write(
         "reboot", ask, destructive=True, data={"driver": name, "boot_id": context.step.progress["boot_id"], "key": key}
     )
-    context.remember(asked=asked)
+    context.remember(asked=asked, asked_at=context.now.isoformat())
     return Wait(POLL_SECONDS, f"asked for by {asked}")
 
 
@@ -60,8 +61,8 @@ def _after_asking(context: Context) -> Outcome:
     refused = DRIVERS[progress["driver"]].ended(context, key=_key(context))
     if refused:
         return Hold(f"{refused}; the node still reports the old boot")
-    asked_for = context.now - (context.step.started_at or context.now)
-    limit = timedelta(seconds=context.cluster.ready_within + context.step.args.get("wait_seconds", 0))
+    asked_for = context.now - datetime.fromisoformat(progress["asked_at"])
+    limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
         return Hold(f"asked for by {progress['asked']}, but no new boot was reported in {limit}: look at the machine")
     return Wait(POLL_SECONDS, f"asked for by {progress['asked']}; the node still reports the old boot")

@@ -1,6 +1,6 @@
 """Laying down: a plan becomes a rescue and its steps, a snapshot that later edits do not touch."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import decision as kernel
-from kcover import lifecycle, plan
+from kcover import guards, lifecycle, plan
 from kcover.policy import document, matching
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
@@ -23,7 +23,9 @@ from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.actions.context import LEASE
 from kcover_portal.rescue.models import Decision, Rescue, Step
+from kcover_portal.rescue.queries import counts
 
+BY_HAND = ("breaker", "rate")
 APPROVAL_HOLDS = timedelta(days=1)  # where a rule does not say: long enough for every shift
 
 # These end what is under way on the node before they begin: an operator's word on the node's release comes last.
@@ -76,13 +78,19 @@ def open_by_policy(
         rule=judged.rule or "",
         policy=judged.policy or "",
         revision=judged.revision,
-        **{"state": Rescue.State.RUNNING, **gate},
-        **(asks_for_approval(now + timedelta(seconds=gate["approval_seconds"])) if gate.get("gate") == 0 else {}),
-        **({"token": 1, "lease_until": now + LEASE} if lease and gate.get("gate") != 0 else {}),
+        **_begins(gate, lease=lease, now=now),
     )
     seen = incident_queries.open_on(node).filter(Q(program=False) | Q(pk=incident.pk))
     rescue.incidents.add(*seen.values_list("pk", flat=True))
     return rescue
+
+
+def _begins(gate: dict[str, Any], *, lease: bool, now: datetime) -> dict[str, Any]:
+    """How a rescue's row begins: asking for approval, claimed by whoever opened it, or waiting for a worker."""
+    if gate.get("gate") == 0:
+        return {**gate, **asks_for_approval(now + timedelta(seconds=gate["approval_seconds"]))}
+    claimed = {"token": 1, "lease_until": now + LEASE} if lease else {}
+    return {**gate, "state": Rescue.State.RUNNING, **claimed}
 
 
 def asks_for_approval(expires_at: datetime) -> dict[str, Any]:
@@ -121,8 +129,12 @@ def request(
     now: datetime,
     origin: str = Rescue.Origin.MANUAL,
     key: str | None = None,
+    override: Collection[str] = (),
 ) -> Rescue:
     """Opens the rescue behind a button or REST call; the same ``key`` finds the rescue it opened before.
+
+    ``override``: guards that ``actor`` passes over (the door saw to it that they may); it is on record. A person's own
+    act always passes those that stop automation from running away, under the person's name.
 
     Raises Refused when a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
@@ -134,7 +146,8 @@ def request(
             before = Rescue.objects.filter(key=key).first()
             if before is not None:
                 return before
-        refusals = _refusals(node, verb)
+        overrides = dict.fromkeys([*override, *(BY_HAND if origin == Rescue.Origin.MANUAL else ())], actor)
+        refusals = _refusals(node, verb, overrides=overrides, now=now)
         if refusals:
             raise Refused("; ".join(refusals))
         under_way = queries.open_on(node)
@@ -159,13 +172,15 @@ def request(
             state=Rescue.State.RUNNING,
             key=key,
             due_at=due_at,
+            overrides=overrides,
         )
 
 
 def preview(node: Node, verb: str, *, now: datetime) -> Preview:
     """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
     steps = plan.manual(verb)
-    held_back = _refusals(node, verb)
+    with transaction.atomic():
+        held_back = _refusals(node, verb, overrides=dict.fromkeys(BY_HAND, "whoever asks"), now=now)
     pods: list[dict[str, Any]] | None = None
     if any(step.name == "drain" for step in steps):
         try:
@@ -184,7 +199,7 @@ def preview(node: Node, verb: str, *, now: datetime) -> Preview:
     )
 
 
-def _refusals(node: Node, verb: str) -> list[str]:
+def _refusals(node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime) -> list[str]:
     """What stands against an operator's request now; the same words in the dry run and in the refusal."""
     refusals = []
     mode, reason = fleet.mode_of(node.cluster)
@@ -195,12 +210,26 @@ def _refusals(node: Node, verb: str) -> list[str]:
     if mode == "shadow":
         refusals.append("shadow mode: nothing is written to the cluster")
     if verb not in ENDING:
-        if node.labels.get(kernel.EXCLUDE_LABEL) == "true":
-            refusals.append(f"the node carries {kernel.EXCLUDE_LABEL}=true: hands off")
+        refusals += _guards(node, verb, overrides=overrides, now=now)
         under_way = queries.open_on(node)
         if under_way is not None:
             refusals.append(f"rescue {under_way.pk} is open on this node: cancel it, or release the node")
     return refusals
+
+
+def _guards(node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime) -> list[str]:
+    """What the guards say to an act by hand: the same as to a policy's, unless a named person passes over them."""
+    if node.labels.get(guards.EXCLUDE_LABEL) == "true" and "exclusion" not in overrides:
+        return [f"the node carries {guards.EXCLUDE_LABEL}=true: hands off"]
+    if node.gpus < 1:
+        return []  # limits are counted over GPU nodes
+    settings = fleet.guards_of(node.cluster)
+    counts.lock(node.cluster, settings, ())
+    facts = counts.facts(node, settings=settings, now=now, destructive=True)
+    held = list(guards.isolation(settings, facts, now=now, overrides=overrides).held)
+    for act in [step.name for step in plan.manual(verb) if step.name in plan.DESTRUCTIVE]:
+        held += guards.destructive(settings, facts, act=act, now=now, overrides=overrides).held
+    return list(dict.fromkeys(str(reason) for reason in held))
 
 
 def _open(
@@ -239,6 +268,7 @@ def _open(
             "plan_hash": rescue.plan_hash,
             "reason": rescue.reason,
             "state": rescue.state,
+            "overrides": rescue.overrides,
         },
     )
     ledger.append(node.cluster.name, [*drafts, opened])

@@ -35,7 +35,6 @@ log = logging.getLogger(__name__)
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 TOO_MANY_FAILURES = 40  # about half an hour of back-off, then a person is asked
 TAKING_BACK = ("release", "uncordon")
-HELD_BACK_AGAIN = 5.0  # seconds until a refused write is tried again
 
 
 def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
@@ -160,7 +159,9 @@ def _attempt(context: Context) -> Outcome:
     try:
         return _act(context)
     except HeldBack as refusal:
-        return Wait(HELD_BACK_AGAIN, f"held back: {refusal}")
+        if not context.step.progress and not context.answers:
+            context.step.started_at = None  # nothing was begun: what bounds the step's time counts from when it is
+        return Wait(refusal.seconds, f"held back: {refusal}")
     except port.NotFound as error:
         return Failed(f"the cluster no longer has it: {error}")
     except port.Refused as error:
@@ -240,7 +241,7 @@ def _put_down(rescue: Rescue, step: Step, *, seconds: float, because: str, failu
     if not _still_ours(rescue, state=Rescue.State.WAITING, due_at=wake, lease_until=None, because=because[:1000]):
         return False
     step.state, step.because, step.failures = Step.State.WAITING, because[:1000], failures
-    step.save(update_fields=["state", "because", "failures"])
+    step.save(update_fields=["state", "because", "failures", "started_at"])
     return True
 
 
