@@ -15,7 +15,7 @@ from kcover import limits
 
 MOST = 1_000_000  # nodes, rescues: far above what any cluster has
 LONGEST = timedelta(days=30)
-HALF = limits.Limit(percent=50)
+TEN = limits.Limit(count=10)  # a wave of faults that is wider wants a person, however large the cluster
 _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 Json = dict[str, Any]
@@ -51,7 +51,7 @@ class Breaker:
     """At most ``limit`` nodes of a cluster are taken out of scheduling within ``window``."""
 
     enabled: bool = True
-    limit: limits.Limit = HALF
+    limit: limits.Limit = TEN
     window: timedelta = timedelta(minutes=5)
 
 

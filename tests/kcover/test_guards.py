@@ -65,7 +65,7 @@ def test_by_default_storm_and_breaker_are_asked() -> None:
     assert passed(guards.Settings(), facts()) == [
         NO_MAINTENANCE,
         "no storm: within 5 min no symptom was on more than 0 nodes, and 3 would be one",
-        "breaker: 0 of 100 nodes were isolated within 5 min, 50 at most",
+        "breaker: 0 of 100 nodes were isolated within 5 min, 10 at most",
     ]
 
 

@@ -14,7 +14,7 @@ from kcover.guards import settings as values
 DEFAULTS: dict[str, Any] = {
     "storm": {"enabled": True, "nodes": 3, "percent": 3, "window": 300},
     "rate": {"enabled": True},
-    "breaker": {"enabled": True, "limit": "50%", "window": 300},
+    "breaker": {"enabled": True, "limit": 10, "window": 300},
     "budget": {"limit": None, "by": "cluster"},
     "floor": {"percent": None},
     "cooldown": 0,

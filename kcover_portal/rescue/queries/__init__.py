@@ -17,8 +17,8 @@ from kcover_portal.rescue.queries import counts
 HISTORY = 100  # rescues of one node that are looked back on
 
 
-def situation(node: Node, incident: Incident, *, now: datetime) -> decision.Situation:
-    """Every fact that the judgement of one incident depends on."""
+def situation(node: Node, incident: Incident, *, now: datetime, lock: bool = False) -> decision.Situation:
+    """Every fact that the judgement of one incident depends on. ``lock``: whoever acts on it queues for the counts."""
     cluster = node.cluster
     mode, pause_reason = fleet.mode_of(cluster)
     settings = fleet.guards_of(cluster)
@@ -29,7 +29,7 @@ def situation(node: Node, incident: Incident, *, now: datetime) -> decision.Situ
         fault=fault,
         node=node_facts(node, incident, settings=settings, now=now),
         settings=settings,
-        counts=_counts(node, fault, rules, settings=settings, now=now),
+        counts=_counts(node, fault, rules, settings=settings, now=now, lock=lock),
         cluster=decision.ClusterFacts(
             name=cluster.name,
             installation_mode=mode,
@@ -66,6 +66,7 @@ def _counts(
     *,
     settings: guards.Settings,
     now: datetime,
+    lock: bool,
 ) -> guards.Facts | None:
     """What the guards are to weigh; nothing is counted, and no lock taken, for a fault that no rule means."""
     chosen, _ = matching.match(
@@ -79,7 +80,8 @@ def _counts(
     )
     if chosen is None:
         return None
-    counts.lock(node.cluster, settings, [chosen])
+    if lock:
+        counts.lock(node.cluster, settings, [chosen])
     return counts.facts(node, settings=settings, now=now, kind=fault.kind, code=fault.code, rules=[chosen])
 
 

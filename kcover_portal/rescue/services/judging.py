@@ -36,7 +36,7 @@ def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | N
         if incident.state != Incident.State.OPEN or incident.judge_at is None:
             return None
         incident.cluster = node.cluster
-        situation = queries.situation(node, incident, now=now)
+        situation = queries.situation(node, incident, now=now, lock=True)
         judged = kernel.decide(situation)
         incidents.mark_judged(incident, now=now, again_at=judged.again_at)  # before the ledger's lock, as close() does
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
@@ -124,9 +124,10 @@ def keep(
 
 def _facts(situation: kernel.Situation) -> dict[str, Any]:
     """The facts as plain JSON; rules are named by policy and revision, which never change."""
+    seen = situation.fault.last_seen_at
     return {
         "now": situation.now.isoformat(),
-        "fault": {**asdict(situation.fault), "last_seen_at": str(situation.fault.last_seen_at or "")},
+        "fault": {**asdict(situation.fault), "last_seen_at": seen.isoformat() if seen else None},
         "node": asdict(situation.node),
         "cluster": asdict(situation.cluster),
         "counts": situation.counts.to_json() if situation.counts else None,

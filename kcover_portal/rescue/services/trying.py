@@ -65,6 +65,7 @@ def _as_it_was(situation: kernel.Situation, facts: Mapping[str, Any]) -> kernel.
         fault=_read(situation.fault, facts["fault"]),
         node=_read(situation.node, facts["node"]),
         cluster=_read(situation.cluster, facts["cluster"]),
+        counts=None,  # what surrounded the node then: the question is what the rules say, not what bounded them
     )
 
 
