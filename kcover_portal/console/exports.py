@@ -21,8 +21,10 @@ def response(found: lists.Found, shape: str, *, today: date) -> StreamingHttpRes
     content_type, write = SHAPES[shape]
     columns = found.listing.columns
     rows = found.rows.order_by("-pk").values_list(*columns.values()).iterator(chunk_size=2000)
+    says = [found.listing.said.get(name, _as_it_is) for name in columns]
+    said = (tuple(say(value) for say, value in zip(says, row, strict=True)) for row in rows)
     return StreamingHttpResponse(
-        write(list(columns), rows),
+        write(list(columns), said),
         content_type=content_type,
         headers={
             "Content-Disposition": f'attachment; filename="kcover-{found.listing.name}-{today.isoformat()}.{shape}"',
@@ -61,6 +63,10 @@ def cell(value: Any) -> str | int | float:
 def plain(value: Any) -> Any:
     """A value as JSON has it: moments in ISO 8601, in UTC."""
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _pieces(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:

@@ -5,7 +5,7 @@ A page, its export and a bulk action all ask ``find``, so that they mean the sam
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
@@ -17,7 +17,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 from django_filters import FilterSet
 
-from kcover import lifecycle
+from kcover import lifecycle, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.console.reads import fleet
@@ -59,13 +59,16 @@ TABS = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One list. ``columns`` of its export: a stable name each, and where in a row its value stands."""
+    """One list. ``columns`` of its export: a stable name each, and where in a row its value stands; ``said`` makes of a
+    value what REST says in its place.
+    """
 
     name: str
     filterset: type[FilterSet]
     seen: Callable[[User], QuerySet[Any]]
     columns: Mapping[str, str | Combinable]
     cut: Callable[[QuerySet[Any], QueryDict], QuerySet[Any]] = lambda rows, asked: rows
+    said: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +150,14 @@ def _same(*names: str) -> dict[str, str | Combinable]:
     return {name: name for name in names}
 
 
+def _because(kept: list[Any]) -> list[str]:
+    return [str(reasons.from_json(one)) for one in kept]
+
+
+def _tried(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "because": str(reasons.from_json(one.get("because", "")))} for one in kept]
+
+
 _WHERE: dict[str, str | Combinable] = {"cluster": "cluster__name", "node": "node__name"}
 
 NODES = Listing(
@@ -203,6 +214,7 @@ DECISIONS = Listing(
         "incident": "incident_id",
         **_same("answer", "mode", "rule", "policy", "revision", "because", "tried", "steps", "count", "at", "last_at"),
     },
+    said={"because": _because, "tried": _tried},
 )
 RESCUES = Listing(
     "rescues",

@@ -13,7 +13,9 @@ const clock = new Intl.DateTimeFormat(language, {
   timeZone: zone,
 });
 const day = new Intl.DateTimeFormat(language, { month: "short", day: "numeric", timeZone: zone });
+const year = new Intl.DateTimeFormat(language, { year: "numeric", month: "short", day: "numeric", timeZone: zone });
 
+const HALF_A_YEAR = 183 * 86400;
 const UNITS = [
   ["day", 86400],
   ["hour", 3600],
@@ -34,8 +36,9 @@ function draw(one) {
   const seconds = (moment - Date.now()) / 1000;
   let text;
   if (one.dataset.time === "at") {
-    const today = day.format(moment) === day.format(new Date());
-    text = today ? clock.format(moment) : `${day.format(moment)} ${clock.format(moment)}`;
+    const far = Math.abs(seconds) > HALF_A_YEAR; // without its year a date would be taken for one of this year
+    const today = year.format(moment) === year.format(new Date());
+    text = today ? clock.format(moment) : far ? year.format(moment) : `${day.format(moment)} ${clock.format(moment)}`;
   } else if (one.dataset.time === "until") {
     text = ago(Math.max(0, seconds)); // a due date that has passed is due now, never overdue by a clock's error
   } else {

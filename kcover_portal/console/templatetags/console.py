@@ -155,4 +155,5 @@ def because(reason: Any) -> str:
 @register.filter
 def gist(data: dict[str, Any]) -> str:
     """What a ledger entry's data comes down to: the reason given, or why it came so."""
-    return str(data.get("reason") or data.get("because") or data.get("error") or "")
+    said = data.get("reason") or data.get("because") or data.get("error") or ""
+    return "; ".join(map(str, said)) if isinstance(said, list) else str(said)

@@ -31,10 +31,17 @@ def access(request: Request) -> HttpResponse:
     users = (
         User.objects.order_by("username").prefetch_related("bindings__cluster") if everywhere else User.objects.none()
     )
+    tokens = _tokens(request)
+    agents = "agents" in request.GET  # each enrolled agent has one: they would bury the tokens that people made
+    listed = tokens.exclude(node="") if agents else tokens.filter(node="")
     context = {
         "users": users,
         "everywhere": everywhere,
-        "tokens": [(token, _state(token, now)) for token in _tokens(request).select_related("cluster")[:TOKENS]],
+        "tokens": [(token, _state(token, now)) for token in listed.select_related("cluster")[:TOKENS]],
+        "agents": agents,
+        "others": tokens.count() - listed.count(),
+        "limit": TOKENS,
+        "number": listed.count(),
     }
     return render(request, "console/pages/access.html", context)
 

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover import reasons
 from kcover_portal.console import exports, lists
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Event, Incident
@@ -101,6 +102,16 @@ def test_every_list_is_streamed_in_one_query(person, cluster: Cluster, name: str
     assert list(found[0]) == HEADERS[name].split()
     lines = body(client.get(f"/export/{name}.jsonl{asked}")).splitlines()
     assert [list(json.loads(line)) for line in lines] == [HEADERS[name].split()] * rows
+
+
+def test_reasons_are_said_as_over_rest(person, cluster: Cluster):
+    fill(cluster, 1)
+    reason = reasons.of("lists_others", listed="48", code="62")
+    tried = [{"rule": "p#1", "matched": False, "because": reason.to_json()}]
+    Decision.objects.update(because=[reason.to_json(), "an older sentence"], tried=tried)
+    (row,) = table(person("viewer").get("/export/decisions.csv"))
+    assert json.loads(row["because"]) == ["it lists 48, not 62", "an older sentence"]
+    assert json.loads(row["tried"]) == [{"rule": "p#1", "matched": False, "because": "it lists 48, not 62"}]
 
 
 def test_a_file_is_named_by_list_and_day(person, cluster: Cluster):

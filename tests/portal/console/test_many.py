@@ -135,7 +135,7 @@ def test_a_viewer_is_offered_no_choosing(person, world: World):
 class TestRescues:
     @pytest.fixture
     def held(self, db: None):
-        world = World(policy=APPROVE, nodes=2)
+        world = World(policy=APPROVE, nodes=40)  # enough that the budgets let two go
         world.fault(node="gpu-1")
         world.fault(node="gpu-2")
         world.work()
