@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import parsing
+from kcover_portal.incidents import services as incidents
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import source
 from kcover_portal.rescue import services as rescue
@@ -90,7 +91,7 @@ def unreadable(found: tuple[source.Problem, ...]) -> Response:
 
 def _known(error: Exception) -> Exception:
     """A service's refusal as the HTTP error it amounts to."""
-    if isinstance(error, rescue.Refused):
+    if isinstance(error, rescue.Refused | incidents.Refused):
         return Conflict(str(error))
     if isinstance(error, policies.Conflict):
         return PreconditionFailed(str(error))

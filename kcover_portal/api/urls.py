@@ -7,7 +7,7 @@ from csp.decorators import csp_replace
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from kcover_portal.api.v1 import audit, base, fleet, incidents, policies, rescues, tokens
+from kcover_portal.api.v1 import audit, base, fleet, incidents, policies, rescues, safety, tokens
 
 app_name = "api"
 
@@ -25,6 +25,9 @@ urlpatterns = [
     path("docs/", relaxed(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
     path("v1/clusters", fleet.Clusters.as_view(LIST), name="clusters"),
     path("v1/clusters/<slug:name>", fleet.Clusters.as_view(ITEM), name="cluster"),
+    path("v1/clusters/<slug:name>/guards", safety.Guards.as_view(), name="cluster-guards"),
+    path("v1/maintenance", safety.Windows.as_view({"get": "list", "post": "create"}), name="maintenance"),
+    path("v1/maintenance/<int:pk>", safety.Windows.as_view({"get": "retrieve", "delete": "destroy"}), name="window"),
     path("v1/nodes", fleet.Nodes.as_view(LIST), name="nodes"),
     path("v1/nodes/<slug:cluster>/<str:name>", fleet.Nodes.as_view(ITEM), name="node"),
     path("v1/nodes/<slug:cluster>/<str:name>/<slug:verb>", fleet.NodeAct.as_view(), name="node-act"),
@@ -33,6 +36,7 @@ urlpatterns = [
     path("v1/resume", fleet.Resume.as_view(), name="resume"),
     path("v1/incidents", incidents.Incidents.as_view(LIST), name="incidents"),
     path("v1/incidents/<int:pk>", incidents.Incidents.as_view(ITEM), name="incident"),
+    path("v1/incidents/<int:pk>/close", incidents.Close.as_view(), name="incident-close"),
     path("v1/events", incidents.Events.as_view(LIST), name="events"),
     path("v1/decisions", rescues.Decisions.as_view(LIST), name="decisions"),
     path("v1/decisions/<int:pk>", rescues.Decisions.as_view(ITEM), name="decision"),

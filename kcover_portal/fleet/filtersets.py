@@ -9,7 +9,7 @@ from django.db.models.functions import Cast
 from django.utils.translation import gettext_lazy as _
 
 from kcover import lifecycle
-from kcover_portal.fleet.models import Gpu, Node
+from kcover_portal.fleet.models import Gpu, Maintenance, Node
 
 NODE_STATES = (
     ("healthy", _("Healthy")),
@@ -120,3 +120,16 @@ def _in_state(state: str) -> Q:
         "unknown": Q(known=False),
         "gone": Q(gone_at__isnull=False),
     }[state]
+
+
+class MaintenanceFilter(filters.FilterSet):
+    """Maintenance windows by what they cover and whether they are over."""
+
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    pool = filters.CharFilter(field_name="pool", label=_("Pool"))
+    node = filters.CharFilter(field_name="node", label=_("Node"))
+    ends_after = filters.IsoDateTimeFilter(field_name="ends_at", lookup_expr="gt", label=_("Ends after"))
+
+    class Meta:
+        model = Maintenance
+        fields: tuple[str, ...] = ()

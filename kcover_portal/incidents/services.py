@@ -21,6 +21,10 @@ JUDGE_AGAIN = timedelta(seconds=5)  # a repeated fault asks for judgement at mos
 BATCHES_KEPT = timedelta(days=7)  # longer than any agent's spool is old
 
 
+class Refused(Exception):
+    """The request cannot be met as things stand; the message says why."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
     """One decoded report, with the cluster and the node that its credential speaks for."""
@@ -226,6 +230,23 @@ def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, 
             )
             doorbell.tell("incident", row.pk, cluster=row.cluster.name)
     return len(done)
+
+
+def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime) -> None:
+    """A person vouches that it is gone. Raises Refused when it is closed already.
+
+    What a storm held back is judged again at once, on what is true then.
+    """
+    with transaction.atomic():
+        if not close([incident.pk], because=f"closed by {actor}: {reason}", actor=actor, now=now):
+            raise Refused(f"incident {incident.pk} is closed already")
+        if incident.node is None:
+            held = Incident.objects.filter(
+                cluster=incident.cluster, node__name__in=incident.scope, state="open", judge_at__isnull=False
+            )
+            for pk in held.values_list("pk", flat=True):
+                doorbell.ring("rescue.judge", pk)
+            held.update(judge_at=now)
 
 
 def mark_judged(incident: Incident, *, now: datetime, again_at: datetime | None) -> None:

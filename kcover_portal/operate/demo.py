@@ -28,6 +28,8 @@ CLUSTER = "demo"
 USER = "admin"
 POLICIES = settings.BASE_DIR / "deploy" / "policies" / "kce.yaml"
 HOLD_DOWN = 5  # seconds: a visitor waits for it
+# A visitor hurts node after node, which chance would not, and wants to see each of them heal.
+GUARDS = {"rate": {"enabled": False}, "storm": {"nodes": 8}}
 BOOT_SECONDS = 8
 HEARTBEAT_SECONDS = 5
 FAULTS_PER_HOUR = 12  # of the hardware; programs' own faults come beside them, many to one
@@ -138,6 +140,7 @@ def _register(kubeconfig: Path, enrolment: Path) -> str:
     fields = {
         "kubeconfig": kubeconfig.read_text(encoding="utf-8"),
         "hold_down": HOLD_DOWN,
+        "guards": GUARDS,
         "ready_within": READY_WITHIN,
     }
     cluster, _ = Cluster.objects.update_or_create(

@@ -81,7 +81,12 @@ class Acts(APIView):
 
 def body_of(request: Request, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
     """The validated body; raises ValidationError."""
-    read = serializer(data=request.data)
+    return body_of_data(request.data, serializer)
+
+
+def body_of_data(data: Any, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+    """A validated part of a body; raises ValidationError."""
+    read = serializer(data=data)
     read.is_valid(raise_exception=True)
     return dict(read.validated_data)
 

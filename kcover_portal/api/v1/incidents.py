@@ -1,9 +1,19 @@
 """Incidents and the events they are made of."""
 
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
 
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import idempotency
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import services
 from kcover_portal.incidents.filtersets import EventFilter, IncidentFilter
 from kcover_portal.incidents.models import Event, Incident
 
@@ -32,6 +42,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "program",
             "cause",
             "device",
+            "scope",
             "gpu_uuid",
             "message",
             "boot_id",
@@ -98,3 +109,27 @@ class Events(base.Lists[Event]):
     serializer_class = EventSerializer
     filterset_class = EventFilter
     cluster_field = "node__cluster"
+
+
+class CloseBody(base.Strict):
+    """Why somebody vouches that the fault is gone."""
+
+    reason = serializers.CharField(max_length=base.REASON)
+
+
+class Close(base.Acts):
+    """A person's word that a fault is gone, or that a storm is over."""
+
+    @extend_schema(operation_id="incidents_close", request=CloseBody, responses={200: IncidentSerializer})
+    @idempotency.once
+    def post(self, request: Request, pk: int) -> Response:
+        """Closes the incident; 409 when it is closed already. The nodes of a storm are judged again."""
+        base.known_only(request)
+        who = principal(request)
+        visible = Incident.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
+        row = get_object_or_404(visible, pk=pk)
+        require(request, base.OPERATOR, row.cluster)
+        reason = base.body_of(request, CloseBody)["reason"]
+        services.close_by_hand(row, actor=accounts.actor(who), reason=reason, now=timezone.now())
+        row.refresh_from_db()
+        return Response(IncidentSerializer(row).data)

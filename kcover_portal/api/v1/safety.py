@@ -1,0 +1,117 @@
+"""Guards of a cluster and maintenance windows: what holds automation back."""
+
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import guards
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import idempotency
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.fleet import queries
+from kcover_portal.fleet.filtersets import MaintenanceFilter
+from kcover_portal.fleet.models import Cluster, Maintenance
+from kcover_portal.fleet.services import bounds
+
+
+class Guards(base.Acts):
+    """A cluster's guards: limits as counts or percentages, times in seconds."""
+
+    @extend_schema(operation_id="clusters_guards", responses={200: OpenApiTypes.OBJECT})
+    def get(self, request: Request, name: str) -> Response:
+        """Every guard as it stands, defaults included."""
+        base.known_only(request)
+        return Response(guards.to_json(queries.guards_of(_cluster(request, name))))
+
+    @extend_schema(
+        operation_id="clusters_guards_change", request=OpenApiTypes.OBJECT, responses={200: OpenApiTypes.OBJECT}
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """Changes the guards that are named, all or none; answers with every guard. ``reason`` is kept with it."""
+        base.known_only(request)
+        cluster = _cluster(request, name)
+        require(request, base.OPERATOR, cluster)
+        if not isinstance(request.data, dict):
+            raise exceptions.ValidationError({"": ["Send an object with the guards to change."]})
+        patch = {key: value for key, value in request.data.items() if key != "reason"}
+        reason = base.body_of_data({"reason": request.data.get("reason", "")}, base.Act)["reason"]
+        try:
+            changed = bounds.set_guards(
+                cluster, patch, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
+            )
+        except guards.SettingError as error:
+            raise exceptions.ValidationError({error.path or "guards": [error.reason]}) from error
+        return Response(guards.to_json(changed))
+
+
+class MaintenanceSerializer(serializers.ModelSerializer[Maintenance]):
+    """A window; without a cluster it holds everywhere."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+
+    class Meta:
+        model = Maintenance
+        fields = ("id", "cluster", "pool", "node", "starts_at", "ends_at", "reason", "created_by")
+
+
+class MaintenanceBody(base.Strict):
+    """A window to announce."""
+
+    cluster = serializers.CharField(required=False, allow_null=True, default=None)
+    pool = serializers.CharField(required=False, allow_blank=True, max_length=120, default="")
+    node = serializers.CharField(required=False, allow_blank=True, max_length=253, default="")
+    starts_at = serializers.DateTimeField()
+    ends_at = serializers.DateTimeField()
+    reason = serializers.CharField(max_length=base.REASON)
+
+
+class Windows(base.Reads[Maintenance]):
+    """Maintenance windows, past ones too, by their start."""
+
+    queryset = Maintenance.objects.select_related("cluster").order_by("-pk")
+    serializer_class = MaintenanceSerializer
+    filterset_class = MaintenanceFilter
+
+    def get_queryset(self) -> QuerySet[Maintenance]:
+        """Those of visible clusters, and of all clusters."""
+        who = principal(self.request)
+        seen = Q(cluster=None) | Q(cluster__in=accounts.clusters_of(who))
+        return Maintenance.objects.select_related("cluster").filter(seen).order_by("-pk")
+
+    @extend_schema(request=MaintenanceBody, responses={201: MaintenanceSerializer})
+    @idempotency.once
+    def create(self, request: Request) -> Response:
+        """Announces a window."""
+        base.known_only(request)
+        body: dict[str, Any] = base.body_of(request, MaintenanceBody)
+        cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
+        require(request, base.OPERATOR, cluster)
+        try:
+            window = bounds.open_maintenance(
+                **{**body, "cluster": cluster}, actor=accounts.actor(principal(request)), now=timezone.now()
+            )
+        except bounds.Refused as error:
+            raise exceptions.ValidationError({error.field: [str(error)]}) from error
+        return Response(MaintenanceSerializer(window).data, status=201)
+
+    @extend_schema(request=None, responses={204: None})
+    def destroy(self, request: Request, pk: int) -> Response:
+        """Ends a window now, or takes back one that has not begun."""
+        base.known_only(request)
+        window = get_object_or_404(self.get_queryset(), pk=pk)
+        require(request, base.OPERATOR, window.cluster)
+        bounds.end_maintenance(window, actor=accounts.actor(principal(request)), reason="", now=timezone.now())
+        return Response(status=204)
+
+
+def _cluster(request: Request, name: str) -> Cluster:
+    return get_object_or_404(accounts.clusters_of(principal(request)), name=name)

@@ -1,0 +1,109 @@
+"""What bounds automation in a cluster: its guards, who decides, and windows in which people work. All on record."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from kcover import guards
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries
+from kcover_portal.fleet.models import Cluster, Maintenance
+from kcover_portal.ledger import services as ledger
+
+LONGEST_WINDOW_DAYS = 90
+
+
+class Refused(Exception):
+    """The setting is not accepted; ``field`` names it, the message says what to write instead."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime) -> guards.Settings:
+    """Changes the named guards of a cluster, effective before the next call; returns them all.
+
+    Raises guards.SettingError for what is no setting.
+    """
+    with transaction.atomic():
+        row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+        before = queries.guards_of(row)
+        after = guards.merge(before, patch)
+        if after != before:
+            written = guards.to_json(after)
+            row.hold_down = written.pop("hold_down")
+            row.guards = written
+            row.save(update_fields=["guards", "hold_down"])
+            changed = _changed(guards.to_json(before), guards.to_json(after))
+            _note(row, "cluster.guards", actor=actor, now=now, data={"changed": changed, "reason": reason})
+    cluster.refresh_from_db()
+    return after
+
+
+def open_maintenance(
+    cluster: Cluster | None,
+    *,
+    starts_at: datetime,
+    ends_at: datetime,
+    reason: str,
+    actor: str,
+    now: datetime,
+    pool: str = "",
+    node: str = "",
+) -> Maintenance:
+    """Announces a window in which nothing is taken out and nothing rebooted. Raises Refused."""
+    if ends_at <= starts_at:
+        raise Refused("ends_at", "a window ends after it starts")
+    if ends_at <= now:
+        raise Refused("ends_at", "the window is over already")
+    if (ends_at - starts_at).days > LONGEST_WINDOW_DAYS:
+        raise Refused("ends_at", f"a window lasts at most {LONGEST_WINDOW_DAYS} days: pause the cluster instead")
+    if cluster is None and (pool or node):
+        raise Refused("cluster", "name the cluster of the pool or node")
+    if pool and node:
+        raise Refused("node", "a pool or a node, not both")
+    with transaction.atomic():
+        window = Maintenance.objects.create(
+            cluster=cluster,
+            pool=pool,
+            node=node,
+            starts_at=starts_at,
+            ends_at=ends_at,
+            reason=reason,
+            created_by=actor,
+        )
+        data = {
+            "pool": pool,
+            "node": node,
+            "starts_at": starts_at.isoformat(),
+            "ends_at": ends_at.isoformat(),
+            "reason": reason,
+        }
+        _note(cluster, "maintenance.opened", subject=f"maintenance {window.pk}", actor=actor, now=now, data=data)
+    return window
+
+
+def end_maintenance(window: Maintenance, *, actor: str, reason: str, now: datetime) -> None:
+    """Ends a window now; one that has not begun is as if it had never been announced."""
+    with transaction.atomic():
+        subject = f"maintenance {window.pk}"
+        if window.starts_at >= now:
+            window.delete()
+        else:
+            Maintenance.objects.filter(pk=window.pk, ends_at__gt=now).update(ends_at=now)
+        _note(window.cluster, "maintenance.ended", subject=subject, actor=actor, now=now, data={"reason": reason})
+
+
+def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: {"from": before[name], "to": value} for name, value in after.items() if before[name] != value}
+
+
+def _note(
+    cluster: Cluster | None, verb: str, *, actor: str, now: datetime, data: dict[str, Any], subject: str = ""
+) -> None:
+    name = cluster.name if cluster is not None else ""
+    ledger.write(name, actor=actor, verb=verb, subject=subject or f"cluster {name}", now=now, data=data)
+    doorbell.tell("cluster", cluster.pk if cluster is not None else 0, cluster=name)

@@ -1,0 +1,243 @@
+"""Guards on the engine: counted by SQL, weighed by the kernel, asked again before each call that takes work away."""
+
+from datetime import timedelta
+
+import pytest
+
+from kcover.fault import Fault
+from kcover_portal.fleet.models import Maintenance
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import connections, port
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Decision, Rescue
+from tests.portal.rescue.world import CORDON, HEAL, NODE, World
+
+pytestmark = pytest.mark.django_db
+OFF = {"storm": {"enabled": False}, "rate": {"enabled": False}, "breaker": {"enabled": False}}
+
+
+@pytest.fixture
+def make():
+    """Makes a world of so many nodes with these guards."""
+    made = []
+
+    def world(policy: str = CORDON, *, nodes: int, **guards: object) -> World:
+        one = World(policy=policy, nodes=nodes)
+        made.append(one)
+        bounds.set_guards(one.cluster, {**OFF, **guards}, actor="test", reason="", now=one.now)
+        return one
+
+    yield world
+    for one in made:
+        one.uninstall()
+    assert connections  # the fakes are out again
+
+
+def isolated(world: World) -> list[str]:
+    return sorted(node.name for node in world.kube.list_nodes().items if node.unschedulable)
+
+
+def hurt(world: World, *numbers: int, code: int = 62) -> None:
+    for number in numbers:
+        world.fault(code, node=f"gpu-{number}")
+
+
+def whys(world: World) -> str:
+    return "; ".join(str(reason) for reason in Decision.objects.latest("pk").reasons)
+
+
+class TestBreaker:
+    def test_inv_29_at_most_l_nodes_are_isolated_in_the_window_and_the_rest_waits_as_held(self, make) -> None:
+        world = make(nodes=8, breaker={"enabled": True, "limit": 3})
+        hurt(world, 1, 2, 3, 4, 5)
+        world.work()
+        assert len(isolated(world)) == 3
+        held = Decision.objects.filter(answer="hold")
+        assert held.count() == 2
+        assert "breaker" in str(held.first().reasons[-1])
+        world.pass_time(301)  # the window is over
+        assert len(isolated(world)) == 5
+
+    def test_inv_29_a_percentage_is_counted_over_the_eligible_nodes(self, make) -> None:
+        world = make(nodes=8, breaker={"enabled": True, "limit": "25%"})
+        hurt(world, 1, 2, 3)
+        world.work()
+        assert len(isolated(world)) == 2
+
+    def test_inv_31_a_tripped_breaker_never_blocks_uncordon(self, make) -> None:
+        world = make(nodes=4, breaker={"enabled": True, "limit": 1})
+        hurt(world, 1, 2)
+        world.work()
+        assert len(isolated(world)) == 1
+        services.request(world.node(isolated(world)[0]), "uncordon", actor="user:ann", reason="ok", now=world.now)
+        world.work()
+        assert isolated(world) == []
+
+    def test_inv_32_after_a_reset_held_items_are_judged_on_the_current_state(self, make) -> None:
+        world = make(nodes=4, breaker={"enabled": True, "limit": 1})
+        hurt(world, 1, 2)
+        world.work()
+        [held] = Decision.objects.filter(answer="hold")
+        incidents.close([held.incident_id], because="gone", actor="test", now=world.now)
+        bounds.set_guards(world.cluster, {"breaker": {"enabled": False}}, actor="test", reason="", now=world.now)
+        world.pass_time(20)
+        assert len(isolated(world)) == 1
+
+    def test_inv_32_older_than_its_time_to_live_it_expires(self, make) -> None:
+        world = make(nodes=4, breaker={"enabled": True, "limit": 1, "window": 200_000}, expiry=3600)
+        hurt(world, 1, 2)
+        world.work()
+        world.pass_time(3700)
+        last = Decision.objects.latest("pk")
+        assert last.answer == "none"
+        bounds.set_guards(world.cluster, {"breaker": {"enabled": False}}, actor="test", reason="", now=world.now)
+        world.pass_time(30)
+        assert len(isolated(world)) == 1
+
+
+class TestBudgetAndFloor:
+    def test_inv_36_isolation_never_takes_a_pool_under_its_floor_unless_a_named_user_overrides(self, make) -> None:
+        world = make(nodes=4, floor={"percent": 75})
+        hurt(world, 1, 2)
+        world.work()
+        assert isolated(world) == ["gpu-1"]
+        assert "keeps at least 3" in whys(world)
+        node = world.node("gpu-2")
+        with pytest.raises(services.Refused, match="keeps at least"):
+            services.request(node, "cordon", actor="user:ann", reason="hot", now=world.now)
+        made = services.request(node, "cordon", actor="user:ann", reason="hot", now=world.now, override=["floor"])
+        world.work()
+        assert isolated(world) == ["gpu-1", "gpu-2"]
+        assert made.overrides["floor"] == "user:ann"
+        opened = Entry.objects.get(verb="rescue.opened", rescue=made.pk)
+        assert opened.data["overrides"]["floor"] == "user:ann"
+
+    def test_inv_36_a_stuck_node_keeps_holding_its_slot(self, make) -> None:
+        world = make(nodes=4, budget={"limit": 1})
+        hurt(world, 1)
+        world.work()
+        assert world.rescue("gpu-1").state == "succeeded"  # isolated, and it stays so
+        hurt(world, 2)
+        world.work()
+        world.pass_time(4000)
+        assert isolated(world) == ["gpu-1"]
+        services.request(world.node("gpu-1"), "release", actor="user:ann", reason="mended", now=world.now)
+        world.work()
+        world.sync()
+        world.pass_time(20)
+        assert isolated(world) == ["gpu-2"]
+
+    def test_inv_30_no_eligible_node_no_crash_no_act(self, make) -> None:
+        world = make(nodes=1, budget={"limit": "50%"}, breaker={"enabled": True, "limit": "50%"})
+        world.kube.apply_node(NODE, port.NodeChange(labels={"kcover.io/exclude": "true"}))
+        world.sync()
+        hurt(world, 1)
+        world.work()
+        assert isolated(world) == []
+
+
+class TestStorm:
+    def test_inv_33_one_symptom_on_many_nodes_is_one_storm_incident_and_no_act(self, make) -> None:
+        world = make(HEAL, nodes=8, storm={"enabled": True})
+        hurt(world, *range(1, 9))
+        world.work()
+        storm = Incident.objects.get(kind="storm")
+        assert (storm.node, storm.state, len(storm.scope), storm.count) == (None, "open", 8, 8)
+        assert isolated(world) == []
+        assert Rescue.objects.count() == 0
+        assert Entry.objects.filter(verb="storm.opened").count() == 1
+
+    def test_a_storm_holds_until_a_person_closes_it(self, make) -> None:
+        world = make(nodes=8, storm={"enabled": True})
+        hurt(world, 1, 2, 3, 4)
+        world.work()
+        world.pass_time(3600)
+        assert isolated(world) == []
+        storm = Incident.objects.get(kind="storm")
+        incidents.close_by_hand(storm, actor="user:ann", reason="the driver was rolled back", now=world.now)
+        world.work()
+        assert isolated(world) == ["gpu-1", "gpu-2", "gpu-3", "gpu-4"]
+        with pytest.raises(incidents.Refused):
+            incidents.close_by_hand(storm, actor="user:ann", reason="again", now=world.now)
+
+    def test_two_nodes_are_no_storm(self, make) -> None:
+        world = make(nodes=8, storm={"enabled": True})
+        hurt(world, 1, 2)
+        world.work()
+        assert isolated(world) == ["gpu-1", "gpu-2"]
+        assert not Incident.objects.filter(kind="storm").exists()
+
+
+class TestBeforeTheCall:
+    def test_more_faulty_nodes_than_chance_explains_are_cordoned_and_neither_drained_nor_rebooted(self, make) -> None:
+        world = make(HEAL, nodes=8, rate={"enabled": True})
+        world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+        hurt(world, 1, 2)
+        world.work()
+        assert isolated(world) == ["gpu-1", "gpu-2"]
+        assert world.kube.called("evict") == []
+        drain = world.step("drain", node="gpu-1")
+        assert (drain.state, drain.started_at) == ("waiting", None)
+        assert "common cause: no drain now" in drain.because
+        bounds.set_guards(world.cluster, {"rate": {"enabled": False}}, actor="test", reason="", now=world.now)
+        world.pass_time(301)
+        assert len(world.kube.called("evict")) == 1
+
+    def test_inv_37_exclusion_is_asked_again_right_before_the_reboot(self, make) -> None:
+        world = make(HEAL, nodes=2)
+        world.fault(62)
+        world.work()
+        world.kube.apply_node(NODE, port.NodeChange(labels={"kcover.io/exclude": "true"}))
+        for _ in range(20):
+            world.pass_time()
+        assert world.kube.called("ensure_job") == []
+        assert "kcover.io/exclude" in (world.rescue().because + world.step("reboot").because)
+
+    def test_maintenance_holds_back_and_its_end_lets_go(self, make) -> None:
+        world = make(nodes=2)
+        bounds.open_maintenance(
+            world.cluster,
+            starts_at=world.now,
+            ends_at=world.now + timedelta(minutes=10),
+            reason="new switches",
+            actor="user:ann",
+            now=world.now,
+        )
+        world.fault(62)
+        world.work()
+        assert isolated(world) == []
+        assert "new switches" in whys(world)
+        world.pass_time(601)
+        world.pass_time(1)
+        assert isolated(world) == ["gpu-1"]
+
+    def test_a_window_of_another_node_holds_nothing_back(self, make) -> None:
+        world = make(nodes=2)
+        ends = world.now + timedelta(hours=1)
+        Maintenance.objects.create(
+            cluster=world.cluster, node="gpu-2", starts_at=world.now, ends_at=ends, reason="x", created_by="t"
+        )
+        hurt(world, 1, 2)
+        world.work()
+        assert isolated(world) == ["gpu-1"]
+
+
+def test_a_rule_asks_for_a_number_of_sightings_in_a_window(make) -> None:
+    often = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: often}
+spec:
+  rules:
+    - {priority: 10, errorCode: ["62"], match: {minCount: 3, within: 10min}, actions: [{name: cordon}]}
+"""
+    world = make(often, nodes=2)
+    for sequence in range(3):
+        assert isolated(world) == []
+        world.report(Fault(kind="xid", code=62, pci="0000:4e:00", source="kmsg", sequence=sequence))
+        world.work()
+        world.pass_time(6)
+    assert isolated(world) == ["gpu-1"]
