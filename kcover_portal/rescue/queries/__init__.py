@@ -17,12 +17,20 @@ from kcover_portal.rescue.queries import counts
 HISTORY = 100  # rescues of one node that are looked back on
 
 
-def situation(node: Node, incident: Incident, *, now: datetime, lock: bool = False) -> decision.Situation:
-    """Every fact that the judgement of one incident depends on. ``lock``: whoever acts on it queues for the counts."""
+def situation(
+    node: Node,
+    incident: Incident,
+    *,
+    now: datetime,
+    lock: bool = False,
+    rules: tuple[matching.Candidate, ...] | None = None,
+) -> decision.Situation:
+    """Every fact that the judgement of one incident depends on. ``lock``: whoever acts on it queues for the counts.
+    ``rules``: others than those in force, to be tried out."""
     cluster = node.cluster
     mode, pause_reason = fleet.mode_of(cluster)
     settings = fleet.guards_of(cluster)
-    rules = policies.candidates()
+    rules = policies.candidates() if rules is None else rules
     fault = _fault(incident, rules, now=now)
     return decision.Situation(
         now=now,
@@ -49,14 +57,19 @@ def _fault(incident: Incident, rules: Sequence[matching.Candidate], *, now: date
         cause=incident.cause,
         fatal=nvlink5.fatal(xid.parse_line(incident.message)),
         count=incident.count,
-        seen_within={
-            seconds: incident.events.filter(at__gte=now - timedelta(seconds=seconds)).aggregate(sum=Sum("count"))["sum"]
-            or 1
-            for seconds in matching.windows(rules)
-        },
+        seen_within=seen_within(incident, rules, now=now),
         drill=incident.drill,
         last_seen_at=incident.last_at,
     )
+
+
+def seen_within(incident: Incident, rules: Sequence[matching.Candidate], *, now: datetime) -> dict[int, int]:
+    """How often the fault was seen in the last so many seconds before ``now``, for each window that a rule asks for."""
+    seen = {}
+    for seconds in matching.windows(rules):
+        events = incident.events.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now)
+        seen[seconds] = events.aggregate(sum=Sum("count"))["sum"] or 1
+    return seen
 
 
 def _counts(

@@ -38,31 +38,30 @@ def try_out(
 ) -> Iterator[Trial]:
     """Judges each incident twice, by the rules in force and by ``rules``.
 
-    On the facts of this moment, or, with ``past``, on those that its first decision was made from, as they were kept
-    then; an incident that was never judged has only those of this moment. One of no node (a storm) is passed over.
+    On the facts of this moment, guards included, or, with ``past``, on those that its first decision was made from, as
+    they were kept then, where no guard is asked; an incident that was never judged has only those of this moment. One
+    of no node (a storm) is passed over.
     """
     for incident in incidents:
         node = incident.node
         if node is None:
             continue
-        situation = queries.situation(node, incident, now=now)
-        if past:
-            first = Decision.objects.filter(incident=incident).order_by("pk").first()
-            situation = _as_it_was(situation, first.facts) if first is not None else situation
-        yield Trial(
-            incident=incident,
-            node=node,
-            before=kernel.decide(situation),
-            after=kernel.decide(dataclasses.replace(situation, rules=rules)),
-        )
+        before = queries.situation(node, incident, now=now)
+        after = queries.situation(node, incident, now=now, rules=rules)
+        first = Decision.objects.filter(incident=incident).order_by("pk").first() if past else None
+        if first is not None:
+            before, after = (_as_it_was(one, first.facts, incident) for one in (before, after))
+        yield Trial(incident=incident, node=node, before=kernel.decide(before), after=kernel.decide(after))
 
 
-def _as_it_was(situation: kernel.Situation, facts: Mapping[str, Any]) -> kernel.Situation:
-    """The situation with the facts that a decision kept."""
+def _as_it_was(situation: kernel.Situation, facts: Mapping[str, Any], incident: Incident) -> kernel.Situation:
+    """The situation with the facts that a decision kept; sightings are counted up to its moment."""
+    then = datetime.fromisoformat(facts["now"])
+    seen = queries.seen_within(incident, situation.rules, now=then)
     return dataclasses.replace(
         situation,
-        now=datetime.fromisoformat(facts["now"]),
-        fault=_read(situation.fault, facts["fault"]),
+        now=then,
+        fault=dataclasses.replace(_read(situation.fault, facts["fault"]), seen_within=seen),
         node=_read(situation.node, facts["node"]),
         cluster=_read(situation.cluster, facts["cluster"]),
         counts=None,  # what surrounded the node then: the question is what the rules say, not what bounded them

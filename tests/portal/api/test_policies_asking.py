@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies.models import Revision
 from kcover_portal.rescue import services as rescue
@@ -193,6 +193,38 @@ def test_days_are_judged_on_the_facts_of_then(incident: Incident, node: Node, vi
     Incident.objects.filter(pk=incident.pk).update(opened_at=long_ago)
     assert viewer.post("policies/try", {"yaml": policy("a"), "days": 7}).json()["incidents"] == 0
     assert viewer.post("policies/try", {"yaml": policy("a"), "days": 9}).json()["incidents"] == 1
+
+
+def test_what_bounds_a_rule_is_counted_for_the_text_too(incident: Incident, viewer: Api) -> None:
+    extra = "      budget: 1\n      cooldown: 1h\n"
+    [one] = viewer.post("policies/try", {"yaml": policy("new", priority=99, extra=extra)}).json()["results"]
+    assert (one["after"]["answer"], one["after"]["rule"]) == ("rescue", "new#1")
+
+
+WANTS_THREE = policy("a", extra="      match: {minCount: 3, within: 1h}\n")
+
+
+def test_sightings_are_counted_for_the_texts_own_windows(incident: Incident, node: Node, viewer: Api) -> None:
+    today = datetime.now(tz=incident.opened_at.tzinfo)
+    Incident.objects.filter(pk=incident.pk).update(last_at=today)
+    for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (1, 20, "rescue")):
+        at = today - timedelta(minutes=ago)
+        Event.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
+        [one] = viewer.post("policies/try", {"yaml": WANTS_THREE}).json()["results"]
+        assert one["after"]["answer"] == answer
+
+
+def test_sightings_of_the_past_are_counted_up_to_then(
+    incident: Incident, node: Node, viewer: Api, now: datetime
+) -> None:
+    Incident.objects.filter(pk=incident.pk).update(state="closed", opened_at=datetime.now(tz=now.tzinfo))
+    because = "rule a#1 does not match: it wants 3 sightings within 1h, and there were 2"
+    for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (5, -10, "none"), (1, 20, "rescue")):
+        at = now - timedelta(minutes=ago)
+        Event.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
+        [one] = viewer.post("policies/try", {"yaml": WANTS_THREE, "days": 1}).json()["results"]
+        assert one["after"]["answer"] == answer
+        assert answer == "rescue" or one["after"]["because"] == [because]
 
 
 def test_nobody_tries_on_clusters_that_they_may_not_see(
