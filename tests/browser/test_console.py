@@ -9,7 +9,10 @@ from playwright.sync_api import Page, expect
 from tests.browser.conftest import Open
 from tests.story.product import Product
 
-PAGES = ("/", "/nodes/", "/nodes/?q=none-such", "/incidents/", "/rescues/", "/policies/", "/policies/heal/", "/audit/")
+PAGES = (
+    *("/", "/nodes/", "/nodes/?q=none-such", "/incidents/", "/events/", "/decisions/", "/incidents/log/", "/rescues/"),
+    *("/policies/", "/policies/heal/", "/audit/", "/system/", "/access/"),
+)
 EDITOR = "/policies/heal/edit/"
 HEALING_SECONDS = 60_000  # milliseconds, as Playwright counts
 
@@ -76,6 +79,93 @@ def test_the_keyboard_reaches_everything(open_page: Open, product: Product):
     page.wait_for_url(f"**/nodes/sim/{node_names(product)[2]}/")
     page.keyboard.press("?")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+
+
+def test_the_palette_goes_to_pages_and_nodes_and_opens_acts(open_page: Open, product: Product):
+    page = open_page("/")
+    live(page)
+    palette = page.get_by_role("dialog", name="Go to or do")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("audit")
+    expect(palette.get_by_role("option")).to_have_count(1)
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/audit/")
+    live(page)
+    node = node_names(product)[3]
+    page.keyboard.press("Control+k")
+    page.keyboard.type(node)
+    expect(palette.get_by_role("option", name=node)).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/nodes/sim/{node}/")
+    page.keyboard.press("Control+k")
+    page.keyboard.type("pause")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("Reason")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_rows_are_chosen_by_key_kept_while_the_list_lives_and_acted_on_together(open_page: Open, product: Product):
+    page = open_page("/nodes/?q=gpu")
+    live(page)
+    chosen = node_names(product)[4:6]
+    for name in chosen:
+        page.get_by_role("link", name=name).focus()
+        page.keyboard.press("x")
+    bar = page.locator("#picked")
+    expect(bar).to_contain_text("2 chosen")
+    with page.expect_response(lambda answer: answer.request.headers.get("hx-target") == "live"):
+        page.evaluate("htmx.trigger('#live', 'refresh')")
+    expect(page.get_by_role("checkbox", name=chosen[0])).to_be_checked()
+    bar.get_by_role("button", name="Cordon", exact=True).click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Cordon: 2 nodes")
+    for name in chosen:
+        expect(dialog).to_contain_text(name)
+    dialog.get_by_role("button", name="Cordon: 2").click()  # the browser itself asks for the reason
+    dialog.get_by_label("Reason").fill("ticket 14")
+    dialog.get_by_role("button", name="Cordon: 2").click()
+    expect(dialog).to_contain_text("What came of it")
+    expect(dialog.get_by_role("link", name=re.compile("^rescue"))).to_have_count(2)
+    expect(bar).to_be_hidden()
+
+
+def test_a_list_is_downloaded_as_it_was_filtered(open_page: Open, product: Product):
+    page = open_page(f"/nodes/?q={node_names(product)[5]}")
+    page.get_by_text("Export").click()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="CSV").click()
+    assert re.fullmatch(r"kcover-nodes-\d{4}-\d\d-\d\d\.csv", download.value.suggested_filename)
+    header, row = download.value.path().read_text(encoding="utf-8").splitlines()
+    assert header.startswith("id,cluster,name,")
+    assert node_names(product)[5] in row
+
+
+def test_a_pasted_log_is_read(open_page: Open):
+    page = open_page("/incidents/log/")
+    page.get_by_label("Kernel log").fill("[ 1.0] NVRM: Xid (PCI:0000:4e:00): 62, pid=1, name=a, 2027")
+    page.get_by_role("button", name="Read it").click()
+    expect(page.get_by_role("heading", name="1 fault")).to_be_visible()
+    expect(page.get_by_role("link", name="heal#1")).to_be_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_dialog_is_accessible(open_page: Open, product: Product, theme: str):
+    page = open_page("/nodes/?q=gpu", theme=theme)
+    live(page)
+    page.keyboard.press("Control+k")
+    page.keyboard.type(node_names(product)[0])
+    expect(page.get_by_role("option", name=node_names(product)[0])).to_be_visible()
+    found = Axe().run(page).response["violations"]
+    page.keyboard.press("Escape")
+    page.locator("[data-pick-all]").click()
+    page.locator("#picked").get_by_role("button", name="Drain").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Drain:")
+    found += Axe().run(page).response["violations"]
+    page.keyboard.press("Escape")
+    page.locator(".export summary").click()
+    found += Axe().run(page).response["violations"]
+    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == []
 
 
 def test_the_map_is_walked_by_keys(open_page: Open, product: Product):
