@@ -5,6 +5,7 @@ of deploy/rbac.yaml with a token that the server itself signed, so that the real
 """
 
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Iterator
@@ -50,6 +51,12 @@ class Etcd(servers.Server):
         with contextlib.suppress(urllib3.exceptions.HTTPError):
             return urllib3.PoolManager(retries=False).request("GET", f"{self.url}/health").status == 200
         return False
+
+    def compact(self, revision: str) -> None:
+        """Forgets what was before; the API server asks for this every five minutes."""
+        body = json.dumps({"revision": revision, "physical": True})
+        answer = urllib3.PoolManager(retries=False).request("POST", f"{self.url}/v3/kv/compaction", body=body)
+        assert answer.status == 200, answer.data
 
 
 class KubeApiServer(servers.Server):
@@ -102,8 +109,8 @@ class KubeApiServer(servers.Server):
 class Installed:
     """A running API server after ``kubectl apply -f deploy/rbac.yaml``; ``portal`` is the portal's own token."""
 
-    def __init__(self, url: str, ca: str) -> None:
-        self.url, self.ca = url, ca
+    def __init__(self, url: str, ca: str, etcd: Etcd) -> None:
+        self.url, self.ca, self.etcd = url, ca, etcd
         self.admin = over_http.Client(url, ADMIN, ca=ca)
         for document in rbac.documents():
             meta = document["metadata"]
@@ -123,6 +130,7 @@ class ApiServerRig(over_http.HttpRig):
     def __init__(self, server: Installed) -> None:
         served = server.admin.demand("GET", "/apis/policy")["versions"]
         self.policy = max((entry["groupVersion"] for entry in served), key=lambda name: name == "policy/v1")
+        self.etcd = server.etcd
         super().__init__(server.url, admin=ADMIN, portal=server.portal, ca=server.ca)
         self.names_nodes = int(self.cluster.version().split(".")[1]) >= NAMES_NODES
 
@@ -148,7 +156,7 @@ class ApiServerRig(over_http.HttpRig):
 def installed() -> Iterator[Installed]:
     """etcd and kube-apiserver from the folder that KUBEBUILDER_ASSETS names, ready for the portal."""
     with Etcd() as etcd, KubeApiServer(etcd.url) as server:
-        yield Installed(server.url, server.ca)
+        yield Installed(server.url, server.ca, etcd)
 
 
 def _program(name: str) -> Path:

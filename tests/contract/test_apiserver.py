@@ -1,0 +1,58 @@
+"""What only a real API server does: it forgets, it waits, and it knows nothing that no controller told it."""
+
+import pytest
+
+from kcover_portal.kube import live, port
+from kcover_portal.kube.verbs import reading
+from tests.contract import apiserver as real
+
+pytestmark = [pytest.mark.needs_cluster, real.needs_assets]
+
+
+def test_a_history_that_is_forgotten_has_to_be_listed_again(apiserver):
+    old = apiserver.cluster.list_events().resource_version
+    made = [apiserver.node(apiserver.name(name)) for name in ("gpu-1", "gpu-2")]
+    apiserver.etcd.compact(made[-1]["metadata"]["resourceVersion"])
+    with pytest.raises(port.Expired):
+        list(apiserver.cluster.watch_events(old, timeout=2))
+
+
+def test_a_list_whose_next_page_is_forgotten_begins_again(apiserver, monkeypatch):
+    monkeypatch.setattr(reading, "PAGE_SIZE", 2)
+    names = [apiserver.name(f"gpu-{number}") for number in range(5)]
+    for name in names:
+        apiserver.node(name)
+    ask, pages = apiserver.connection.request, []
+
+    def request(method, path, kind, **more):
+        page = ask(method, path, kind, **more)
+        pages.append("continue" in more["query"])
+        if len(pages) == 1:
+            apiserver.merge("Node", names[0], {"metadata": {"labels": {"new": "1"}}})
+            apiserver.etcd.compact(apiserver.read("Node", names[0])["metadata"]["resourceVersion"])
+        return page
+
+    monkeypatch.setattr(apiserver.connection, "request", request)
+    listed = {node.name: node for node in apiserver.cluster.list_nodes().items}
+    assert set(names) <= set(listed)
+    assert listed[names[0]].labels["new"] == "1"
+    assert pages.count(False) == 2, "the list began twice"
+
+
+def test_a_budget_that_no_controller_has_looked_at_blocks(apiserver):
+    node = apiserver.name("gpu")
+    uid = apiserver.pod("train", node=node, labels={"job": "x"})["metadata"]["uid"]
+    apiserver.budget("keep-none", match={"job": "x"}, min_available=0)
+    answer = apiserver.cluster.evict(apiserver.namespace, "train", uid=uid)
+    assert isinstance(answer, port.Blocked)
+    assert answer.budgets == ("keep-none",)
+    assert "still being processed" in answer.reason
+    apiserver.settle()
+    assert apiserver.cluster.evict(apiserver.namespace, "train", uid=uid) == port.Evicted()
+
+
+def test_the_clients_patience_outlasts_the_servers_own_retries(apiserver):
+    """It tries 20 times in 10 seconds to evict a pending pod that has another uid, and then says so."""
+    apiserver.pod("train", node=apiserver.name("gpu"), phase="Pending")
+    patient = live.from_kubeconfig(apiserver.kubeconfig)
+    assert patient.evict(apiserver.namespace, "train", uid="of-another-life") == port.Gone()
