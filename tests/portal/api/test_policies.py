@@ -97,6 +97,17 @@ def test_a_text_that_is_no_utf8_has_its_place(viewer: Api) -> None:
     assert problem(response, 422)["errors"][0]["column"] == 4
 
 
+def test_a_warning_is_told_when_a_policy_is_saved(admin: Api) -> None:
+    put(admin, "a", policy("a"))
+    [warning] = put(admin, "b", policy("b")).json()["warnings"]
+    assert (warning["line"], warning["path"]) == (6, "spec.rules[0]")
+    assert warning["message"].startswith("a#1 and b#1 both have priority 10 and can match Xid 62 on one node")
+    rows = admin.post("policies", text=policy("c", codes='["13"]') + "---\n" + policy("d", codes='["48"]')).json()
+    assert [len(row["warnings"]) for row in rows] == [1, 1]
+    assert put(admin, "d", policy("d", codes='["48"]')).json()["warnings"] == []
+    assert "warnings" not in admin.get("policies/a").json()
+
+
 def test_a_policy_is_put_read_and_put_again(admin: Api, viewer: Api, now: datetime) -> None:
     response = put(admin, "a", policy("a"))
     assert (response.status_code, response.headers["ETag"]) == (201, '"1"')

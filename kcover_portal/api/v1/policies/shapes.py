@@ -1,5 +1,6 @@
 """Policies as JSON: what the portal understood of them."""
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -120,7 +121,7 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
 
     class Meta:
         model = Revision
-        fields = (
+        fields: tuple[str, ...] = (
             "name",
             "kind",
             "revision",
@@ -145,6 +146,20 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
     def get_matches(self, revision: Revision) -> list[dict[str, Any]]:
         """A WarmStandbyPolicy's pairs."""
         return _part(revision, "matches")
+
+
+class SavedSerializer(PolicySerializer):
+    """A policy as it was put in force, with what may surprise about the whole text that it came in."""
+
+    warnings = serializers.SerializerMethodField()
+
+    class Meta(PolicySerializer.Meta):
+        fields = (*PolicySerializer.Meta.fields, "warnings")
+
+    @extend_schema_field(WarningSerializer(many=True))
+    def get_warnings(self, revision: Revision) -> list[dict[str, Any]]:
+        """As the view gives them."""
+        return [asdict(warning) for warning in self.context["warnings"]]
 
 
 def _part(revision: Revision, key: str) -> list[dict[str, Any]]:

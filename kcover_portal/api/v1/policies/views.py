@@ -19,6 +19,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.policies import shapes, texts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
+from kcover_portal.policies.services import source
 
 FROM = OpenApiParameter("from", int, description="the earlier revision; default: the one before", required=False)
 TO = OpenApiParameter("to", int, description="the later revision; default: the one in force", required=False)
@@ -62,7 +63,7 @@ class Policies(base.Lists[Revision]):
     @extend_schema(
         request={**texts.REQUEST, "application/json": texts.TextBody},
         parameters=[texts.REASON, texts.KEY],
-        responses={200: shapes.PolicySerializer(many=True)},
+        responses={200: shapes.SavedSerializer(many=True)},
         filters=False,
     )
     @idempotency.once
@@ -71,12 +72,14 @@ class Policies(base.Lists[Revision]):
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
         body = texts.text_of(request)
+        warnings = services.validate(body["text"]).warnings
         applied = services.apply(
             body["text"], author=texts.author_of(request), reason=body["reason"], now=timezone.now()
         )
         rows = Revision.objects.filter(policy__in=applied, number=F("policy__revision")).select_related("policy")
         found = {row.policy_id: row for row in rows}
-        return Response(shapes.PolicySerializer([found[policy.pk] for policy in applied], many=True).data)
+        saved = [found[policy.pk] for policy in applied]
+        return Response(shapes.SavedSerializer(saved, many=True, context={"warnings": warnings}).data)
 
     def retrieve(self, request: Request, name: str) -> Response:
         """One policy in force, with its ETag."""
@@ -86,13 +89,14 @@ class Policies(base.Lists[Revision]):
     @extend_schema(
         request={**texts.REQUEST, "application/json": texts.TextBody},
         parameters=[texts.REASON, texts.IF_MATCH, texts.IF_NONE_MATCH],
-        responses={200: shapes.PolicySerializer, 201: shapes.PolicySerializer},
+        responses={200: shapes.SavedSerializer, 201: shapes.SavedSerializer},
     )
     def update(self, request: Request, name: str) -> Response:
         """Puts this one policy in force: 201 when there was none of its name, 412 when another revision is in force."""
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
         body = texts.text_of(request)
+        warnings = services.validate(body["text"]).warnings
         existed = self.get_queryset().filter(policy__name=name).exists()
         services.apply(
             body["text"],
@@ -103,7 +107,7 @@ class Policies(base.Lists[Revision]):
             kind=self.kind,
             expected=texts.expected(request, exists=existed),
         )
-        return self._answer(name, status=200 if existed else 201)
+        return self._answer(name, status=200 if existed else 201, warnings=warnings)
 
     @extend_schema(parameters=[texts.REASON, texts.IF_MATCH], responses={204: None})
     def destroy(self, request: Request, name: str) -> Response:
@@ -172,9 +176,12 @@ class Policies(base.Lists[Revision]):
         changed = services.compare((row.text, row.document), (mine[0].text, mine[0].document), names=names)
         return Response(_difference(changed, row.number, None))
 
-    def _answer(self, name: str, *, status: int = 200) -> Response:
+    def _answer(self, name: str, *, status: int = 200, warnings: tuple[source.Problem, ...] | None = None) -> Response:
         row = get_object_or_404(self.get_queryset(), policy__name=name)
-        return Response(shapes.PolicySerializer(row).data, status=status, headers={"ETag": f'"{row.number}"'})
+        shape = shapes.PolicySerializer(row)
+        if warnings is not None:
+            shape = shapes.SavedSerializer(row, context={"warnings": warnings})
+        return Response(shape.data, status=status, headers={"ETag": f'"{row.number}"'})
 
 
 class StandbyPolicies(Policies):
