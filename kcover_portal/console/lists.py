@@ -4,7 +4,7 @@ A page, its export and a bulk action all ask ``find``, so that they mean the sam
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,7 @@ class Listing:
     seen: Callable[[User], QuerySet[Any]]
     columns: Mapping[str, str | Combinable]
     cut: Callable[[QuerySet[Any], QueryDict], QuerySet[Any]] = lambda rows, asked: rows
+    tabs: Sequence[Tab] = ()
     said: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
@@ -97,8 +98,8 @@ class Found:
         for name in self.filter.base_filters:
             if any(values := self.asked.getlist(name)):
                 known.setlist(name, values)
-        tab = next((tab.rest for tab in TABS if tab.name == self.asked.get("tab")), "")
-        return "&".join(part for part in (known.urlencode(), tab) if part)
+        tab = _tab(self.listing, self.asked)
+        return "&".join(part for part in (known.urlencode(), tab.rest if tab else "") if part)
 
 
 def find(listing: Listing, user: User, asked: QueryDict) -> Found:
@@ -106,14 +107,15 @@ def find(listing: Listing, user: User, asked: QueryDict) -> Found:
     seen = listing.seen(user)
     chosen = listing.filterset(asked, queryset=listing.cut(seen, asked))
     narrowed = chosen.qs
-    rows = narrowed.filter(_tab(asked)) if listing.name == RESCUES.name else narrowed
+    tab = _tab(listing, asked)
+    rows = narrowed.filter(tab.where) if tab else narrowed
     if "picked" in asked and "all" not in asked:
         rows = rows.filter(pk__in=[int(key) for key in asked.get("picked", "").split(",") if KEY.fullmatch(key)])
     return Found(listing, chosen, seen, narrowed, rows, asked)
 
 
-def _tab(asked: QueryDict) -> Q:
-    return next((tab.where for tab in TABS if tab.name == asked.get("tab")), Q())
+def _tab(listing: Listing, asked: QueryDict) -> Tab | None:
+    return next((tab for tab in listing.tabs if tab.name == asked.get("tab")), None)
 
 
 def _of_clusters(rows: QuerySet[Any], path: str = "cluster") -> Callable[[User], QuerySet[Any]]:
@@ -228,6 +230,7 @@ RESCUES = Listing(
         "decision": "decision_id",
         **_same("plan_hash", "opened_at", "due_at", "closed_at"),
     },
+    tabs=TABS,
 )
 AUDIT = Listing(
     "audit",

@@ -1,9 +1,11 @@
 """Many rows at once: what an act would do to each, and what came of each when it was done."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
@@ -49,7 +51,20 @@ class Answer:
     refused: bool
 
 
-def preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[Hit]:
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What may be done to many rows of one list: how they are read, previewed (writes nothing) and acted on.
+
+    ``act`` gets the rows as they were seen (key and, for a rescue, plan) and ``once``, under which it acts once.
+    """
+
+    verbs: Collection[str]
+    read: Callable[[QuerySet[Any]], QuerySet[Any]]
+    preview: Callable[..., list[Hit]]
+    act: Callable[..., list[Answer]]
+
+
+def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[Hit]:
     """What the verb would do to each node; writes nothing. One look at the cluster a node where pods are evicted."""
     found = []
     for node in nodes:
@@ -63,8 +78,8 @@ def preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime
     return found
 
 
-def act_on_nodes(
-    nodes: Iterable[Node], verb: str, *, user: User, reason: str, once: str, now: datetime
+def _act_on_nodes(
+    nodes: Iterable[Node], verb: str, *, user: User, reason: str, seen: Mapping[str, str], once: str, now: datetime
 ) -> list[Answer]:
     """Asks for one rescue a node; the same ``once`` asks for none a second time."""
     answers = []
@@ -83,7 +98,7 @@ def act_on_nodes(
     return answers
 
 
-def preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User) -> list[Hit]:
+def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: datetime) -> list[Hit]:
     """Which of the rescues the word may be said to; ``text`` is the plan that it would be said to."""
     role = RESCUE_VERBS[verb][1]
     found = []
@@ -108,10 +123,10 @@ def preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User) -> list
     return found
 
 
-def act_on_rescues(
-    rescues: Iterable[Rescue], verb: str, *, user: User, reason: str, plans: dict[int, str], now: datetime
+def _act_on_rescues(
+    rescues: Iterable[Rescue], verb: str, *, user: User, reason: str, seen: Mapping[str, str], once: str, now: datetime
 ) -> list[Answer]:
-    """Says the word to each rescue, about the plan that was on the screen (``plans``, by the rescue's key)."""
+    """Says the word to each rescue, about the plan that was on the screen; a second time it is refused by itself."""
     say, role = RESCUE_VERBS[verb]
     answers = []
     for rescue in rescues:
@@ -120,7 +135,7 @@ def act_on_rescues(
         try:
             if not accounts.may(user, role, rescue.cluster):
                 raise services.Refused(_lacking(role))
-            say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=plans[rescue.pk])
+            say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=seen[str(rescue.pk)])
         except services.Refused as error:
             answers.append(Answer(name, page, str(error), refused=True))
         else:
@@ -130,3 +145,19 @@ def act_on_rescues(
 
 def _lacking(role: Role) -> str:
     return _("This needs the role %(role)s.") % {"role": role.label}
+
+
+KINDS = {
+    "nodes": Kind(
+        NODE_VERBS,
+        lambda rows: rows.select_related("cluster").order_by("cluster__name", "name"),
+        _preview_nodes,
+        _act_on_nodes,
+    ),
+    "rescues": Kind(
+        RESCUE_VERBS,
+        lambda rows: rows.select_related("node", "cluster").prefetch_related("steps", "approvals").order_by("pk"),
+        _preview_rescues,
+        _act_on_rescues,
+    ),
+}
