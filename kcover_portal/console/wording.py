@@ -56,7 +56,8 @@ SENTENCES = (
         "{nodes} of {eligible} nodes became faulty within {within}, and {limit} have a common cause: no {act} now"
     ),
     gettext_noop(
-        "faulty nodes are few enough to be chance: {ten_minutes} within 10 min, {hour} within 1 h, {six_hours} within 6 h, of {eligible}"
+        "faulty nodes are few enough to be chance: "
+        "{ten_minutes} within 10 min, {hour} within 1 h, {six_hours} within 6 h, of {eligible}"
     ),
     gettext_noop("breaker tripped: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most"),
     gettext_noop("breaker: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most"),
