@@ -188,8 +188,9 @@ class TestBeforeTheCall:
 
     def test_inv_37_exclusion_is_asked_again_right_before_the_reboot(self, make) -> None:
         world = make(HEAL, nodes=2)
+        world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
         world.fault(62)
-        world.work()
+        world.work()  # cordoned, evicted, waiting for the pod to go
         world.kube.apply_node(NODE, port.NodeChange(labels={"kcover.io/exclude": "true"}))
         for _ in range(20):
             world.pass_time()
