@@ -3,6 +3,7 @@
 import hashlib
 import math
 import secrets
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.contrib.auth import password_validation
@@ -35,6 +36,9 @@ class InUse(Refused):
         self.retry_after = retry_after
 
 
+SCOPES = ("override",)  # override: may name guards to pass over; each is on record
+
+
 def make_token(
     kind: str,
     *,
@@ -42,6 +46,7 @@ def make_token(
     node: str = "",
     name: str = "",
     expires_at: datetime | None = None,
+    scopes: Collection[str] = (),
     created_by: str,
     now: datetime,
 ) -> tuple[ApiToken, str]:
@@ -58,6 +63,10 @@ def make_token(
         raise Refused(f"only an agent's token is bound to a node, not one of kind {kind}")
     if expires_at is not None and expires_at <= now:
         raise Refused("the token would have expired already")
+    if unknown := sorted(set(scopes) - set(SCOPES)):
+        raise Refused(f"unknown scope {unknown[0]!r}: there is {', '.join(SCOPES)}")
+    if scopes and kind not in (ApiToken.Kind.DECISION, ApiToken.Kind.OPERATOR):
+        raise Refused(f"a token of kind {kind} has no scopes: those of decision systems and operators have")
     secret = PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = ApiToken.objects.create(
@@ -70,6 +79,7 @@ def make_token(
             created_by=created_by,
             created_at=now,
             expires_at=expires_at,
+            scopes=sorted(set(scopes)),
         )
         ledger.write(
             cluster.name if cluster else "",
@@ -78,7 +88,12 @@ def make_token(
             subject=f"token {token.prefix}",
             node=node,
             now=now,
-            data={"kind": kind, "name": name, "expires_at": expires_at.isoformat() if expires_at else None},
+            data={
+                "kind": kind,
+                "name": name,
+                "scopes": sorted(set(scopes)),
+                "expires_at": expires_at.isoformat() if expires_at else None,
+            },
         )
     return token, secret
 

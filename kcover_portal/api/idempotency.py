@@ -8,6 +8,7 @@ import hashlib
 from collections.abc import Callable
 from datetime import timedelta
 from functools import wraps
+from http import HTTPStatus
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -70,6 +71,8 @@ def _first(
     Answered.objects.filter(at__lt=now - KEPT).delete()
     row = Answered.objects.create(**claim, request=digest, status=0, body={}, at=now)
     response = view(self, request, *args, **kwargs)
+    if response.status_code >= HTTPStatus.BAD_REQUEST:
+        transaction.set_rollback(True)  # what was refused may be asked again under the same key, once it is put right
     Answered.objects.filter(pk=row.pk).update(status=response.status_code, body=response.data)
     return response
 

@@ -7,7 +7,7 @@ from csp.decorators import csp_replace
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from kcover_portal.api.v1 import audit, base, fleet, incidents, policies, rescues, safety, tokens
+from kcover_portal.api.v1 import audit, base, decisions, fleet, incidents, policies, rescues, safety, tokens
 
 app_name = "api"
 
@@ -40,6 +40,7 @@ urlpatterns = [
     path("v1/events", incidents.Events.as_view(LIST), name="events"),
     path("v1/decisions", rescues.Decisions.as_view(LIST), name="decisions"),
     path("v1/decisions/<int:pk>", rescues.Decisions.as_view(ITEM), name="decision"),
+    path("v1/rescue-actions", decisions.RescueActions.as_view(), name="rescue-actions"),
     path("v1/rescues", rescues.Rescues.as_view(LIST), name="rescues"),
     path("v1/rescues/<int:pk>", rescues.Rescues.as_view(ITEM), name="rescue"),
     path("v1/rescues/<int:pk>/<slug:verb>", rescues.RescueAct.as_view(), name="rescue-act"),

@@ -66,7 +66,7 @@ class Cluster(models.Model):
     mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
     resumes_as = models.CharField(max_length=10, choices=Mode.choices, blank=True, help_text="the mode before a pause")
     pause_reason = models.CharField(max_length=500, blank=True)
-    decision_mode = models.CharField(max_length=10, choices=DecisionMode.choices, default=DecisionMode.POLICIES)
+    decision_mode = models.CharField(max_length=10, choices=DecisionMode.choices, default=DecisionMode.BOTH)
     drills = models.CharField(max_length=10, choices=Drills.choices, default=Drills.ACT)
     reboot = models.CharField(max_length=10, choices=Reboot.choices, default=Reboot.AUTO)
     job_image = models.CharField(max_length=300, default="docker.io/library/busybox:1.36")

@@ -34,6 +34,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
             "prefix",
             "cluster",
             "node",
+            "scopes",
             "created_by",
             "created_at",
             "expires_at",
@@ -59,6 +60,9 @@ class TokenBody(base.Strict):
     node = serializers.CharField(required=False, allow_blank=True, max_length=253, default="")
     name = serializers.CharField(required=False, allow_blank=True, max_length=120, default="")
     expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(services.SCOPES), required=False, default=list, max_length=len(services.SCOPES)
+    )
 
 
 class TokenFilter(filters.FilterSet):
@@ -106,6 +110,7 @@ class Tokens(base.Reads[ApiToken]):
             node=body["node"],
             name=body["name"],
             expires_at=body["expires_at"],
+            scopes=body["scopes"],
             created_by=queries.actor(principal(request)),
             now=timezone.now(),
         )

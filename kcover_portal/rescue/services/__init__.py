@@ -2,13 +2,15 @@
 
 from kcover_portal.rescue.services.approving import approve, reject
 from kcover_portal.rescue.services.judging import judge, judge_and_run
-from kcover_portal.rescue.services.opening import Preview, Refused, preview, request
+from kcover_portal.rescue.services.opening import LimitReached, Preview, Refused, Unmet, preview, request, request_plan
 from kcover_portal.rescue.services.running import nudge, run, sweep
 from kcover_portal.rescue.services.steering import cancel, retry, skip
 
 __all__ = [
+    "LimitReached",
     "Preview",
     "Refused",
+    "Unmet",
     "approve",
     "cancel",
     "judge",
@@ -17,6 +19,7 @@ __all__ = [
     "preview",
     "reject",
     "request",
+    "request_plan",
     "retry",
     "run",
     "skip",

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import decision as kernel
-from kcover import guards, lifecycle, plan
+from kcover import external, guards, lifecycle, plan
 from kcover.policy import document, matching
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
@@ -34,6 +34,14 @@ ENDING = ("uncordon", "release")
 
 class Refused(Exception):
     """The request cannot be met as things stand; the message says why and what would help."""
+
+
+class Unmet(Refused):
+    """Something that a decision system's plan needs is not so."""
+
+
+class LimitReached(Refused):
+    """As many plans of decision systems are open as the cluster takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +184,74 @@ def request(
         )
 
 
+def request_plan(
+    node: Node,
+    asked: external.Request,
+    *,
+    actor: str,
+    payload: dict[str, Any],
+    now: datetime,
+    override: Collection[str] = (),
+) -> tuple[Rescue, bool]:
+    """Opens the rescue that a decision system asks for; the very same request while it is open finds it (False).
+
+    Raises Unmet when something stands against it, LimitReached beyond the cluster's number of plans. The same guards
+    as a policy's hold it back (invariant 11); in approve mode it waits for a person.
+    """
+    hash_ = plan.digest(asked.steps)
+    with transaction.atomic():
+        Node.objects.select_for_update().get(pk=node.pk)
+        node.refresh_from_db()
+        under_way = queries.open_on(node)
+        if under_way is not None:
+            same = (under_way.origin, under_way.plan_hash, under_way.requested_by)
+            if same == (Rescue.Origin.API, hash_, actor):
+                return under_way, False
+            raise Unmet(f"rescue {under_way.pk} is open on node {node.name}, and a node has one at a time")
+        mode, refusals = _may_be_planned(node, asked, overrides=dict.fromkeys(override, actor), now=now)
+        if refusals:
+            raise Unmet("; ".join(refusals))
+        active = Rescue.objects.filter(
+            cluster=node.cluster, origin=Rescue.Origin.API, state__in=lifecycle.OPEN_RESCUE
+        ).count()
+        full = guards.too_many_plans(fleet.guards_of(node.cluster), active=active)
+        if full is not None:
+            raise LimitReached(str(full))
+        gate = {"gate": 0, "approval_seconds": int(APPROVAL_HOLDS.total_seconds())} if mode == "approve" else {}
+        made = _open(
+            node,
+            asked.steps,
+            now=now,
+            origin=Rescue.Origin.API,
+            requested_by=actor,
+            reason="asked for by a decision system",
+            code=f"xid {asked.xid}" if asked.xid is not None else "",
+            overrides=dict.fromkeys(override, actor),
+            request={**payload, "startBy": asked.start_by.isoformat() if asked.start_by else None},
+            **_begins(gate, lease=False, now=now),
+        )
+        seen = incident_queries.open_on(node).filter(program=False)
+        made.incidents.add(*seen.values_list("pk", flat=True))
+    return made, True
+
+
+def _may_be_planned(
+    node: Node, asked: external.Request, *, overrides: Mapping[str, str], now: datetime
+) -> tuple[str, list[str]]:
+    """The mode that holds for it, and what stands against it."""
+    mode, reason = fleet.mode_of(node.cluster)
+    refusals = []
+    if mode == "paused":
+        refusals.append(f"everything is paused{': ' + reason if reason else ''}")
+    if mode == "shadow":
+        refusals.append("shadow mode: nothing is written to the cluster")
+    if node.cluster.decision_mode == "policies":
+        refusals.append(f"cluster {node.cluster.name} leaves decisions to policies (decision_mode policies)")
+    acts = [step.name for step in asked.steps]
+    refusals += _guards(node, acts, overrides=overrides, now=now)
+    return mode, refusals
+
+
 def preview(node: Node, verb: str, *, now: datetime) -> Preview:
     """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
     steps = plan.manual(verb)
@@ -210,15 +286,16 @@ def _refusals(node: Node, verb: str, *, overrides: Mapping[str, str], now: datet
     if mode == "shadow":
         refusals.append("shadow mode: nothing is written to the cluster")
     if verb not in ENDING:
-        refusals += _guards(node, verb, overrides=overrides, now=now)
+        acts = [step.name for step in plan.manual(verb)]
+        refusals += _guards(node, acts, overrides=overrides, now=now)
         under_way = queries.open_on(node)
         if under_way is not None:
             refusals.append(f"rescue {under_way.pk} is open on this node: cancel it, or release the node")
     return refusals
 
 
-def _guards(node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime) -> list[str]:
-    """What the guards say to an act by hand: the same as to a policy's, unless a named person passes over them."""
+def _guards(node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime) -> list[str]:
+    """What the guards say to an act that was asked for: the same as to a policy's, unless somebody passes over them."""
     if node.labels.get(guards.EXCLUDE_LABEL) == "true" and "exclusion" not in overrides:
         return [f"the node carries {guards.EXCLUDE_LABEL}=true: hands off"]
     if node.gpus < 1:
@@ -227,7 +304,7 @@ def _guards(node: Node, verb: str, *, overrides: Mapping[str, str], now: datetim
     counts.lock(node.cluster, settings, ())
     facts = counts.facts(node, settings=settings, now=now, destructive=True)
     held = list(guards.isolation(settings, facts, now=now, overrides=overrides).held)
-    for act in [step.name for step in plan.manual(verb) if step.name in plan.DESTRUCTIVE]:
+    for act in [name for name in steps if name in plan.DESTRUCTIVE]:
         held += guards.destructive(settings, facts, act=act, now=now, overrides=overrides).held
     return list(dict.fromkeys(str(reason) for reason in held))
 

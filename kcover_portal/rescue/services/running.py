@@ -122,6 +122,11 @@ def _unfinished(steps: Sequence[Step]) -> Step | None:
 
 def _begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """Reserves an attempt of the step; where it still needs a person's yes, holds the rescue instead (False)."""
+    start_by = rescue.request.get("startBy")
+    if start_by and step.index == 0 and not step.attempts and now > datetime.fromisoformat(start_by):
+        because = f"it was not to be started after {start_by}, and could not be before"
+        opening.end(rescue, state="cancelled", outcome="expired", because=because, actor="system", now=now)
+        return False
     if not approving.granted(rescue, step, now=now):
         wait = timedelta(seconds=rescue.approval_seconds)
         _still_ours(rescue, lease_until=None, due_at=None, **opening.asks_for_approval(now + wait))

@@ -32,6 +32,9 @@ class Command(BaseCommand):
         nodes = create.add_mutually_exclusive_group()
         nodes.add_argument("--node", default="", help="binds an agent's token to this node; without: for enrolling")
         nodes.add_argument("--nodes", metavar="FILE", help="a node a line; prints node<TAB>token lines")
+        create.add_argument(
+            "--scope", action="append", default=[], choices=services.SCOPES, help="what else it may: pass over guards"
+        )
         create.add_argument("--expires", metavar="90d", help="days (90d) or hours (12h) until it expires")
         create.add_argument("--name", default="", help="what it is for")
         revoke = verbs.add_parser("revoke", help="withdraws a token")
@@ -52,6 +55,7 @@ class Command(BaseCommand):
             "cluster": _cluster(options["cluster"], kind=options["kind"]),
             "name": options["name"],
             "expires_at": _expiry(options["expires"], now=now),
+            "scopes": options["scope"],
             "created_by": queries.shell_actor(),
             "now": now,
         }

@@ -1,0 +1,171 @@
+"""The decision systems' door: KCE's body, KCE's answers, our guards."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import bounds
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
+from tests.portal.api.conftest import Api, add_node
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def node(east: Cluster, now: datetime) -> Node:
+    return add_node(east, "gpu-1", now)
+
+
+def caller(cluster: Cluster | None, now: datetime, *scopes: str, kind: str = "decision") -> Api:
+    _, secret = accounts.make_token(kind, cluster=cluster, scopes=scopes, created_by="test", now=now)
+    return Api(secret)
+
+
+def asked(node: str = "gpu-1", *actions: str, **more: Any) -> dict[str, Any]:
+    named = [{"name": name, "waittime": "", "maps": []} for name in actions or ("cordon",)]
+    return {"nodeName": node, "xid": 79, "escalateTime": "", "actions": named, **more}
+
+
+def test_success_is_kces_and_names_the_rescue(node: Node, east: Cluster, now: datetime) -> None:
+    api = caller(east, now)
+    answer = api.post("rescue-actions", asked("gpu-1", "cordon", "drain"))
+    rescue = Rescue.objects.get()
+    assert (answer.status_code, answer.json()) == (
+        201,
+        {"code": "Success", "message": "Success", "rescueId": rescue.pk},
+    )
+    assert (rescue.origin, rescue.code, rescue.state) == ("api", "xid 79", "running")
+    assert [step.name for step in rescue.steps.all()] == ["cordon", "drain"]
+    assert rescue.request["nodeName"] == "gpu-1"
+    again = api.post("rescue-actions", asked("gpu-1", "cordon", "drain"))
+    assert (again.status_code, again.json()["rescueId"]) == (200, rescue.pk)
+    other = api.post("rescue-actions", asked("gpu-1", "cordon"))
+    assert other.status_code == 409
+    assert other.json()["message"].startswith("Failures to meet preconditions ")
+
+
+def test_parameters_come_before_preconditions_and_preconditions_before_the_limit(
+    node: Node, east: Cluster, now: datetime
+) -> None:
+    bounds.set_guards(east, {"plans": {"limit": 1}}, actor="t", reason="", now=now)
+    add_node(east, "gpu-2", now)
+    api = caller(east, now)
+    assert api.post("rescue-actions", asked("gpu-2")).status_code == 201
+    full = api.post("rescue-actions", asked())
+    assert (full.status_code, full.json()) == (429, {"code": "Error", "message": "Exceed the maximum plans limit {1}"})
+    assert "Retry-After" in full.headers
+    unmet = api.post("rescue-actions", asked("gpu-1", "reboot"))
+    assert (unmet.status_code, unmet.json()["code"]) == (409, "Error")
+    assert unmet.json()["message"] == "Failures to meet preconditions reboot needs drain"
+    wrong = api.post("rescue-actions", asked("nobody", "reboot"))
+    assert wrong.status_code == 409
+    gone = api.post("rescue-actions", asked("nobody"))
+    assert (gone.status_code, gone.json()["message"]) == (400, "Parameter error:no such node nobody in cluster east")
+    garbled = api.client.post("/api/v1/rescue-actions", "{", content_type="application/json", headers=api.headers)
+    assert (garbled.status_code, garbled.json()["code"]) == (400, "Error")
+
+
+def test_the_cluster_is_the_tokens_or_the_querys(node: Node, east: Cluster, west: Cluster, now: datetime) -> None:
+    wide = caller(None, now)
+    assert wide.post("rescue-actions", asked()).json()["message"].startswith("Parameter error:cluster must be named")
+    assert wide.post("rescue-actions?cluster=east&cluster=west", asked()).status_code == 400
+    assert wide.post("rescue-actions?cluster=south", asked()).status_code == 400
+    assert caller(west, now).post("rescue-actions?cluster=east", asked()).status_code == 400
+    assert wide.post("rescue-actions?cluster=east", asked()).status_code == 201
+
+
+def test_who_may_only_look_may_not_decide(node: Node, east: Cluster, now: datetime) -> None:
+    assert caller(east, now, kind="viewer").post("rescue-actions", asked()).status_code == 403
+    assert not Rescue.objects.exists()
+
+
+def test_inv_11_the_same_guards_hold_it_back_unless_the_token_may_override(
+    node: Node, east: Cluster, now: datetime
+) -> None:
+    bounds.set_guards(east, {"floor": {"percent": 100}}, actor="t", reason="", now=now)
+    plain, scoped = caller(east, now), caller(east, now, "override")
+    held = plain.post("rescue-actions", asked())
+    assert (held.status_code, "keeps at least" in held.json()["message"]) == (409, True)
+    assert "no override scope" in plain.post("rescue-actions?override=floor", asked()).json()["message"]
+    assert scoped.post("rescue-actions?override=gravity", asked()).status_code == 400
+    made = scoped.post("rescue-actions?override=floor", asked())
+    assert made.status_code == 201
+    opened = Entry.objects.get(verb="rescue.opened")
+    assert list(opened.data["overrides"]) == ["floor"]
+    assert opened.data["overrides"]["floor"].startswith("token:decision")
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"mode": "shadow"}, "shadow mode"),
+        ({"mode": "paused", "pause_reason": "fire"}, "paused: fire"),
+        ({"decision_mode": "policies"}, "leaves decisions to policies"),
+    ],
+)
+def test_modes_hold_it_back(node: Node, east: Cluster, now: datetime, fields: dict[str, str], says: str) -> None:
+    Cluster.objects.update(**fields)
+    answer = caller(east, now).post("rescue-actions", asked())
+    assert (answer.status_code, says in answer.json()["message"]) == (409, True)
+    assert not Rescue.objects.exists()
+
+
+def test_in_approve_mode_it_waits_for_a_person(node: Node, east: Cluster, now: datetime) -> None:
+    Cluster.objects.update(mode="approve")
+    assert caller(east, now).post("rescue-actions", asked()).status_code == 201
+    assert (Rescue.objects.get().state, Rescue.objects.get().hold) == ("held", "approval")
+
+
+def test_after_its_time_it_is_not_started(node: Node, east: Cluster, now: datetime) -> None:
+    assert caller(east, now).post("rescue-actions", asked(escalateTime="30min")).status_code == 201
+    rescue = Rescue.objects.get()
+    late = rescue.opened_at + timedelta(minutes=31)
+    services.run(rescue.pk, clock=lambda: late)
+    rescue.refresh_from_db()
+    assert (rescue.state, rescue.outcome, rescue.steps.get().attempts) == ("cancelled", "expired", 0)
+
+
+def test_guards_are_read_and_changed_in_part(east: Cluster, now: datetime) -> None:
+    api = caller(None, now, kind="operator")
+    before = api.get("clusters/east/guards").json()
+    assert before["storm"] == {"enabled": True, "nodes": 3, "percent": 3, "window": 300}
+    assert (before["budget"]["limit"], before["floor"]["percent"], before["cooldown"]) == (None, None, 0)
+    change = {"storm": {"enabled": False}, "hold_down": 5, "reason": "drill"}
+    after = api.call("patch", "clusters/east/guards", change)
+    assert (after.status_code, after.json()["storm"]["enabled"], after.json()["storm"]["nodes"]) == (200, False, 3)
+    assert api.get("clusters/east/guards").json() == after.json()
+    assert Cluster.objects.get(name="east").hold_down == 5
+    entry = Entry.objects.get(verb="cluster.guards")
+    assert entry.data["changed"]["hold_down"] == {"from": 30, "to": 5}
+    assert entry.data["reason"] == "drill"
+    wrong = api.call("patch", "clusters/east/guards", {"storm": {"nodes": 0}, "cooldown": 9})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "storm.nodes")
+    assert api.get("clusters/east/guards").json()["cooldown"] == 0
+    assert caller(None, now, kind="viewer").call("patch", "clusters/east/guards", {}).status_code == 403
+
+
+def test_a_maintenance_window_is_announced_and_ended(east: Cluster) -> None:
+    now = datetime.now().astimezone()
+    api = caller(None, now, kind="operator")
+    window = {
+        "cluster": "east",
+        "starts_at": now.isoformat(),
+        "ends_at": (now + timedelta(hours=1)).isoformat(),
+        "reason": "new switches",
+    }
+    made = api.post("maintenance", window)
+    assert made.status_code == 201, made.content
+    assert api.get("maintenance").json()["results"][0]["reason"] == "new switches"
+    assert api.post("maintenance", {**window, "ends_at": now.isoformat()}).json()["errors"][0]["field"] == "ends_at"
+    assert api.post("maintenance", {**window, "pool": "a", "node": "b"}).status_code == 400
+    assert api.post("maintenance", {**window, "cluster": None, "pool": "a"}).status_code == 400
+    assert api.call("delete", f"maintenance/{made.json()['id']}").status_code == 204
+    assert list(Entry.objects.filter(verb__startswith="maintenance").values_list("verb", flat=True)) == [
+        "maintenance.ended",
+        "maintenance.opened",
+    ]
