@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 NAME = "probe"  # the check that says how a probe itself is; its device is the probe's name
 HUNG = 4  # deadlines until a late look counts as hung
-LONGEST_NAP = 5.0
+LONGEST_NAP = 15.0
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 HOLD = timedelta(seconds=10)
 LOG_BEFORE = timedelta(seconds=30)  # the log's line may be read this long before the event
-SLICE = 2.0  # seconds a wait for events lasts: how long letting go of the driver may take
+SLICE = 5.0  # seconds a wait for events lasts: how long letting go of the driver may take
 RETRY = 300.0  # seconds until a driver that did not answer is asked again
 
 

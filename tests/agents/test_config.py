@@ -122,3 +122,48 @@ def test_a_file_that_is_no_mapping(load, text):
 def test_a_file_that_is_not_there():
     with pytest.raises(config.ConfigError, match="--config"):
         config.load(pathlib.Path("/nonexistent"), {})
+
+
+def test_probes_and_checks(load):
+    plain = load(NODE_NAME="gpu-1")
+    assert (plain.gpus, plain.hcas, plain.mounts, plain.peers) == (None, (), (), ())
+    assert plain.checks == ("remapped", "gpupower", "pciebw", "dcgm")
+    assert (plain.check_interval, plain.deep_checks, plain.deep_interval) == (
+        timedelta(hours=1),
+        (),
+        timedelta(hours=4),
+    )
+    assert (plain.xid_events, plain.listen) == (True, ("127.0.0.1", 9412))
+    given = load(
+        "gpus: 8\nhcas: [mlx5_0, mlx5_1]\nmounts: [/data]\npeers: gpu-2,gpu-3\n"
+        "checks: [remapped]\ndeepChecks: [dcgm, gpumem]\n"
+        "checkInterval: 600\ndeepInterval: 7200\nxidEvents: false\nlisten: 0.0.0.0:9412\n",
+        NODE_NAME="gpu-1",
+        KCOVER_AGENT_MOUNTS="/a, /b",
+    )
+    assert (given.gpus, given.hcas, given.mounts) == (8, ("mlx5_0", "mlx5_1"), ("/a", "/b"))
+    assert (given.peers, given.checks, given.deep_checks) == (("gpu-2", "gpu-3"), ("remapped",), ("dcgm", "gpumem"))
+    assert (given.check_interval, given.deep_interval) == (timedelta(minutes=10), timedelta(hours=2))
+    assert (given.xid_events, given.listen, given.unknown) == (False, ("0.0.0.0", 9412), ())
+    assert load("checks: []\n").checks == load(KCOVER_AGENT_CHECKS="none").checks == ()
+    assert load(KCOVER_AGENT_LISTEN="none").listen is None
+    assert load(KCOVER_AGENT_LISTEN="[::1]:80").listen == ("::1", 80)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("KCOVER_AGENT_GPUS", "eight"),
+        ("KCOVER_AGENT_GPUS", "-1"),
+        ("KCOVER_AGENT_GPUS", "65"),
+        ("KCOVER_AGENT_CHECK_INTERVAL", "hourly"),
+        ("KCOVER_AGENT_DEEP_INTERVAL", "0"),
+        ("KCOVER_AGENT_XID_EVENTS", "maybe"),
+        ("KCOVER_AGENT_LISTEN", "9412"),
+        ("KCOVER_AGENT_LISTEN", "localhost:http"),
+        ("KCOVER_AGENT_LISTEN", "localhost:70000"),
+    ],
+)
+def test_nonsense_about_probes_is_refused_by_name(name, value):
+    with pytest.raises(config.ConfigError, match=name):
+        config.load(None, {"NODE_NAME": "n", name: value})

@@ -188,17 +188,14 @@ int nvmlEventSetFree(void *set) { return SUCCESS; }
 int nvmlDeviceRegisterEvents(void *gpu, unsigned long long kinds, void *set) { return SUCCESS; }
 int nvmlEventSetWait_v2(void *set, struct { void *gpu; unsigned long long kind, data; unsigned gi, ci; } *event, unsigned ms) {
     char value[64];
-    if (!look("xid", value, sizeof value) && strcmp(value, told)) {
-        int gpu, code;
-        strcpy(told, value);
-        if (sscanf(value, "%d %d", &gpu, &code) == 2) {
-            memset(event, 0, sizeof *event);
-            event->gpu = &numbers[gpu];
-            event->kind = 8;
-            event->data = code;
-            return SUCCESS;
-        }
-    }
-    usleep(ms > 50 ? 50000 : ms * 1000);
-    return TIMEOUT;
+    int gpu, code;
+    usleep(ms * 1000); /* a real one returns at once; here a caller waits out its time */
+    if (look("xid", value, sizeof value) || !strcmp(value, told)) return TIMEOUT;
+    strcpy(told, value);
+    if (sscanf(value, "%d %d", &gpu, &code) != 2) return TIMEOUT;
+    memset(event, 0, sizeof *event);
+    event->gpu = &numbers[gpu];
+    event->kind = 8;
+    event->data = code;
+    return SUCCESS;
 }
