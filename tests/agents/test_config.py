@@ -167,3 +167,11 @@ def test_probes_and_checks(load):
 def test_nonsense_about_probes_is_refused_by_name(name, value):
     with pytest.raises(config.ConfigError, match=name):
         config.load(None, {"NODE_NAME": "n", name: value})
+
+
+def test_every_setting_is_explained():
+    """Operations lists each setting, by its variable and by its key."""
+    text = (pathlib.Path(__file__).parents[2] / "docs/operations.md").read_text()
+    for variables, key in config.SETTINGS.values():
+        assert f"`{variables[0]}`" in text
+        assert f"`{key}`" in text
