@@ -20,7 +20,7 @@ class TooLarge(exceptions.APIException):
 
 
 class StrictJsonParser(parsers.JSONParser):
-    """JSON in UTF-8 of at most MAX_BYTES; a key that stands twice, NaN, and nesting without end are refused."""
+    """JSON in UTF-8 of at most MAX_BYTES, without keys that stand twice, NaN, half characters, nesting without end."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """The value; raises ParseError or TooLarge."""
@@ -33,6 +33,10 @@ class StrictJsonParser(parsers.JSONParser):
             raise exceptions.ParseError(f"JSON parse error - {error}") from error
         if any(depth > MAX_DEPTH for depth in _depths(value)):
             raise exceptions.ParseError(f"JSON parse error - it is nested deeper than {MAX_DEPTH}")
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # it could be neither stored nor quoted in the answer
+            raise exceptions.ParseError("JSON parse error - it holds half a surrogate pair: leave it out") from None
         return value
 
 

@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover import lifecycle
 from kcover_portal.fleet.models import Gpu, Maintenance, Node
+from kcover_portal.ledger.filtersets import Moment
 
 NODE_STATES = (
     ("healthy", _("Healthy")),
@@ -44,9 +45,7 @@ class NodeFilter(filters.FilterSet):
     kind = filters.CharFilter(method="by_fault", label=_("Kind of an open fault"))
     code = filters.CharFilter(method="by_fault", label=_("Code of an open fault"))
     label = filters.CharFilter(method="by_label", label=_("Label: key, or key=value"))
-    seen_before = filters.IsoDateTimeFilter(
-        field_name="agent__seen_at", lookup_expr="lt", label=_("Agent last heard before")
-    )
+    seen_before = Moment(field_name="agent__seen_at", lookup_expr="lt", label=_("Agent last heard before"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
@@ -128,7 +127,7 @@ class MaintenanceFilter(filters.FilterSet):
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     pool = filters.CharFilter(field_name="pool", label=_("Pool"))
     node = filters.CharFilter(field_name="node", label=_("Node"))
-    ends_after = filters.IsoDateTimeFilter(field_name="ends_at", lookup_expr="gt", label=_("Ends after"))
+    ends_after = Moment(field_name="ends_at", lookup_expr="gt", label=_("Ends after"))
 
     class Meta:
         model = Maintenance

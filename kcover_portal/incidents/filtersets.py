@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _
 from kcover import fault
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.incidents.models import Event, Incident
-from kcover_portal.ledger.filtersets import Period
+from kcover_portal.ledger.filtersets import Period, RowNumber
 
 KINDS = [(kind, kind) for kind in fault.KINDS]
 
@@ -55,7 +55,7 @@ class EventFilter(Period):
     cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
     pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
-    incident = filters.NumberFilter(field_name="incident_id", label=_("Incident"))
+    incident = RowNumber(field_name="incident_id", label=_("Incident"))
     kind = filters.MultipleChoiceFilter(field_name="incident__kind", choices=KINDS, label=_("Kind"))
     code = AnyOf(field_name="incident__code", lookup_expr="in", label=_("Code"))
     source = filters.CharFilter(field_name="source", label=_("Source"))

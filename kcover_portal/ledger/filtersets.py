@@ -3,14 +3,41 @@
 ``Period`` is here because filter sets, too, import only downwards, and every app with a list stands on the ledger.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import django_filters as filters
+from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
+from django_filters import fields
 
 from kcover_portal.ledger.models import Entry
+
+
+class MomentField(fields.IsoDateTimeField):
+    """A time in UTC: databases take no offset beyond 16 hours, and no time that UTC does not have."""
+
+    def to_python(self, value: Any) -> datetime | None:
+        """Raises ValidationError."""
+        found: datetime | None = super().to_python(value)
+        try:
+            return found and found.astimezone(UTC)
+        except OverflowError as error:
+            raise ValidationError(self.error_messages["invalid"], code="invalid") from error
+
+
+class Moment(filters.IsoDateTimeFilter):
+    """A point in time, with or without its offset."""
+
+    field_class = MomentField
+
+
+class RowNumber(filters.NumberFilter):
+    """The number of a row; one that no row can have is an error, as SQLite takes it for one."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(min_value=0, max_value=2**63 - 1, **settings)
 
 
 class Period(filters.FilterSet):
@@ -22,8 +49,8 @@ class Period(filters.FilterSet):
     began = "at"
     ended = "at"
 
-    since = filters.IsoDateTimeFilter(method="from_then_on", label=_("Since"))
-    until = filters.IsoDateTimeFilter(method="before_then", label=_("Until"))
+    since = Moment(method="from_then_on", label=_("Since"))
+    until = Moment(method="before_then", label=_("Until"))
 
     def from_then_on(self, rows: QuerySet[Any], name: str, value: datetime) -> QuerySet[Any]:
         """Rows that had not ended before the moment."""
@@ -39,7 +66,7 @@ class EntryFilter(Period):
 
     cluster = filters.CharFilter(field_name="cluster", label=_("Cluster"))
     node = filters.CharFilter(field_name="node", label=_("Node"))
-    rescue = filters.NumberFilter(field_name="rescue", label=_("Rescue"))
+    rescue = RowNumber(field_name="rescue", label=_("Rescue"))
     actor = filters.CharFilter(field_name="actor", lookup_expr="icontains", label=_("Actor"))
     verb = filters.CharFilter(field_name="verb", lookup_expr="startswith", label=_("Verb"))
     subject = filters.CharFilter(field_name="subject", label=_("Subject"))

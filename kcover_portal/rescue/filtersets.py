@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover.policy import document
 from kcover_portal.fleet.filtersets import Flag
-from kcover_portal.ledger.filtersets import Period
+from kcover_portal.ledger.filtersets import Period, RowNumber
 from kcover_portal.rescue.models import Approval, Decision, Rescue
 
 MODES = [(mode, mode) for mode in document.MODES]
@@ -20,7 +20,7 @@ class DecisionFilter(Period):
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
     pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
-    incident = filters.NumberFilter(field_name="incident_id", label=_("Incident"))
+    incident = RowNumber(field_name="incident_id", label=_("Incident"))
     answer = filters.MultipleChoiceFilter(choices=Decision.Answer.choices, label=_("Answer"))
     mode = filters.MultipleChoiceFilter(choices=MODES, label=_("Mode"))
     policy = filters.CharFilter(field_name="policy", label=_("Policy"))
@@ -44,7 +44,7 @@ class RescueFilter(Period):
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
     pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
-    incident = filters.NumberFilter(field_name="incidents", label=_("Incident"))
+    incident = RowNumber(field_name="incidents", label=_("Incident"))
     state = filters.MultipleChoiceFilter(choices=Rescue.State.choices, label=_("State"))
     outcome = filters.CharFilter(field_name="outcome", label=_("Outcome"))
     origin = filters.MultipleChoiceFilter(choices=Rescue.Origin.choices, label=_("Origin"))
@@ -76,7 +76,7 @@ class ApprovalFilter(Period):
 
     cluster = filters.CharFilter(field_name="rescue__cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="rescue__node__name", label=_("Node"))
-    rescue = filters.NumberFilter(field_name="rescue_id", label=_("Rescue"))
+    rescue = RowNumber(field_name="rescue_id", label=_("Rescue"))
     approved = Flag(field_name="approved", label=_("Approved"))
 
     class Meta:

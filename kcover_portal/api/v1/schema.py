@@ -55,6 +55,9 @@ class Schema(AutoSchema):
         found = [HTTPStatus.BAD_REQUEST, HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN]
         if "{" in self.path or self.method == "POST":
             found.append(HTTPStatus.NOT_FOUND)
-        if self.method in ("POST", "PUT"):
-            found += [HTTPStatus.CONFLICT, HTTPStatus.UNSUPPORTED_MEDIA_TYPE, HTTPStatus.UNPROCESSABLE_ENTITY]
+        if self.method in ("POST", "PUT", "PATCH"):
+            found += [HTTPStatus.CONFLICT, HTTPStatus.UNPROCESSABLE_ENTITY]
+            found += [HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE]
+        if any(getattr(one, "name", "") == "If-Match" for one in self.get_override_parameters()):
+            found.append(HTTPStatus.PRECONDITION_FAILED)
         return found

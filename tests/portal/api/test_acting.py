@@ -58,7 +58,7 @@ def test_a_session_needs_the_csrf_token_to_act(east: Cluster, now: datetime) -> 
 
 
 def test_an_address_that_is_none_is_a_problem_document(viewer: Api) -> None:
-    for path in ("nothing", "nodes/", "clusters/east/guards", ""):
+    for path in ("nothing", "nodes/", "clusters/east/guard", ""):
         assert "There is nothing at /api/v1/" in problem(viewer.get(path), 404)["detail"]
     problem(Api().post("nothing"), 404)
     problem(viewer.client.get("/api/v2/nodes"), 404)
@@ -82,6 +82,8 @@ def test_a_method_that_is_not_answered(viewer: Api) -> None:
         (b"\xff", "can't decode byte 0xff in position 0"),
         ("[" * 100_000, "it is nested too deep"),
         ("[" * 65 + "]" * 65, "it is nested deeper than 64"),
+        ('{"reason": "\\ud800"}', "it holds half a surrogate pair: leave it out"),
+        ('{"\\udfff": "x"}', "it holds half a surrogate pair: leave it out"),
         ('{"reason": ' + "9" * 5000 + "}", "integer string conversion"),
     ],
 )

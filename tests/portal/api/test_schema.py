@@ -29,7 +29,9 @@ def test_every_operation_documents_its_problems(schema: dict) -> None:
                 }
                 assert {"400", "401", "403"} <= problems, (method, path)
                 if method == "post":
-                    assert {"404", "409", "415", "422"} <= problems, path
+                    assert {"404", "409", "413", "415", "422"} <= problems, path
+                named = {one["name"] for one in operation.get("parameters", ())}
+                assert ("If-Match" in named) == ("412" in problems), (method, path)
 
 
 def test_every_address_is_documented(schema: dict) -> None:

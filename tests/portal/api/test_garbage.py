@@ -1,0 +1,134 @@
+"""Garbage in every place that the OpenAPI document names: refused with a problem document, never a failure of ours."""
+
+import json
+from collections.abc import Iterator
+from datetime import datetime
+from io import StringIO
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import yaml
+from django.core.management import call_command
+
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.policies import services as policies
+from tests.portal.api.conftest import Api, add_node, add_story
+from tests.portal.policies.texts import policy
+
+pytestmark = pytest.mark.django_db
+
+WORDS = (
+    *("", " ", "\0", "a\0b", "\ud7ff", "\U0001f4a5", "%", "'", '"', "\\", "../..", "a/b", "\r\nX-Y: z", "${7*7}"),
+    *("-1", "0", "1e9", "1.5", "9" * 25, "9" * 5000, "NaN", "Infinity", "0x10", "١٢", "²"),
+    *("true", "null", "[]", "{}", "2026-13-40", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59+23:59", "now", "x" * 3000),
+)
+VALUES: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1.5, 1e308, 2**31, 2**63, 10**30, [], {}, [[]], [{}], {"a": {}}, [None], ["\0"]),
+    *(word for word in WORDS if "\0" not in word),
+    *("a\0b", "\ud800"),
+)
+METHODS = ("get", "post", "put", "patch", "delete")
+
+
+@pytest.fixture(scope="module")
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    """Method, address and description of every operation."""
+    out = StringIO()
+    call_command("spectacular", stdout=out)
+    document = yaml.safe_load(out.getvalue())
+    schemas = document["components"]["schemas"]
+    found = []
+    for path, described in document["paths"].items():
+        for method, operation in described.items():
+            if method in METHODS and path.startswith("/api/v1/"):
+                body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+                if "$ref" in body:
+                    body = schemas[body["$ref"].rpartition("/")[2]]
+                found.append((method, path.removeprefix("/api/v1/"), {**operation, "body": body}))
+    return found
+
+
+@pytest.fixture
+def admin_with_rows(east: Cluster, admin: Api, now: datetime) -> Api:
+    add_story(add_node(east, "gpu-1", now), now)
+    policies.apply(policy("a"), author="t", reason="", now=now)
+    return admin
+
+
+GOOD = {"cluster": "east", "name": "gpu-1", "id": "1", "verb": "cordon"}
+
+
+def filled(path: str, **changes: str) -> str:
+    """The address with good values in its places, or with a bad one in one of them."""
+    good = GOOD if path.startswith("nodes/") else GOOD | {"name": "a", "verb": "cancel"}
+    for name, value in {**good, **changes}.items():
+        path = path.replace("{" + name + "}", quote(value, safe=""))
+    assert "{" not in path, path
+    return path
+
+
+def check(answer: Any, sent: object) -> None:
+    assert answer.status_code < 500, sent
+    if answer.status_code >= 400:
+        assert answer.headers["Content-Type"] == "application/problem+json", (sent, answer.content[:200])
+        body = answer.json()
+        assert body["status"] == answer.status_code
+        assert body["detail"], sent
+        assert len(answer.content) < 50_000, sent
+
+
+def parameters(operation: dict[str, Any], place: str) -> Iterator[str]:
+    return (one["name"] for one in operation.get("parameters", ()) if one["in"] == place)
+
+
+def test_garbage_in_the_address(operations: Any, admin_with_rows: Api) -> None:
+    for method, path, operation in operations:
+        for name in parameters(operation, "path"):
+            for word in WORDS:
+                address = filled(path, **{name: word})
+                check(admin_with_rows.call(method, address, {} if method != "get" else None), (method, address))
+
+
+def test_garbage_in_parameters(operations: Any, admin_with_rows: Api) -> None:
+    for method, path, operation in operations:
+        if method == "get":
+            for name in parameters(operation, "query"):
+                for word in WORDS:
+                    address = f"{filled(path)}?{name}={quote(word, safe='')}"
+                    check(admin_with_rows.get(address), address)
+
+
+def test_garbage_in_headers(operations: Any, admin_with_rows: Api) -> None:
+    for method, path, operation in operations:
+        for name in parameters(operation, "header"):
+            for word in ("", " ", "*", "W/", '"1"', '"' * 9, "9" * 5000, "ÿ", "x" * 3000, "a, b"):
+                sent = {name.replace("-", "_"): word}
+                check(admin_with_rows.call(method, filled(path), {}, **sent), (method, path, name, word))
+
+
+def test_garbage_in_bodies(operations: Any, admin_with_rows: Api) -> None:
+    for method, path, operation in operations:
+        if method in ("post", "put", "patch"):
+            properties = operation["body"].get("properties", {})
+            for value in VALUES:
+                for body in (value, *({name: value} for name in properties), dict.fromkeys(properties, value)):
+                    sent = json.dumps(body)
+                    answer = admin_with_rows.client.generic(
+                        method.upper(), f"/api/v1/{filled(path)}", sent, content_type="application/json"
+                    )
+                    check(answer, (method, path, sent[:200]))
+
+
+def test_garbage_as_yaml(admin_with_rows: Api) -> None:
+    for path in ("policies", "policies/validate"):
+        for text in (
+            *(word.encode() for word in WORDS),
+            b"\xff",
+            b"a: &a [*a]",
+            b"[" * 20_000,
+            b"- " * 20_000,
+            b"\t\t",
+        ):
+            answer = admin_with_rows.client.post(f"/api/v1/{path}", text, content_type="application/yaml")
+            check(answer, (path, text[:60]))
