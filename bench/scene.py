@@ -19,7 +19,8 @@ from tests.story import product as products
 from tests.story.product import Product
 
 AT_ONE_TIME = 64  # connections of the clients
-NO_GUARDS = {name: {"enabled": False} for name in ("storm", "rate", "breaker")}
+NO_GUARDS = """from kcover_portal.fleet.models import Cluster
+Cluster.objects.update(guards={name: {"enabled": False} for name in ("storm", "rate", "breaker")})"""
 CORDON = """
 apiVersion: rescue.ksyun.com/v1
 kind: RescuePolicy
@@ -33,9 +34,7 @@ Key = Any  # whatever a measurement tells its sightings apart by; hashable
 
 def guards_off(product: Product) -> None:
     """Switches off what would rightly hold back acts on many nodes at once."""
-    status, body = products.call("PATCH", product.url + "/api/v1/clusters/sim/guards", NO_GUARDS, token=product.token)
-    if status not in (200, 404):  # 404: a portal that has none yet
-        raise RuntimeError(f"the guards stay on: {status} {body}")
+    product.manage("shell", "-v", "0", "-c", NO_GUARDS)
 
 
 def working_nodes(product: Product) -> list[str]:
@@ -161,11 +160,12 @@ def ask(product: Product, query: str, *values: object) -> list[tuple[Any, ...]]:
 
 def settled(product: Product, *, seconds: float) -> float:
     """Waits until nothing is left to judge and no rescue is under way; the moment, by the wall clock."""
-    open_work = """SELECT (SELECT count(*) FROM incidents_incident WHERE judge_at <= now() AND state = 'open')
-        + (SELECT count(*) FROM rescue_rescue WHERE state IN ('waiting', 'running'))"""
+    left = """SELECT 'incident', id, code, judge_at::text FROM incidents_incident
+            WHERE judge_at <= now() AND state = 'open'
+        UNION ALL SELECT 'rescue', id, state, because FROM rescue_rescue WHERE state IN ('waiting', 'running')"""
     deadline = time.time() + seconds
-    while ask(product, open_work)[0][0]:
+    while rows := ask(product, left):
         if time.time() > deadline:
-            raise RuntimeError(f"work was left after {seconds:.0f} s")
+            raise RuntimeError(f"{len(rows)} were left after {seconds:.0f} s: {rows[:3]}\n{product.logs()}")
         time.sleep(0.1)
     return time.time()
