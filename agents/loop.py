@@ -18,8 +18,8 @@ from typing import Any
 from agents import VERSION
 from agents.commands import LANES, Executor, Journal
 from agents.config import Config
-from agents.probes import follow, kmsg
-from agents.probes.health import LogHealth
+from agents.logs import Logs
+from agents.probes import follow
 from agents.spool import Spool
 from agents.uplink import Malformed, SetAside, Uplink, UplinkError
 from kcover import wire, xid
@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 
 PER_BATCH = 32  # faults in a report: with the longest messages, escaped, it stays under the wire's 1 MiB
 CHECKS_PER_BATCH = 100
-REMEMBER_XIDS = timedelta(minutes=5)
 SAVE_EVERY = timedelta(minutes=1)  # how much of a log without faults is read again after a crash
 FIRST_PAUSE = 0.5  # seconds, doubled with every failure
 LONGEST_PAUSE = 30.0
@@ -69,24 +68,16 @@ class Agent:
         self.config = config
         self.clock = clock
         self.uplink = uplink
-        self.sources = tuple(sources)
         self.spool = spool
+        self.logs = Logs(sources, spool.mark)
         self.journal = Journal(spool.store, executor, keep=self.take)
         self.to_report = threading.Event()  # set when there is something to tell at once
         self.to_do = threading.Event()  # set when there is a command to execute
         self.to_check = threading.Event()  # set with it, for a thread that works on the checks alone
         self.observed_at: datetime | None = None  # when the logs were last looked at
-        self._logged: dict[tuple[int | str, str | None], datetime] = {}
         self.results: dict[tuple[str, str], Check] = {}  # the latest by check and device
         self._boot_id, self._ask_inventory = boot_id, inventory
         self._rng = rng or random.Random()
-        self._windows: dict[str, kmsg.Windows] = {}
-        self._health = {source.name: LogHealth() for source in self.sources}
-        self._mark: dict[str, Any] = dict(spool.mark)
-        for source in self.sources:
-            known = self._mark.get(source.name, {})
-            source.resume(known.get("position", {}))
-            self._windows[source.name] = kmsg.Windows(known.get("windows", ()))
         self._saved_at: datetime | None = None
         self._inventory: Inventory | None = None
         self._told_inventory: Inventory | None = None
@@ -110,35 +101,15 @@ class Agent:
         if self.spool.full:
             return False
         boot_id = self._boot_id()
-        faults: list[Fault] = []
-        checks: list[Check] = []
-        more = moved = False
-        for source in self.sources:
-            windows, health = self._windows[source.name], self._health[source.name]
-            try:
-                chunk = source.read(boot_id=boot_id, now=now)
-            except OSError as error:
-                found: list[Fault] = []
-                check = health.judge(now=now, error=f"{error.strerror or error}: {error.filename or source.name}")
-                position = self._mark.get(source.name, {}).get("position", {})
-            else:
-                found = kmsg.sightings(chunk.records)
-                check = health.judge(now=now, lost=chunk.lost)
-                more, moved, position = more or chunk.more, moved or bool(chunk.records), chunk.position
-            if check is not None:
-                log.log(logging.INFO if check.status == "pass" else logging.WARNING, "kernel log: %s", check)
-                checks.append(check)
-            self._remember_xids(found, now=now)
-            faults += windows.fold(found, now=now)
-            self._mark[source.name] = {"position": position, "windows": windows.state()}
-        if faults or checks:
-            self._keep(faults, checks, boot_id=boot_id, now=now)
-        elif moved:
-            self.spool.remember(dict(self._mark))
+        news = self.logs.look(boot_id=boot_id, now=now)
+        if news.faults or news.checks:
+            self._keep(news.faults, news.checks, boot_id=boot_id, now=now)
+        elif news.moved:
+            self.spool.remember(self.logs.mark)
         if self._saved_at is None or not timedelta() <= now - self._saved_at < SAVE_EVERY:
             self._saved_at = now
             self.spool.save()
-        return more
+        return news.more
 
     def inspect(self, now: datetime) -> None:
         """Ask what the node is made of; what changed goes with the next report. May block as long as the driver
@@ -148,13 +119,6 @@ class Agent:
             log.info("inventory: driver %s, %d GPUs", inventory.driver or "none", len(inventory.gpus))
             self._inventory = inventory
             self.to_report.set()
-
-    def logged(self, code: int, pci: str | None, *, since: datetime) -> bool:
-        """Whether the kernel log told of this Xid on this GPU since then; None as ``pci``: on any."""
-        slot = xid.slot(pci)
-        return any(
-            at >= since and one == code and (slot is None or slot == where) for (one, where), at in self._logged.items()
-        )
 
     @property
     def inventory(self) -> Inventory | None:
@@ -302,8 +266,7 @@ class Agent:
     def close(self) -> None:
         """Store how far was read and let go of the logs."""
         self.spool.save()
-        for source in self.sources:
-            source.close()
+        self.logs.close()
 
     def _keep(self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime) -> None:
         named = self._with_gpu(faults)
@@ -313,16 +276,10 @@ class Agent:
             last = index == len(parts) - 1
             report = self._report(part, checks if last else (), boot_id=boot_id, now=now)
             # Only the last one carries the new mark: a crash in between reads the lines again rather than never.
-            self.spool.append(report, mark=dict(self._mark) if last else before)
+            self.spool.append(report, mark=self.logs.mark if last else before)
         for fault in named:
             log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
         self.to_report.set()
-
-    def _remember_xids(self, found: Iterable[Fault], *, now: datetime) -> None:
-        fresh = {(one.code, xid.slot(one.pci)): now for one in found if one.kind == "xid"}
-        if fresh:
-            recent = {key: at for key, at in self._logged.items() if timedelta() <= now - at < REMEMBER_XIDS}
-            self._logged = recent | fresh
 
     def _report(
         self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime

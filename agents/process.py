@@ -85,8 +85,8 @@ def _observe(agent: Agent, looked: threading.Event, stop: threading.Event) -> No
     if agent.spool.full:
         stop.wait(LOOK)
         return
-    for source in agent.sources:
-        source.wait(LOOK / len(agent.sources))
+    for source in agent.logs.sources:
+        source.wait(LOOK / len(agent.logs.sources))
 
 
 def _inspect(agent: Agent, inspected: threading.Event, stop: threading.Event, interval: float) -> None:

@@ -35,7 +35,7 @@ class Events(Protocol):
 
 
 class Logged(Protocol):
-    """``Agent.logged``."""
+    """``Logs.told``."""
 
     def __call__(self, code: int, pci: str | None, *, since: datetime) -> bool:
         """Whether the kernel log told of this Xid since then."""
