@@ -22,7 +22,7 @@ export PORT DEMO_NODES
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for test, bench, crash, soak;'
+	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for test, bench, crash;'
 	@echo '             WORKERS (2; 0: one process) for test; PYTHON, the interpreter that makes .venv'
 
 
@@ -37,7 +37,7 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 
 
 # ------------------------------------------------------------------------------------------------------------- testing
-.PHONY: test crash bench soak packages
+.PHONY: test crash bench packages
 test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x")
 	@echo '== PostgreSQL and Redis on free ports, then pytest on $(WORKERS) workers'
 	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) $(ARGS)
@@ -46,13 +46,9 @@ crash: packages .venv/.stamp-dev ## the crash tests against servers that write a
 	@echo '== durable PostgreSQL and Redis on free ports, then the crash tests, one after the other'
 	$(SERVERS) --durable -- $(BIN)/python -m pytest tests/crash $(ARGS)
 
-bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.md
+bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.md (ARGS="nodes-at-once --scale 0.1" to try one)
 	@echo '== durable PostgreSQL and Redis on free ports, then the measurements'
 	$(SERVERS) --durable -- $(BIN)/python -m bench $(ARGS)
-
-soak: packages .venv/.stamp-dev ## hours of faults and restarts, watching for what grows or is forgotten
-	@echo '== durable PostgreSQL and Redis on free ports, then the soak'
-	$(SERVERS) --durable -- $(BIN)/python -m bench.soak $(ARGS)
 
 packages:
 	@tools/system_packages.sh
