@@ -39,7 +39,7 @@ class RescueActions(base.Acts):
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],
         request=OpenApiTypes.OBJECT,
-        responses={200: AnswerSerializer, 201: AnswerSerializer, 400: AnswerSerializer, 409: AnswerSerializer},
+        responses={200: AnswerSerializer, 201: AnswerSerializer},
     )
     @idempotency.once
     def post(self, request: Request) -> Response:

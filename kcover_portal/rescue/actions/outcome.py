@@ -41,10 +41,17 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class StartOver:
+    """What was done did not help: the same once more, if that is not too often (invariant 39)."""
+
+    because: str
+
+
+@dataclass(frozen=True, slots=True)
 class Overruled:
     """Somebody took the node back by hand; the rescue ends and removes its marks."""
 
     because: str
 
 
-Outcome = Done | Wait | Again | Hold | Failed | Overruled
+Outcome = Done | Wait | Again | Hold | Failed | StartOver | Overruled

@@ -6,12 +6,16 @@ node since; and all this for the cluster's hold-down time. Silence proves nothin
 
 from datetime import datetime, timedelta
 
+from kcover import nvlink5, xid
+from kcover.policy import matching
 from kcover_portal.fleet.models import Agent
 from kcover_portal.incidents import queries as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.policies import queries as policies
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import marking
 from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Failed, Hold, Outcome, Wait
+from kcover_portal.rescue.actions.outcome import Done, Failed, Hold, Outcome, StartOver, Wait
 
 POLL_SECONDS = 1.0
 AGENT_WITHIN = timedelta(minutes=5)  # ten default heartbeats
@@ -24,7 +28,9 @@ def run(context: Context) -> Outcome:
     since, boot_id = _proof_starts(context)
     active = incidents.faults_since(context.node, since, boot_id=boot_id)
     if active:
-        return Failed("after the reboot: " + ", ".join(f"{one.kind} {one.code} {one.device}".strip() for one in active))
+        seen = "after the reboot: " + ", ".join(f"{one.kind} {one.code} {one.device}".strip() for one in active)
+        # The same rule means the same plan; what another rule means is not mended by more of this one.
+        return StartOver(seen) if all(_same_rule(context, one) for one in active) else Failed(seen)
     if boot_id and node.boot_id != boot_id:
         return Failed("the node rebooted once more, and not by this rescue")
     if not node.ready:
@@ -39,6 +45,18 @@ def run(context: Context) -> Outcome:
             left.total_seconds(), f"healthy so far; {context.cluster.hold_down} s without a fault are asked for"
         )
     return Done("Ready, agent reporting, no fault since")
+
+
+def _same_rule(context: Context, fault: Incident) -> bool:
+    chosen, _ = matching.match(
+        policies.candidates(),
+        kind=fault.kind,
+        code=fault.code,
+        cause=fault.cause,
+        labels=context.node.labels,
+        fatal=nvlink5.fatal(xid.parse_line(fault.message)),
+    )
+    return chosen is not None and chosen.name == context.rescue.rule
 
 
 def _proof_starts(context: Context) -> tuple[datetime, str]:

@@ -170,8 +170,8 @@ def current_step(rescue: Rescue) -> Step | None:
 
 
 def step_named(rescue: Rescue, name: str) -> Step | None:
-    """The rescue's step of that name, if its plan has one."""
-    return rescue.steps.filter(name=name).first()
+    """The rescue's step of that name, if its plan has one; of two rounds the last."""
+    return rescue.steps.filter(name=name).order_by("-index").first()
 
 
 def active() -> QuerySet[Rescue]:

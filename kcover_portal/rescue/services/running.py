@@ -25,10 +25,10 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import marking
 from kcover_portal.rescue.actions.context import LEASE, Context, HeldBack, LeaseLost, TakenBack
-from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Hold, Outcome, Overruled, Wait
+from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Hold, Outcome, Overruled, StartOver, Wait
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import announcing, approving, opening
+from kcover_portal.rescue.services import announcing, approving, opening, starting_over
 
 log = logging.getLogger(__name__)
 
@@ -225,6 +225,10 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
             return _put_down(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
         case Hold(because):
             return _hold(rescue, step, because=because, now=now)
+        case StartOver(because):
+            return starting_over.start_over(rescue, step, because=because, now=now) or _end(
+                rescue, step, state="failed", because=because, now=now
+            )
         case Failed(because):
             return _end(rescue, step, state="failed", because=because, now=now)
         case Overruled(because):

@@ -254,6 +254,57 @@ def test_a_fault_after_the_reboot_fails_the_verification(world: World) -> None:
     assert "left this node to people" in str(Decision.objects.filter(answer="hold").latest("pk").reasons[-1])
 
 
+def test_inv_39_a_fault_during_verification_restarts_the_rescue_and_opens_no_second_one(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.kube.reboot(NODE)
+    world.until("waiting", step="verify")
+    before = world.rescue().plan_hash
+    world.fault(64)  # the same rule means it
+    world.pass_time()
+    rescue = world.rescue()
+    names = [step.name for step in rescue.steps.order_by("index")]
+    assert names == [
+        "cordon",
+        "drain",
+        "reboot",
+        "ready",
+        "verify",
+        "uncordon",
+        "drain",
+        "reboot",
+        "ready",
+        "verify",
+        "uncordon",
+    ]
+    assert (Rescue.objects.count(), rescue.state in ("running", "waiting")) == (1, True)
+    assert rescue.plan_hash != before
+    for _ in range(5):
+        world.pass_time()
+    assert len(world.kube.called("ensure_job")) == 2
+    world.reboot()
+    rescue = world.until("succeeded")
+    assert (rescue.outcome, rescue.verified) == ("healed", True)
+    assert set(Incident.objects.values_list("state", flat=True)) == {"closed"}
+
+
+def test_inv_35_a_fault_that_comes_back_twice_is_a_persons(world: World) -> None:
+    world.fault(62)
+    for jobs in (1, 2):
+        for _ in range(50):
+            if len(world.kube.called("ensure_job")) == jobs:
+                break
+            world.pass_time()
+        world.kube.reboot(NODE)
+        world.fault(62)
+        for _ in range(4):
+            world.pass_time()
+    rescue = world.rescue()
+    assert (rescue.state, rescue.needs_human, Rescue.objects.count()) == ("failed", True, 1)
+    world.pass_time(300)
+    assert len(world.kube.called("ensure_job")) == 2
+
+
 def test_inv_48_shadow_writes_nothing(world: World) -> None:
     type(world.cluster).objects.update(mode="shadow")
     world.fault(62)

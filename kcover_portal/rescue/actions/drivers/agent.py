@@ -10,12 +10,11 @@ from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.actions.context import Context
 
 OFFER = timedelta(minutes=5)  # an agent that takes longer to hear of it is no way to reboot
-FRESH = timedelta(seconds=120)  # heard of within four default intervals
 
 
 def usable(context: Context) -> bool:
     """Whether an agent reported lately, so that it would hear the command."""
-    return fleet_queries.agent_reports(context.node, within=FRESH, now=context.now)
+    return fleet_queries.agent_reports(context.node, within=fleet_queries.AGENT_SILENT_AFTER, now=context.now)
 
 
 def ask(context: Context, *, key: str, boot_id: str) -> str:

@@ -1,0 +1,59 @@
+"""Starting over: a fault that shows again while the node is verified restarts the rescue (invariant 39).
+
+The steps from the first that takes work away are laid down once more behind the others, so that what was done stays
+readable. The plan is another one then: an approval that the first round had does not cover the second.
+"""
+
+from datetime import datetime
+
+from kcover import plan
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.rescue.models import Rescue, Step
+
+ROUNDS = 2  # of one rescue: gpud reboots twice for a fault, then the hardware is inspected
+
+
+def start_over(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bool:
+    """Lays the second round down; False where it would be one too many, or repeats nothing.
+
+    Part of the caller's transaction, which sees to the lease: nothing is written if the rescue is no longer the
+    caller's.
+    """
+    steps = list(rescue.steps.order_by("index"))
+    rounds = sum(one.name == step.name for one in steps)
+    first = next((place for place, one in enumerate(steps) if one.name in plan.DESTRUCTIVE), None)
+    if first is None or rounds >= ROUNDS or _reboots(rescue, now=now) >= _most(rescue):
+        return False
+    again = [
+        Step(rescue=rescue, index=len(steps) + n, name=one.name, args=one.args) for n, one in enumerate(steps[first:])
+    ]
+    planned = [plan.PlannedStep(name=one.name, args=one.args) for one in [*steps, *again]]
+    ours = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(
+        due_at=now,
+        lease_until=None,
+        because=f"starts over: {because}"[:1000],
+        plan_hash=plan.digest(planned),
+        gate=None if rescue.gate is None else again[0].index,
+        verified=False,
+    )
+    if not ours:
+        return False
+    rescue.steps.filter(index__gte=step.index).update(
+        state=Step.State.CANCELLED, because=f"starts over: {because}"[:1000], finished_at=now
+    )
+    step.state, step.because = Step.State.CANCELLED, f"starts over: {because}"[:1000]
+    Step.objects.bulk_create(again)
+    doorbell.ring("rescue.run", rescue.pk)
+    return True
+
+
+def _reboots(rescue: Rescue, *, now: datetime) -> int:
+    """How often automation rebooted the node within the window of the guards' ``repeats``, this round included."""
+    window = fleet.guards_of(rescue.cluster).repeats.window
+    steps = Step.objects.filter(rescue__node=rescue.node, rescue__opened_at__gte=now - window, name="reboot")
+    return steps.exclude(rescue__origin=Rescue.Origin.MANUAL).count()
+
+
+def _most(rescue: Rescue) -> int:
+    return fleet.guards_of(rescue.cluster).repeats.limit
