@@ -256,5 +256,7 @@ def test_another_gpu_in_the_slot_has_no_past(node):
 def test_a_driver_that_is_gone_is_a_software_finding_where_there_are_gpus(node):
     node.error = nvml.DriverError("Driver Not Loaded", code=nvml.DRIVER_NOT_LOADED)
     assert node.bad() == [("driver", "fail", False)]
+    node.error = nvml.DriverError("NVML Shared Library Not Found", code=nvml.LIBRARY_NOT_FOUND)
+    assert node.bad() == [("driver", "error", False)]
     node.expected = 0
     assert node.look().findings == ()  # no GPU node

@@ -40,7 +40,9 @@ class GpuProbe:
         except nvml.DriverError as error:
             if error.absent and not expected:
                 return Reading()  # no GPU node
-            return Reading(findings=(finding("driver", True, message=str(error)),))
+            # Without the library nobody was asked: that is how the agent was installed, not how the node is.
+            bad = "error" if error.code == nvml.LIBRARY_NOT_FOUND else "fail"
+            return Reading(findings=(finding("driver", bad, message=str(error)),))
         findings = [finding("driver", False)]
         findings += self._count(devices, expected)
         faults: list[Fault] = []
