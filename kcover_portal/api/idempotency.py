@@ -73,6 +73,7 @@ def _first(
     response = view(self, request, *args, **kwargs)
     if response.status_code >= HTTPStatus.BAD_REQUEST:
         transaction.set_rollback(True)  # what was refused may be asked again under the same key, once it is put right
+        return response
     Answered.objects.filter(pk=row.pk).update(status=response.status_code, body=response.data)
     return response
 

@@ -18,16 +18,17 @@ from tests.portal.policies.texts import policy
 
 pytestmark = pytest.mark.django_db
 
+# Each has caught something once, or stands for a kind of its own: many more would find the same.
 WORDS = (
-    *("", " ", "\0", "a\0b", "\ud7ff", "\U0001f4a5", "%", "'", '"', "\\", "../..", "a/b", "\r\nX-Y: z", "${7*7}"),
-    *("-1", "0", "1e9", "1.5", "9" * 25, "9" * 5000, "NaN", "Infinity", "0x10", "١٢", "²"),
-    *("true", "null", "[]", "{}", "2026-13-40", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59+23:59", "now", "x" * 3000),
+    *("", "\0", "a\0b", "\U0001f4a5", "../..", "a/b", "\r\nX-Y: z", "-1", "1.5", "9" * 25, "9" * 5000, "NaN", "²"),
+    *("{}", "0001-01-01T00:00:00Z", "9999-12-31T23:59:59+23:59", "2026-01-01T00:00:00+23:59", "x" * 3000),
 )
 VALUES: tuple[Any, ...] = (
     *(None, True, 0, -1, 1.5, 1e308, 2**31, 2**63, 10**30, [], {}, [[]], [{}], {"a": {}}, [None], ["\0"]),
     *(word for word in WORDS if "\0" not in word),
     *("a\0b", "\ud800"),
 )
+KCE = "rescue-actions"  # answers its refusals in KCE's own shape
 METHODS = ("get", "post", "put", "patch", "delete")
 
 
@@ -70,7 +71,9 @@ def filled(path: str, **changes: str) -> str:
 
 def check(answer: Any, sent: object) -> None:
     assert answer.status_code < 500, sent
-    if answer.status_code >= 400:
+    if answer.status_code >= 400 and KCE in str(sent) and answer.headers["Content-Type"] == "application/json":
+        assert set(answer.json()) == {"code", "message"}, sent
+    elif answer.status_code >= 400:
         assert answer.headers["Content-Type"] == "application/problem+json", (sent, answer.content[:200])
         body = answer.json()
         assert body["status"] == answer.status_code

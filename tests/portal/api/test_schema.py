@@ -27,9 +27,10 @@ def test_every_operation_documents_its_problems(schema: dict) -> None:
                     for status, response in operation["responses"].items()
                     if "application/problem+json" in response.get("content", {})
                 }
-                assert {"400", "401", "403"} <= problems, (method, path)
+                own = {"400", "409"} if path.endswith("/rescue-actions") else set()  # KCE's shape
+                assert {"400", "401", "403"} - own <= problems, (method, path)
                 if method == "post":
-                    assert {"404", "409", "413", "415", "422"} <= problems, path
+                    assert {"404", "409", "413", "415", "422"} - own <= problems, path
                 named = {one["name"] for one in operation.get("parameters", ())}
                 assert ("If-Match" in named) == ("412" in problems), (method, path)
 
