@@ -160,6 +160,9 @@ def test_what_is_shown_of_a_value_is_short() -> None:
     with pytest.raises(guards.SettingError) as exact:
         guards.parse({"cooldown": "x" * 58})
     assert exact.value.reason.endswith("not '" + "x" * 58 + "'")
+    with pytest.raises(guards.SettingError) as longer:
+        guards.parse({"cooldown": "x" * 59})
+    assert longer.value.reason.endswith("not '" + "x" * 56 + "...")
 
 
 @pytest.mark.parametrize(

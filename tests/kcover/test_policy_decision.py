@@ -311,6 +311,11 @@ def test_the_ladder_ends_at_an_inspection() -> None:
     assert weigh(candidate("drain"), node=SOME, settings=ladder)[0] == "rescue"
 
 
+def test_nothing_happened_unless_it_is_counted() -> None:
+    one = {"ladder": {"reboots": 1}, "repeats": {"limit": 1}}
+    assert weigh(REBOOTS, settings=one)[0] == "rescue"
+
+
 def test_the_ladder_is_off_unless_set() -> None:
     assert weigh(REBOOTS, node={"reboots_for_code": 99})[0] == "rescue"
 
