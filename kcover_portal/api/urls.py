@@ -24,7 +24,7 @@ urlpatterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
     path("docs/", relaxed(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
     path("v1/clusters", fleet.Clusters.as_view(LIST), name="clusters"),
-    path("v1/clusters/<slug:name>", fleet.Clusters.as_view(ITEM), name="cluster"),
+    path("v1/clusters/<slug:name>", fleet.Clusters.as_view({**ITEM, "patch": "partial_update"}), name="cluster"),
     path("v1/clusters/<slug:name>/guards", safety.Guards.as_view(), name="cluster-guards"),
     path("v1/maintenance", safety.Windows.as_view({"get": "list", "post": "create"}), name="maintenance"),
     path("v1/maintenance/<int:pk>", safety.Windows.as_view({"get": "retrieve", "delete": "destroy"}), name="window"),

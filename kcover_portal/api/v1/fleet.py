@@ -25,11 +25,13 @@ from kcover_portal.api.v1.rescues import RescueSerializer, detailed
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.filtersets import GpuFilter, NodeFilter
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Mode, Node
+from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
 
 VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
+NAMESPACE = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 NodeState = Literal["gone", "rescue", "faulty", "unknown", "not-ready", "cordoned", "healthy"]
 
 
@@ -51,6 +53,9 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "event_namespace",
             "hold_down",
             "ready_within",
+            "decision_url",
+            "decision_timeout",
+            "decision_fallback",
             "in_cluster",
             "version",
             "watched_at",
@@ -143,6 +148,24 @@ class ClusterFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
 
+class ClusterBody(base.Strict):
+    """Settings to change; what is left out stays."""
+
+    mode = serializers.ChoiceField(Mode.choices, required=False)
+    decision_mode = serializers.ChoiceField(Cluster.DecisionMode.choices, required=False)
+    drills = serializers.ChoiceField(Cluster.Drills.choices, required=False)
+    reboot = serializers.ChoiceField(Cluster.Reboot.choices, required=False)
+    job_image = serializers.CharField(required=False, max_length=300)
+    job_namespace = serializers.RegexField(NAMESPACE, required=False, max_length=63)
+    event_namespace = serializers.RegexField(NAMESPACE, required=False, max_length=63)
+    ready_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
+    decision_url = serializers.URLField(required=False, allow_blank=True, max_length=500)
+    decision_secret = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    decision_timeout = serializers.IntegerField(required=False, min_value=1, max_value=30)
+    decision_fallback = serializers.ChoiceField(Cluster.Fallback.choices, required=False)
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
+
+
 class Clusters(base.Reads[Cluster]):
     """The clusters that the portal looks after."""
 
@@ -152,6 +175,24 @@ class Clusters(base.Reads[Cluster]):
     pagination_class = paging.ByName
     lookup_field = "name"
     cluster_field = "pk"
+
+    @extend_schema(request=ClusterBody, responses={200: ClusterSerializer})
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Changes the settings that are named, all or none; where decisions go takes an admin."""
+        base.known_only(request)
+        cluster = self.get_object()
+        require(request, base.OPERATOR, cluster)
+        body: dict[str, Any] = base.body_of(request, ClusterBody)
+        reason = body.pop("reason", "")
+        if any(field.startswith("decision_") and field != "decision_mode" for field in body):
+            require(request, base.ADMIN, cluster)
+        try:
+            bounds.set_cluster(
+                cluster, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
+            )
+        except bounds.Refused as error:
+            raise exceptions.ValidationError({error.field: [str(error)]}) from error
+        return Response(ClusterSerializer(cluster).data)
 
 
 class Nodes(base.Reads[Node]):

@@ -4,15 +4,22 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from kcover import guards
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Cluster, Maintenance
+from kcover_portal.fleet.models import Cluster, Maintenance, Mode
 from kcover_portal.ledger import services as ledger
 
 LONGEST_WINDOW_DAYS = 90
+# What may be set of a registered cluster, beside its guards; how to reach it is changed by registering it anew.
+SETTINGS = (
+    *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
+    *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
+)
+SECRET = ("decision_secret",)
 
 
 class Refused(Exception):
@@ -41,6 +48,37 @@ def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now:
             _note(row, "cluster.guards", actor=actor, now=now, data={"changed": changed, "reason": reason})
     cluster.refresh_from_db()
     return after
+
+
+def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Cluster:
+    """Changes settings of a cluster, all or none, effective before the next call; a secret's value is not on record.
+
+    Raises Refused for a value that is none of a setting's.
+    """
+    with transaction.atomic():
+        row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+        before = {name: getattr(row, name) for name in changes}
+        for name, value in changes.items():
+            if name not in SETTINGS:
+                raise Refused(name, f"there is no setting {name}: there are {', '.join(SETTINGS)}")
+            setattr(row, name, value)
+        try:
+            row.clean_fields(exclude=[one.name for one in row._meta.get_fields() if one.name not in changes])
+        except ValidationError as error:
+            field, messages = next(iter(error.message_dict.items()))
+            raise Refused(field, " ".join(messages)) from error
+        changed = {name: (before[name], value) for name, value in changes.items() if before[name] != value}
+        if changed:
+            if row.mode == Mode.PAUSED and "mode" in changed:
+                row.resumes_as, row.pause_reason = before["mode"], reason
+            row.save(update_fields=[*changed, "resumes_as", "pause_reason"])
+            shown = {
+                name: {"from": "", "to": "changed"} if name in SECRET else {"from": old, "to": new}
+                for name, (old, new) in changed.items()
+            }
+            _note(row, "cluster.changed", actor=actor, now=now, data={"changed": shown, "reason": reason})
+    cluster.refresh_from_db()
+    return cluster
 
 
 def open_maintenance(

@@ -169,3 +169,16 @@ def test_a_maintenance_window_is_announced_and_ended(east: Cluster) -> None:
         "maintenance.ended",
         "maintenance.opened",
     ]
+
+
+def test_settings_of_a_cluster_are_changed_all_or_none(east: Cluster, now: datetime) -> None:
+    api = caller(None, now, kind="operator")
+    changed = api.call("patch", "clusters/east", {"decision_mode": "external", "drills": "record", "reason": "trial"})
+    assert (changed.status_code, changed.json()["decision_mode"]) == (200, "external")
+    assert Entry.objects.get(verb="cluster.changed").data["changed"]["drills"] == {"from": "act", "to": "record"}
+    wrong = api.call("patch", "clusters/east", {"drills": "act", "ready_within": 5})
+    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "ready_within")
+    assert Cluster.objects.get(name="east").drills == "record"
+    assert api.call("patch", "clusters/east", {"decision_url": "https://x.example"}).status_code == 403
+    paused = api.call("patch", "clusters/east", {"mode": "paused", "reason": "fire"}).json()
+    assert (paused["mode"], paused["pause_reason"]) == ("paused", "fire")

@@ -1,5 +1,6 @@
 """``manage.py cluster``: which clusters the portal looks after."""
 
+import json
 from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -8,20 +9,22 @@ from django.contrib.auth.management import get_system_username
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from kcover import guards
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.management import kubeconfig, registry
 from kcover_portal.fleet.models import Cluster, Mode
+from kcover_portal.fleet.services import bounds
 from kcover_portal.kube import port
 
 
 class Command(BaseCommand):
-    """Registers, lists and removes clusters."""
+    """Registers, changes, lists and removes clusters."""
 
-    help = "registers, lists and removes the clusters that the portal looks after"
+    help = "registers, changes, lists and removes the clusters that the portal looks after"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """One sub-command a deed."""
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|list|remove")
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|set|guards|list|remove")
         add = verbs.add_parser("add", help="registers a cluster")
         add.add_argument("name")
         access = add.add_mutually_exclusive_group(required=True)
@@ -33,6 +36,14 @@ class Command(BaseCommand):
         add.add_argument("--job-image", metavar="IMAGE", help="the image of the reboot job")
         add.add_argument("--job-namespace", metavar="NAMESPACE", help="the namespace of the reboot job")
         add.add_argument("--mode", help=" | ".join(Mode.values))
+        change = verbs.add_parser("set", help="changes settings of a cluster")
+        change.add_argument("name")
+        change.add_argument("setting", nargs="+", metavar="KEY=VALUE", help=", ".join(bounds.SETTINGS))
+        change.add_argument("--reason", default="")
+        limits = verbs.add_parser("guards", help="shows or changes a cluster's guards")
+        limits.add_argument("name")
+        limits.add_argument("--set", metavar="JSON", help='such as {"storm": {"enabled": false}, "cooldown": 600}')
+        limits.add_argument("--reason", default="")
         verbs.add_parser("list", help="lists the clusters")
         remove = verbs.add_parser("remove", help="forgets a cluster and all that was recorded of it")
         remove.add_argument("name")
@@ -83,6 +94,32 @@ class Command(BaseCommand):
             self.stderr.write(f"warning: {warning}")
         return {"in_cluster": False, "kubeconfig": read.text, "context": read.context}
 
+    def _set(self, options: dict[str, Any]) -> None:
+        cluster = _known(options["name"])
+        changes: dict[str, Any] = {}
+        for one in options["setting"]:
+            key, sign, value = one.partition("=")
+            if not sign:
+                raise CommandError(
+                    f"{one!r} is no setting: write KEY=VALUE, with a KEY of {', '.join(bounds.SETTINGS)}"
+                )
+            changes[key] = int(value) if value.isdecimal() else value
+        try:
+            bounds.set_cluster(cluster, changes, actor=_actor(), reason=options["reason"], now=timezone.now())
+        except bounds.Refused as error:
+            raise CommandError(f"{error.field}: {error}") from error
+        self.stdout.write(f"cluster {cluster.name} is changed: {', '.join(changes)}")
+
+    def _guards(self, options: dict[str, Any]) -> None:
+        cluster = _known(options["name"])
+        if options["set"] is not None:
+            try:
+                patch = json.loads(options["set"])
+                bounds.set_guards(cluster, patch, actor=_actor(), reason=options["reason"], now=timezone.now())
+            except ValueError as error:  # guards.SettingError is one, too
+                raise CommandError(f"--set: {error}") from error
+        self.stdout.write(json.dumps(guards.to_json(queries.guards_of(cluster)), indent=2))
+
     def _list(self, options: dict[str, Any]) -> None:
         for cluster in queries.clusters():
             heard = f"{cluster.watched_at:%Y-%m-%d %H:%M}" if cluster.watched_at else "never"
@@ -93,10 +130,7 @@ class Command(BaseCommand):
             )
 
     def _remove(self, options: dict[str, Any]) -> None:
-        cluster = next(iter(queries.clusters([options["name"]])), None)
-        if cluster is None:
-            known = ", ".join(one.name for one in queries.clusters()) or "none"
-            raise CommandError(f"there is no cluster {options['name']}: known are {known}")
+        cluster = _known(options["name"])
         if not options["yes"]:
             raise CommandError(
                 f"this forgets {cluster.nodes.count()} nodes of {cluster.name} with their incidents, rescues and"
@@ -104,6 +138,14 @@ class Command(BaseCommand):
             )
         registry.remove(cluster, actor=_actor(), now=timezone.now())
         self.stdout.write(f"cluster {cluster.name} is forgotten")
+
+
+def _known(name: str) -> Cluster:
+    cluster = next(iter(queries.clusters([name])), None)
+    if cluster is None:
+        known = ", ".join(one.name for one in queries.clusters()) or "none"
+        raise CommandError(f"there is no cluster {name}: known are {known}")
+    return cluster
 
 
 def _one_of(known: list[str], options: dict[str, Any], name: str) -> None:
