@@ -91,7 +91,7 @@ async def _send(url: str, reports: Sequence[tuple[str, bytes]], *, connections: 
             while True:
                 async with session.post(url, data=body, headers=headers) as answer:
                     text = await answer.text()
-                if answer.status != 429:
+                if answer.status != 429 and answer.status < 500:  # those an agent keeps and sends again
                     break
                 await asyncio.sleep(0.5)
             if answer.status != 202:
