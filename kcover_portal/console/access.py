@@ -6,7 +6,7 @@ from typing import Concatenate, ParamSpec, cast
 from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -63,3 +63,8 @@ def require(request: Request, role: str, cluster: Cluster | None) -> None:
 def dialog(request: Request) -> str:
     """The frame of a form that asks before something is done: a dialog's inside, or a page where no script runs."""
     return "console/dialog.html" if request.htmx else "console/base.html"
+
+
+def lead(request: Request, target: str) -> HttpResponse:
+    """Goes on to a page once something was done, from a dialog as from a page where no script runs."""
+    return HttpResponseClientRedirect(target) if request.htmx else redirect(target)

@@ -6,17 +6,16 @@ from typing import Any
 
 from django.db.models import QuerySet
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
-from django_htmx.http import HttpResponseClientRedirect
 
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 
 TOKENS = 200
 
@@ -160,7 +159,7 @@ def _do(
             form.add_error(None, str(error))
         else:
             target = reverse("console:access")
-            return HttpResponseClientRedirect(target) if request.htmx else redirect(target)
+            return lead(request, target)
     return _ask(request, form, page=page, **shown)
 
 

@@ -7,17 +7,15 @@ import requests
 from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpResponse
-from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
-from django_htmx.http import HttpResponseClientRedirect
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
-from kcover_portal.console.access import Request, require, signed_in
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
 
@@ -35,7 +33,7 @@ def inject(request: Request) -> HttpResponse:
     node = _node(request, form.cleaned_data["node"]) if form.is_valid() else None
     if node is None:
         messages.error(request, _("There is no such node, or no healthy one is left."))
-        return _lead(request, reverse("console:overview"))
+        return lead(request, reverse("console:overview"))
     require(request, Role.OPERATOR, node.cluster)
     gpu = form.cleaned_data["gpu"]
     if gpu is None:
@@ -52,7 +50,7 @@ def inject(request: Request) -> HttpResponse:
             request,
             _("Xid %(code)s was written to the kernel log of %(node)s, GPU %(gpu)s. Watch it here.") % fault,
         )
-    return _lead(request, reverse("console:node", args=(node.cluster.name, node.name)))
+    return lead(request, reverse("console:node", args=(node.cluster.name, node.name)))
 
 
 def _node(request: Request, name: str) -> Node | None:
@@ -62,7 +60,3 @@ def _node(request: Request, name: str) -> Node | None:
         return rows.filter(name=name).first()
     healthy = [tile.pk for tile in fleet.tiles(clusters, now=timezone.now()) if tile.state == "healthy" and tile.gpus]
     return rows.filter(pk=secrets.choice(healthy)).first() if healthy else None
-
-
-def _lead(request: Request, target: str) -> HttpResponse:
-    return HttpResponseClientRedirect(target) if request.htmx else redirect(target)

@@ -8,13 +8,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
-from django_htmx.http import HttpResponseClientRedirect
 
 from kcover import lifecycle, marks
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.reads import fleet, many, timeline
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -123,7 +122,7 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
             form.add_error(None, str(error))
         else:
             target = reverse("console:rescue", args=(made.pk,))
-            return HttpResponseClientRedirect(target) if request.htmx else redirect(target)
+            return lead(request, target)
     context: dict[str, Any] = {"node": row, "verb": verb, "plan": plan, "form": form, "base": dialog(request)}
     status = 422 if form.errors else 200
     return render(request, "console/pages/node_act.html", context, status=status)

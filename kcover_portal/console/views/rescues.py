@@ -5,17 +5,16 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
-from django_htmx.http import HttpResponseClientRedirect
 
 from kcover import lifecycle
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.reads import many
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.ledger import queries as ledger
@@ -125,7 +124,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
             form.add_error(None, str(error))
         else:
             target = reverse("console:rescue", args=(row.pk,))
-            return HttpResponseClientRedirect(target) if request.htmx else redirect(target)
+            return lead(request, target)
     steps = list(row.steps.all())
     context = {"rescue": row, "verb": verb, "form": form, "steps": steps, "step": reads.current(steps)}
     context["base"] = dialog(request)

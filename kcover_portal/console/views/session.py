@@ -12,12 +12,11 @@ from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST
-from django_htmx.http import HttpResponseClientRedirect
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.fleet import services
 
 LANGUAGE_KEPT = 365 * 24 * 3600
@@ -100,6 +99,6 @@ def _switch(request: Request, verb: str) -> HttpResponse:
             now=timezone.now(),
         )
         target = reverse("console:overview")
-        return HttpResponseClientRedirect(target) if request.htmx else redirect(target)
+        return lead(request, target)
     context = {"verb": verb, "form": form, "base": dialog(request)}
     return render(request, "console/pages/pause.html", context, status=422 if form.errors else 200)
