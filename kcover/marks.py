@@ -18,7 +18,8 @@ class Marks:
     """``rescue``: who wrote it. ``cordon``: the portal cordoned. ``foreign_cordon``: somebody else had before.
 
     ``taints`` are (key, value, effect) that the portal added. ``labels`` maps each label that the portal set to the
-    value that was there before, None for none.
+    value that was there before, None for none. ``given``: the values of those that the portal gives once and leaves:
+    another value that is found later is somebody else's. The portal's own state label changes and is not among them.
     """
 
     rescue: int
@@ -26,6 +27,7 @@ class Marks:
     foreign_cordon: bool = False
     taints: tuple[tuple[str, str, str], ...] = ()
     labels: Mapping[str, str | None] = field(default_factory=dict)
+    given: Mapping[str, str] = field(default_factory=dict)
 
     def with_cordon(self, *, was_unschedulable: bool) -> "Marks":
         """After a cordon; one that was there before is somebody else's and stays theirs."""
@@ -39,11 +41,20 @@ class Marks:
             return self
         return replace(self, taints=(*self.taints, taint))
 
-    def with_label(self, key: str, *, before: str | None) -> "Marks":
-        """After setting a label; the first value seen is the one to give back."""
+    def with_label(self, key: str, *, before: str | None, value: str | None = None) -> "Marks":
+        """After setting a label; the first value seen is the one to give back. ``value``: the one it keeps from now."""
+        given = self.given if value is None else {**self.given, key: value}
         if key in self.labels:
-            return self
-        return replace(self, labels={**self.labels, key: before})
+            return replace(self, given=given)
+        return replace(self, labels={**self.labels, key: before}, given=given)
+
+    def labels_back(self, labels: Mapping[str, str]) -> dict[str, str | None]:
+        """What to set so that a node with these labels has again what was there before; None: none."""
+        return {
+            key: before
+            for key, before in self.labels.items()
+            if labels.get(key) != before and labels.get(key) == self.given.get(key, labels.get(key))
+        }
 
     def to_json(self) -> dict[str, Any]:
         """The annotation's content; also what the database keeps."""
@@ -53,6 +64,7 @@ class Marks:
                 "cordon": self.cordon,
                 "taints": [list(taint) for taint in self.taints],
                 "labels": sorted(self.labels),
+                **({"given": dict(self.given)} if self.given else {}),
             },
             "before": {"unschedulable": self.foreign_cordon, "labels": dict(self.labels)},
         }
@@ -81,6 +93,7 @@ def read(content: Mapping[str, Any]) -> Marks | None:
             foreign_cordon=before["unschedulable"] is True,
             taints=tuple((str(k), str(v), str(e)) for k, v, e in changed["taints"]),
             labels={str(k): None if v is None else str(v) for k, v in before["labels"].items()},
+            given={str(k): str(v) for k, v in changed.get("given", {}).items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -4,14 +4,18 @@ KCE's WarmStandbyPolicy: the first rule that the node meets and that has a free 
 is taken at random; where no rule finds one, any free standby is. None free: go on without, and say so, never a loop.
 """
 
+import json
 import random
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from kcover import reasons
 from kcover.policy import document
 
 LABEL = "kcover.io/standby"  # marks a spare; set by operators
+ANNOTATION = "kcover.io/standing-in"  # what the portal changed on it; apart from a rescue's mark, for it may need both
+RESERVED = "reserved"  # its state label from the promise until it is put into service
 
 Taint = tuple[str, str, str]  # key, value, effect
 
@@ -68,6 +72,64 @@ class Handover:
     drop_taints: tuple[Taint, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What the portal changed on a standby, written on the standby itself, so that exactly that can be taken back.
+
+    ``before`` and ``after``: each label that was set or removed, with its value from before and the one it was given
+    (None: none). ``added`` and ``dropped`` are taints. ``active`` False: it is promised only.
+    """
+
+    assignment: int
+    rescue: int
+    origin: str
+    active: bool = False
+    uncordoned: bool = False
+    before: Mapping[str, str | None] = field(default_factory=dict)
+    after: Mapping[str, str | None] = field(default_factory=dict)
+    added: tuple[Taint, ...] = ()
+    dropped: tuple[Taint, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The annotation's content; also what the database keeps."""
+        return {
+            "assignment": self.assignment,
+            "rescue": self.rescue,
+            "origin": self.origin,
+            "active": self.active,
+            "before": {
+                "unschedulable": self.uncordoned,
+                "labels": dict(self.before),
+                "taints": [list(taint) for taint in self.dropped],
+            },
+            "after": {"labels": dict(self.after), "taints": [list(taint) for taint in self.added]},
+        }
+
+    def render(self) -> str:
+        """The annotation's text."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+def read_mark(text: str) -> Mark | None:
+    """The mark from an annotation's text; None for anything that the portal did not write."""
+    try:
+        content = json.loads(text)
+        before, after = content["before"], content["after"]
+        return Mark(
+            assignment=int(content["assignment"]),
+            rescue=int(content["rescue"]),
+            origin=str(content["origin"]),
+            active=content["active"] is True,
+            uncordoned=before["unschedulable"] is True,
+            before=_labels(before["labels"]),
+            after=_labels(after["labels"]),
+            added=_taints(after["taints"]),
+            dropped=_taints(before["taints"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return None
+
+
 def choose(
     rules: Iterable[document.StandbyRule],
     standbys: Iterable[Standby],
@@ -81,7 +143,7 @@ def choose(
     The answer is a fact of the moment: take the row's lock, and ask again under it, before the standby is promised.
     """
     spares = sorted((one for one in standbys if one.name != origin), key=lambda one: one.name)
-    busy = [_busy(one) for one in spares]
+    busy = [why_busy(one) for one in spares]
     free = [one for one, why in zip(spares, busy, strict=True) if why is None]
     for rule in sorted(rules, key=lambda rule: rule.index):
         fitting = [one for one in free if _meets(one.labels, rule.target)] if _meets(labels, rule.origin) else []
@@ -95,6 +157,14 @@ def choose(
         return Chosen(name=taken.name, rule=None, because=(reason,))
     shortage = reasons.of("standby_shortage", standbys=len(spares))
     return Shortage(because=(shortage, *(why for why in busy if why is not None)))
+
+
+def rule_met(
+    rules: Iterable[document.StandbyRule], *, labels: Mapping[str, str], standby_labels: Mapping[str, str]
+) -> document.StandbyRule | None:
+    """The rule by which the standby replaces a node with these labels: the first that both meet."""
+    in_order = sorted(rules, key=lambda rule: rule.index)
+    return next((one for one in in_order if _meets(labels, one.origin) and _meets(standby_labels, one.target)), None)
 
 
 def handover(
@@ -112,7 +182,8 @@ def handover(
     A label goes over if it is a role: ``node-role.kubernetes.io/…``, one of ``keys`` (the cluster's pool label for
     example), or one by which the rule tells nodes to be replaced; one that the rule also asks of the standby stays the
     standby's. Facts of the machine (host name, zone, GPU model) never go over. Taints go over unless Kubernetes or the
-    portal put them there (``ours``: what rescues added). The standby stops being one: its label and taint go.
+    portal put them there (``ours``: what rescues added), or the standby has another of that key and effect. The standby
+    stops being one: its label and taint go.
     """
     target = rule.target if rule else {}
     wanted = {*keys, *(rule.origin if rule else {})} - target.keys()
@@ -121,11 +192,14 @@ def handover(
         for key, value in labels.items()
         if (key in wanted or key.startswith(_ROLE)) and not key.startswith(_NOT_A_ROLE)
     }
-    added = [one for one in taints if not one[0].startswith(_NOT_A_ROLE) and one not in ours]
+    kept = {(key, effect) for key, _, effect in standby_taints}
+    added = [
+        one for one in taints if not one[0].startswith(_NOT_A_ROLE) and one not in ours and (one[0], one[2]) not in kept
+    ]
     return Handover(
         labels={key: value for key, value in sorted(moved.items()) if standby_labels.get(key) != value},
         drop_labels=(LABEL,) if LABEL in standby_labels else (),
-        add_taints=tuple(sorted(one for one in added if one not in standby_taints)),
+        add_taints=tuple(sorted(added)),
         drop_taints=tuple(sorted(one for one in standby_taints if one[0] == LABEL)),
     )
 
@@ -134,8 +208,8 @@ def _meets(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return all(labels.get(key) == value for key, value in wanted.items())
 
 
-def _busy(standby: Standby) -> reasons.Reason | None:
-    """Why a standby is not free."""
+def why_busy(standby: Standby) -> reasons.Reason | None:
+    """Why a standby is not free; None where it is."""
     if not standby.ready:
         return reasons.of("standby_not_ready", standby=standby.name)
     if not standby.healthy:
@@ -143,3 +217,11 @@ def _busy(standby: Standby) -> reasons.Reason | None:
     if standby.promised:
         return reasons.of("standby_promised", standby=standby.name)
     return None
+
+
+def _labels(content: Mapping[Any, Any]) -> dict[str, str | None]:
+    return {str(key): None if value is None else str(value) for key, value in content.items()}
+
+
+def _taints(content: Iterable[Iterable[Any]]) -> tuple[Taint, ...]:
+    return tuple((str(key), str(value), str(effect)) for key, value, effect in content)

@@ -7,7 +7,7 @@ from csp.decorators import csp_replace
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from kcover_portal.api.v1 import audit, base, decisions, fleet, incidents, policies, rescues, safety, tokens
+from kcover_portal.api.v1 import audit, base, decisions, fleet, incidents, policies, rescues, safety, standbys, tokens
 
 app_name = "api"
 
@@ -74,6 +74,7 @@ urlpatterns = [
         policies.StandbyPolicies.as_view(ROLLBACK),
         name="standby-policy-rollback",
     ),
+    path("v1/standbys", standbys.Standbys.as_view(), name="standbys"),
     path("v1/audit", audit.Audit.as_view(LIST), name="audit"),
     path("v1/audit/<int:pk>", audit.Audit.as_view(ITEM), name="audit-entry"),
     path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),

@@ -6,7 +6,7 @@ from django.utils import timezone
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
-from kcover_portal.rescue.services import announcing
+from kcover_portal.rescue.services import announcing, standing_in
 
 
 @shared_task(name="rescue.judge")
@@ -36,3 +36,9 @@ def nudge(node_id: int) -> None:
 def sweep() -> None:
     """Finds everything that is due."""
     services.sweep(now=timezone.now())
+
+
+@shared_task(name="rescue.tidy_standbys")
+def tidy_standbys() -> None:
+    """Gives back the standbys that were promised and are not needed."""
+    standing_in.tidy(now=timezone.now())

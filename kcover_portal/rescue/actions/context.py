@@ -37,6 +37,10 @@ class HeldBack(Exception):
         self.seconds = seconds
 
 
+class Stopped(Exception):
+    """A call found, by what it read right before its write, that the write must not be made; nothing was written."""
+
+
 class TakenBack(Exception):
     """The node no longer carries what the rescue did to it: somebody else took it back by hand."""
 
@@ -80,27 +84,37 @@ class Context:
             Step.objects.filter(pk=self.step.pk).update(progress=self.step.progress)
 
     def write(
-        self, verb: str, call: Callable[[], T], *, subject: str = "", destructive: bool = False, data: Any = None
+        self,
+        verb: str,
+        call: Callable[[], T],
+        *,
+        subject: str = "",
+        node: str = "",
+        destructive: bool = False,
+        data: Any = None,
     ) -> T:
         """Makes one write to the cluster: guards and lease first, a ledger entry before and one after.
 
-        Raises HeldBack, LeaseLost, or the port's error after noting it.
+        ``node``: whose story it belongs to, where that is another than the rescue's.
+
+        Raises HeldBack, LeaseLost, or the port's error or Stopped after noting it.
         """
-        subject = subject or f"node {self.node.name}"
+        node = node or self.node.name
+        subject = subject or f"node {node}"
         with transaction.atomic():
             self.renew()
             self.check_guards(destructive=destructive)
             self.keep_rows()
-            begun = self._draft(f"{verb}.begun", subject, {"wanted": data, "attempt": self.step.attempts})
+            begun = self._draft(f"{verb}.begun", subject, {"wanted": data, "attempt": self.step.attempts}, node=node)
             ledger.append(self.cluster.name, [*self.answers, begun])
         self.answers, self.marks_changed = [], False
         try:
             result = call()
-        except port.KubeError as error:
+        except (port.KubeError, Stopped) as error:
             data = {"error": str(error), "kind": type(error).__name__}
-            self.answers.append(self._draft(f"{verb}.failed", subject, data))
+            self.answers.append(self._draft(f"{verb}.failed", subject, data, node=node))
             raise
-        self.answers.append(self._draft(f"{verb}.done", subject, _brief(result)))
+        self.answers.append(self._draft(f"{verb}.done", subject, brief(result), node=node))
         return result
 
     def check_guards(self, *, destructive: bool) -> None:
@@ -168,12 +182,12 @@ class Context:
             raise LeaseLost(f"rescue {self.rescue.pk} is no longer held with token {self.token}")
         self.renewed_at = now
 
-    def _draft(self, verb: str, subject: str, data: dict[str, Any]) -> ledger.Draft:
+    def _draft(self, verb: str, subject: str, data: dict[str, Any], *, node: str) -> ledger.Draft:
         return ledger.Draft(
             actor=f"rescue {self.rescue.pk}",
             verb=verb,
             subject=subject,
-            node=self.node.name,
+            node=node,
             rescue=self.rescue.pk,
             at=self.now,
             data={
@@ -185,7 +199,7 @@ class Context:
         )
 
 
-def _brief(result: object) -> dict[str, Any]:
+def brief(result: object) -> dict[str, Any]:
     """An answer in a few words; whole objects stay out of the ledger."""
     match result:
         case (port.Node() as before, port.Node() as after):

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from kcover import decision
+from kcover import decision, standby
 from kcover import marks as kernel_marks
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions.context import Context, HeldBack, TakenBack
@@ -27,6 +27,7 @@ def adopt(context: Context, node: port.Node) -> Marks:
         foreign_cordon=on_node.foreign_cordon,
         taints=on_node.taints,
         labels=on_node.labels,
+        given=on_node.given,
     )
 
 
@@ -34,11 +35,13 @@ def change(
     context: Context,
     verb: str,
     *,
-    state: str,
+    state: str | None,
     cordon: bool = False,
     taint: port.Taint | None = None,
+    label: tuple[str, str] | None = None,
 ) -> Marks:
-    """Cordons or taints the node, labels it with ``state`` and writes the marks, in one patch."""
+    """Cordons, taints or labels the node, says in its state label what it is now (None: leaves that alone) and writes
+    the marks, in one patch."""
     kube, name = context.kube, context.node.name
     planned: list[Marks] = []
 
@@ -50,21 +53,35 @@ def change(
         if taint is not None:
             there = any((t.key, t.value, t.effect) == (taint.key, taint.value, taint.effect) for t in node.taints)
             marks = marks.with_taint((taint.key, taint.value, taint.effect), was_there=there)
-        marks = marks.with_label(kernel_marks.STATE_LABEL, before=node.labels.get(kernel_marks.STATE_LABEL))
+        labels: dict[str, str | None] = {}
+        if label is not None:
+            key, labels[key] = label
+            marks = marks.with_label(key, before=node.labels.get(key), value=label[1])
+        if state is not None:
+            labels[kernel_marks.STATE_LABEL] = state
+            marks = marks.with_label(kernel_marks.STATE_LABEL, before=_state_before(node))
         planned[:] = [marks]
         return port.NodeChange(
             cordon=True if cordon else None,
-            labels={kernel_marks.STATE_LABEL: state},
+            labels=labels,
             annotations={kernel_marks.ANNOTATION: marks.render()},
             add_taints=(taint,) if taint else (),
         )
 
     data: dict[str, Any] = {"state": state, "cordon": cordon}
+    if label is not None:
+        data["label"] = "=".join(label)
     if taint is not None:
         data["taint"] = f"{taint.key}={taint.value}:{taint.effect}"
     context.write(verb, lambda: kube.apply_node(name, wanted), data=data)
     context.keep_marks(planned[0])
     return planned[0]
+
+
+def _state_before(node: port.Node) -> str | None:
+    """The state label to give back; a promise as standby is the portal's own word, and ends by itself."""
+    state = node.labels.get(kernel_marks.STATE_LABEL)
+    return None if state == standby.RESERVED else state
 
 
 def restate(context: Context, state: str) -> None:
@@ -102,10 +119,11 @@ def still_marked(context: Context) -> Callable[[port.Node], None] | None:
     return check
 
 
-def take_back(context: Context, verb: str, *, foreign: bool = False) -> str:
+def take_back(context: Context, verb: str, *, foreign: bool = False, also: port.Wanted | None = None) -> str:
     """Removes exactly what the portal added, and its mark, in one patch; returns what that was, in words.
 
-    ``foreign``: an operator asked for a schedulable node whoever cordoned it.
+    ``foreign``: an operator asked for a schedulable node whoever cordoned it. ``also``: what else goes into the patch,
+    and has the last word on cordon and labels.
     """
     kube, name = context.kube, context.node.name
     _withdraw_jobs(context)
@@ -115,18 +133,16 @@ def take_back(context: Context, verb: str, *, foreign: bool = False) -> str:
         context.stay()
         marks = adopt(context, node)
         uncordon = marks.cordon or foreign
-        labels = {
-            key: before
-            for key, before in marks.labels.items()
-            if node.labels.get(key) is not None or before is not None
-        }
         taints = tuple(port.Taint(*taint) for taint in marks.taints)
+        more = also(node) if also else port.NodeChange()
         said[:] = [_words(marks, uncordon=uncordon, unschedulable=node.unschedulable)]
+        own = False if uncordon else None
         return port.NodeChange(
-            cordon=False if uncordon else None,
-            labels=labels,
-            annotations={kernel_marks.ANNOTATION: None},
-            remove_taints=taints,
+            cordon=own if more.cordon is None else more.cordon,
+            labels={**marks.labels_back(node.labels), **more.labels},
+            annotations={kernel_marks.ANNOTATION: None, **more.annotations},
+            add_taints=more.add_taints,
+            remove_taints=(*taints, *more.remove_taints),
         )
 
     context.write(verb, lambda: kube.apply_node(name, wanted))
@@ -149,5 +165,6 @@ def _words(marks: Marks, *, uncordon: bool, unschedulable: bool) -> str:
     if uncordon and unschedulable:
         words.append("cordon")
     words += [f"taint {key}={value}:{effect}" for key, value, effect in marks.taints]
+    words += [f"label {key}" for key in sorted(marks.given)]
     kept = "; still cordoned by somebody else" if marks.foreign_cordon and not uncordon else ""
     return f"took back {', '.join(words) or 'its marks'}{kept}"

@@ -2,13 +2,27 @@
 
 from collections.abc import Callable
 
-from kcover_portal.rescue.actions import cordon, drain, escalate, ready, reboot, release, taint, uncordon, verify
+from kcover_portal.rescue.actions import (
+    cordon,
+    drain,
+    escalate,
+    label,
+    ready,
+    reboot,
+    release,
+    standby,
+    taint,
+    uncordon,
+    verify,
+)
 from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.actions.outcome import Outcome
 
 ACTIONS: dict[str, Callable[[Context], Outcome]] = {
     "taint": taint.run,
     "cordon": cordon.run,
+    "label": label.run,
+    "standby": standby.run,
     "drain": drain.run,
     "reboot": reboot.run,
     "ready": ready.run,

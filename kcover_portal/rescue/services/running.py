@@ -13,7 +13,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F, Q
 
-from kcover import lifecycle
+from kcover import decision, lifecycle
 from kcover import marks as kernel_marks
 from kcover_portal import doorbell
 from kcover_portal.fleet import services as fleet_services
@@ -28,6 +28,7 @@ from kcover_portal.rescue.actions.context import LEASE, Context, HeldBack, Lease
 from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Hold, Outcome, Overruled, StartOver, Wait
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import standbys
 from kcover_portal.rescue.services import announcing, approving, opening, starting_over
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ def sweep(*, now: datetime) -> None:
         doorbell.ring("rescue.run", pk)
     for pk in incident_queries.to_judge(now=now):
         doorbell.ring("rescue.judge", pk)
+    if standbys.left_over().exists():
+        doorbell.ring("rescue.tidy_standbys")
     fleet_services.expire_commands(now=now)
     fleet_services.beat("sweep", now=now)
 
@@ -323,6 +326,8 @@ def _finish(rescue: Rescue, steps: Sequence[Step], *, now: datetime) -> None:
         outcome, because = "done", ""
     elif "uncordon" in done:
         outcome, because = "healed", "the node takes work again"
+    elif not done & decision.ISOLATING:
+        outcome, because = "done", "the plan ends here; the node takes work as before"
     else:
         outcome, because = "isolated", "the plan ends here; the node stays out of scheduling"
     opening.end(

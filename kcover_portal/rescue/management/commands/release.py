@@ -10,6 +10,7 @@ from django.utils import timezone
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue import services
+from kcover_portal.rescue.queries import standbys
 
 
 class Command(BaseCommand):
@@ -58,7 +59,8 @@ def _cluster(name: str | None) -> Cluster:
 def _nodes(cluster: Cluster, names: list[str]) -> QuerySet[Node]:
     nodes = Node.objects.filter(cluster=cluster).order_by("name")
     if not names:
-        return nodes.filter(~Q(marks={}) | Q(rescues__in=cluster.rescues.exclude(marks={}))).distinct()
+        marked = ~Q(marks={}) | Q(rescues__in=cluster.rescues.exclude(marks={}))
+        return nodes.filter(marked | Q(stands_in__in=standbys.assignments())).distinct()
     found = nodes.filter(name__in=names)
     missing = set(names) - set(found.values_list("name", flat=True))
     if missing:

@@ -1,0 +1,95 @@
+"""Warm standbys: which are free, which stand in for whom, and which rescues found none."""
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.schema import Schema
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.rescue.models import Assignment, Step
+from kcover_portal.rescue.queries import standbys
+
+
+class SpareSerializer(serializers.Serializer[standbys.Spare]):
+    """A node marked as a spare; ``because`` says why it is not free, nothing where it is."""
+
+    cluster = serializers.CharField(source="node.cluster.name")
+    node = serializers.CharField(source="node.name")
+    pool = serializers.CharField(source="node.pool")
+    ready = serializers.BooleanField(source="fact.ready")
+    healthy = serializers.BooleanField(source="fact.healthy")
+    promised = serializers.BooleanField(source="fact.promised")
+    free = serializers.SerializerMethodField()
+    because = serializers.SerializerMethodField()
+
+    def get_free(self, spare: standbys.Spare) -> bool:
+        return spare.busy is None
+
+    def get_because(self, spare: standbys.Spare) -> str:
+        return str(spare.busy) if spare.busy else ""
+
+
+class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
+    """A standby that is promised to a node (``reserved``) or does its work (``active``)."""
+
+    cluster = serializers.CharField(source="spare.cluster.name")
+    spare = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
+    origin = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
+
+    class Meta:
+        model = Assignment
+        fields = ("id", "cluster", "spare", "origin", "rescue", "state", "because", "reserved_at", "activated_at")
+
+
+class ShortageSerializer(serializers.ModelSerializer[Step]):
+    """A rescue that went on without a standby, and why."""
+
+    cluster = serializers.CharField(source="rescue.cluster.name")
+    node = serializers.CharField(source="rescue.node.name")
+    at = serializers.DateTimeField(source="finished_at")
+
+    class Meta:
+        model = Step
+        fields = ("rescue", "cluster", "node", "because", "at")
+
+
+class StandbysSerializer(serializers.Serializer[Any]):
+    """The whole answer; not paged: an installation has few spares."""
+
+    spares = SpareSerializer(many=True)
+    assignments = AssignmentSerializer(many=True)
+    shortages = ShortageSerializer(many=True)
+
+
+class Standbys(APIView):
+    """Spares, what they do, and where one is lacking."""
+
+    schema = Schema()
+
+    @extend_schema(
+        operation_id="standbys_list",
+        parameters=[OpenApiParameter("cluster", str, OpenApiParameter.QUERY)],
+        responses={200: StandbysSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        """Those of the clusters that the caller may see, or of one of them."""
+        base.known_only(request, ("cluster",))
+        clusters = accounts.clusters_of(principal(request))
+        if "cluster" in request.query_params:
+            clusters = Cluster.objects.filter(pk=get_object_or_404(clusters, name=request.query_params["cluster"]).pk)
+        nodes = Node.objects.filter(cluster__in=clusters).select_related("cluster")
+        found = {
+            "spares": standbys.spares(nodes, now=timezone.now()),
+            "assignments": standbys.assignments().filter(spare__cluster__in=clusters),
+            "shortages": standbys.shortages().filter(rescue__cluster__in=clusters),
+        }
+        return Response(StandbysSerializer(found).data)

@@ -1,0 +1,161 @@
+"""What is written on a standby: promised, put into service, given back; each one patch, with its mark in it.
+
+Each is computed from the live node, and from the mark that the node carries: what was changed is told by the node, and
+not by a row that may be older.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime
+
+from kcover import guards, standby
+from kcover import marks as kernel_marks
+from kcover.policy import document
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.kube import port
+from kcover_portal.rescue.actions.context import Stopped
+from kcover_portal.rescue.models import Assignment
+
+# Pools by labels that people chose; those with a prefix are a platform's, which tells its machines apart by them.
+ROLE_KEYS = tuple(key for key in fleet.POOL_LABELS if "/" not in key)
+STATE = kernel_marks.STATE_LABEL
+
+
+class Unfit(Stopped):
+    """The standby cannot take the role (any more)."""
+
+
+def promised(assignment: Assignment) -> port.Wanted:
+    """Labels the standby as reserved. Raises Unfit where the live node is no free, healthy standby."""
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        _check(node, assignment)
+        if _mark(node, assignment) is not None:
+            return port.NodeChange()
+        mark = standby.Mark(
+            assignment=assignment.pk,
+            rescue=assignment.rescue_id,
+            origin=assignment.origin.name,
+            before={STATE: node.labels.get(STATE)},
+            after={STATE: standby.RESERVED},
+        )
+        return port.NodeChange(labels=mark.after, annotations={standby.ANNOTATION: mark.render()})
+
+    return wanted
+
+
+def in_service(
+    assignment: Assignment,
+    origin: port.Node,
+    *,
+    rules: Collection[document.StandbyRule],
+    ours: kernel_marks.Marks,
+) -> port.Wanted:
+    """Hands the role over: labels and taints, and the standby takes work. Raises Unfit as ``promised`` does.
+
+    ``ours``: what the rescue itself changed on the origin, which is no part of its role.
+    """
+    labels = _without(origin.labels, ours)
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        mark = _mark(node, assignment)
+        if mark is None:
+            raise Unfit(f"{node.name} is promised no longer: somebody removed the mark")
+        if mark.active:
+            return port.NodeChange()
+        _check(node, assignment)
+        change = standby.handover(
+            labels=labels,
+            taints=_plain(origin.taints),
+            standby_labels=node.labels,
+            standby_taints=_plain(node.taints),
+            keys=ROLE_KEYS,
+            rule=standby.rule_met(rules, labels=labels, standby_labels=node.labels),
+            ours=ours.taints,
+        )
+        after: dict[str, str | None] = {**change.labels, **dict.fromkeys(change.drop_labels)}
+        state = {STATE: mark.before.get(STATE)} if node.labels.get(STATE) == standby.RESERVED else {}
+        done = standby.Mark(
+            assignment=mark.assignment,
+            rescue=mark.rescue,
+            origin=mark.origin,
+            active=True,
+            uncordoned=node.unschedulable,
+            before={key: node.labels.get(key) for key in after},
+            after=after,
+            added=change.add_taints,
+            dropped=change.drop_taints,
+        )
+        return port.NodeChange(
+            cordon=False,
+            labels={**state, **after},
+            annotations={standby.ANNOTATION: done.render()},
+            add_taints=_taints(change.add_taints),
+            remove_taints=_taints(change.drop_taints),
+        )
+
+    return wanted
+
+
+def given_back(assignment: Assignment) -> port.Wanted:
+    """Makes it a standby again: exactly what was changed, unless somebody changed it since."""
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        mark = _mark(node, assignment)
+        if mark is None:
+            return port.NodeChange()
+        there = {(taint.key, taint.effect) for taint in node.taints}
+        return port.NodeChange(
+            cordon=True if mark.uncordoned else None,
+            labels={key: mark.before.get(key) for key, given in mark.after.items() if node.labels.get(key) == given},
+            annotations={standby.ANNOTATION: None},
+            add_taints=_taints([one for one in mark.dropped if (one[0], one[2]) not in there]),
+            remove_taints=_taints(mark.added),
+        )
+
+    return wanted
+
+
+def mark_json(node: port.Node, assignment: Assignment) -> dict[str, object]:
+    """The assignment's mark on the node, as rows keep it; empty for none."""
+    mark = _mark(node, assignment)
+    return mark.to_json() if mark else {}
+
+
+def note_given_back(assignment: Assignment, *, because: str, now: datetime) -> None:
+    """Closes the assignment's row, after the node is free of it."""
+    rows = Assignment.objects.filter(pk=assignment.pk).exclude(state=Assignment.State.RELEASED)
+    rows.update(state=Assignment.State.RELEASED, because=because[:500], marks={}, released_at=now)
+    doorbell.tell("node", assignment.spare_id, cluster=assignment.spare.cluster.name)
+
+
+def _check(node: port.Node, assignment: Assignment) -> None:
+    mark = standby.read_mark(node.annotations.get(standby.ANNOTATION, ""))
+    if mark is not None and mark.assignment != assignment.pk:
+        raise Unfit(f"{node.name} carries the mark of assignment {mark.assignment}")
+    if node.labels.get(standby.LABEL) != "true":
+        raise Unfit(f"{node.name} is no standby any more")
+    if node.labels.get(guards.EXCLUDE_LABEL) == "true":
+        raise Unfit(f"{node.name} carries {guards.EXCLUDE_LABEL}=true")
+    if kernel_marks.parse(node.annotations.get(kernel_marks.ANNOTATION, "")):
+        raise Unfit(f"a rescue has marks on {node.name}")
+    if not node.ready:
+        raise Unfit(f"{node.name} is not Ready")
+
+
+def _mark(node: port.Node, assignment: Assignment) -> standby.Mark | None:
+    mark = standby.read_mark(node.annotations.get(standby.ANNOTATION, ""))
+    return mark if mark and mark.assignment == assignment.pk else None
+
+
+def _without(labels: Mapping[str, str], ours: kernel_marks.Marks) -> dict[str, str]:
+    back = {**labels, **ours.labels_back(labels)}
+    return {key: value for key, value in back.items() if value is not None}
+
+
+def _plain(taints: Collection[port.Taint]) -> tuple[standby.Taint, ...]:
+    return tuple((taint.key, taint.value, taint.effect) for taint in taints)
+
+
+def _taints(taints: Collection[standby.Taint]) -> tuple[port.Taint, ...]:
+    return tuple(port.Taint(*taint) for taint in taints)

@@ -1,0 +1,354 @@
+"""Warm standbys: promised once, put into service in one patch, given back exactly (invariant 40)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.utils import timezone
+
+from kcover import marks, standby
+from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Assignment
+from kcover_portal.rescue.queries import standbys
+from kcover_portal.rescue.services import standing_in
+from tests.portal.rescue import killing
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+SPARE = {standby.LABEL: "true", "pool": "spare"}
+ROLE = {"pool": "train", "node-role.kubernetes.io/gpu": ""}
+POLICY = """
+apiVersion: rescue.ksyun.com/v1
+kind: RescuePolicy
+metadata: {name: standby}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions: [{name: cordon}, {name: enableWarmStandby}]
+"""
+
+
+@pytest.fixture
+def make(request: pytest.FixtureRequest):
+    made = []
+
+    def world(*spares: str, nodes: int = 1, policy: str = POLICY, **more: object) -> World:
+        one = World(policy=policy, nodes=nodes)
+        made.append(one)
+        for number in range(1, nodes + 1):
+            one.kube.label_node(f"gpu-{number}", ROLE)
+        for name in spares:
+            one.kube.add_node(name, labels=SPARE, unschedulable=True, **more)
+        one.sync()
+        return one
+
+    yield world
+    for one in made:
+        one.uninstall()
+
+
+def shape(node: port.Node) -> tuple[object, ...]:
+    return dict(node.labels), dict(node.annotations), node.taints, node.unschedulable
+
+
+def writes(world: World, name: str) -> int:
+    return len([call for call in world.kube.writes if call.verb == "apply_node" and call.name == name])
+
+
+def test_a_spare_takes_over_and_takes_work(make) -> None:
+    world = make("spare-1")
+    world.fault(62)
+    world.work()
+
+    rescue = world.rescue()
+    assert (rescue.state, world.step("standby").state) == ("succeeded", "done")
+    assert "spare-1 stands in" in world.step("standby").because
+    node = world.kube.get_node("spare-1")
+    assert not node.unschedulable
+    assert node.labels == ROLE
+    assert world.kube.get_node(NODE).unschedulable
+    row = Assignment.objects.get()
+    assert (row.state, row.spare.name, row.origin.name, row.rescue) == ("active", "spare-1", NODE, rescue)
+    assert writes(world, "spare-1") == 2  # the promise; the role, cordon and mark at once
+    verbs = list(Entry.objects.filter(node="spare-1").order_by("sequence").values_list("verb", flat=True))
+    assert verbs == ["reserve.begun", "reserve.done", "activate.begun", "activate.done"]
+
+
+def test_an_operators_release_makes_it_a_standby_again_byte_for_byte(make) -> None:
+    taints = [port.Taint("kcover.io/standby", "", "NoSchedule"), port.Taint("other", "x", "NoExecute")]
+    world = make("spare-1", annotations={"kcover.io/note": "mine"}, taints=taints)
+    world.kube.apply_node(NODE, port.NodeChange(add_taints=(port.Taint("dedicated", "train", "NoSchedule"),)))
+    before = shape(world.kube.get_node("spare-1"))
+    world.fault(62)
+    world.work()
+    during = world.kube.get_node("spare-1")
+    assert {taint.key for taint in during.taints} == {"other", "dedicated"}
+    world.sync()
+
+    services.request(world.node("spare-1"), "release", actor="user:anna", reason="", now=world.now)
+    world.work()
+
+    after = shape(world.kube.get_node("spare-1"))
+    assert (after[0], after[1], after[3]) == (before[0], before[1], before[3])
+    assert set(after[2]) == set(before[2])
+    assert writes(world, "spare-1") == 3
+    row = Assignment.objects.get()
+    assert (row.state, row.because) == ("released", "released by user:anna")
+    world.sync()
+    assert [one.busy for one in standbys.spares(world.cluster.nodes.all(), now=world.now)] == [None]
+
+
+def test_what_others_changed_on_it_meanwhile_stays_theirs(make) -> None:
+    world = make("spare-1")
+    world.fault(62)
+    world.work()
+    world.kube.label_node("spare-1", {"pool": "inference", "team": "b"})
+    world.sync()
+    call_command("release", "--all", "--cluster", "c1")
+    world.now = timezone.now()
+    world.work()
+    node = world.kube.get_node("spare-1")
+    assert node.labels == {standby.LABEL: "true", "pool": "inference", "team": "b"}
+    assert node.unschedulable
+
+
+def test_no_spare_is_said_and_the_plan_goes_on(make) -> None:
+    world = make("spare-1", ready=False)
+    world.fault(62)
+    world.work()
+    step = world.step("standby")
+    assert (world.rescue().state, step.state) == ("succeeded", "done")
+    assert step.because == "none of 1 standbys is free: it goes on without one; standby spare-1 is not Ready"
+    assert list(standbys.shortages()) == [step]
+    assert writes(world, "spare-1") == 0
+
+
+@pytest.mark.parametrize("why", ["fault", "marks", "excluded", "cpu", "gone"])
+def test_a_spare_that_is_not_well_is_not_taken(make, why: str) -> None:
+    world = make("spare-1")
+    match why:
+        case "fault":
+            world.fault(79, node="spare-1")
+        case "marks":
+            services.request(world.node("spare-1"), "cordon", actor="user:anna", reason="", now=world.now)
+            world.work()
+        case "excluded":
+            world.kube.label_node("spare-1", {"kcover.io/exclude": "true"})
+        case "cpu":
+            world.kube.delete_node("spare-1")
+            world.kube.add_node("spare-1", gpus=0, labels=SPARE)
+        case "gone":
+            world.kube.delete_node("spare-1")
+    world.sync()
+    world.fault(62)
+    world.work()
+    assert "goes on without one" in world.step("standby").because
+    assert not Assignment.objects.exists()
+
+
+def test_two_rescues_never_get_the_same_spare(make) -> None:
+    world = make("spare-1", nodes=2)
+    world.fault(62)
+    world.fault(62, node="gpu-2")
+    world.work()
+    notes = sorted(world.step("standby", node).because for node in ("gpu-1", "gpu-2"))
+    assert "goes on without one; standby spare-1 is promised" in notes[0]
+    assert "spare-1 stands in" in notes[1]
+
+
+def test_a_node_that_has_a_standby_gets_no_second(make) -> None:
+    world = make("spare-1", "spare-2")
+    world.fault(62)
+    world.work()
+    first = world.rescue()
+    world.sync()
+    services.request(world.node(), "release", actor="user:anna", reason="mended", now=world.now)
+    world.work()
+    world.sync()
+    world.now += standing_in.LEASE * 100
+    world.fault(62)
+    world.work()
+    assert world.rescue().pk > first.pk
+    assert world.step("standby").because.endswith(f"has stood in for it since rescue {first.pk}")
+    assert Assignment.objects.count() == 1
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_write_that_breaks_before_or_after_its_effect_is_gone_on_from(make, call: int, after: bool) -> None:
+    world = make("spare-1")
+    world.kube.fail("apply_node", port.Unavailable("cut", ambiguous=True), name="spare-1", times=call, after=after)
+    world.fault(62)
+    world.until("succeeded")
+    assert Assignment.objects.get().state == "active"
+    assert writes(world, "spare-1") == 2
+    assert world.kube.get_node("spare-1").labels == ROLE
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", [1, 2])
+def test_a_worker_that_dies_is_gone_on_from(make, call: int, after: bool) -> None:
+    world = make("spare-1", "spare-2")
+    before = shape(world.kube.get_node("spare-1"))
+    world.kube.label_node("spare-2", {standby.LABEL: None})
+    world.sync()
+    killing.kill_at(world.kube, "apply_node", call=call, after=after, name="spare-1")
+    world.fault(62)
+    assert killing.work(world)
+    world.work()
+    assert world.rescue().state == "succeeded"
+    assert Assignment.objects.get().state == "active"
+    assert writes(world, "spare-1") == 2
+    world.sync()
+    services.request(world.node("spare-1"), "release", actor="user:anna", reason="", now=world.now)
+    world.work()
+    assert shape(world.kube.get_node("spare-1")) == before
+
+
+def test_a_spare_that_turned_unhealthy_is_given_back_and_another_chosen(make) -> None:
+    world = make("spare-1", "spare-2")
+    taken = []
+
+    def meanwhile(name: str, *args: object, **more: object) -> object:
+        if name.startswith("spare") and not taken:
+            taken.append(name)
+            done = apply_node(name, *args, **more)
+            world.fault(79, node=name)  # after it was promised
+            return done
+        return apply_node(name, *args, **more)
+
+    apply_node = world.kube.apply_node
+    world.kube.apply_node = meanwhile
+    world.fault(62)
+    world.work()
+    first, second = Assignment.objects.order_by("pk")
+    assert (first.state, first.spare.name, second.state) == ("released", taken[0], "active")
+    assert first.because == f"standby {taken[0]} is not healthy"
+    node = world.kube.get_node(taken[0])
+    assert (dict(node.labels), dict(node.annotations), node.unschedulable) == (SPARE, {}, True)
+
+
+def test_unfit_spares_are_tried_three_times_at_most(make) -> None:
+    world = make(*(f"spare-{number}" for number in range(5)))
+    for number in range(5):  # the watch has not seen it yet
+        world.kube.set_ready(f"spare-{number}", False)
+    world.fault(62)
+    world.work()
+    assert world.step("standby").because == "3 standbys were taken and turned out unfit: it goes on without one"
+    assert list(Assignment.objects.values_list("state", flat=True)) == ["released"] * 3
+    assert all(writes(world, f"spare-{number}") == 0 for number in range(5))
+
+
+def test_a_promise_of_a_rescue_that_ends_first_is_given_back(make) -> None:
+    world = make("spare-1")
+    before = shape(world.kube.get_node("spare-1"))
+    broken = port.Unavailable("down")
+    apply_node, reserved = world.kube.apply_node, []
+
+    def only_once(name: str, *args: object, **more: object) -> object:
+        if name == "spare-1" and reserved:
+            raise broken
+        reserved.extend([name] if name == "spare-1" else [])
+        return apply_node(name, *args, **more)
+
+    world.kube.apply_node = only_once
+    world.fault(62)
+    world.work()
+    assert world.kube.get_node("spare-1").labels[marks.STATE_LABEL] == "reserved"
+    assert standing_in.tidy(now=world.now) == 0
+    services.cancel(world.rescue(), actor="user:anna", reason="healed", now=world.now)
+
+    assert standing_in.tidy(now=world.now) == 0  # the cluster does not answer
+    world.kube.apply_node = apply_node
+    assert standing_in.tidy(now=world.now) == 0  # nor is it asked again at once
+    world.now += standing_in.LEASE
+    assert standing_in.tidy(now=world.now) == 1
+    assert shape(world.kube.get_node("spare-1")) == before
+    assert Assignment.objects.get().state == "released"
+    verbs = Entry.objects.filter(node="spare-1", actor="system").order_by("sequence").values_list("verb", flat=True)
+    assert list(verbs) == ["give_back.begun", "give_back.failed", "give_back.begun", "give_back.done"]
+
+
+def test_the_rule_of_the_standby_policy_decides_and_its_label_goes_over(make) -> None:
+    policy = (
+        POLICY
+        + """
+---
+apiVersion: rescue.ksyun.com/v1
+kind: WarmStandbyPolicy
+metadata: {name: cluster-warm-standby}
+spec:
+  matches:
+    - originNode: {app: demo}
+      targetNode: {fits: demo}
+"""
+    )
+    world = make("spare-1", "spare-2", "spare-3", policy=policy)
+    world.kube.label_node(NODE, {"app": "demo", "nvidia.com/gpu.product": "H100"})
+    world.kube.label_node("spare-2", {"fits": "demo"})
+    world.sync()
+    world.fault(62)
+    world.work()
+    assert world.kube.get_node("spare-2").labels == {**ROLE, "app": "demo", "fits": "demo"}
+    assert "that rule 1 allows" in world.step("standby").because
+
+
+def test_a_manual_uncordon_of_the_node_stops_it(make) -> None:
+    world = make("spare-1")
+    world.kube.fail("apply_node", port.Unavailable("down"), name="spare-1")
+    world.fault(62)
+    world.work()
+    world.kube.uncordon(NODE)
+    world.pass_time(5)
+    assert world.rescue().state == "cancelled"
+    assert standing_in.tidy(now=world.now) == 1
+    assert Assignment.objects.get().state == "released"
+
+
+def test_nothing_is_written_while_paused(make) -> None:
+    world = make("spare-1")
+    world.fault(62)
+    world.work()
+    world.sync()
+    rescue = world.rescue()
+    Assignment.objects.update(state="reserved")
+    world.cluster.mode = "paused"
+    world.cluster.save()
+    before = len(world.kube.writes)
+    assert standing_in.tidy(now=world.now) == 0
+    assert len(world.kube.writes) == before
+    assert rescue.pk
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+def test_inv_40_no_double_promise_with_many_workers_at_once(make) -> None:
+    together = 6
+    world = make("spare-1", "spare-2", "spare-3", nodes=together)
+    bounds = {"storm": {"enabled": False}, "breaker": {"enabled": False}, "rate": {"enabled": False}}
+    world.cluster.guards = bounds
+    world.cluster.save()
+    for number in range(1, together + 1):
+        world.fault(62, node=f"gpu-{number}")
+    due = world.cluster.incidents.values_list("pk", flat=True)
+    rescues = [services.judge(pk, now=world.now) for pk in due]
+    start = Barrier(together)
+
+    def work(pk: int) -> None:
+        start.wait(10)
+        try:
+            services.run(pk, clock=world.clock)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(together) as pool:
+        list(pool.map(work, [one.pk for one in rescues if one]))
+    rows = Assignment.objects.filter(state="active")
+    assert sorted(rows.values_list("spare__name", flat=True)) == ["spare-1", "spare-2", "spare-3"]
+    assert rows.values("rescue").distinct().count() == 3
+    assert standbys.shortages().count() == 3
