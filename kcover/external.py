@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kcover import plan, waits
+from kcover import fault, plan, waits
 from kcover.policy import document
 
 NAMES = ("cordon", "drain", "reboot", "enableWarmStandby", "unCordon")
@@ -39,7 +39,6 @@ class Request:
     xid: int | None
     start_by: datetime | None
     steps: tuple[plan.PlannedStep, ...]
-    actions: tuple[Mapping[str, Any], ...]  # as they came, for the record
 
 
 def read(body: object, *, now: datetime) -> Request:
@@ -51,11 +50,16 @@ def read(body: object, *, now: datetime) -> Request:
         raise ParameterError(f"{unknown[0][:60]} is unknown: there are {', '.join(KEYS)}")
     node, xid = _node(body.get("nodeName")), _xid(body.get("xid"))
     start_by = _moment(body.get("escalateTime"), now=now)
-    actions = _actions(body.get("actions"))
-    rule = document.Rule(index=0, priority=0, actions=_attributed(actions))
-    _preconditions([action.name for action in rule.actions])
+    asked = rule(body.get("actions"))
     code = str(xid) if xid is not None else ""
-    return Request(node=node, xid=xid, start_by=start_by, steps=plan.of_rule(rule, code=code), actions=tuple(actions))
+    return Request(node=node, xid=xid, start_by=start_by, steps=plan.of_rule(asked, code=code))
+
+
+def rule(actions: object) -> document.Rule:
+    """The actions as a rule that means every fault. Raises ParameterError, then PreconditionError."""
+    asked = document.Rule(index=0, priority=0, actions=_attributed(_actions(actions)), kinds=fault.KINDS)
+    _preconditions([action.name for action in asked.actions])
+    return asked
 
 
 def _node(value: object) -> str:

@@ -15,6 +15,8 @@ SENTENCES = (
     gettext_noop("node {node} has no GPUs, and policies act on GPU workers only"),
     gettext_noop("a program wrote this line (a drill), and this cluster only records drills"),
     gettext_noop("this cluster leaves every decision to an external system (decision_mode external)"),
+    gettext_noop("{system} was asked and wants nothing done"),
+    gettext_noop("{system} was asked to decide and is silent: {why}"),
     gettext_noop("no policy is in force"),
     gettext_noop("rule {rule} (priority {priority}) matches {kind} {code}"),
     gettext_noop("rule {rule} does not match: {why}"),

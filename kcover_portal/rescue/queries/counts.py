@@ -47,6 +47,7 @@ def facts(
     cluster = node.cluster
     bounded = [one for one in rules if one.rule.budget is not None or one.rule.cooldown is not None]
     ended = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-closed_at")
+    holds = _taken(cluster).filter(node=node).exists()
     return guards.Facts(
         cluster=cluster.name,
         node=node.name,
@@ -55,8 +56,8 @@ def facts(
         slots=_slots(node, settings.budget.by) if settings.budget.limit is not None else NO_SLOTS,
         pool=_pool(node) if settings.floor.percent is not None else guards.Pool(name=node.pool, eligible=0, healthy=0),
         labels=node.labels,
-        serving=node.ready and not node.unschedulable,
-        holds_slot=_taken(cluster).filter(node=node).exists(),
+        serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
+        holds_slot=holds,
         symptoms=_symptoms(node, kind, code, settings=settings, now=now) if kind and settings.storm.enabled else (),
         faulty=_faulty(cluster, now=now) if destructive and settings.rate.enabled else guards.Faulty(),
         last_rescue_ended_at=ended.values_list("closed_at", flat=True).first() if settings.cooldown else None,

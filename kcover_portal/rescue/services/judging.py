@@ -1,7 +1,7 @@
 """Judging: facts in, a kept decision out, and a rescue if that is the answer."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,14 +18,16 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import counts
-from kcover_portal.rescue.services import opening, running
+from kcover_portal.rescue.services import consulting, opening, running
 
 
-def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | None:
+def judge(
+    incident_id: int, *, now: datetime, lease: bool = False, word: consulting.Word | None = None
+) -> Rescue | None:
     """Judges one open incident; returns the rescue that was opened, if one was.
 
     The node's row is locked meanwhile, so that two faults of one node are judged one after the other. ``lease``: the
-    rescue is opened as claimed by the caller.
+    rescue is opened as claimed by the caller. ``word``: what an external system said that was asked.
     """
     with transaction.atomic():
         rows = Node.objects.select_for_update(of=("self",)).select_related("cluster")
@@ -36,8 +38,7 @@ def judge(incident_id: int, *, now: datetime, lease: bool = False) -> Rescue | N
         if incident.state != Incident.State.OPEN or incident.judge_at is None:
             return None
         incident.cluster = node.cluster
-        situation = queries.situation(node, incident, now=now, lock=True)
-        judged = kernel.decide(situation)
+        situation, judged = _decide(node, incident, word, now=now)
         incidents.mark_judged(incident, now=now, again_at=judged.again_at)  # before the ledger's lock, as close() does
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
         opened = None
@@ -68,9 +69,27 @@ def _storm(node: Node, situation: kernel.Situation, storm: guards.Storm) -> list
     ]
 
 
+def _decide(
+    node: Node, incident: Incident, word: consulting.Word | None, *, now: datetime
+) -> tuple[kernel.Situation, kernel.Decision]:
+    """By the policies, or by what an external system said, under the same guards."""
+    if word is not None and word.rule is not None:
+        situation = queries.situation(node, incident, now=now, lock=True, rules=(word.rule,))
+        situation = replace(situation, cluster=replace(situation.cluster, decision_mode="both"))
+        return situation, kernel.decide(situation)
+    situation = queries.situation(node, incident, now=now, lock=True)
+    if word is not None:
+        judged = consulting.judged_by(word, situation, fallback=node.cluster.decision_fallback)
+        if judged is not None:
+            return situation, judged
+        situation = replace(situation, cluster=replace(situation.cluster, decision_mode="both"))
+    return situation, kernel.decide(situation)
+
+
 def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
     """Judges an incident and goes on at once with what came of it: no second commit, no second message."""
-    opened = judge(incident_id, now=clock(), lease=True)
+    word = consulting.ask(incident_id, now=clock())
+    opened = judge(incident_id, now=clock(), lease=True, word=word)
     if opened is not None and opened.lease_until is not None:
         running.go_on(opened, clock=clock)
 

@@ -72,6 +72,7 @@ def open_by_policy(
     ``lease``: the caller goes on with it at once (``running.go_on``), so it is opened as claimed by them.
     """
     held = judged.answer == "approve"
+    by_system = not judged.revision  # an external system's word in a policy's place
     gate = _gate(judged, chosen) if held else {}
     rescue = _open(
         node,
@@ -79,8 +80,8 @@ def open_by_policy(
         now=now,
         drafts=drafts,
         decision=row,
-        origin=Rescue.Origin.POLICY,
-        requested_by=f"policy:{judged.rule}",
+        origin=Rescue.Origin.API if by_system else Rescue.Origin.POLICY,
+        requested_by=chosen.policy if by_system else f"policy:{judged.rule}",
         reason="; ".join(map(str, judged.because))[:500],
         code=f"{incident.kind} {incident.code}",
         rule=judged.rule or "",
