@@ -11,6 +11,7 @@ from typing import Protocol
 from kcover_portal.kube.errors import Conflict, Expired, KubeError, NotFound, Refused, Unavailable
 from kcover_portal.kube.values import (
     COMPONENT,
+    JOB_LABELS,
     KUBEFLOW_JOB_LABEL,
     WORKLOADS,
     Blocked,
@@ -41,6 +42,7 @@ from kcover_portal.kube.values import (
 
 __all__ = [
     "COMPONENT",
+    "JOB_LABELS",
     "KUBEFLOW_JOB_LABEL",
     "WORKLOADS",
     "Blocked",

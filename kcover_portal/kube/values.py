@@ -314,6 +314,13 @@ WORKLOADS: Final[Mapping[str, WorkloadKind]] = MappingProxyType(
         )
     }
 )
+# How a pod says which training job it belongs to, the most telling first; the last is batch's from before 1.27.
+JOB_LABELS: Final = (
+    KUBEFLOW_JOB_LABEL,
+    "leaderworkerset.sigs.k8s.io/name",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

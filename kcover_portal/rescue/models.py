@@ -195,3 +195,19 @@ class Assignment(models.Model):
                 fields=("spare",), condition=models.Q(state__in=("reserved", "active")), name="one_promise_a_spare"
             ),
         )
+
+
+class JobRestart(models.Model):
+    """When a training job was last restarted: once within a window, whichever rescues ask for it (kcover's rule)."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="job_restarts")
+    namespace = models.CharField(max_length=63)
+    job = models.CharField(max_length=253)
+    rescue = models.ForeignKey(Rescue, on_delete=models.SET_NULL, null=True, related_name="job_restarts")
+    at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("cluster", "namespace", "job"), name="one_restart_a_job"),)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.job}"

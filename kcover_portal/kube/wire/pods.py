@@ -7,13 +7,6 @@ from typing import Final
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
-# How a pod says which training job it belongs to, the most telling first.
-JOB_LABELS: Final = (
-    values.KUBEFLOW_JOB_LABEL,
-    "leaderworkerset.sigs.k8s.io/name",
-    "batch.kubernetes.io/job-name",
-    "job-name",
-)
 MIRROR: Final = "kubernetes.io/config.mirror"
 
 
@@ -95,7 +88,7 @@ class PodObject(base.AnyObject, frozen=True):
             terminal=status.phase in ("Succeeded", "Failed"),
             labels=labels,
             gpus=sum(base.gpus(c.resources.limits) for c in spec.containers or () if c.resources),
-            job=next((labels[key] for key in JOB_LABELS if labels.get(key)), ""),
+            job=next((labels[key] for key in values.JOB_LABELS if labels.get(key)), ""),
             restart_policy=spec.restart_policy,
             failures=tuple(_failures(status.container_statuses or ())),
             resource_version=meta.resource_version,

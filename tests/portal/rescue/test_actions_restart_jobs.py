@@ -1,0 +1,223 @@
+"""Restarting training jobs: kcover's rule, done after the cordon, once a job within its window."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from threading import Barrier
+
+import pytest
+from django.db import connection
+
+from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from kcover_portal.rescue.actions import restart_jobs
+from kcover_portal.rescue.models import JobRestart
+from tests.portal.rescue import killing
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: restart}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions: [{name: cordon}, {name: restartJobs}]
+"""
+GUARDS = {"storm": {"enabled": False}, "breaker": {"enabled": False}, "rate": {"enabled": False}}
+KUBEFLOW = port.KUBEFLOW_JOB_LABEL
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def world(nodes: int = 3) -> World:
+        one = World(policy=POLICY, nodes=nodes)
+        made.append(one)
+        one.cluster.guards = GUARDS
+        one.cluster.save()
+        return one
+
+    yield world
+    for one in made:
+        one.uninstall()
+
+
+def add_job(world: World, name: str, *nodes: str, protected: str = "pod", **more: object) -> None:
+    labels = {KUBEFLOW: name} | ({restart_jobs.PROTECTED: "true"} if protected == "pod" else {})
+    own = {restart_jobs.PROTECTED: "true"} if protected == "job" else {}
+    world.kube.add_workload("PyTorchJob", "train", name, labels=own)
+    for number, node in enumerate(nodes):
+        world.kube.add_pod(
+            "train",
+            f"{name}-{number}",
+            node=node,
+            owner_kind="PyTorchJob",
+            owner_name=name,
+            labels=labels,
+            gpus=8,
+            **more,
+        )
+
+
+def deleted(world: World) -> list[str]:
+    return [call.name for call in world.kube.called("delete_pod")]
+
+
+@pytest.mark.parametrize("protected", ["pod", "job"])
+def test_every_pod_of_the_job_is_deleted_after_the_cordon(make, protected: str) -> None:
+    world = make()
+    add_job(world, "llm", "gpu-1", "gpu-2", "gpu-3", protected=protected)
+    add_job(world, "other", "gpu-2")
+    world.kube.add_pod("default", "llm-0", node=NODE, labels={KUBEFLOW: "llm"})  # of another namespace: another job
+    world.fault(62)
+    world.work()
+
+    assert deleted(world) == ["llm-0", "llm-1", "llm-2"]
+    order = [call.verb for call in world.kube.writes if call.verb in ("apply_node", "delete_pod")]
+    assert order[0] == "apply_node"
+    assert world.rescue().state == "succeeded"
+    assert world.step("restart_jobs").because == "restarted train/llm; left alone: default/llm"
+    row = JobRestart.objects.get()
+    assert (row.namespace, row.job, row.rescue) == ("train", "llm", world.rescue())
+    done = Entry.objects.filter(verb="delete.done").values_list("subject", flat=True)
+    assert sorted(done) == ["pod train/llm-0", "pod train/llm-1", "pod train/llm-2"]
+
+
+def test_what_is_not_protected_or_never_restarted_is_left_alone(make) -> None:
+    world = make()
+    add_job(world, "free", NODE, protected="")
+    add_job(world, "never", NODE, restart_policy="Never")
+    add_job(world, "ended", NODE, phase="Succeeded")
+    world.kube.add_pod("default", "web", node=NODE, owner_kind="ReplicaSet", labels={restart_jobs.PROTECTED: "true"})
+    world.fault(62)
+    world.work()
+    assert deleted(world) == []
+    assert world.step("restart_jobs").because == "no protected job runs here; left alone: train/free, train/never"
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "owner"),
+    [
+        ("Job", "batch.kubernetes.io/job-name", "Job"),
+        ("Job", "job-name", "Job"),
+        ("LeaderWorkerSet", "leaderworkerset.sigs.k8s.io/name", "StatefulSet"),
+        ("MPIJob", KUBEFLOW, "Job"),
+    ],
+)
+def test_jobs_of_other_kinds(make, kind: str, label: str, owner: str) -> None:
+    world = make()
+    world.kube.add_workload(kind, "train", "job", labels={restart_jobs.PROTECTED: "true"})
+    for number in (1, 2):
+        name = "job" if owner == kind else f"job-{number}"
+        world.kube.add_pod(
+            "train", f"p{number}", node=f"gpu-{number}", owner_kind=owner, owner_name=name, labels={label: "job"}
+        )
+    world.fault(62)
+    world.work()
+    assert deleted(world) == ["p1", "p2"]
+
+
+def test_once_a_job_within_30_seconds_whoever_asks(make) -> None:
+    world = make()
+    add_job(world, "llm", "gpu-1", "gpu-2")
+    world.fault(62)
+    world.work()
+    world.kube.finish_deletions()
+    add_again = {"owner_kind": "PyTorchJob", "owner_name": "llm"}
+    labels = {KUBEFLOW: "llm", restart_jobs.PROTECTED: "true"}
+    world.kube.add_pod("train", "llm-0", node="gpu-2", labels=labels, **add_again)  # its operator made it anew, there
+    world.now += timedelta(seconds=10)
+    world.fault(62, node="gpu-2")
+    world.work()
+    step = world.step("restart_jobs", "gpu-2")
+    assert (step.state, step.because) == ("waiting", "restarted less than 30 s ago: train/llm")
+    assert deleted(world) == ["llm-0", "llm-1"]
+
+    for _ in range(26):
+        world.pass_time(1)
+    assert world.step("restart_jobs", "gpu-2").state == "done"
+    assert deleted(world) == ["llm-0", "llm-1", "llm-0"]
+
+
+def test_pods_that_are_leaving_ask_for_no_second_restart(make) -> None:
+    world = make()
+    add_job(world, "llm", "gpu-1", "gpu-2")
+    world.fault(62)
+    world.work()
+    world.fault(62, node="gpu-2")
+    world.work()
+    assert world.step("restart_jobs", "gpu-2").because == "no protected job runs here"
+    assert deleted(world) == ["llm-0", "llm-1"]
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("call", [1, 2, 3])
+def test_a_worker_that_dies_is_gone_on_from_and_new_pods_stay(make, call: int, after: bool) -> None:
+    world = make()
+    add_job(world, "llm", "gpu-1", "gpu-2", "gpu-3")
+    killing.kill_at(world.kube, "delete_pod", call=call, after=after)
+    world.fault(62)
+    assert killing.work(world)
+    world.kube.finish_deletions()
+    for number in range(call - (not after)):  # what went already was made anew, on nodes that take pods
+        labels = {KUBEFLOW: "llm", restart_jobs.PROTECTED: "true"}
+        world.kube.add_pod("train", f"llm-{number}", node="gpu-2", labels=labels, owner_kind="PyTorchJob")
+    before = {pod.uid for pod in world.kube.list_pods(namespace="train")}
+    world.work()
+    assert world.rescue().state == "succeeded"
+    assert JobRestart.objects.count() == 1
+    left = [pod for pod in world.kube.list_pods(namespace="train") if not pod.deleting]
+    assert len(left) == call - (not after)
+    assert {pod.uid for pod in left} <= before
+
+
+def test_an_ambiguous_deletion_is_asked_again_by_uid(make) -> None:
+    world = make()
+    add_job(world, "llm", "gpu-1", "gpu-2")
+    world.kube.fail("delete_pod", port.Unavailable("cut", ambiguous=True), after=True)
+    world.fault(62)
+    world.until("succeeded")
+    assert sorted(deleted(world)) == ["llm-0", "llm-1"]
+
+
+def test_a_guard_holds_it_back_before_anything_is_deleted(make) -> None:
+    world = make()
+    add_job(world, "llm", "gpu-1", "gpu-2")
+    world.kube.fail("delete_pod", port.Unavailable("down"))
+    world.fault(62)
+    world.work()
+    world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
+    world.pass_time(5)
+    assert "held back" in world.rescue().because
+    assert [call.wrote for call in world.kube.called("delete_pod")] == [False]
+    world.kube.label_node(NODE, {"kcover.io/exclude": None})
+    world.until("succeeded")
+    assert {pod.deleting for pod in world.kube.list_pods(namespace="train")} <= {True}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+def test_many_workers_at_once_restart_it_once(make) -> None:
+    together = 5
+    world = make(nodes=together)
+    add_job(world, "llm", *(f"gpu-{number}" for number in range(1, together + 1)))
+    for number in range(1, together + 1):
+        world.fault(62, node=f"gpu-{number}")
+    rescues = [services.judge(pk, now=world.now) for pk in world.cluster.incidents.values_list("pk", flat=True)]
+    start = Barrier(together)
+
+    def work(pk: int) -> None:
+        start.wait(10)
+        try:
+            services.run(pk, clock=world.clock)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(together) as pool:
+        list(pool.map(work, [one.pk for one in rescues if one]))
+    assert sorted(deleted(world)) == [f"llm-{number}" for number in range(together)]
+    assert JobRestart.objects.count() == 1
