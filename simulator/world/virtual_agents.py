@@ -8,6 +8,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +23,8 @@ from simulator.world import machine, uplink
 log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
+
+CHECKS = ("remapped", "gpupower", "pciebw", "dcgm", "gpumem")  # that virtual agents can run
 
 _LONG_POLL = 55.0  # seconds; the portal allows 60
 _AGAIN = 5.0  # seconds between polls that come back at once
@@ -50,8 +53,27 @@ class Hands:
         return Outcome(status="refused", message="args must name one GPU: gpu_uuid, pci or index")
 
     def run_check(self, args: Mapping[str, Any]) -> Outcome:
-        """See ``Executor.run_check``."""
-        return Outcome(status="refused", message=f"this agent has no check {args.get('name') or args.get('check')!r}")
+        """See ``Executor.run_check``. A device with a fault that is still there fails every check of it."""
+        asked = args.get("checks") or args.get("check") or args.get("name") or ()
+        names = asked.split(",") if isinstance(asked, str) else list(asked)
+        if not set(names) & set(CHECKS):
+            return Outcome(status="refused", message=f"this agent has no check {', '.join(map(str, names))!r}")
+        faulty = {standing.gpu for standing in self._host.faults}
+        checks = tuple(
+            fault.Check(
+                name=name,
+                device=gpu.uuid,
+                status="fail" if faulty & {gpu.index, None} else "pass",
+                value=None,
+                message="a fault is still there" if faulty & {gpu.index, None} else "",
+            )
+            for name in names
+            if name in CHECKS
+            for gpu in self._host.inventory.gpus
+        )
+        shown = sorted((asdict(check) for check in checks), key=lambda one: one["status"] == "pass")
+        message = "fail" if any(check.status == "fail" for check in checks) else "ok"
+        return Outcome(status="done", message=message, output={"checks": shown, "seconds": 0.0}, checks=checks)
 
 
 class _Elsewhere:

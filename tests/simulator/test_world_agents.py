@@ -141,6 +141,21 @@ async def test_a_gpu_is_reset_by_command(tmp_path, portal):
         assert portal.results("gpu-0002")[0].status == "failed"
 
 
+async def test_checks_are_run_by_command(tmp_path, portal):
+    async with running(tmp_path, portal) as (_, http):
+        await portal.heard_from(3)
+        await inject(http, node="gpu-0002", kind="xid", code=79, gpu=3)
+        portal.order("gpu-0001", "run_check", checks=["pciebw", "remapped", "other"])
+        portal.order("gpu-0002", "run_check", checks=["pciebw"])
+        portal.order("gpu-0003", "run_check", checks=["other"])
+        for node in ("gpu-0001", "gpu-0002", "gpu-0003"):
+            await portal.until(lambda node=node: portal.results(node))
+        (good,), (bad,), (unknown,) = (portal.results(f"gpu-000{number}") for number in (1, 2, 3))
+        assert (good.status, good.message, len(good.output["checks"])) == ("done", "ok", 16)
+        assert (bad.message, [one["status"] for one in bad.output["checks"]]) == ("fail", ["fail"] + ["pass"] * 7)
+        assert unknown.status == "refused"
+
+
 async def test_a_fault_that_outlives_a_reboot_is_reported_from_the_new_boot(tmp_path, portal):
     async with running(tmp_path, portal) as (simulation, http):
         await portal.heard_from(3)

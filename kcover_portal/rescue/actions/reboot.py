@@ -43,7 +43,7 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
         boot_id = context.step.progress.get("boot_id", node.boot_id)
         context.remember(boot_id=boot_id, driver=_driver(context))
     marking.restate(context, "rebooting")
-    name, key = context.step.progress["driver"], _key(context)
+    name, key = context.step.progress["driver"], agent.key_of(context, "reboot")
     driver = DRIVERS[name]
 
     def ask() -> str:
@@ -58,7 +58,7 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
 
 def _after_asking(context: Context) -> Outcome:
     progress = context.step.progress
-    refused = DRIVERS[progress["driver"]].ended(context, key=_key(context))
+    refused = DRIVERS[progress["driver"]].ended(context, key=agent.key_of(context, "reboot"))
     if refused:
         return Hold(f"{refused}; the node still reports the old boot")
     asked_for = context.now - datetime.fromisoformat(progress["asked_at"])
@@ -74,8 +74,3 @@ def _driver(context: Context) -> str:
     if chosen != "auto":
         return chosen
     return "agent" if agent.usable(context) else "job"
-
-
-def _key(context: Context) -> str:
-    """Names this one request for all time: the same step asks for the same reboot, however often it is run."""
-    return f"reboot-{context.rescue.pk}-{context.step.index}-{context.step.progress.get('retry', 0)}"

@@ -28,7 +28,7 @@ def run(context: Context) -> Outcome:
     since, boot_id = _proof_starts(context)
     active = incidents.faults_since(context.node, since, boot_id=boot_id)
     if active:
-        seen = "after the reboot: " + ", ".join(f"{one.kind} {one.code} {one.device}".strip() for one in active)
+        seen = "since the repair: " + ", ".join(f"{one.kind} {one.code} {one.device}".strip() for one in active)
         # The same rule means the same plan; what another rule means is not mended by more of this one.
         return StartOver(seen) if all(_same_rule(context, one) for one in active) else Failed(seen)
     if boot_id and node.boot_id != boot_id:
@@ -38,7 +38,7 @@ def run(context: Context) -> Outcome:
     if context.step.args.get("agent", True) and not _agent_is_fresh(context, since=since, boot_id=node.boot_id):
         if context.now - since > AGENT_WITHIN:
             return Hold("no report of the node's agent since it came back, and silence is no proof of health")
-        return Wait(POLL_SECONDS, "waiting for the agent's first report after the reboot")
+        return Wait(POLL_SECONDS, "waiting for the agent's first report since the repair")
     left = since + timedelta(seconds=context.cluster.hold_down) - context.now
     if left > timedelta(0):
         return Wait(
@@ -64,6 +64,9 @@ def _proof_starts(context: Context) -> tuple[datetime, str]:
     ready = queries.step_named(context.rescue, "ready")
     if ready is not None and ready.finished_at is not None:
         return ready.finished_at, ready.progress.get("boot_id", "")
+    reset = queries.step_named(context.rescue, "reset")
+    if reset is not None and reset.finished_at is not None and reset.state == reset.State.DONE:
+        return reset.finished_at, ""
     return context.step.started_at or context.now, ""
 
 

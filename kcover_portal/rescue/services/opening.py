@@ -22,6 +22,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.actions.drivers import agent
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import counts
 
@@ -389,7 +390,8 @@ def end(
         if not ended:
             return False
         rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
-        fleet_services.withdraw_commands(f"reboot-{rescue.pk}-", now=now)
+        for verb in agent.VERBS:
+            fleet_services.withdraw_commands(f"{verb}-{rescue.pk}-", now=now)
         ledger.write(
             rescue.cluster.name,
             actor=actor,

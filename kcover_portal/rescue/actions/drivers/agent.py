@@ -1,6 +1,8 @@
-"""The node's agent reboots: a command that it executes at most once by its id."""
+"""The node's agent acts: a command that it executes at most once by its id."""
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
 from django.db import transaction
 
@@ -10,6 +12,7 @@ from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.actions.context import Context
 
 OFFER = timedelta(minutes=5)  # an agent that takes longer to hear of it is no way to reboot
+VERBS = ("reboot", "reset", "checks")  # with which the keys of a rescue's commands begin
 
 
 def usable(context: Context) -> bool:
@@ -18,18 +21,8 @@ def usable(context: Context) -> bool:
 
 
 def ask(context: Context, *, key: str, boot_id: str) -> str:
-    """Puts the command on offer; the agent refuses it under any other boot id."""
-    with transaction.atomic():
-        context.renew()  # in one transaction: a rescue that was ended in this moment asks for nothing
-        command = fleet.ask_agent(
-            context.node,
-            "reboot",
-            key=key,
-            args={"boot_id": boot_id},
-            expires_at=context.now + OFFER,
-            now=context.now,
-        )
-    return f"agent command {command.pk}"
+    """Puts the command to reboot on offer; the agent refuses it under any other boot id."""
+    return offer(context, "reboot", key=key, args={"boot_id": boot_id}, within=OFFER)
 
 
 def ended(context: Context, *, key: str) -> str | None:
@@ -38,3 +31,29 @@ def ended(context: Context, *, key: str) -> str | None:
     if command is None or command.state in (Command.State.OFFERED, Command.State.DONE):
         return None
     return f"the agent's answer is {command.state}: {command.message or 'no reason given'}"
+
+
+def offer(context: Context, kind: str, *, key: str, args: Mapping[str, Any], within: timedelta) -> str:
+    """Puts a command on offer, once for each key; returns what was asked, in words."""
+    with transaction.atomic():
+        context.renew()  # in one transaction: a rescue that was ended in this moment asks for nothing
+        command = fleet.ask_agent(
+            context.node, kind, key=key, args=args, expires_at=context.now + within, now=context.now
+        )
+    return f"agent command {command.pk}"
+
+
+def key_of(context: Context, verb: str) -> str:
+    """Names this one request for all time: the same step asks for the same thing, however often it is run."""
+    return f"{verb}-{context.rescue.pk}-{context.step.index}-{context.step.progress.get('retry', 0)}"
+
+
+def answer(context: Context, *, key: str) -> Command | None:
+    """The command with its result, or one that nobody answered in time (``expired``); None while it may still come."""
+    command = Command.objects.get(key=key)
+    if command.state != Command.State.OFFERED:
+        return command
+    if command.expires_at > context.now:
+        return None
+    command.state, command.message = Command.State.EXPIRED, "no answer in time"
+    return command
