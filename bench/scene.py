@@ -19,8 +19,6 @@ from tests.story import product as products
 from tests.story.product import Product
 
 AT_ONE_TIME = 64  # connections of the clients
-NO_GUARDS = """from kcover_portal.fleet.models import Cluster
-Cluster.objects.update(guards={name: {"enabled": False} for name in ("storm", "rate", "breaker")})"""
 CORDON = """
 apiVersion: rescue.ksyun.com/v1
 kind: RescuePolicy
@@ -30,11 +28,6 @@ spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
 
 Json = dict[str, Any]
 Key = Any  # whatever a measurement tells its sightings apart by; hashable
-
-
-def guards_off(product: Product) -> None:
-    """Switches off what would rightly hold back acts on many nodes at once."""
-    product.manage("shell", "-v", "0", "-c", NO_GUARDS)
 
 
 def working_nodes(product: Product) -> list[str]:

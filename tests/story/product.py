@@ -27,6 +27,8 @@ from tests import servers
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 PASSWORD = "correct horse battery"
+NO_GUARDS = """from kcover_portal.fleet.models import Cluster
+Cluster.objects.update(guards={name: {"enabled": False} for name in ("storm", "rate", "breaker")})"""
 HOLD_DOWN = "from kcover_portal.fleet.models import Cluster; Cluster.objects.update(hold_down=1)"
 
 
@@ -99,6 +101,10 @@ class Product:
         path = self.folder / "password"
         path.write_text(PASSWORD, encoding="utf-8")
         return ["user", "create", "anna", "--role", "admin", "--password-file", str(path)]
+
+    def guards_off(self) -> None:
+        """Switches off what would rightly hold back acts on many nodes of a small cluster at once."""
+        self.manage("shell", "-v", "0", "-c", NO_GUARDS)
 
     def start_processes(self) -> None:
         """Starts whatever of the portal is not running."""
