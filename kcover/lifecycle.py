@@ -26,7 +26,7 @@ RESCUE: Table = {
 STEP: Table = {
     "pending": frozenset({"running", "skipped", "cancelled"}),
     "running": frozenset({"waiting", "done", "failed", "skipped", "cancelled"}),
-    "waiting": frozenset({"running", "skipped", "cancelled"}),
+    "waiting": frozenset({"running", "failed", "skipped", "cancelled"}),  # failed: an operator takes it over
     "done": frozenset(),
     "failed": frozenset({"running", "skipped", "cancelled"}),  # an operator's retry or skip
     "skipped": frozenset(),

@@ -81,6 +81,10 @@ def _hosts(text: str) -> list[str]:
     return words
 
 
+def _some_hosts(text: str) -> list[str]:
+    return _hosts(text) if text else []
+
+
 def _key(text: str) -> str:
     if text and len(text) < 32:
         raise ValueError
@@ -131,6 +135,13 @@ VARIABLES = (
         "",
         "http://HOST:PORT or https://HOST",
         "the address that browsers use; https switches secure cookies on",
+    ),
+    Variable(
+        "KCOVER_OUTGOING_HOSTS",
+        _some_hosts,
+        "",
+        "host names or addresses, separated by commas",
+        "called although they are link-local or serve a cloud's metadata; nothing else is ever sent there",
     ),
     Variable("KCOVER_MODE", _mode, "enforce", "paused, shadow, approve or enforce", "the upper bound for everything"),
     Variable("KCOVER_TIME_ZONE", _zone, "UTC", "a zone such as Asia/Shanghai", "the zone pages use by default"),

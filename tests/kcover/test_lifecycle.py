@@ -21,7 +21,7 @@ MOVES = {
         {
             *itertools.product(["pending"], ["running", "skipped", "cancelled"]),
             *itertools.product(["running"], ["waiting", "done", "failed", "skipped", "cancelled"]),
-            *itertools.product(["waiting"], ["running", "skipped", "cancelled"]),
+            *itertools.product(["waiting"], ["running", "failed", "skipped", "cancelled"]),
             *itertools.product(["failed"], ["running", "skipped", "cancelled"]),
         },
     ),

@@ -19,6 +19,11 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Given(Wait):
+    """The node is another system's for now, and the portal does nothing on it; looked at again after ``seconds``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """It failed in a way that is safe to repeat; the engine backs off."""
 

@@ -17,6 +17,7 @@ from kcover_portal.rescue.actions import (
     taint,
     uncordon,
     verify,
+    webhook,
 )
 from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.actions.outcome import Outcome
@@ -28,6 +29,7 @@ ACTIONS: dict[str, Callable[[Context], Outcome]] = {
     "standby": standby.run,
     "restart_jobs": restart_jobs.run,
     "drain": drain.run,
+    "webhook": webhook.run,
     "reboot": reboot.run,
     "reset": reset.run,
     "ready": ready.run,

@@ -1,6 +1,7 @@
 """Deciding and doing: judge an incident, lay a rescue down, run it, steer it."""
 
 from kcover_portal.rescue.services.approving import approve, reject
+from kcover_portal.rescue.services.calling_back import callback, take_over
 from kcover_portal.rescue.services.judging import judge, judge_and_run
 from kcover_portal.rescue.services.opening import LimitReached, Preview, Refused, Unmet, preview, request, request_plan
 from kcover_portal.rescue.services.running import nudge, run, sweep
@@ -12,6 +13,7 @@ __all__ = [
     "Refused",
     "Unmet",
     "approve",
+    "callback",
     "cancel",
     "judge",
     "judge_and_run",
@@ -24,4 +26,5 @@ __all__ = [
     "run",
     "skip",
     "sweep",
+    "take_over",
 ]

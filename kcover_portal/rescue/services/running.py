@@ -25,7 +25,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import marking
 from kcover_portal.rescue.actions.context import LEASE, Context, HeldBack, LeaseLost, TakenBack
-from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Hold, Outcome, Overruled, StartOver, Wait
+from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Given, Hold, Outcome, Overruled, StartOver, Wait
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import standbys
@@ -214,12 +214,13 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
     """Turns an outcome into rows; False, and nothing written, if the lease was lost."""
     match outcome:
         case Done(note):
-            if not _still_ours(rescue, lease_until=now + LEASE):
+            if not _still_ours(rescue, lease_until=now + LEASE, hold=""):
                 return False
             _close_step(step, "done", because=note, now=now)
             return True
         case Wait(seconds, because):
-            return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now)
+            hold = Rescue.Hold.EXTERNAL if isinstance(outcome, Given) else Rescue.Hold.NOTHING
+            return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=hold)
         case Again(because, after):
             failures = step.failures + 1
             if failures >= TOO_MANY_FAILURES:
@@ -247,10 +248,13 @@ def _close_step(step: Step, state: str, *, because: str, now: datetime) -> None:
     step.save(update_fields=["state", "because", "finished_at", "failures"])
 
 
-def _put_down(rescue: Rescue, step: Step, *, seconds: float, because: str, failures: int, now: datetime) -> bool:
+def _put_down(
+    rescue: Rescue, step: Step, *, seconds: float, because: str, failures: int, now: datetime, hold: str = ""
+) -> bool:
     """Lets the rescue wait until a due date, and gives the lease back."""
     wake = now + timedelta(seconds=seconds)
-    if not _still_ours(rescue, state=Rescue.State.WAITING, due_at=wake, lease_until=None, because=because[:1000]):
+    fields = {"state": Rescue.State.WAITING, "hold": hold, "because": because[:1000]}
+    if not _still_ours(rescue, due_at=wake, lease_until=None, **fields):
         return False
     step.state, step.because, step.failures = Step.State.WAITING, because[:1000], failures
     step.save(update_fields=["state", "because", "failures", "started_at"])

@@ -1,0 +1,370 @@
+"""Webhooks: another system told, or given the node until it calls back (invariant 10)."""
+
+import socket
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal import outgoing
+from kcover_portal.fleet import services as fleet
+from kcover_portal.kube import port
+from kcover_portal.ledger import queries as ledger
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from kcover_portal.rescue.actions import webhook
+from kcover_portal.rescue.models import Rescue
+from tests.portal.rescue import killing
+from tests.portal.rescue.other_system import OtherSystem
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+SECRET = "shared"
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {{name: hook}}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions:
+        - name: cordon
+        - {{name: webhook, attribute: {{url: "{url}"{wait}}}}}
+"""
+
+
+@pytest.fixture
+def other():
+    made = OtherSystem(SECRET)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def make(other: OtherSystem):
+    made = []
+
+    def world(wait: str = "", *, url: str = "", secret: str = SECRET) -> World:
+        waiting = f', waittime: "{wait}"' if wait else ""
+        one = World(policy=POLICY.format(url=url or other.url, wait=waiting))
+        made.append(one)
+        one.cluster.decision_secret = secret
+        one.cluster.save()
+        return one
+
+    yield world
+    for one in made:
+        one.uninstall()
+
+
+def cluster_calls(world: World) -> int:
+    return len([call for call in world.kube.calls if call.verb not in ("list_nodes", "emit")])
+
+
+# --- told only
+
+
+def test_it_is_told_signed_and_the_plan_goes_on(make, other: OtherSystem, settings: Any) -> None:
+    settings.KCOVER_PUBLIC_URL = "https://portal.example"
+    world = make()
+    world.fault(62)
+    world.work()
+    rescue = world.rescue()
+    assert (rescue.state, world.step("webhook").because) == ("succeeded", "127.0.0.1 was told")
+    (told,) = other.asked
+    assert (told["cluster"], told["node"], told["rescue"], told["code"]) == ("c1", NODE, rescue.pk, "xid 62")
+    assert [(one["name"], one["state"]) for one in told["steps"]] == [("cordon", "done"), ("webhook", "running")]
+    assert told["callback"] is None
+    assert other.headers[0][webhook.DELIVERY] == told["delivery"] == f"webhook-{rescue.pk}-1-0"
+    begun, done = Entry.objects.filter(verb__startswith="webhook.").order_by("sequence")
+    assert (begun.verb, begun.subject, done.data["answer"]) == ("webhook.begun", "host 127.0.0.1", "taken")
+    assert "hush" not in str(begun.data) + str(done.data) + str(told)
+
+
+def test_it_is_told_again_a_few_times_and_then_gone_on_from(make, other: OtherSystem) -> None:
+    other.statuses = [500]
+    world = make()
+    world.fault(62)
+    assert world.until("succeeded", seconds=20)
+    assert other.calls == len(webhook.BACK_OFF) + 1
+    assert len({one["delivery"] for one in other.asked}) == 1
+    assert world.step("webhook").because == "127.0.0.1 was not told: 127.0.0.1 answers 500"
+
+
+def test_it_is_told_at_the_third_try(make, other: OtherSystem) -> None:
+    other.statuses = [503, 500, 200]
+    world = make()
+    world.fault(62)
+    world.until("succeeded", seconds=5)
+    assert other.calls == 3
+    assert world.step("webhook").because == "127.0.0.1 was told"
+
+
+@pytest.mark.parametrize("status", [302, 404])
+def test_a_refusal_is_not_repeated_and_no_redirect_followed(make, other: OtherSystem, status: int) -> None:
+    other.statuses = [status]
+    world = make()
+    world.fault(62)
+    world.work()
+    assert world.rescue().state == "succeeded"
+    assert world.step("webhook").because == f"127.0.0.1 was not told: 127.0.0.1 answers {status}"
+    assert other.calls == 1
+
+
+def test_without_a_secret_it_is_told_unsigned(make, other: OtherSystem) -> None:
+    world = make(secret="")
+    world.fault(62)
+    world.work()
+    assert outgoing.SIGNATURE not in other.headers[0]
+
+
+def test_nothing_is_sent_while_paused(make, other: OtherSystem) -> None:
+    world = make("1h")
+    world.fault(62)
+    world.kube.fail("get_node", port.Unavailable("down"))
+    world.work()
+    fleet.pause(cluster=world.cluster, reason="x", actor="t", now=world.now)
+    world.pass_time(30)
+    assert other.calls == 0
+    fleet.resume(cluster=world.cluster, reason="x", actor="t", now=world.now)
+    world.pass_time(30)
+    assert other.calls == 1
+
+
+# --- given
+
+
+def given(world: World) -> Rescue:
+    world.fault(62)
+    world.work()
+    rescue = world.rescue()
+    assert (rescue.state, rescue.hold) == ("waiting", "external")
+    return rescue
+
+
+def test_inv_10_while_it_is_given_nothing_is_done_on_the_node(make, other: OtherSystem, settings: Any) -> None:
+    settings.KCOVER_PUBLIC_URL = "https://portal.example"
+    world = make("2h")
+    rescue = given(world)
+    (told,) = other.asked
+    assert told["callback"] == f"https://portal.example/api/v1/rescues/{rescue.pk}/callback"
+    assert told["until"] == (world.now + timedelta(hours=2)).isoformat()
+    world.fault(62)
+    before = cluster_calls(world)
+    for _ in range(20):
+        world.kube.label_node(NODE, {"other": str(world.now)})  # the other system at work, and the watch tells of it
+        world.pass_time(60)
+    assert cluster_calls(world) == before
+    with pytest.raises(services.Refused):
+        services.request(world.node(), "reboot", actor="user:anna", reason="", now=world.now)
+    assert (world.rescue().state, world.rescue().hold) == ("waiting", "external")
+    assert other.calls == 1
+
+
+def test_its_success_gives_the_node_back(make, other: OtherSystem) -> None:
+    world = make("2h")
+    rescue = given(world)
+    world.now += timedelta(minutes=5)
+    services.callback(rescue, "done", now=world.now, message="board replaced")
+    assert services.callback(rescue, "done", now=world.now).state == "running"  # told twice
+    world.work()
+    rescue = world.rescue()
+    assert (rescue.state, rescue.hold) == ("succeeded", "")
+    assert world.step("webhook").because == "127.0.0.1 gave the node back: board replaced"
+    assert Entry.objects.filter(verb="rescue.called_back").count() == 1
+    assert ledger.verify("c1").intact
+    with pytest.raises(services.Refused, match="not given to another system"):
+        services.callback(rescue, "done", now=world.now)
+
+
+def test_its_failure_is_a_persons(make, other: OtherSystem) -> None:
+    world = make("2h")
+    services.callback(given(world), "failed", now=world.now, message="no spare part")
+    with pytest.raises(services.Refused, match="called back as failed already"):
+        services.callback(world.rescue(), "done", now=world.now)
+    world.work()
+    rescue = world.rescue()
+    assert (rescue.state, rescue.hold, rescue.needs_human) == ("held", "step", True)
+    assert rescue.because == "127.0.0.1 could not mend the node: no spare part"
+    with pytest.raises(services.Refused):
+        services.callback(rescue, "done", now=world.now)
+    with pytest.raises(ValueError, match="no such outcome"):
+        services.callback(rescue, "maybe", now=world.now)
+
+
+def test_time_over_is_a_persons(make, other: OtherSystem) -> None:
+    world = make("1h")
+    given(world)
+    world.pass_time(3599)
+    assert world.rescue().state == "waiting"
+    world.pass_time(31)
+    assert world.rescue().because == "127.0.0.1 did not call back in time"
+    assert world.rescue().state == "held"
+    services.retry(world.rescue(), actor="user:anna", reason="it was down", now=world.now)
+    world.work()
+    assert [one["delivery"][-2:] for one in other.asked] == ["-0", "-1"]
+
+
+def test_an_operator_takes_it_over(make, other: OtherSystem) -> None:
+    world = make("1h")
+    rescue = given(world)
+    services.take_over(rescue, actor="user:anna", reason="they are on strike", now=world.now)
+    world.pass_time(7200)
+    rescue = world.rescue()
+    assert (rescue.state, rescue.because) == ("held", "taken over by user:anna: they are on strike")
+    assert ledger.replay("c1", rescue=rescue.pk).state == "held"
+    with pytest.raises(services.Refused):
+        services.callback(rescue, "done", now=world.now)
+    services.skip(rescue, actor="user:anna", reason="mended", now=world.now)
+    world.work()
+    assert world.rescue().state == "succeeded"
+
+
+def test_an_operator_cancels_or_releases_it(make, other: OtherSystem) -> None:
+    world = make("1h")
+    rescue = given(world)
+    world.sync()
+    services.request(world.node(), "release", actor="user:anna", reason="", now=world.now)
+    world.work()
+    rescue.refresh_from_db()
+    assert rescue.state == "cancelled"
+    assert not world.kube.get_node(NODE).unschedulable
+    with pytest.raises(services.Refused):
+        services.callback(rescue, "done", now=world.now)
+
+
+def test_a_callback_that_is_faster_than_the_answer_counts(make, other: OtherSystem) -> None:
+    world = make("1h")
+    step_of = webhook._post  # the other system calls back before it answers
+
+    def calls_back(context: Any, **more: Any) -> Any:
+        reply = step_of(context, **more)
+        services.callback(context.rescue, "done", now=world.now)
+        return reply
+
+    webhook._post = calls_back
+    try:
+        world.fault(62)
+        world.work()
+    finally:
+        webhook._post = step_of
+    assert world.rescue().state == "succeeded"
+
+
+def test_what_may_have_arrived_is_not_sent_again(make, other: OtherSystem) -> None:
+    other.cut = True
+    world = make("1h")
+    rescue = given(world)
+    assert "does not answer" in rescue.because
+    world.pass_time(300)
+    assert other.calls == 1
+    services.callback(rescue, "done", now=world.now)
+    world.work()
+    assert world.rescue().state == "succeeded"
+
+
+def test_what_was_surely_not_taken_is_sent_again_and_then_a_persons(make, other: OtherSystem) -> None:
+    other.statuses = [503, 429, 202]
+    world = make("1h")
+    world.fault(62)
+    world.work()
+    assert (world.rescue().state, world.rescue().hold) == ("waiting", "")
+    with pytest.raises(services.Refused):
+        services.callback(world.rescue(), "done", now=world.now)
+    world.pass_time(2)
+    world.pass_time(10)
+    assert (world.rescue().hold, other.calls) == ("external", 3)
+
+
+def test_nobody_there(make, other: OtherSystem) -> None:
+    world = make("1h", url="http://127.0.0.1:9/")
+    world.fault(62)
+    rescue = world.until("held", seconds=30)
+    assert "could not be given to 127.0.0.1" in rescue.because
+
+
+def test_a_refusal_of_the_node_is_a_persons(make, other: OtherSystem) -> None:
+    other.statuses = [404]
+    world = make("1h")
+    world.fault(62)
+    world.work()
+    assert world.rescue().because == "the node could not be given to 127.0.0.1: 127.0.0.1 answers 404"
+
+
+def test_without_a_secret_nothing_is_given(make, other: OtherSystem) -> None:
+    world = make("1h", secret="")
+    world.fault(62)
+    world.work()
+    assert "no decision secret" in world.rescue().because
+    assert other.calls == 0
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_worker_that_dies_in_the_call_gives_once(
+    make, other: OtherSystem, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    world = make("1h")
+    send, died = outgoing.send, []
+
+    def dying(*args: Any, **more: Any) -> Any:
+        if died:
+            return send(*args, **more)
+        died.append(send(*args, **more) if after else None)
+        raise killing.Killed
+
+    monkeypatch.setattr(outgoing, "send", dying)
+    world.fault(62)
+    assert killing.work(world)
+    world.work()
+    assert (world.rescue().state, world.rescue().hold) == ("waiting", "external")
+    assert other.calls == after
+    world.pass_time(3700)
+    assert world.rescue().because == "127.0.0.1 did not call back in time"
+
+
+# --- where nothing is sent
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://169.254.169.254/latest",
+        "http://[fe80::1]/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://100.100.100.200/",
+        "http://168.63.129.16/",
+        "http://0.0.0.0/",
+        "file:///etc/passwd",
+    ],
+)
+def test_addresses_of_metadata_are_never_called(url: str) -> None:
+    with pytest.raises(outgoing.Silent) as caught:
+        outgoing.send(url, {}, secret="", seconds=0.2)
+    assert not caught.value.arrived
+    assert "nothing is sent to" in str(caught.value) or "no address of HTTP" in str(caught.value)
+
+
+def test_one_that_is_named_is_called(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.KCOVER_OUTGOING_HOSTS = ["169.254.1.1"]
+    assert outgoing._addresses("http://169.254.1.1/hook") == ["169.254.1.1"]
+    with pytest.raises(outgoing.Silent):
+        outgoing._addresses("http://169.254.1.2/hook")
+
+
+def test_the_next_address_is_tried_where_nobody_listens(other: OtherSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = socket.getaddrinfo
+
+    def resolve(host: str, *args: Any, **more: Any) -> Any:
+        names = ("127.0.0.2", "127.0.0.1") if host == "two" else (host,)
+        return [info for name in names for info in real(name, *args, **more)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    url = f"http://two:{other.server.server_port}/x"
+    assert outgoing.send(url, {}, secret=SECRET, seconds=5).status == 204
+
+
+def test_a_name_is_called_at_the_address_that_was_looked_at(other: OtherSystem) -> None:
+    name = f"localhost:{other.server.server_port}"
+    assert outgoing.send(f"http://{name}/x", {}, secret=SECRET, seconds=5).status == 204
+    assert other.headers[0]["Host"] == name
