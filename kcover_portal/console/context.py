@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
+from django.db.models import Count
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.functional import Promise, SimpleLazyObject
@@ -49,6 +50,7 @@ PLACES = (
         "incidents", _("Incidents"), "alert-triangle", "x", ("incidents", "incident", "events", "decisions", "read-log")
     ),
     Place("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
+    Place("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
     Place("policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")),
     Place("audit", _("Audit"), "clipboard-list", "l", ("audit",)),
     Place("system", _("System"), "activity", "s", ("system",)),
@@ -95,7 +97,7 @@ def shared(request: HttpRequest) -> dict[str, Any]:
         context["places"] = SimpleLazyObject(lambda: places(user))
         context["palette"] = SimpleLazyObject(lambda: palette(user, context["banner"].mode))
         context["banner"] = SimpleLazyObject(lambda: banner(user))
-        context["waiting_people"] = SimpleLazyObject(lambda: waiting_people(user))
+        context["waiting"] = SimpleLazyObject(lambda: waiting(user))
     return context
 
 
@@ -110,12 +112,10 @@ def palette(user: User, mode: str) -> list[Entry]:
     found = [
         Entry(place.label, place.icon, reverse(f"console:{place.page}"), words=place.page) for place in places(user)
     ]
-    rescues = reverse("console:rescues")
     found += [
         Entry(_("Sightings"), "notes", reverse("console:events"), words="events xid"),
         Entry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
         Entry(_("Read a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
-        Entry(_("Awaiting approval"), "user", f"{rescues}?tab=approval", words="approvals"),
         Entry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
     ]
     if rights(user).pause:
@@ -151,7 +151,9 @@ def banner(user: User) -> Banner:
     return Banner(mode, whole.reason if whole.mode == mode else "", differing)
 
 
-def waiting_people(user: User) -> int:
-    """How many rescues wait for a person."""
+def waiting(user: User) -> dict[str, int]:
+    """How many rescues wait for a person, by the place where they are seen to."""
     rows = Rescue.objects.filter(cluster__in=accounts.clusters_of(user))
-    return rows.filter(fleet_reads.AWAITING | fleet_reads.LEFT_TO_PEOPLE).count()
+    return rows.aggregate(
+        approvals=Count("pk", filter=fleet_reads.AWAITING), rescues=Count("pk", filter=fleet_reads.LEFT_TO_PEOPLE)
+    )

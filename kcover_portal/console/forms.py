@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import ApiToken, Role
+from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.console import lists, looks
 from kcover_portal.console.access import Request
 from kcover_portal.fleet.models import Cluster
@@ -136,6 +136,23 @@ class NewPassword(forms.Form):
     """A password for somebody."""
 
     password = _password()
+
+
+class Approver(forms.Form):
+    """Who is to answer by a link."""
+
+    approver = forms.ChoiceField(label=gettext_lazy("Person"), widget=_select())
+
+    def __init__(self, data: Any, *, people: Sequence[User]) -> None:
+        super().__init__(data)
+        self.people = {one.get_username(): one for one in people}
+        field = self.fields["approver"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(name, name) for name in self.people]
+
+    def clean_approver(self) -> User:
+        """The person."""
+        return self.people[self.cleaned_data["approver"]]
 
 
 # The faults that the demo offers: two that reboot heals, one that needs hands, and one that is a program's own doing.

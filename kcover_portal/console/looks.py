@@ -73,6 +73,12 @@ TABLES: Final = {
         "hold": Look(_("Held back"), "hold", "hand-stop"),
         "none": Look(_("Nothing to do"), "off", "circle-minus"),
     },
+    "vote": {
+        "yes": Look(_("Yes"), "ok", "check"),
+        "no": Look(_("No"), "bad", "x"),
+        "expired": Look(_("Nobody answered in time"), "ask", "hourglass"),
+        "void": Look(_("Nothing was left to answer"), "off", "circle-minus"),
+    },
     "check": {
         "pass": Look(_("Pass"), "ok", "circle-check"),
         "warn": Look(_("Warning"), "ask", "alert-triangle"),
@@ -128,6 +134,9 @@ OUTCOMES: Final = {
     "escalated": _("Left to people"),
     "done": _("Done"),
     "overruled": _("Taken back by hand"),
+    "expired": _("Nobody answered in time"),
+    "rejected": _("A person said no"),
+    "void": _("Nothing was left to answer"),
 }
 
 VERBS: Final = {

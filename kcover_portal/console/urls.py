@@ -5,6 +5,7 @@ from django.urls import path
 from kcover.policy import document
 from kcover_portal.console.views import (
     accounts,
+    approvals,
     audit,
     demo,
     export,
@@ -41,6 +42,11 @@ urlpatterns = [
     path("rescues/", rescues.rescues, name="rescues"),
     path("rescues/<int:pk>/", rescues.rescue, name="rescue"),
     path("rescues/<int:pk>/<slug:verb>/", rescues.act, name="rescue-act"),
+    path("approvals/", approvals.approvals, name="approvals"),
+    path("approvals/<int:pk>/pods/", approvals.pods, name="approval-pods"),
+    path("approvals/<int:pk>/answered/", approvals.answered, name="approval-answered"),
+    path("approvals/<int:pk>/link/", approvals.link, name="approval-link"),
+    path("approve/<str:token>/", approvals.by_link, name="approve"),
     path("policies/", policies.policies, name="policies"),
     path("policies/edit/", policies.edit, name="policy-new"),
     path("policies/validate/", policies.validate, name="policy-validate"),

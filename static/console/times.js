@@ -23,9 +23,10 @@ const UNITS = [
   ["second", 1],
 ];
 
-function ago(seconds) {
+// A unit is used from so many of it on: a countdown of two hours says its minutes.
+function ago(seconds, from = 1) {
   if (Math.abs(seconds) < 1) return relative.format(0, "second");
-  const [unit, size] = UNITS.find(([, size]) => Math.abs(seconds) >= size);
+  const [unit, size] = UNITS.find(([, size]) => size === 1 || Math.abs(seconds) >= size * from);
   return relative.format(Math.trunc(seconds / size), unit);
 }
 
@@ -40,7 +41,7 @@ function draw(one) {
     const today = year.format(moment) === year.format(new Date());
     text = today ? clock.format(moment) : far ? year.format(moment) : `${day.format(moment)} ${clock.format(moment)}`;
   } else if (one.dataset.time === "until") {
-    text = ago(Math.max(0, seconds)); // a due date that has passed is due now, never overdue by a clock's error
+    text = ago(Math.max(0, seconds), 3); // a due date that has passed is due now, never overdue by a clock's error
   } else {
     text = ago(Math.min(0, seconds));
   }

@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -21,6 +22,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.filtersets import ApprovalFilter, DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
+from kcover_portal.rescue.services import links
 
 # What may be done to a rescue, and the role it takes.
 VERBS = {
@@ -220,5 +222,42 @@ class RescueAct(base.Acts):
             reason=body["reason"],
             now=timezone.now(),
             plan_hash=body["plan_hash"],
+            **({"via": "rest"} if role == base.APPROVER else {}),
         )
         return Response(RescueSerializer(detailed().get(pk=pk)).data)
+
+
+class LinkBody(base.Strict):
+    """The person who is to answer."""
+
+    approver = serializers.CharField(max_length=150)
+
+
+class LinkSerializer(serializers.Serializer[dict[str, Any]]):
+    """A link that answers in the approver's name: it goes to nobody else."""
+
+    approver = serializers.CharField()
+    link = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+class ApprovalLinks(base.Acts):
+    """Links by which an approver answers without signing in."""
+
+    @extend_schema(operation_id="rescues_approval_links", request=LinkBody, responses={201: LinkSerializer})
+    def post(self, request: Request, pk: int) -> Response:
+        """Makes one; 409 when the rescue asks nothing, or the person may not answer. It is on record."""
+        base.known_only(request)
+        who = principal(request)
+        visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
+        rescue = get_object_or_404(visible, pk=pk)
+        require(request, base.APPROVER, rescue.cluster)
+        if not isinstance(who, User):
+            raise exceptions.PermissionDenied("A program approves nothing, and hands out no links to approve.")
+        name = base.body_of(request, LinkBody)["approver"]
+        approver = accounts.find_user(name)
+        if approver is None:
+            raise exceptions.ValidationError({"approver": [f"There is no user {name}."]})
+        link = links.invite(rescue, approver, maker=who, now=timezone.now())
+        answer = {"approver": name, "link": request.build_absolute_uri(link), "expires_at": rescue.expires_at}
+        return Response(LinkSerializer(answer).data, status=201)

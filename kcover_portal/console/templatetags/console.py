@@ -1,6 +1,7 @@
 """Tags of the console's templates: icons, states, times."""
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from kcover import reasons
 from kcover_portal.console import looks, wording
-from kcover_portal.console.reads import rescues, timeline
+from kcover_portal.console.reads import approvals, rescues, timeline
 
 register = template.Library()
 
@@ -106,6 +107,18 @@ def gpu_strip(devices: str) -> SafeString:
     label = _("%(n)d GPUs, %(bad)d with a fault") % {"n": len(devices), "bad": bad}
     cells = format_html_join("", '<i class="{}"></i>', (("bad" if one == "x" else "",) for one in devices))
     return format_html('<span class="gpus" role="img" aria-label="{}">{}</span>', label, cells)
+
+
+@register.filter
+def who(actor: str) -> str:
+    """Who acted, as people say it: ann, and not user:ann."""
+    return approvals.name(actor)
+
+
+@register.filter
+def under(counts: Mapping[str, Any], name: str) -> Any:
+    """What a mapping has under a name that a variable holds."""
+    return counts.get(name)
 
 
 @register.filter

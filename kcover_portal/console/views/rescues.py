@@ -15,7 +15,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.console.reads import many
+from kcover_portal.console.reads import approvals, many
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
@@ -119,6 +119,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
                 reason=form.cleaned_data["reason"],
                 now=timezone.now(),
                 plan_hash=request.POST.get("plan_hash") or None,
+                **({"via": "console"} if verb in ("approve", "reject") else {}),
             )
         except services.Refused as error:
             form.add_error(None, str(error))
@@ -128,6 +129,8 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     steps = list(row.steps.all())
     context = {"rescue": row, "verb": verb, "form": form, "steps": steps, "step": reads.current(steps)}
     context["base"] = dialog(request)
+    if verb in ("approve", "reject"):
+        context["question"] = approvals.question(row, user=request.user)
     return render(request, "console/pages/rescue_act.html", context, status=422 if form.errors else 200)
 
 

@@ -1,0 +1,149 @@
+"""What waits for a person's yes: the question with its evidence, what people said so far, and what was answered."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import QuerySet
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+
+from kcover import plan
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role, User
+from kcover_portal.console import looks
+from kcover_portal.console.reads import fleet, rescues
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.models import Approval, Rescue, Step
+from kcover_portal.rescue.services import links
+
+LISTED = 20
+LATELY = 8
+UNANSWERED = ("expired", "void")  # how a question ends that nobody's word ended
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A step of the plan; ``gate``: it waits for the yes, and what is before it was done without."""
+
+    step: Step
+    title: str | Promise
+    gate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One rescue that waits, as a person reads it.
+
+    ``isolated``: without an answer the node stays as it is, isolated; else nothing at all was done to it. ``evicts``:
+    the plan takes running work away. ``refusal``: why the reader cannot answer, "" for who can.
+    """
+
+    rescue: Rescue
+    plan: Sequence[Planned]
+    votes: Sequence[Approval]
+    isolated: bool
+    evicts: bool
+    refusal: str = ""
+    hands_out: bool = False
+
+    @property
+    def yes(self) -> list[str]:
+        """Who said yes so far."""
+        return [name(vote.by) for vote in self.votes if vote.approved]
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """How a question ended, or one of the answers on the way there. ``by`` is nobody when time or healing ended it."""
+
+    at: datetime
+    rescue: Rescue
+    look: looks.Look
+    by: str
+    reason: str
+    via: str
+
+
+def waiting(clusters: Collection[Cluster], *, user: User) -> list[Question]:
+    """What waits in the clusters, what expires first on top."""
+    rows = _with_evidence(Rescue.objects.filter(fleet.AWAITING, cluster__in=clusters))
+    return [question(rescue, user=user) for rescue in rows.order_by("expires_at", "pk")[:LISTED]]
+
+
+def _with_evidence(rows: QuerySet[Rescue]) -> QuerySet[Rescue]:
+    return rows.select_related("node", "cluster", "decision").prefetch_related("steps", "incidents")
+
+
+def question(rescue: Rescue, *, user: User | None) -> Question:
+    """The question that a rescue asks; ``user`` None: of a reader who answers otherwise (by a link)."""
+    steps = list(rescue.steps.all())
+    gate = rescue.gate or 0
+    votes = list(links.votes(rescue))
+    return Question(
+        rescue=rescue,
+        plan=[Planned(step, rescues.title(step), step.index == gate) for step in steps if _asked_about(step)],
+        votes=votes,
+        isolated=queries.marked_on(rescue.node) is not None,
+        evicts=any(step.name in plan.DESTRUCTIVE for step in steps if step.index >= gate),
+        refusal=_refusal(rescue, votes, user) if user is not None else "",
+        hands_out=user is not None
+        and accounts.may(user, Role.APPROVER, rescue.cluster)
+        and accounts.actor(user) != rescue.requested_by,
+    )
+
+
+def _asked_about(step: Step) -> bool:
+    """A step that an earlier round left undone is no part of the question."""
+    return step.state != Step.State.CANCELLED
+
+
+def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
+    actor = accounts.actor(user)
+    if not accounts.may(user, Role.APPROVER, rescue.cluster):
+        return _("This needs the role %(role)s.") % {"role": Role.APPROVER.label}
+    if actor == rescue.requested_by:
+        return _("You asked for it: somebody else must answer.")
+    if any(vote.by == actor for vote in votes):
+        return _("You have answered: now it is for others.")
+    return ""
+
+
+def answered(clusters: Collection[Cluster]) -> list[Answered]:
+    """What was answered or ended lately, newest first."""
+    given = Approval.objects.filter(rescue__cluster__in=clusters).select_related("rescue__node", "rescue__cluster")
+    ended = Rescue.objects.filter(cluster__in=clusters, outcome__in=UNANSWERED, closed_at__isnull=False)
+    found = [
+        Answered(
+            vote.at,
+            vote.rescue,
+            looks.of("vote", "yes" if vote.approved else "no"),
+            name(vote.by),
+            vote.reason,
+            vote.via,
+        )
+        for vote in given.order_by("-at")[:LATELY]
+    ]
+    found += [
+        Answered(rescue.closed_at, rescue, looks.of("vote", rescue.outcome), "", rescue.because, "")
+        for rescue in ended.select_related("node", "cluster").order_by("-closed_at")[:LATELY]
+        if rescue.closed_at is not None
+    ]
+    return sorted(found, key=lambda one: one.at, reverse=True)[:LATELY]
+
+
+def approvers(rescue: Rescue, *, maker: User) -> list[User]:
+    """For whom the person may make a link: for themselves, and for others as ``links.invite`` has it."""
+    others = rescue.approvers == 1 or accounts.may(maker, Role.ADMIN, rescue.cluster)
+    people = User.objects.filter(is_active=True).prefetch_related("bindings").order_by("username")
+    return [
+        one
+        for one in (people if others else people.filter(pk=maker.pk))
+        if accounts.may(one, Role.APPROVER, rescue.cluster) and accounts.actor(one) != rescue.requested_by
+    ]
+
+
+def name(actor: str) -> str:
+    """How people call who acted: ann, and not user:ann."""
+    return actor.removeprefix("user:")
