@@ -1,0 +1,54 @@
+"""One rescue that uses what a policy may ask for beyond cordon, drain and reboot, against simulator and real agents."""
+
+from tests.story.product import Product
+
+EVERYTHING = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: everything}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions:
+        - name: cordon
+        - {name: label, attribute: {key: example.com/health, value: "xid-<code>"}}
+        - name: enableWarmStandby
+        - name: restartJobs
+        - {name: drain, attribute: {waittime: 10min}}
+        - {name: gpuReset, attribute: {unCordon: "true"}}
+        - {name: runChecks, attribute: {checks: "remapped,pciebw"}}
+"""
+STEPS = ["cordon", "label", "standby", "restart_jobs", "drain", "reset", "run_checks", "verify", "uncordon"]
+
+
+def test_a_gpu_is_reset_while_a_standby_and_the_jobs_go_on_elsewhere(product: Product) -> None:
+    product.set_up(policies=EVERYTHING, nodes=40)
+    found = product.wait(lambda: product.get("/api/v1/standbys")["spares"], "spares")
+    spare_names = {one["node"] for one in found if one["free"]}
+    node = "gpu-0001"
+    before = product.sim_node(node)
+    product.wait(lambda: product.get(f"/api/v1/nodes/sim/{node}")["agent"], "the agent's first report")
+
+    product.inject(node, 62, gpu=0, cure="reset")
+    rescue = product.wait_rescue(node, "succeeded", seconds=90)
+
+    assert [step["name"] for step in rescue["steps"]] == STEPS
+    assert {step["state"] for step in rescue["steps"]} == {"done"}
+    assert (rescue["outcome"], rescue["verified"]) == ("healed", True)
+    after = product.sim_node(node)
+    assert after["metadata"]["labels"] == before["metadata"]["labels"]
+    assert after["status"]["nodeInfo"]["bootID"] == before["status"]["nodeInfo"]["bootID"]
+    assert not after["spec"].get("unschedulable")
+    (standby,) = product.get("/api/v1/standbys")["assignments"]
+    assert (standby["origin"], standby["state"]) == (node, "active")
+    assert standby["spare"] in spare_names
+    assert not product.sim_node(standby["spare"])["spec"].get("unschedulable")
+
+    product.manage("release", standby["spare"])
+    product.wait(lambda: not product.get("/api/v1/standbys")["assignments"], "the standby to be given back")
+    spare = product.sim_node(standby["spare"])
+    assert spare["spec"]["unschedulable"] is True
+    assert spare["metadata"]["labels"]["kcover.io/standby"] == "true"
+    assert "kcover.io/standing-in" not in spare["metadata"]["annotations"]
+    assert "intact" in product.manage("ledger", "verify", "--cluster", "sim")
