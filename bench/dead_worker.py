@@ -20,7 +20,6 @@ def measure(_scale: float) -> Result:
     """Every call to cordon hangs; the worker is killed; the moments at which another one's tokens appear."""
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=NODES + 4, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
-        product.guards_off()
         nodes = scene.working_nodes(product)[:NODES]
         secrets = scene.tokens(product, nodes)
         watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)

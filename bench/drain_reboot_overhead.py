@@ -32,7 +32,6 @@ def measure(scale: float) -> Result:
     count = max(2, round(NODES * scale))
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + count // 4 + 4, policies=HEAL, boot_seconds=BOOT_SECONDS)
-        product.guards_off()
         product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed")
         nodes = scene.working_nodes(product)[:count]
         reporting = "SELECT count(*) FROM fleet_agent"

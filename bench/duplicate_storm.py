@@ -35,7 +35,6 @@ def measure(scale: float) -> Result:
         per_report = min(PER_REPORT, lines // reports)
         with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
             product.set_up(nodes=NODES + 4, policies=POLICY, agents=False, simulator=["--no-workloads"])
-            product.guards_off()
             points.append((reports * per_report, _run(product, reports, per_report)))
             kept = _kept(product, reports * per_report)
     return Result(

@@ -26,7 +26,6 @@ def measure(scale: float) -> Result:
             agents=False,
             simulator=["--no-workloads"],
         )
-        product.guards_off()
         product.wait(lambda: len(scene.working_nodes(product)) >= wanted, "the nodes to be listed", seconds=120)
         fresh = iter(scene.working_nodes(product))
         watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)

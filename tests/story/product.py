@@ -27,9 +27,9 @@ from tests import servers
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
 PASSWORD = "correct horse battery"
-NO_GUARDS = """from kcover_portal.fleet.models import Cluster
-Cluster.objects.update(guards={name: {"enabled": False} for name in ("storm", "rate", "breaker")})"""
-HOLD_DOWN = "from kcover_portal.fleet.models import Cluster; Cluster.objects.update(hold_down=1)"
+# A story hurts most of a handful of nodes within seconds, which chance would not: storm, rate and breaker would rightly
+# hold the rest back. What they do is tried on the engine (tests/portal/rescue/test_guards.py).
+FEW_NODES = json.dumps({"hold_down": 1, **{name: {"enabled": False} for name in ("storm", "rate", "breaker")}})
 
 
 class Product:
@@ -65,6 +65,7 @@ class Product:
         agents: bool = True,
         boot_seconds: float = 1.0,
         simulator: Sequence[str] = (),
+        guards: str = FEW_NODES,
     ) -> None:
         """Migrates, starts the simulator, registers it, applies policies, makes tokens, starts the processes.
 
@@ -84,7 +85,7 @@ class Product:
         commands = [
             ["migrate", "--verbosity", "0"],
             ["cluster", "add", "sim", "--kubeconfig", str(kubeconfig)],
-            ["shell", "-v", "0", "-c", HOLD_DOWN],
+            ["cluster", "guards", "sim", "--set", guards],
             self.anna(),
             ["token", "create", "--kind", "operator", "--cluster", "sim"],
             ["token", "create", "--kind", "agent", "--cluster", "sim"],
@@ -101,10 +102,6 @@ class Product:
         path = self.folder / "password"
         path.write_text(PASSWORD, encoding="utf-8")
         return ["user", "create", "anna", "--role", "admin", "--password-file", str(path)]
-
-    def guards_off(self) -> None:
-        """Switches off what would rightly hold back acts on many nodes of a small cluster at once."""
-        self.manage("shell", "-v", "0", "-c", NO_GUARDS)
 
     def start_processes(self) -> None:
         """Starts whatever of the portal is not running."""

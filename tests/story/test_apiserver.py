@@ -72,7 +72,7 @@ def register(product: Product, server: apiserver.Installed, policies: str, *more
         [
             ["migrate", "--verbosity", "0"],
             ["cluster", "add", "real", "--kubeconfig", str(product.folder / "kubeconfig"), *more],
-            ["shell", "-v", "0", "-c", products.HOLD_DOWN],
+            ["cluster", "guards", "real", "--set", products.FEW_NODES],
             ["token", "create", "--kind", "operator", "--cluster", "real"],
             ["token", "create", "--kind", "agent", "--cluster", "real"],
             ["policy", "apply", "-f", str(product.folder / "policies.yaml")],

@@ -44,7 +44,6 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """One ``manage.py serve`` with a simulated cluster whose agents report through its port."""
     with products.on_postgres(tmp_path_factory.mktemp("serve"), one_command=True) as made:
         made.set_up(nodes=6, policies=HEAL)
-        made.guards_off()
         yield made
 
 
