@@ -32,6 +32,12 @@ def nudge(node_id: int) -> None:
         services.nudge(node, now=timezone.now())
 
 
+@shared_task(name="rescue.reconcile")
+def reconcile() -> None:
+    """Brings rows in step with nodes that no rescue looks at."""
+    services.reconcile(now=timezone.now())
+
+
 @shared_task(name="rescue.sweep")
 def sweep() -> None:
     """Finds everything that is due."""

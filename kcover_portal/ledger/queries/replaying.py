@@ -90,7 +90,10 @@ def _after(state: RescueState, entry: Entry) -> RescueState:
     if thing == "rescue" and act in lifecycle.CLOSED_RESCUE:
         return _ended(state, entry, act)
     if entry.verb == "rescue.approved":
-        return replace(state, state="running", needs_human=False)
+        granted = entry.data.get("granted", True)  # one yes of several; the first releases did not say
+        return replace(state, state="running", needs_human=False) if granted else state
+    if entry.verb == "rescue.held":
+        return replace(state, state="held", needs_human=True)
     if entry.verb in ("step.retry", "step.skip"):
         index = _held_at(state, entry.data["step"])
         skipped = act == "skip"
@@ -128,12 +131,24 @@ def _step(state: RescueState, entry: Entry) -> RescueState:
         tries=max(state.steps[index].tries, entry.data["attempt"]),
         finished_at=entry.at if finished else None,
     )
+    if entry.verb == "step.startover" and "steps" in entry.data:
+        return _second_round(state, entry, index)
     closed = state.state in lifecycle.CLOSED_RESCUE
     if now == "failed" and not closed:
         state = replace(state, state="held", needs_human=True)
     if state.steps[index].name == "verify" and (now == "done" or closed):
         state = replace(state, verified=now == "done")
     return state
+
+
+def _second_round(state: RescueState, entry: Entry, index: int) -> RescueState:
+    """The plan as it is from now on: what was still to come of the first round is not done any more."""
+    steps = {}
+    for place, planned in enumerate(entry.data["steps"]):
+        step = state.steps.get(place) or StepState(name=planned["name"], args=planned["args"])
+        given_up = place in state.steps and place >= index
+        steps[place] = replace(step, state="cancelled", finished_at=entry.at) if given_up else step
+    return replace(state, steps=steps, plan_hash=entry.data["plan_hash"], verified=False)
 
 
 def _held_at(state: RescueState, name: str) -> int:

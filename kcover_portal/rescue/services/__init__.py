@@ -4,6 +4,7 @@ from kcover_portal.rescue.services.approving import approve, reject
 from kcover_portal.rescue.services.calling_back import callback, take_over
 from kcover_portal.rescue.services.judging import judge, judge_and_run
 from kcover_portal.rescue.services.opening import LimitReached, Preview, Refused, Unmet, preview, request, request_plan
+from kcover_portal.rescue.services.reconciling import reconcile
 from kcover_portal.rescue.services.running import nudge, run, sweep
 from kcover_portal.rescue.services.steering import cancel, retry, skip
 
@@ -19,6 +20,7 @@ __all__ = [
     "judge_and_run",
     "nudge",
     "preview",
+    "reconcile",
     "reject",
     "request",
     "request_plan",

@@ -70,15 +70,15 @@ def _vote(
             by=actor,
             defaults={"node": row.node.name, "approved": approved, "reason": reason, "via": via, "at": now},
         )
-        _note(row, approved, actor=actor, reason=reason, via=via, now=now)
-        _settle(row, actor=actor, now=now)
+        answer = _answer(row, now=now)
+        _note(row, approved, answer, actor=actor, reason=reason, via=via, now=now)
+        _settle(row, answer, actor=actor, now=now)
     rescue.refresh_from_db()
     return rescue
 
 
-def _settle(rescue: Rescue, *, actor: str, now: datetime) -> None:
+def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetime) -> None:
     """What the votes now come to."""
-    answer = _answer(rescue, now=now)
     because = "; ".join(str(one) for one in answer.because)[:1000]
     match answer:
         case approval.Approved():
@@ -147,7 +147,9 @@ def _end(rescue: Rescue, because: str, *, outcome: str, actor: str, now: datetim
     )
 
 
-def _note(rescue: Rescue, approved: bool, *, actor: str, reason: str, via: str, now: datetime) -> None:
+def _note(
+    rescue: Rescue, approved: bool, answer: approval.Answer, *, actor: str, reason: str, via: str, now: datetime
+) -> None:
     ledger.write(
         rescue.cluster.name,
         actor=actor,
@@ -156,5 +158,11 @@ def _note(rescue: Rescue, approved: bool, *, actor: str, reason: str, via: str, 
         node=rescue.node.name,
         rescue=rescue.pk,
         now=now,
-        data={"reason": reason, "step": rescue.gate or 0, "plan_hash": rescue.plan_hash, "via": via},
+        data={
+            "reason": reason,
+            "step": rescue.gate or 0,
+            "plan_hash": rescue.plan_hash,
+            "via": via,
+            "granted": isinstance(answer, approval.Approved),
+        },
     )

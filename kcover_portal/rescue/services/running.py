@@ -6,6 +6,7 @@ claims it does the work, and only under its token can it settle (rules 4 to 6 of
 
 import logging
 import random
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,12 +30,13 @@ from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Given, Hol
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.services import announcing, approving, opening, starting_over
+from kcover_portal.rescue.services import announcing, approving, opening, reconciling, starting_over
 
 log = logging.getLogger(__name__)
 
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 TOO_MANY_FAILURES = 40  # about half an hour of back-off, then a person is asked
+RECONCILED_EVERY = timedelta(seconds=15)
 TAKING_BACK = ("release", "uncordon")
 
 
@@ -71,6 +73,8 @@ def sweep(*, now: datetime) -> None:
         doorbell.ring("rescue.judge", pk)
     if standbys.left_over().exists():
         doorbell.ring("rescue.tidy_standbys")
+    if fleet_services.lead("reconcile", holder=str(uuid.uuid4()), until=now + RECONCILED_EVERY, now=now):
+        doorbell.ring("rescue.reconcile")
     fleet_services.expire_commands(now=now)
     fleet_services.beat("sweep", now=now)
 
@@ -87,10 +91,7 @@ def nudge(node: Node, *, now: datetime) -> None:
         return
     marked = queries.marked_on(node)
     if marked is not None and node.known and _uncordoned(marked, node):
-        try:
-            opening.request(node, "release", actor="system", reason="somebody uncordoned the node by hand", now=now)
-        except opening.Refused as refusal:
-            log.info("%s keeps the portal's marks for now: %s", node.name, refusal)
+        reconciling.let_go(node, now=now)
 
 
 def _uncordoned(rescue: Rescue, node: Node) -> bool:
@@ -132,7 +133,9 @@ def _begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
         return False
     if not approving.granted(rescue, step, now=now):
         wait = timedelta(seconds=rescue.approval_seconds)
-        _still_ours(rescue, lease_until=None, due_at=None, **opening.asks_for_approval(now + wait))
+        asked = opening.asks_for_approval(now + wait)
+        if _still_ours(rescue, lease_until=None, due_at=None, **asked):
+            ledger.append(rescue.cluster.name, [_held(rescue, step, because=asked["because"], now=now)])
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
         return False
     if step.state == Step.State.PENDING:
@@ -360,7 +363,28 @@ def _draft(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> le
         node=rescue.node.name,
         rescue=rescue.pk,
         at=now,
-        data={"because": step.because, "attempt": step.attempts, "state": step.state},
+        data={"because": step.because, "attempt": step.attempts, "state": step.state, **_more(rescue, step, outcome)},
+    )
+
+
+def _more(rescue: Rescue, step: Step, outcome: Outcome) -> dict[str, Any]:
+    """What a replay must know of a second round: its steps stand in no earlier entry."""
+    if not isinstance(outcome, StartOver) or step.state != Step.State.CANCELLED:
+        return {}
+    steps = [{"name": one.name, "args": one.args} for one in rescue.steps.order_by("index")]
+    plan_hash = Rescue.objects.values_list("plan_hash", flat=True).get(pk=rescue.pk)
+    return {"steps": steps, "plan_hash": plan_hash}
+
+
+def _held(rescue: Rescue, step: Step, *, because: str, now: datetime) -> ledger.Draft:
+    return ledger.Draft(
+        actor=f"rescue {rescue.pk}",
+        verb="rescue.held",
+        subject=f"rescue {rescue.pk}",
+        node=rescue.node.name,
+        rescue=rescue.pk,
+        at=now,
+        data={"because": because, "step": step.index, "name": step.name},
     )
 
 

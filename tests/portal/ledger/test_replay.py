@@ -138,6 +138,43 @@ def test_inv_46_replay_of_an_approval(db: None, approved: bool, capsys: pytest.C
         world.uninstall()
 
 
+def test_inv_46_replay_of_a_yes_in_the_middle_and_of_one_of_two(db: None, capsys: pytest.CaptureFixture[str]) -> None:
+    two = "approval: {required: true, approvers: 2, expires: 1h}"
+    world = World(
+        policy=HEAL.replace("rescue.ksyun.com", "kcover.io").replace("priority: 10", f"priority: 10\n      {two}")
+    )
+    try:
+        world.fault(62)
+        world.work()
+        rescue = world.rescue()
+        assert queries.replay("c1", rescue=rescue.pk).state == "held"
+        services.approve(rescue, actor="user:anna", reason="", now=world.now)
+        replayed = queries.replay("c1", rescue=rescue.pk)
+        assert (replayed.state, replayed.needs_human) == ("held", True)
+        services.approve(rescue, actor="user:bo", reason="", now=world.now)
+        assert queries.replay("c1", rescue=rescue.pk).state == "running"
+        call_command("ledger", "replay", "--rescue", str(rescue.pk))
+        assert "equals the row" in capsys.readouterr().out
+    finally:
+        world.uninstall()
+
+
+def test_inv_46_replay_of_a_second_round(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    half_way(world)
+    world.kube.reboot(NODE)
+    world.until("waiting", step="verify")
+    world.fault(64)
+    world.pass_time()
+    rescue = world.rescue()
+    assert len(queries.replay("c1", rescue=rescue.pk).steps) == rescue.steps.count()
+    for _ in range(5):
+        world.pass_time()
+    world.reboot()
+    world.until("succeeded")
+    call_command("ledger", "replay", "--rescue", str(rescue.pk))
+    assert "equals the row" in capsys.readouterr().out
+
+
 def test_inv_46_a_row_that_was_changed_behind_the_ledger_is_found(db: None, capsys: pytest.CaptureFixture[str]) -> None:
     world = World(policy=CORDON)
     try:

@@ -41,9 +41,9 @@ PCI = "0000:4e:00"
 class World:
     """Everything moves only when the test says so."""
 
-    def __init__(self, *, policy: str = HEAL, nodes: int = 1) -> None:
+    def __init__(self, *, policy: str = HEAL, nodes: int = 1, fake: type[FakeCluster] = FakeCluster) -> None:
         self.now = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
-        self.kube = FakeCluster(clock=self.clock)
+        self.kube = fake(clock=self.clock)
         self.cluster = Cluster.objects.create(
             name="c1", created_at=self.now, kubeconfig="fake", hold_down=10, reboot="job"
         )
