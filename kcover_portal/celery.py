@@ -10,7 +10,7 @@ app = Celery("kcover_portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-SWEEP_SECONDS = 1.0
+SWEEP_SECONDS = 0.5
 
 # The sweep finds whatever a lost message, a dead worker or a passed due date left lying.
 app.conf.beat_schedule = {

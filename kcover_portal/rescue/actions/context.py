@@ -59,6 +59,7 @@ class Context:
     # What is true on the cluster and not yet in the rows: written with the step's next transaction, or when it ends.
     answers: list[ledger.Draft] = field(default_factory=list)
     marks_changed: bool = False
+    begun: str = ""  # the verb of a write that was begun with the claim
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
 
     @property
@@ -101,13 +102,14 @@ class Context:
         """
         node = node or self.node.name
         subject = subject or f"node {node}"
-        with transaction.atomic():
-            self.renew()
-            self.check_guards(destructive=destructive)
-            self.keep_rows()
-            begun = self._draft(f"{verb}.begun", subject, {"wanted": data, "attempt": self.step.attempts}, node=node)
-            ledger.append(self.cluster.name, [*self.answers, begun])
-        self.answers, self.marks_changed = [], False
+        if not self._has_begun(verb):
+            with transaction.atomic():
+                self.renew()
+                self.check_guards(destructive=destructive)
+                self.keep_rows()
+                begun = self.begin(verb, subject=subject, node=node, data=data)
+                ledger.append(self.cluster.name, [*self.answers, begun])
+            self.answers, self.marks_changed = [], False
         try:
             result = call()
         except (port.KubeError, Stopped) as error:
@@ -116,6 +118,18 @@ class Context:
             raise
         self.answers.append(self._draft(f"{verb}.done", subject, brief(result), node=node))
         return result
+
+    def begin(self, verb: str, *, subject: str = "", node: str = "", data: Any = None) -> ledger.Draft:
+        """What the ledger says before a write."""
+        node = node or self.node.name
+        said = {"wanted": data, "attempt": self.step.attempts}
+        return self._draft(f"{verb}.begun", subject or f"node {node}", said, node=node)
+
+    def _has_begun(self, verb: str) -> bool:
+        """Whether the write was begun in the transaction that decided it and took the lease, a moment ago: then the
+        guards were asked there, and asking them again would only be later."""
+        begun, self.begun = self.begun, ""
+        return begun == verb and self.now - self.renewed_at <= MUCH_OF_IT
 
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""

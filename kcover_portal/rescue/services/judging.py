@@ -16,6 +16,8 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions import cordon
+from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import counts
 from kcover_portal.rescue.services import consulting, opening, running
@@ -27,10 +29,19 @@ def judge(
     """Judges one open incident; returns the rescue that was opened, if one was.
 
     The node's row is locked meanwhile, so that two faults of one node are judged one after the other. ``lease``: the
-    rescue is opened as claimed by the caller. ``word``: what an external system said that was asked.
+    rescue is opened as claimed by the caller, who goes on with it (``running.go_on``). ``word``: what an external
+    system said that was asked.
     """
+    context = _judge(incident_id, clock=lambda: now, lease=lease, word=word)
+    return context.rescue if context is not None else None
+
+
+def _judge(
+    incident_id: int, *, clock: Callable[[], datetime], lease: bool, word: consulting.Word | None
+) -> Context | None:
+    now = clock()
     with transaction.atomic():
-        rows = Node.objects.select_for_update(of=("self",)).select_related("cluster")
+        rows = Node.objects.select_for_update(of=("self",), no_key=True).select_related("cluster")
         node = rows.filter(incidents=incident_id).first()
         if node is None:
             return None
@@ -41,17 +52,18 @@ def judge(
         situation, judged = _decide(node, incident, word, now=now)
         incidents.mark_judged(incident, now=now, again_at=judged.again_at)  # before the ledger's lock, as close() does
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
-        opened = None
+        context = None
         if judged.answer in ("rescue", "approve"):
             chosen = next(one for one in situation.rules if one.name == judged.rule)
-            opened = opening.open_by_policy(
+            laid = opening.open_by_policy(
                 judged, row, node=node, incident=incident, chosen=chosen, now=now, lease=lease, drafts=drafts
             )
-        else:
-            if judged.storm is not None:
-                drafts = [*drafts, *_storm(node, situation, judged.storm)]
-            ledger.append(node.cluster.name, drafts)
-    return opened
+            context = running.context_of(laid.rescue, laid.steps[0], clock=clock)
+            drafts = laid.drafts if laid.rescue.lease_until is None else [*laid.drafts, *cordon.begin(context)]
+        elif judged.storm is not None:
+            drafts = [*drafts, *_storm(node, situation, judged.storm)]
+        ledger.append(node.cluster.name, drafts)  # last: whoever writes next for the cluster waits for this commit
+    return context
 
 
 def _storm(node: Node, situation: kernel.Situation, storm: guards.Storm) -> list[ledger.Draft]:
@@ -89,9 +101,9 @@ def _decide(
 def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
     """Judges an incident and goes on at once with what came of it: no second commit, no second message."""
     word = consulting.ask(incident_id, now=clock())
-    opened = judge(incident_id, now=clock(), lease=True, word=word)
-    if opened is not None and opened.lease_until is not None:
-        running.go_on(opened, clock=clock)
+    context = _judge(incident_id, clock=clock, lease=True, word=word)
+    if context is not None and context.rescue.lease_until is not None:
+        running.go_on(context.rescue, clock=clock, first=context)
 
 
 def keep(

@@ -46,6 +46,15 @@ class LimitReached(Refused):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """A rescue with its steps, just laid down, and what the ledger has yet to say of it."""
+
+    rescue: Rescue
+    steps: list[Step]
+    drafts: list[ledger.Draft]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """What a request would do, and what would hold it back, without doing anything."""
 
@@ -65,17 +74,15 @@ def open_by_policy(
     now: datetime,
     lease: bool,
     drafts: Sequence[ledger.Draft],
-) -> Rescue:
-    """Opens the rescue that a rule asked for.
-
-    ``drafts``: what the ledger is to say before it.
+) -> Laid:
+    """Opens the rescue that a rule asked for. ``drafts``: what the ledger is to say before it; the caller appends all.
 
     ``lease``: the caller goes on with it at once (``running.go_on``), so it is opened as claimed by them.
     """
     held = judged.answer == "approve"
     by_system = not judged.revision  # an external system's word in a policy's place
     gate = _gate(judged, chosen) if held else {}
-    rescue = _open(
+    laid = _open(
         node,
         judged.steps,
         now=now,
@@ -91,8 +98,8 @@ def open_by_policy(
         **_begins(gate, lease=lease, now=now),
     )
     seen = incident_queries.open_on(node).filter(Q(program=False) | Q(pk=incident.pk))
-    rescue.incidents.add(*seen.values_list("pk", flat=True))
-    return rescue
+    laid.rescue.incidents.add(*seen.values_list("pk", flat=True))
+    return laid
 
 
 def _begins(gate: dict[str, Any], *, lease: bool, now: datetime) -> dict[str, Any]:
@@ -150,7 +157,7 @@ def request(
     """
     steps = plan.manual(verb)
     with transaction.atomic():
-        Node.objects.select_for_update().get(pk=node.pk)
+        Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         node.refresh_from_db()
         if key is not None:
             before = Rescue.objects.filter(key=key).first()
@@ -172,7 +179,7 @@ def request(
                 actor=actor,
                 now=now,
             )
-        return _open(
+        laid = _open(
             node,
             steps,
             now=now,
@@ -184,6 +191,8 @@ def request(
             due_at=due_at,
             overrides=overrides,
         )
+        ledger.append(node.cluster.name, laid.drafts)
+    return laid.rescue
 
 
 def request_plan(
@@ -202,7 +211,7 @@ def request_plan(
     """
     hash_ = plan.digest(asked.steps)
     with transaction.atomic():
-        Node.objects.select_for_update().get(pk=node.pk)
+        Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         node.refresh_from_db()
         under_way = queries.open_on(node)
         if under_way is not None:
@@ -233,8 +242,9 @@ def request_plan(
             **_begins(gate, lease=False, now=now),
         )
         seen = incident_queries.open_on(node).filter(program=False)
-        made.incidents.add(*seen.values_list("pk", flat=True))
-    return made, True
+        made.rescue.incidents.add(*seen.values_list("pk", flat=True))
+        ledger.append(node.cluster.name, made.drafts)
+    return made.rescue, True
 
 
 def _may_be_planned(
@@ -318,8 +328,8 @@ def _open(
     now: datetime,
     drafts: Sequence[ledger.Draft] = (),
     **fields: Any,
-) -> Rescue:
-    """Writes the rescue and its steps.
+) -> Laid:
+    """Writes the rescue and its steps; the caller puts ``drafts`` into the ledger, last in its transaction.
 
     The caller holds the lock of the node's row and has seen that no rescue is open on it; a constraint of the database
     stands behind that (invariant 8).
@@ -350,11 +360,10 @@ def _open(
             "overrides": rescue.overrides,
         },
     )
-    ledger.append(node.cluster.name, [*drafts, opened])
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)
     doorbell.tell("rescue", rescue.pk, cluster=node.cluster.name)
-    return rescue
+    return Laid(rescue=rescue, steps=rows, drafts=[*drafts, opened])
 
 
 def end(
@@ -380,6 +389,7 @@ def end(
         ended = rows.update(
             state=state,
             outcome=outcome or state,
+            hold="",
             because=because[:1000],
             needs_human=needs_human,
             closed_at=now,

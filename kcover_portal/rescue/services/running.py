@@ -47,21 +47,30 @@ def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
         go_on(rescue, clock=clock)
 
 
-def go_on(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
-    """Takes a rescue that this worker has claimed, with an attempt of its step reserved, as far as it goes now."""
+def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Context | None = None) -> None:
+    """Takes a rescue that this worker has claimed, with an attempt of its step reserved, as far as it goes now.
+
+    ``first``: the context of its first step, where something of it was begun with the claim.
+    """
     steps = list(rescue.steps.order_by("index"))
     step = _unfinished(steps)
     while step is not None and step.state == Step.State.RUNNING:
-        context = Context(
-            rescue=rescue,
-            step=step,
-            node=rescue.node,
-            cluster=rescue.cluster,
-            token=rescue.token,
-            clock=clock,
-            renewed_at=clock(),
-        )
+        context = first or context_of(rescue, step, clock=clock)
+        context.step, first = step, None
         step = _advance(context, steps)
+
+
+def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> Context:
+    """What one run of the step works with, for the worker that has just taken or renewed the lease."""
+    return Context(
+        rescue=rescue,
+        step=step,
+        node=rescue.node,
+        cluster=rescue.cluster,
+        token=rescue.token,
+        clock=clock,
+        renewed_at=clock(),
+    )
 
 
 def sweep(*, now: datetime) -> None:
