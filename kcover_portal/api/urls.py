@@ -44,6 +44,7 @@ urlpatterns = [
     path("v1/rescues", rescues.Rescues.as_view(LIST), name="rescues"),
     path("v1/rescues/<int:pk>", rescues.Rescues.as_view(ITEM), name="rescue"),
     path("v1/rescues/<int:pk>/approval-links", rescues.ApprovalLinks.as_view(), name="approval-links"),
+    path("v1/rescues/<int:pk>/callback", decisions.Callback.as_view(), name="rescue-callback"),
     path("v1/rescues/<int:pk>/<slug:verb>", rescues.RescueAct.as_view(), name="rescue-act"),
     path("v1/approvals", rescues.Approvals.as_view(LIST), name="approvals"),
     path("v1/policies", policies.Policies.as_view({"get": "list", "post": "create"}), name="policies"),

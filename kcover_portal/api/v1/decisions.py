@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import external, guards
+from kcover_portal import outgoing
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api import idempotency
@@ -18,6 +19,7 @@ from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
 
 
 class AnswerSerializer(serializers.Serializer[None]):
@@ -71,6 +73,41 @@ class RescueActions(base.Acts):
             return _error(HTTPStatus.TOO_MANY_REQUESTS, str(error))
         answer = {"code": "Success", "message": "Success", "rescueId": made.pk}
         return Response(answer, status=HTTPStatus.CREATED if new else HTTPStatus.OK)
+
+
+class CallbackBody(base.Strict):
+    """What became of the node that was handed over."""
+
+    outcome = serializers.ChoiceField(["done", "failed"])
+    message = serializers.CharField(required=False, allow_blank=True, max_length=500, default="")
+
+
+class Callback(base.Acts):
+    """The word of a system that a node was handed to: signed with the cluster's secret, like what it was sent."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    @extend_schema(
+        operation_id="rescues_callback",
+        parameters=[OpenApiParameter(outgoing.SIGNATURE, str, OpenApiParameter.HEADER, required=True)],
+        request=CallbackBody,
+        responses={200: AnswerSerializer},
+        auth=[],
+    )
+    def post(self, request: Request, pk: int) -> Response:
+        """200 when the word is kept, also the second time; 409 when the node is not (any more) with that system."""
+        base.known_only(request)
+        header, body = request.headers.get(outgoing.SIGNATURE, ""), request.body
+        rescue = Rescue.objects.select_related("cluster", "node").filter(pk=pk).first()
+        # One answer for an unknown rescue and for a wrong signature: whoever cannot sign learns nothing.
+        if rescue is None or not outgoing.signed(rescue.cluster.decision_secret, body, header):
+            raise exceptions.PermissionDenied(f"Sign the body with the cluster's secret: {outgoing.SIGNATURE}.")
+        word = base.body_of(request, CallbackBody)
+        services.callback(
+            rescue, word["outcome"], now=timezone.now(), actor="external:callback", message=word["message"]
+        )
+        return Response({"code": "Success", "message": "Success", "rescueId": rescue.pk})
 
 
 def _cluster(request: Request) -> Cluster:

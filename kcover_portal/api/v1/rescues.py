@@ -1,5 +1,6 @@
 """Decisions, rescues with their steps, approvals; steering a rescue."""
 
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -24,6 +25,12 @@ from kcover_portal.rescue.filtersets import ApprovalFilter, DecisionFilter, Resc
 from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
 from kcover_portal.rescue.services import links
 
+
+def _take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
+    """Ends another system's turn; its plan is not in question."""
+    return services.take_over(rescue, actor=actor, reason=reason, now=now)
+
+
 # What may be done to a rescue, and the role it takes.
 VERBS = {
     "approve": (services.approve, base.APPROVER),
@@ -31,6 +38,7 @@ VERBS = {
     "cancel": (services.cancel, base.OPERATOR),
     "retry": (services.retry, base.OPERATOR),
     "skip": (services.skip, base.OPERATOR),
+    "take-over": (_take_over, base.OPERATOR),
 }
 
 

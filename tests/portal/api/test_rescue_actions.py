@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kcover_portal import outgoing
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bounds
@@ -182,3 +183,54 @@ def test_settings_of_a_cluster_are_changed_all_or_none(east: Cluster, now: datet
     assert api.call("patch", "clusters/east", {"decision_url": "https://x.example"}).status_code == 403
     paused = api.call("patch", "clusters/east", {"mode": "paused", "reason": "fire"}).json()
     assert (paused["mode"], paused["pause_reason"]) == ("paused", "fire")
+
+
+@pytest.fixture
+def given(node: Node, now: datetime) -> Rescue:
+    """A rescue whose node another system has."""
+    Cluster.objects.update(decision_secret="shared")
+    rescue = Rescue.objects.create(
+        cluster=node.cluster,
+        node=node,
+        origin="policy",
+        requested_by="policy:a#1",
+        plan_hash="x",
+        state="waiting",
+        hold="external",
+        opened_at=now,
+        due_at=now + timedelta(hours=1),
+    )
+    rescue.steps.create(
+        index=0, name="webhook", state="waiting", attempts=1, progress={"given_at": now.isoformat()}, started_at=now
+    )
+    return rescue
+
+
+def called_back(rescue: int, body: bytes, *, secret: str = "shared") -> Any:
+    headers = {outgoing.SIGNATURE: outgoing.signature(secret, body)}
+    return Api().client.post(
+        f"/api/v1/rescues/{rescue}/callback", body, content_type="application/json", headers=headers
+    )
+
+
+def test_inv_10_only_that_systems_signed_word_gives_a_node_back(given: Rescue) -> None:
+    word = b'{"outcome": "done"}'
+    assert called_back(given.pk, word, secret="guessed").status_code == 403
+    assert called_back(given.pk + 1, word).status_code == 403
+    assert called_back(given.pk, b'{"outcome": "maybe"}').status_code == 400
+    given.refresh_from_db()
+    assert given.state == "waiting"
+    for _ in range(2):
+        answer = called_back(given.pk, word)
+        assert (answer.status_code, answer.json()["rescueId"]) == (200, given.pk)
+    given.refresh_from_db()
+    assert given.state == "running"
+    assert called_back(given.pk, b'{"outcome": "failed"}').status_code == 409
+    assert Entry.objects.filter(verb="rescue.called_back").count() == 1
+
+
+def test_inv_10_or_an_operator_takes_it_over(given: Rescue, now: datetime) -> None:
+    api = caller(None, now, kind="operator")
+    taken = api.post(f"rescues/{given.pk}/take-over", {"reason": "it is silent"})
+    assert (taken.status_code, taken.json()["state"]) == (200, "held")
+    assert api.post(f"rescues/{given.pk}/take-over", {"reason": "again"}).status_code == 409
