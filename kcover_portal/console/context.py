@@ -7,6 +7,7 @@ from django.conf import settings
 from django.db.models import Count
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
@@ -16,6 +17,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.console import looks
 from kcover_portal.console.reads import fleet as fleet_reads
+from kcover_portal.console.reads import safety
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.rescue.models import Rescue
 
@@ -52,6 +54,7 @@ PLACES = (
     Place("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
     Place("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
     Place("policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")),
+    Place("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
     Place("audit", _("Audit"), "clipboard-list", "l", ("audit",)),
     Place("system", _("System"), "activity", "s", ("system",)),
     Place("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
@@ -60,11 +63,12 @@ PLACES = (
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """How far automation goes, everywhere and in the clusters that differ."""
+    """How far automation goes, everywhere and in the clusters that differ, and what holds it back there now."""
 
     mode: str
     reason: str
     differing: tuple[tuple[str, str, str], ...]
+    alarms: tuple[safety.Alarm, ...]
 
     @property
     def look(self) -> looks.Look:
@@ -140,15 +144,17 @@ def rights(user: User) -> Rights:
 
 
 def banner(user: User) -> Banner:
-    """The mode that holds for the installation, and the clusters that are stricter."""
+    """The mode that holds for the installation, the clusters that are stricter, and what holds automation back."""
     whole = fleet.installation()
     mode = decision.strictest(settings.KCOVER_MODE, whole.mode)
+    clusters = list(accounts.clusters_of(user).order_by("name"))
     differing = tuple(
         (cluster.name, cluster.mode, cluster.pause_reason)
-        for cluster in accounts.clusters_of(user).order_by("name")
+        for cluster in clusters
         if decision.strictest(mode, cluster.mode) != mode
     )
-    return Banner(mode, whole.reason if whole.mode == mode else "", differing)
+    alarms = tuple(safety.alarms(clusters, now=timezone.now()))
+    return Banner(mode, whole.reason if whole.mode == mode else "", differing, alarms)
 
 
 def waiting(user: User) -> dict[str, int]:

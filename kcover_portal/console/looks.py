@@ -99,6 +99,15 @@ TABLES: Final = {
         "shadow": Look(_("Shadow mode"), "hold", "eye"),
         "paused": Look(_("Paused"), "bad", "player-pause"),
     },
+    "guard": {
+        "tripped": Look(_("Holds back"), "bad", "hand-stop"),
+        "near": Look(_("Little left"), "ask", "alert-triangle"),
+        "calm": Look(_("Lets pass"), "ok", "circle-check"),
+        "off": Look(_("Not set"), "off", "circle-minus"),
+        "storm": Look(_("Storm"), "bad", "bolt"),
+        "breaker": Look(_("Breaker open"), "bad", "hand-stop"),
+        "maintenance": Look(_("Maintenance"), "hold", "tool"),
+    },
     "well": {
         "yes": Look(_("Well"), "ok", "circle-check"),
         "no": Look(_("Not well"), "bad", "alert-circle"),
@@ -126,6 +135,36 @@ STEP_TITLES: Final = {
     "uncordon": _("Uncordon"),
     "release": _("Release"),
     "escalate": _("Call a person"),
+    "label": _("Label"),
+    "standby": _("Bring a standby in"),
+    "restart_jobs": _("Restart jobs"),
+    "webhook": _("Tell another system"),
+    "reset": _("Reset the GPU"),
+    "run_checks": _("Run checks"),
+}
+
+GUARDS: Final = {  # what bounds automation: name, and what it does in a sentence
+    "storm": Verb(_("Storm"), "bolt", _("One symptom on many nodes at once: its cause is not in the nodes.")),
+    "rate": Verb(
+        _("Rate of faults"),
+        "trending-up",
+        _("More faulty nodes than chance explains: nothing is drained, reset or rebooted."),
+    ),
+    "breaker": Verb(_("Breaker"), "hand-stop", _("So many nodes are taken out of scheduling within a time at most.")),
+    "budget": Verb(_("Budget"), "gauge", _("So many nodes are isolated or in rescue at one time at most.")),
+    "floor": Verb(_("Floor of a pool"), "stack", _("So much of a pool stays in service.")),
+    "plans": Verb(_("Plans"), "robot", _("So many plans of decision systems are open at one time at most.")),
+    "cooldown": Verb(_("Cooldown"), "clock", _("How long a node is left alone after a rescue.")),
+    "hold_down": Verb(
+        _("Hold-down"), "hourglass", _("How long a node must be without a fault before it counts as healthy.")
+    ),
+    "repeats": Verb(_("Repeats"), "rotate-clockwise", _("After so many reboots of one node people take over.")),
+    "ladder": Verb(_("Inspection"), "search", _("After so many reboots for one code the hardware is to be inspected.")),
+    "expiry": Verb(
+        _("Expiry"), "history", _("What was held back is given up when the fault was not seen for so long.")
+    ),
+    "exclusion": Verb(_("Exclusion"), "ban", _("The node carries the label kcover.io/exclude=true: hands off.")),
+    "maintenance": Verb(_("Maintenance"), "tool", _("People work there: nothing is taken out, nothing rebooted.")),
 }
 
 OUTCOMES: Final = {

@@ -122,6 +122,12 @@ def under(counts: Mapping[str, Any], name: str) -> Any:
 
 
 @register.filter
+def guard(name: str) -> looks.Verb:
+    """What a guard is called, its picture, and what it does in a sentence."""
+    return looks.GUARDS.get(name) or looks.Verb(name, "shield")
+
+
+@register.filter
 def verb(name: str) -> Any:
     """What a button says: Cordon, Drain."""
     return looks.verb(name).label

@@ -165,8 +165,8 @@ def _do(
 
 def _ask(request: Request, form: Any, *, page: str, pk: int | None = None, **shown: Any) -> HttpResponse:
     address = reverse(f"console:{page}", args=(pk,) if pk else ())
-    context = {"form": form, "address": address, "base": dialog(request), **shown}
-    return render(request, "console/pages/access_form.html", context, status=422 if form.errors else 200)
+    context = {"form": form, "address": address, "back": reverse("console:access"), "base": dialog(request), **shown}
+    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
 
 
 def _tokens(request: Request) -> QuerySet[ApiToken]:

@@ -47,19 +47,21 @@ def facts(
     cluster = node.cluster
     bounded = [one for one in rules if one.rule.budget is not None or one.rule.cooldown is not None]
     ended = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-closed_at")
-    holds = _taken(cluster).filter(node=node).exists()
+    holds = taken(cluster).filter(node=node).exists()
     return guards.Facts(
         cluster=cluster.name,
         node=node.name,
         eligible=eligible(cluster).count(),
-        isolated_lately=_isolated(node, since=now - settings.breaker.window) if settings.breaker.enabled else 0,
+        isolated_lately=isolated(cluster, since=now - settings.breaker.window, but=node)
+        if settings.breaker.enabled
+        else 0,
         slots=_slots(node, settings.budget.by) if settings.budget.limit is not None else NO_SLOTS,
         pool=_pool(node) if settings.floor.percent is not None else guards.Pool(name=node.pool, eligible=0, healthy=0),
         labels=node.labels,
         serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
         holds_slot=holds,
         symptoms=_symptoms(node, kind, code, settings=settings, now=now) if kind and settings.storm.enabled else (),
-        faulty=_faulty(cluster, now=now) if destructive and settings.rate.enabled else guards.Faulty(),
+        faulty=faulty(cluster, now=now) if destructive and settings.rate.enabled else guards.Faulty(),
         last_rescue_ended_at=ended.values_list("closed_at", flat=True).first() if settings.cooldown else None,
         maintenance=tuple(_windows(node, now=now)),
         rules={one.name: _rule(one, node) for one in bounded},
@@ -73,21 +75,17 @@ def eligible(cluster: Cluster) -> QuerySet[Node]:
     return rows.exclude(pk__in=excluded.values("pk"))
 
 
-def _taken(cluster: Cluster) -> QuerySet[Rescue]:
+def taken(cluster: Cluster) -> QuerySet[Rescue]:
     """Rescues that hold a place: open ones, and those whose marks are still on their node (a stuck node too)."""
     return Rescue.objects.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}), cluster=cluster)
 
 
-def _isolated(node: Node, *, since: datetime) -> int:
-    """Distinct other nodes that were taken out of scheduling since, or are about to be."""
-    begun = Step.objects.filter(rescue__cluster=node.cluster, rescue__opened_at__gte=since, name__in=ISOLATING)
-    return (
-        begun.exclude(rescue__node=node)
-        .exclude(state__in=("cancelled", "skipped"))
-        .values("rescue__node")
-        .distinct()
-        .count()
-    )
+def isolated(cluster: Cluster, *, since: datetime, but: Node | None = None) -> int:
+    """Distinct nodes that were taken out of scheduling since, or are about to be, ``but`` one."""
+    begun = Step.objects.filter(rescue__cluster=cluster, rescue__opened_at__gte=since, name__in=ISOLATING)
+    if but is not None:
+        begun = begun.exclude(rescue__node=but)
+    return begun.exclude(state__in=("cancelled", "skipped")).values("rescue__node").distinct().count()
 
 
 def _slots(node: Node, by: str) -> guards.Slots:
@@ -103,13 +101,13 @@ def _slots(node: Node, by: str) -> guards.Slots:
 
 
 def _count(rows: QuerySet[Node], cluster: Cluster, *, scope: str) -> guards.Slots:
-    taken = rows.filter(pk__in=_taken(cluster).values("node")).count()
-    return guards.Slots(scope=scope, eligible=rows.count(), taken=taken)
+    used = rows.filter(pk__in=taken(cluster).values("node")).count()
+    return guards.Slots(scope=scope, eligible=rows.count(), taken=used)
 
 
 def _pool(node: Node) -> guards.Pool:
     rows = eligible(node.cluster).filter(pool=node.pool)
-    healthy = rows.filter(ready=True, unschedulable=False).exclude(pk__in=_taken(node.cluster).values("node"))
+    healthy = rows.filter(ready=True, unschedulable=False).exclude(pk__in=taken(node.cluster).values("node"))
     return guards.Pool(name=node.pool or "without a name", eligible=rows.count(), healthy=healthy.count())
 
 
@@ -166,7 +164,7 @@ def _nodes(rows: QuerySet[Incident]) -> int:
     return rows.values("node").distinct().count()
 
 
-def _faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
+def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
     """Distinct nodes with a fault that was first seen within each window of the rate limit."""
 
     def within(**span: int) -> Count:
@@ -203,7 +201,7 @@ def _rule(candidate: matching.Candidate, node: Node) -> guards.RuleFacts:
             for pk, labels in eligible(node.cluster).values_list("pk", "labels")
             if matching.label_refusal(candidate.rule, labels) is None
         ]
-        held = set(_taken(node.cluster).filter(rule=candidate.name).values_list("node", flat=True))
+        held = set(taken(node.cluster).filter(rule=candidate.name).values_list("node", flat=True))
         slots = guards.Slots(
             scope=f"rule {candidate.name}", eligible=len(selected), taken=len(held.intersection(selected))
         )

@@ -1,0 +1,245 @@
+"""What bounds automation, with its present counts: how far each guard of a cluster is from holding back."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, F, Q, QuerySet
+from django.utils.translation import gettext as _
+
+from kcover import guards, lifecycle, limits, reasons
+from kcover.guards import chance
+from kcover_portal.console import looks
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, Maintenance, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import counts
+
+NEAR = 0.75  # of the limit: from here on a gauge says that little is left
+LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """One count against its limit. ``state`` is of ``looks.TABLES["guard"]``; ``least``: the limit is a floor.
+
+    ``limit`` None: there is none, and nothing is counted.
+    """
+
+    guard: str
+    scope: str
+    count: int
+    limit: int | None
+    state: str
+    note: str = ""
+    least: bool = False
+
+    @property
+    def share(self) -> int:
+        """How much of the limit is taken, in per cent; of a floor, how close the count came down to it."""
+        if not self.limit:
+            return 0
+        if self.least:
+            return min(100, round(self.limit / max(self.count, 1) * 100))
+        return min(100, round(self.count / self.limit * 100))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """One cluster: its mode, its guards as set, their gauges, storms that are open and nodes left out."""
+
+    cluster: Cluster
+    mode: str
+    settings: guards.Settings
+    eligible: int
+    gauges: Sequence[Gauge]
+    storms: Sequence[Incident]
+    excluded: Sequence[Node]
+
+    @property
+    def state(self) -> str:
+        """The strictest of its gauges."""
+        return min((gauge.state for gauge in self.gauges), key=SEVERITY.index, default="off")
+
+
+SEVERITY = ("tripped", "near", "calm", "off")
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something that holds automation back now, for the banner on every page."""
+
+    look: looks.Look
+    cluster: str
+    text: str
+    storm: int | None = None
+
+
+def bounds(cluster: Cluster, *, now: datetime) -> Bounds:
+    """Everything that bounds one cluster now."""
+    settings = fleet.guards_of(cluster)
+    eligible = counts.eligible(cluster).count()
+    storms = list(_storms([cluster]))
+    found = [
+        _storm(settings, storms, eligible),
+        *_rates(cluster, settings, eligible, now=now),
+        _breaker(cluster, settings, eligible, now=now),
+        *_budget(cluster, settings, eligible),
+        *_floors(cluster, settings),
+        _plans(cluster, settings),
+    ]
+    excluded = Node.objects.filter(cluster=cluster, gone_at=None, **{f"labels__{guards.EXCLUDE_LABEL}": "true"})
+    return Bounds(cluster, fleet.mode_of(cluster)[0], settings, eligible, found, storms, list(excluded[:100]))
+
+
+def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluster, list[Gauge]]]:
+    """The breaker's and the budget's of each cluster, for the overview."""
+    found = []
+    for cluster in clusters:
+        settings = fleet.guards_of(cluster)
+        eligible = counts.eligible(cluster).count()
+        budget = sorted(_budget(cluster, settings, eligible), key=lambda one: -one.share)[:1]
+        found.append((cluster, [_breaker(cluster, settings, eligible, now=now), *budget]))
+    return found
+
+
+def windows(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Maintenance]:
+    """Maintenance that is or will be, on these clusters or on all."""
+    rows = Maintenance.objects.filter(Q(cluster=None) | Q(cluster__in=clusters), ends_at__gt=now)
+    return rows.select_related("cluster").order_by("starts_at", "pk")
+
+
+def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
+    """What holds automation back now: storms, open breakers, maintenance of pools, clusters and of all."""
+    found = [
+        Alarm(
+            looks.of("guard", "storm"),
+            storm.cluster.name,
+            _("Storm: %(symptom)s on %(n)d nodes. They are left alone until a person closes it.")
+            % {"symptom": storm.code, "n": len(storm.scope)},
+            storm.pk,
+        )
+        for storm in _storms(clusters)
+    ]
+    for cluster, isolated, limit in _tripped(clusters, now=now):
+        text = _("Breaker open: %(n)d nodes were isolated within %(within)s, %(limit)d at most. No other node is.")
+        within = reasons.span(fleet.guards_of(cluster).breaker.window)
+        look = looks.of("guard", "breaker")
+        found.append(Alarm(look, cluster.name, text % {"n": isolated, "within": within, "limit": limit}))
+    for window in windows(clusters, now=now).filter(starts_at__lte=now, node=""):  # a node's is told on its own page
+        where = window.pool
+        text = _("Maintenance of %(where)s: nothing is taken out, nothing rebooted. %(why)s") % {
+            "where": where or (window.cluster.name if window.cluster else _("all clusters")),
+            "why": window.reason,
+        }
+        found.append(Alarm(looks.of("guard", "maintenance"), window.cluster.name if window.cluster else "", text))
+    return found
+
+
+def _tripped(clusters: Collection[Cluster], *, now: datetime) -> Iterable[tuple[Cluster, int, int]]:
+    """Clusters with their breaker open; those in which nothing was isolated lately cost one query together."""
+    settings = {cluster.pk: fleet.guards_of(cluster).breaker for cluster in clusters}
+    longest = max((one.window for one in settings.values() if one.enabled), default=None)
+    if longest is None:
+        return
+    busy = Rescue.objects.filter(cluster__in=clusters, opened_at__gte=now - longest).order_by()
+    for cluster in Cluster.objects.filter(pk__in=busy.values("cluster").distinct()).order_by("name"):
+        one = settings[cluster.pk]
+        if not one.enabled:
+            continue
+        isolated = counts.isolated(cluster, since=now - one.window)
+        limit = one.limit.of(counts.eligible(cluster).count()) if isolated else 1
+        if isolated >= limit:
+            yield cluster, isolated, limit
+
+
+def _storms(clusters: Collection[Cluster]) -> QuerySet[Incident]:
+    rows = Incident.objects.filter(cluster__in=clusters, node=None, kind=counts.STORM, state=Incident.State.OPEN)
+    return rows.select_related("cluster")
+
+
+def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int) -> Gauge:
+    storm = settings.storm
+    if not storm.enabled:
+        return Gauge("storm", "", 0, None, "off")
+    limit = max(storm.nodes, limits.Limit(percent=storm.percent).of(eligible))
+    widest = max((len(one.scope) for one in storms), default=0)
+    note = _("one symptom within %(within)s") % {"within": reasons.span(storm.window)}
+    return Gauge("storm", "", widest, limit, "tripped" if storms else "calm", note)
+
+
+def _rates(cluster: Cluster, settings: guards.Settings, eligible: int, *, now: datetime) -> list[Gauge]:
+    if not settings.rate.enabled or eligible < 1:
+        return [Gauge("rate", "", 0, None, "off")]
+    faulty = counts.faulty(cluster, now=now)
+    found = []
+    for window, count in zip(chance.WINDOWS, (faulty.ten_minutes, faulty.hour, faulty.six_hours), strict=True):
+        limit = chance.improbable(eligible, window=window)
+        note = _("newly faulty nodes within %(within)s") % {"within": reasons.span(window)}
+        found.append(Gauge("rate", "", count, limit, _state(count, limit), note))
+    return found
+
+
+def _breaker(cluster: Cluster, settings: guards.Settings, eligible: int, *, now: datetime) -> Gauge:
+    breaker = settings.breaker
+    if not breaker.enabled:
+        return Gauge("breaker", "", 0, None, "off")
+    limit = breaker.limit.of(eligible)
+    count = counts.isolated(cluster, since=now - breaker.window)
+    note = _("isolated within %(within)s") % {"within": reasons.span(breaker.window)}
+    return Gauge("breaker", "", count, limit, _state(count, limit), note)
+
+
+def _budget(cluster: Cluster, settings: guards.Settings, eligible: int) -> list[Gauge]:
+    """A gauge for each group of nodes that has a budget of its own, the fullest first."""
+    limit = settings.budget.limit
+    taken = set(counts.taken(cluster).values_list("node", flat=True))
+    if limit is None:
+        return [Gauge("budget", "", len(taken), None, "off", _("isolated or in rescue; no budget is set"))]
+    groups: dict[str, list[int]] = {}
+    for pk, pool, labels in counts.eligible(cluster).values_list("pk", "pool", "labels"):
+        groups.setdefault(_group(settings.budget.by, pool, labels), []).append(pk)
+    found = []
+    for scope, members in groups.items():
+        most, used = limit.of(len(members)), len(taken.intersection(members))
+        found.append(Gauge("budget", scope, used, most, _state(used, most), _("isolated or in rescue")))
+    return sorted(found, key=lambda one: (-one.share, one.scope))[:LISTED]
+
+
+def _group(by: str, pool: str, labels: dict[str, str]) -> str:
+    if by == "cluster":
+        return ""
+    if by == "pool":
+        return pool or _("no pool")
+    key = by.removeprefix("label:")
+    return f"{key}={labels.get(key, '')}"
+
+
+def _floors(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
+    percent = settings.floor.percent
+    if percent is None:
+        return [Gauge("floor", "", 0, None, "off")]
+    well = Q(ready=True, unschedulable=False) & ~Q(pk__in=counts.taken(cluster).values("node"))
+    pools = counts.eligible(cluster).order_by().values("pool").annotate(of=Count("pk"), well=Count("pk", filter=well))
+    found = []
+    for pool in pools.order_by(F("well") * 1.0 / F("of"), "pool")[:LISTED]:
+        floor = limits.Limit(percent=percent).of(pool["of"])
+        state = "tripped" if pool["well"] <= floor else "near" if pool["well"] <= floor + 1 else "calm"
+        note = _("healthy of %(n)d") % {"n": pool["of"]}
+        found.append(Gauge("floor", pool["pool"] or _("no pool"), pool["well"], floor, state, note, least=True))
+    return found
+
+
+def _plans(cluster: Cluster, settings: guards.Settings) -> Gauge:
+    opened = Rescue.objects.filter(cluster=cluster, origin=Rescue.Origin.API, state__in=lifecycle.OPEN_RESCUE).count()
+    limit = settings.plans.limit
+    return Gauge("plans", "", opened, limit, _state(opened, limit), _("open plans of decision systems"))
+
+
+def _state(count: int, limit: int) -> str:
+    if limit < 1:
+        return "off"  # no node to count over: then nothing is done at all
+    if count >= limit:
+        return "tripped"
+    return "near" if count >= limit * NEAR else "calm"

@@ -1,0 +1,174 @@
+"""Safety: what bounds automation in each cluster with its present counts, and changing it."""
+
+import zoneinfo
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from kcover import guards
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
+from kcover_portal.console import bounding, forms, looks
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.reads import safety as reads
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import bounds
+
+# Guards without a count: how they are set is all there is to see.
+PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
+
+
+@require_GET
+@signed_in
+def safety(request: Request) -> HttpResponse:
+    """Every cluster that the person sees: its mode, its guards with their counts, what is left out; and maintenance."""
+    now = timezone.now()
+    clusters = list(accounts.clusters_of(request.user).order_by("name"))
+    operable = set(accounts.clusters_of(request.user, Role.OPERATOR).values_list("pk", flat=True))
+    windows = [
+        (
+            window,
+            window.starts_at <= now,
+            accounts.may(request.user, Role.OPERATOR, window.cluster),
+        )
+        for window in reads.windows(clusters, now=now)
+    ]
+    context = {
+        "clusters": [
+            {
+                "bounds": reads.bounds(cluster, now=now),
+                "plain": [(name, _plain(cluster, name)) for name in PLAIN],
+                "may": cluster.pk in operable,
+            }
+            for cluster in clusters
+        ],
+        "windows": windows,
+        "announces": bool(operable),
+        "label": guards.EXCLUDE_LABEL,
+    }
+    return render(request, "console/pages/safety.html", context)
+
+
+def _plain(cluster: Cluster, name: str) -> str:
+    """A guard without a count, in words."""
+    settings = fleet.guards_of(cluster)
+    span = bounding.Span().prepare_value
+    match guards.to_json(settings)[name]:
+        case int(seconds):
+            return str(span(seconds)) if seconds else _("none")
+        case {"limit": limit, "window": window} | {"reboots": int(limit), "window": window}:
+            return _("%(n)d within %(within)s") % {"n": limit, "within": span(window)}
+    return _("off")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
+    """Asks for a guard's settings and why (GET), then sets them (POST), effective before the next call."""
+    if guard not in bounding.PARTS:
+        raise Http404
+    row = _cluster(request, cluster)
+    form = bounding.Guard(request.POST or None, guard=guard, settings=fleet.guards_of(row))
+    if request.method == "POST" and form.is_valid():
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        try:
+            bounds.set_guards(row, form.patch(), actor=actor, reason=reason, now=timezone.now())
+        except guards.SettingError as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:safety"))
+    look = looks.GUARDS[guard]
+    address = reverse("console:safety-guard", args=(row.name, guard))
+    return _ask(request, form, title=f"{look.label} · {row.name}", icon=look.icon, text=look.help, address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def mode(request: Request, cluster: str) -> HttpResponse:
+    """How far automation goes in one cluster; the strictest of environment, installation and cluster holds."""
+    row = _cluster(request, cluster)
+    wanted = request.GET.get("mode", "")
+    form = bounding.ClusterMode(request.POST or None, mode=wanted if wanted in looks.TABLES["mode"] else row.mode)
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        actor = accounts.actor(request.user)
+        try:
+            bounds.set_cluster(row, {"mode": given["mode"]}, actor=actor, reason=given["reason"], now=timezone.now())
+        except bounds.Refused as error:
+            form.add_error(None, str(error))
+        else:
+            return lead(request, reverse("console:safety"))
+    title = _("Mode of %(cluster)s") % {"cluster": row.name}
+    address = reverse("console:safety-mode", args=(row.name,))
+    return _ask(request, form, title=title, icon="shield-check", address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def announce(request: Request) -> HttpResponse:
+    """A maintenance window: in it nothing is taken out of scheduling and nothing rebooted."""
+    if not accounts.may_somewhere(request.user, Role.OPERATOR):
+        require(request, Role.OPERATOR, None)
+    zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
+    with timezone.override(zone):
+        form = bounding.Window(
+            request.POST or None,
+            clusters=accounts.clusters_of(request.user, Role.OPERATOR),
+            everywhere=accounts.may(request.user, Role.OPERATOR, None),
+            zone=zone.key,
+        )
+        if request.method == "POST" and form.is_valid():
+            given, now = form.cleaned_data, timezone.now()
+            require(request, Role.OPERATOR, given["cluster"])
+            starts_at, ends_at = form.span(now=now)
+            try:
+                bounds.open_maintenance(
+                    given["cluster"],
+                    pool=given["pool"],
+                    node=given["node"],
+                    starts_at=starts_at,
+                    ends_at=ends_at,
+                    reason=given["reason"],
+                    actor=accounts.actor(request.user),
+                    now=now,
+                )
+            except bounds.Refused as error:
+                form.add_error(form.placed.get(error.field, error.field), str(error))
+            else:
+                return lead(request, reverse("console:safety"))
+        text = looks.GUARDS["maintenance"].help
+        address = reverse("console:maintenance-new")
+        return _ask(request, form, title=_("Announce maintenance"), icon="tool", text=text, address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def end_maintenance(request: Request, pk: int) -> HttpResponse:
+    """Ends a window now, or takes one back that has not begun."""
+    now = timezone.now()
+    row = get_object_or_404(reads.windows(list(accounts.clusters_of(request.user)), now=now), pk=pk)
+    require(request, Role.OPERATOR, row.cluster)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        reason = form.cleaned_data["reason"]
+        bounds.end_maintenance(row, actor=accounts.actor(request.user), reason=reason, now=now)
+        return lead(request, reverse("console:safety"))
+    address = reverse("console:maintenance-end", args=(pk,))
+    return _ask(request, form, title=_("End this maintenance"), icon="tool", text=row.reason, address=address)
+
+
+def _ask(request: Request, form: forms.Act, **shown: object) -> HttpResponse:
+    context = {"form": form, "verb": _("Save"), "back": reverse("console:safety"), "base": dialog(request), **shown}
+    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+
+
+def _cluster(request: Request, name: str) -> Cluster:
+    """The cluster, if the person sees it; raises PermissionDenied where they do not operate it."""
+    row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=name)
+    require(request, Role.OPERATOR, row)
+    return row

@@ -1,0 +1,250 @@
+"""Safety on the console: every guard with its count, how it is changed, maintenance, and the banner of all pages."""
+
+import zoneinfo
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from kcover import guards
+from kcover_portal.console import bounding, looks
+from kcover_portal.console.reads import safety
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Maintenance, Node
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents import services as incidents
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from tests.portal.console.test_approvals import text, words
+from tests.portal.rescue.world import CORDON, World
+
+
+@pytest.fixture
+def fleet_of_ten(db: None):
+    world = World(policy=CORDON, nodes=10)
+    world.now = timezone.now()
+    Node.objects.filter(name__in=["gpu-1", "gpu-2"]).update(pool="a")
+    yield world
+    world.uninstall()
+
+
+def set_guards(world: World, **patch) -> None:
+    bounds.set_guards(world.cluster, patch, actor="user:t", reason="t", now=world.now)
+
+
+def gauges(world: World) -> dict[str, list[safety.Gauge]]:
+    found: dict[str, list[safety.Gauge]] = {}
+    for gauge in safety.bounds(world.cluster, now=world.now).gauges:
+        found.setdefault(gauge.guard, []).append(gauge)
+    return found
+
+
+# --------------------------------------------------------------------------------------------------------------- gauges
+
+
+def test_every_guard_has_a_name_a_form_and_a_place():
+    assert set(bounding.PARTS) == set(guards.to_json(guards.Settings()))
+    assert set(guards.GUARDS) | set(bounding.PARTS) <= set(looks.GUARDS)
+
+
+def test_the_gauges_count_what_the_guards_count(fleet_of_ten: World):
+    world = fleet_of_ten
+    set_guards(world, breaker={"limit": 2}, budget={"limit": 4}, floor={"percent": 80}, storm={"enabled": False})
+    for name in ("gpu-1", "gpu-3"):
+        world.fault(62, node=name)
+        world.work()
+    found = gauges(world)
+    assert [(one.count, one.limit, one.state) for one in found["breaker"]] == [(2, 2, "tripped")]
+    assert [(one.count, one.limit, one.state) for one in found["budget"]] == [(2, 4, "calm")]
+    worst = found["floor"][0]
+    assert (worst.scope, worst.count, worst.limit, worst.state) == ("a", 1, 1, "tripped")
+    assert [(one.count, one.limit) for one in found["plans"]] == [(0, 5)]
+    assert found["storm"][0].state == "off"
+    assert [one.count for one in found["rate"]] == [2, 2, 2]
+    world.fault(62, node="gpu-4")
+    world.work()
+    assert not world.kube.get_node("gpu-4").unschedulable  # and it is so: the breaker holds the third one back
+
+
+def test_a_budget_is_shown_by_what_it_is_counted_by(fleet_of_ten: World):
+    set_guards(fleet_of_ten, budget={"limit": "50%", "by": "pool"})
+    fleet_of_ten.fault(62)
+    fleet_of_ten.work()
+    assert [(one.scope, one.count, one.limit) for one in gauges(fleet_of_ten)["budget"]] == [
+        ("a", 1, 1),
+        ("no pool", 0, 4),
+    ]
+
+
+def test_an_open_storm_trips_its_gauge_until_somebody_closes_it(fleet_of_ten: World):
+    world = fleet_of_ten
+    storm, _ = incidents.keep_storm(
+        world.cluster, kind="storm", code="code xid 62", nodes=["gpu-1", "gpu-2", "gpu-3"], now=world.now
+    )
+    assert [(one.count, one.limit, one.state) for one in gauges(world)["storm"]] == [(3, 3, "tripped")]
+    incidents.close_by_hand(storm, actor="user:omar", reason="the switch was it", now=world.now)
+    assert gauges(world)["storm"][0].state == "calm"
+
+
+def test_no_node_to_count_over_trips_nothing(db: None):
+    world = World(nodes=0)
+    assert {gauge.state for gauge in safety.bounds(world.cluster, now=world.now).gauges} <= {"off", "calm"}
+    world.uninstall()
+
+
+# ----------------------------------------------------------------------------------------------------------------- page
+
+
+def test_the_page_shows_every_cluster_and_what_is_left_out(person, fleet_of_ten: World):
+    Node.objects.filter(name="gpu-7").update(labels={"kcover.io/exclude": "true"})
+    page = words(person("viewer").get("/safety/"))
+    assert "counted over 9 nodes" in page
+    assert "gpu-7" in page
+    assert "0 of 10 isolated within 5 min" in page
+    assert "Change" not in page
+    assert "Change" in words(person("operator").get("/safety/"))
+
+
+def test_a_guard_is_changed_with_a_reason_on_record(person, fleet_of_ten: World):
+    client = person("operator", name="omar")
+    address = "/safety/c1/guards/breaker/"
+    shown = text(client.get(address))
+    assert 'value="5 min"' in shown
+    assert client.post(address, {"enabled": "on", "limit": "5%", "window": "1 h", "reason": ""}).status_code == 422
+    done = client.post(address, {"enabled": "on", "limit": "5%", "window": "1 h 30 min", "reason": "new switches"})
+    assert done.status_code == 302
+    breaker = fleet.guards_of(type(fleet_of_ten.cluster).objects.get()).breaker
+    assert (str(breaker.limit), breaker.window) == ("5%", timedelta(minutes=90))
+    entry = Entry.objects.get(verb="cluster.guards")
+    assert (entry.actor, entry.data["reason"]) == ("user:omar", "new switches")
+
+
+@pytest.mark.parametrize(
+    ("guard", "given", "said"),
+    [
+        ("breaker", {"limit": "many", "window": "5 min"}, "is no limit"),
+        ("breaker", {"limit": "5", "window": "soon"}, "Write a time like"),
+        ("storm", {"nodes": "0", "percent": "3", "window": "5 min"}, "must be a whole number from 1"),
+        ("budget", {"limit": "5", "by": "rack"}, "must be cluster, pool or label:KEY"),
+        ("hold_down", {"hold_down": "30 d"}, "must be whole seconds from 0 to 86400"),
+    ],
+)
+def test_what_is_no_setting_is_refused_at_its_field(person, fleet_of_ten: World, guard, given, said):
+    response = person("operator").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "r"})
+    assert response.status_code == 422
+    assert said in text(response)
+    assert not Entry.objects.filter(verb="cluster.guards").exists()
+
+
+@pytest.mark.parametrize("guard", sorted(bounding.PARTS))
+def test_every_guards_form_saves_what_it_shows(person, fleet_of_ten: World, guard: str):
+    form = bounding.Guard(None, guard=guard, settings=fleet.guards_of(fleet_of_ten.cluster))
+    shown = {name: form[name].value() for name in form.fields if name != "reason"}
+    given = {name: "on" if value is True else value for name, value in shown.items() if value not in (None, False)}
+    response = person("operator").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "as it is"})
+    assert response.status_code == 302
+    assert not Entry.objects.filter(verb="cluster.guards").exists()  # nothing changed, so nothing is noted
+
+
+def test_a_viewer_changes_nothing_and_a_strangers_cluster_is_not_there(person, fleet_of_ten: World, now):
+    assert person("viewer").get("/safety/c1/guards/storm/").status_code == 403
+    assert person("viewer").post("/safety/c1/mode/", {"mode": "paused", "reason": "r"}).status_code == 403
+    west = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)
+    assert person("admin", cluster=west).get("/safety/c1/guards/storm/").status_code == 404
+    assert person("operator").get("/safety/c1/guards/nonsense/").status_code == 404
+
+
+def test_one_cluster_is_paused_and_goes_on(person, fleet_of_ten: World):
+    client = person("operator", name="omar")
+    assert "selected>Paused" in text(client.get("/safety/c1/mode/?mode=paused"))
+    assert client.post("/safety/c1/mode/", {"mode": "paused", "reason": "power works"}).status_code == 302
+    assert "power works" in text(client.get("/nodes/"))
+    client.post("/safety/c1/mode/", {"mode": "enforce", "reason": "done"})
+    assert type(fleet_of_ten.cluster).objects.get().mode == "enforce"
+
+
+# ---------------------------------------------------------------------------------------------------------- maintenance
+
+
+def test_maintenance_is_announced_shown_and_ended(person, fleet_of_ten: World):
+    client = person("operator", name="omar")
+    given = {"cluster": "c1", "pool": "a", "lasts": "2 h", "reason": "new switch"}
+    assert client.post("/maintenance/new/", given).status_code == 302
+    window = Maintenance.objects.get()
+    assert (window.pool, window.ends_at - window.starts_at) == ("a", timedelta(hours=2))
+    assert "new switch" in text(client.get("/safety/"))
+    assert "Maintenance of a: nothing is taken out" in words(client.get("/nodes/"))
+    assert client.post(f"/maintenance/{window.pk}/end/", {"reason": ""}).status_code == 422
+    assert client.post(f"/maintenance/{window.pk}/end/", {"reason": "done early"}).status_code == 302
+    assert "No window is announced." in text(client.get("/safety/"))
+    assert "Maintenance of a" not in words(client.get("/nodes/"))
+
+
+def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
+    client = person("operator", name="omar")
+    client.post("/preferences/", {"zone": "Asia/Shanghai"})
+    assert "Begins (Asia/Shanghai; empty: now)" in text(client.get("/maintenance/new/"))
+    tomorrow = timezone.now() + timedelta(days=1)
+    local = tomorrow.astimezone(zoneinfo.ZoneInfo("Asia/Shanghai"))
+    given = {"cluster": "c1", "begins": local.strftime("%Y-%m-%dT%H:%M"), "lasts": "1 h", "reason": "r"}
+    assert client.post("/maintenance/new/", given).status_code == 302
+    assert Maintenance.objects.get().starts_at == tomorrow.replace(second=0, microsecond=0)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "name the cluster"),
+        ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "a pool or a node"),
+        ({"cluster": "c1", "lasts": "400 d"}, "at most 90 days"),
+        ({"cluster": "c1", "lasts": "0 s"}, "ends after it starts"),
+        ({"cluster": "c1", "begins": "2020-01-01T00:00", "lasts": "1 h"}, "over already"),
+    ],
+)
+def test_a_window_that_makes_no_sense_is_refused(person, fleet_of_ten: World, given, said):
+    response = person("operator").post("/maintenance/new/", {**given, "reason": "r"})
+    assert response.status_code == 422
+    assert said in text(response)
+    assert not Maintenance.objects.exists()
+
+
+def test_windows_for_all_clusters_need_the_role_everywhere(person, fleet_of_ten: World, now):
+    local = person("operator", cluster=fleet_of_ten.cluster)
+    assert local.post("/maintenance/new/", {"lasts": "1 h", "reason": "r"}).status_code == 422
+    everywhere = bounds.open_maintenance(
+        None,
+        starts_at=fleet_of_ten.now,
+        ends_at=fleet_of_ten.now + timedelta(hours=1),
+        reason="r",
+        actor="t",
+        now=fleet_of_ten.now,
+    )
+    assert local.post(f"/maintenance/{everywhere.pk}/end/", {"reason": "r"}).status_code == 403
+    assert person("viewer").get("/maintenance/new/").status_code == 403
+
+
+# --------------------------------------------------------------------------------------------------------------- banner
+
+
+def test_the_banner_tells_of_an_open_breaker_and_a_storm_on_every_page(person, fleet_of_ten: World):
+    world, client = fleet_of_ten, person("viewer")
+    assert "Breaker open" not in words(client.get("/nodes/"))
+    set_guards(world, breaker={"limit": 1}, storm={"enabled": False})
+    world.fault(62)
+    world.work()
+    page = words(client.get("/nodes/"))
+    assert "Breaker open: 1 nodes were isolated within 5 min, 1 at most." in page
+    storm, _ = incidents.keep_storm(
+        world.cluster, kind="storm", code="code xid 62", nodes=["gpu-1", "gpu-2"], now=world.now
+    )
+    page = text(client.get("/nodes/"))
+    assert "Storm: code xid 62 on 2 nodes" in page
+    assert f"/incidents/{storm.pk}/" in page
+
+
+def test_what_holds_back_elsewhere_is_nobodys_business(person, fleet_of_ten: World, now):
+    set_guards(fleet_of_ten, breaker={"limit": 1})
+    services.request(fleet_of_ten.node(), "cordon", actor="user:omar", reason="r", now=fleet_of_ten.now)
+    west = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)
+    assert "Breaker open" not in words(person("viewer", cluster=west).get("/nodes/"))
+    assert "Breaker open" in words(person("viewer").get("/nodes/"))
