@@ -146,7 +146,7 @@ class Control:
         return _answer({"total": 0})
 
     async def _api_faults(self, request: web.Request) -> web.Response:
-        return _answer({"pending": self._api.faults.pending()})
+        return _answer({"pending": self._api.faults.pending(), "hanging": self._api.faults.hanging()})
 
     async def _add_api_fault(self, request: web.Request) -> web.Response:
         body = await _body(request)
@@ -160,8 +160,8 @@ class Control:
         return _answer({"pending": self._api.faults.pending()}, status=201)
 
     async def _clear_api_faults(self, request: web.Request) -> web.Response:
-        self._api.faults.clear()
-        return _answer({"pending": []})
+        self._api.faults.clear(request.query.get("name"))
+        return _answer({"pending": self._api.faults.pending()})
 
     async def _cut_watches(self, request: web.Request) -> web.Response:
         return _answer({"cut": self._api.cut_watches()})

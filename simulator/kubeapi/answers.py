@@ -1,6 +1,5 @@
 """HTTP responses: objects, refusals, and what a client gets of a planned fault."""
 
-import asyncio
 from typing import Any
 
 import msgspec
@@ -23,14 +22,17 @@ def refused(error: errors.ApiError) -> web.Response:
     return web.Response(body=body, status=error.code, content_type="application/json", headers=headers)
 
 
-async def suffered(
+def suffered(
     http: web.Request, fault: faults.ApiFault, *, group: str = "", plural: str = "", name: str = ""
 ) -> web.Response:
-    """What a client gets of a fault: a refusal, or a connection that ends, at once or late, without an answer."""
+    """What a client gets of a fault in the end: a refusal, or a connection that is cut without an answer."""
     if isinstance(fault.status, int):
         return refused(faults.refusal(fault.status, group=group, plural=plural, name=name))
-    if fault.status == faults.TIMEOUT:
-        await asyncio.sleep(fault.seconds)
     if http.transport is not None:
         http.transport.abort()
     return web.Response(status=500)  # never sent
+
+
+def gone(http: web.Request) -> bool:
+    """Whether the client has hung up."""
+    return http.transport is None or http.transport.is_closing()

@@ -128,6 +128,7 @@ class Calls:
                 "name": call.name,
                 "node": call.asked.node,
                 "status": call.asked.status,
+                "applied": call.asked.applied,
                 "fault": call.fault,
             }
             for call in self.recent(verb=verb, resource=resource, node=node)[-100:]

@@ -1,25 +1,29 @@
 """Faults of the API server itself: refusals, silence and cut connections, also after the work was done."""
 
+import asyncio
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from simulator.kubeapi import errors
 
-TIMEOUT, CUT = "timeout", "cut"
-_STATUSES: tuple[int | str, ...] = (409, 429, 500, 502, 503, 504, TIMEOUT, CUT)
-_HOLD = 60.0  # seconds a time-out holds its connection unless told otherwise
+TIMEOUT, CUT, HOLD = "timeout", "cut", "hold"
+_STATUSES: tuple[int | str, ...] = (409, 429, 500, 502, 503, 504, TIMEOUT, CUT, HOLD)
+_HOLD = 60.0  # seconds a connection is held unless told otherwise
 _HOLD_LIMIT = 600.0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, eq=False)
 class ApiFault:
-    """A fault for the next ``count`` requests that match; -1 is until it is cleared.
+    """A fault for the next ``count`` requests that match, once ``skip`` of them have passed; -1 is until it is cleared.
 
-    ``verb`` is an HTTP method or a Kubernetes verb, lower case, or ``*``; ``path`` is searched for in path and query.
+    ``verb`` is an HTTP method or a Kubernetes verb, lower case, or ``*``; ``path`` is searched for in path and query,
+    ``body`` in the request's body, ``object`` in the object that the request names, as it is before the request.
     ``after``: the request is carried out first, and then answered by the fault (an ambiguous outcome).
-    ``seconds`` is how long ``timeout`` holds the connection before it closes it.
+    ``seconds`` is how long ``timeout`` holds the connection before it closes it, and how long ``hold`` does before it
+    goes on as if nothing had been. ``name`` is the planner's word for it.
     """
 
     status: int | str
@@ -28,6 +32,10 @@ class ApiFault:
     count: int
     after: bool
     seconds: float
+    name: str = ""
+    body: re.Pattern[str] | None = None
+    object: re.Pattern[str] | None = None
+    skip: int = 0
 
     @property
     def label(self) -> str:
@@ -35,15 +43,26 @@ class ApiFault:
         return f"{self.status}{' after' if self.after else ''}"
 
 
+@dataclass(slots=True, eq=False)
+class _Hanging:
+    """A request that is held."""
+
+    fault: ApiFault
+    since: float = field(default_factory=time.monotonic)
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+
+
 class ApiFaults:
-    """The faults waiting to happen, first come first served."""
+    """The faults waiting to happen, first come first served, and the requests that are held by one."""
 
     def __init__(self) -> None:
         self._waiting: list[ApiFault] = []
+        self._hanging: list[_Hanging] = []
 
     def add(self, body: Mapping[str, Any]) -> ApiFault:
-        """Plan a fault: ``{"status": 429|409|500|…|"timeout"|"cut", "match": "PATCH /api/v1/nodes/", "count": 1,
-        "after": false, "seconds": 60}``. All but ``status`` may be left out; without ``match`` every request matches.
+        """Plan a fault: ``{"status": 429|409|500|…|"timeout"|"cut"|"hold", "match": "PATCH /api/v1/nodes/",
+        "body": "draining", "object": "", "skip": 0, "count": 1, "after": false, "seconds": 60, "name": ""}``.
+        All but ``status`` may be left out; without ``match``, ``body`` and ``object`` every request matches.
 
         Raises ValueError that names the field.
         """
@@ -62,24 +81,30 @@ class ApiFaults:
         seconds = body.get("seconds", _HOLD)
         if not isinstance(seconds, int | float) or not 0 <= seconds <= _HOLD_LIMIT:
             raise ValueError(f"seconds: {seconds!r} is not between 0 and {_HOLD_LIMIT:.0f}")
-        try:
-            pattern = re.compile(path)
-        except re.error as error:
-            raise ValueError(f"match: {path!r} is no regular expression: {error}") from error
+        skip = body.get("skip", 0)
+        if not isinstance(skip, int) or isinstance(skip, bool) or skip < 0:
+            raise ValueError(f"skip: {skip!r} is no number of requests")
         fault = ApiFault(
             status=status,
             verb=verb.lower(),
-            path=pattern,
+            path=_pattern("match", path),
             count=count,
             after=bool(body.get("after")),
             seconds=float(seconds),
+            name=str(body.get("name") or ""),
+            body=_pattern("body", body["body"]) if body.get("body") else None,
+            object=_pattern("object", body["object"]) if body.get("object") else None,
+            skip=skip,
         )
         self._waiting.append(fault)
         return fault
 
-    def clear(self) -> None:
-        """Forget all planned faults."""
-        self._waiting.clear()
+    def clear(self, name: str | None = None) -> None:
+        """Forget the planned faults and let go of the requests that one holds: all, or those of a name."""
+        self._waiting = [fault for fault in self._waiting if name not in (None, fault.name)]
+        for held in self._hanging:
+            if name in (None, held.fault.name):
+                held.let_go.set()
 
     def pending(self) -> list[dict[str, Any]]:
         """What is planned, for people."""
@@ -89,20 +114,61 @@ class ApiFaults:
                 "match": f"{fault.verb} {fault.path.pattern}",
                 "count": fault.count,
                 "after": fault.after,
+                "name": fault.name,
             }
             for fault in self._waiting
         ]
 
-    def take(self, *, method: str, verb: str, path: str) -> ApiFault | None:
-        """The fault for a request, used up by one."""
+    def hanging(self) -> list[dict[str, Any]]:
+        """The requests that are held now, and for how many seconds they have been."""
+        now = time.monotonic()
+        return [{"name": held.fault.name, "seconds": now - held.since} for held in self._hanging]
+
+    def take(
+        self,
+        *,
+        method: str,
+        verb: str,
+        path: str,
+        body: bytes = b"",
+        found: Callable[[], str] = lambda: "",
+    ) -> ApiFault | None:
+        """The fault for a request, used up by one. ``found`` gives the text of the object that the request names."""
         for fault in self._waiting:
-            if fault.verb in ("*", method.lower(), verb) and fault.path.search(path):
-                if fault.count > 0:
-                    fault.count -= 1
-                    if fault.count == 0:
-                        self._waiting.remove(fault)
-                return fault
+            if not (fault.verb in ("*", method.lower(), verb) and fault.path.search(path)):
+                continue
+            if fault.body and not fault.body.search(body.decode(errors="replace")):
+                continue
+            if fault.object and not fault.object.search(found()):
+                continue
+            if fault.skip:
+                fault.skip -= 1
+                continue
+            if fault.count > 0:
+                fault.count -= 1
+                if fault.count == 0:
+                    self._waiting.remove(fault)
+            return fault
         return None
+
+    async def hold(self, fault: ApiFault) -> None:
+        """Hold a request for the fault's seconds, or until it is let go."""
+        held = _Hanging(fault)
+        self._hanging.append(held)
+        try:
+            async with asyncio.timeout(fault.seconds):
+                await held.let_go.wait()
+        except TimeoutError:
+            return
+        finally:
+            self._hanging.remove(held)
+
+
+def _pattern(field_name: str, text: Any) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, TypeError) as error:
+        raise ValueError(f"{field_name}: {text!r} is no regular expression: {error}") from error
 
 
 def refusal(status: int, *, group: str, plural: str, name: str) -> errors.ApiError:

@@ -59,24 +59,41 @@ class Handler:
 
     async def _with_faults(self, request: _Request) -> web.StreamResponse:
         """Carry a request out, or let it run into a planned fault: before the work, or after it."""
-        fault = self.faults.take(method=request.http.method, verb=request.verb, path=request.http.path_qs)
         await self._prepare(request)
+        http, target = request.http, request.target
+        fault = self.faults.take(
+            method=http.method,
+            verb=request.verb,
+            path=http.path_qs,
+            body=request.body,
+            found=lambda: _text(self._present(target)),
+        )
         if fault is None:
-            if request.verb == "watch":
-                self._count(request, status=200, applied=False)
-                return await self._answer(request)
-            response = await self._answer(request)
-            self._count(request, status=response.status, applied=response.status < 400)
+            return await self._work(request)
+        after = fault.after and request.verb != "watch"
+        if fault.status == faults.HOLD and after:
+            response = await self._work(request, fault=fault.label)
+            await self.faults.hold(fault)
             return response
-        applied = False
-        if fault.after and request.verb != "watch":
-            applied = (await self._answer(request)).status < 400
+        if fault.status == faults.HOLD:
+            await self.faults.hold(fault)
+            if not answers.gone(http):
+                return await self._work(request, fault=fault.label)
+        applied = after and (await self._answer(request)).status < 400
         seen = fault.status if isinstance(fault.status, int) else 0
         self._count(request, status=seen, applied=applied, fault=fault.label)
-        target = request.target
-        return await answers.suffered(
-            request.http, fault, group=target.group, plural=target.resource.plural, name=target.name
-        )
+        if fault.status == faults.TIMEOUT:
+            await self.faults.hold(fault)
+        return answers.suffered(http, fault, group=target.group, plural=target.resource.plural, name=target.name)
+
+    async def _work(self, request: _Request, *, fault: str = "") -> web.StreamResponse:
+        """Carry a request out and count it."""
+        if request.verb == "watch":
+            self._count(request, status=200, applied=False, fault=fault)
+            return await self._answer(request)
+        response = await self._answer(request)
+        self._count(request, status=response.status, applied=response.status < 400, fault=fault)
+        return response
 
     async def _prepare(self, request: _Request) -> None:
         """Read the body, and see what the request is about, before the work changes that."""
@@ -224,6 +241,10 @@ def _decoded(request: _Request) -> Object:
     if not isinstance(body, dict):
         raise errors.bad_request("the body of the request is no object")
     return body
+
+
+def _text(found: Object | None) -> str:
+    return msgspec.json.encode(found).decode() if found is not None else ""
 
 
 def _loose(body: bytes) -> Object:

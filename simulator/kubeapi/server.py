@@ -109,7 +109,11 @@ class ApiServer:
 
         async def exposed(http: web.Request) -> web.StreamResponse:
             fault = self.faults.take(method=http.method, verb="get", path=http.path_qs)
-            return await handler(http) if fault is None else await answers.suffered(http, fault)
+            if fault is not None and fault.status in (faults.TIMEOUT, faults.HOLD):
+                await self.faults.hold(fault)
+            if fault is None or (fault.status == faults.HOLD and not answers.gone(http)):
+                return await handler(http)
+            return answers.suffered(http, fault)
 
         return exposed
 

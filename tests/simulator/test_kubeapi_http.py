@@ -4,6 +4,7 @@ import http.client
 import json
 import threading
 import time
+from concurrent import futures
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -40,9 +41,27 @@ def refused(call, *arguments, **options):
     return caught.value.status, json.loads(caught.value.body), caught.value.headers
 
 
-def raw(running, method, path, body=None, *, token=ADMIN_TOKEN, accept="application/json", media="application/json"):
+def wait_for(look):
+    """Until it is so."""
+    deadline = time.monotonic() + 10
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def raw(
+    running,
+    method,
+    path,
+    body=None,
+    *,
+    token=ADMIN_TOKEN,
+    accept="application/json",
+    media="application/json",
+    timeout=10.0,
+):
     """One request by hand: status, headers, decoded body (text where it is no JSON)."""
-    connection = http.client.HTTPConnection(running.url.removeprefix("http://"), timeout=10)
+    connection = http.client.HTTPConnection(running.url.removeprefix("http://"), timeout=timeout)
     headers = {"Accept": accept, "Content-Type": media}
     if token:
         headers["Authorization"] = f"Bearer {token}"
@@ -768,6 +787,56 @@ def test_an_answer_can_be_withheld(running, core):
     assert running.api.calls.report(verb="get")["recent"][0]["fault"] == "timeout"
 
 
+@pytest.mark.parametrize("after", [False, True])
+def test_a_request_can_be_held_before_or_after_its_effect_and_then_goes_on(running, core, after):
+    running.put("Node", node("a"))
+    fault = {"status": "hold", "match": "PATCH", "body": "unschedulable", "after": after, "name": "first"}
+    running.do(lambda: running.api.faults.add(fault))
+    core.patch_node("a", {"metadata": {"labels": {"x": "y"}}})  # not what the fault means
+    with futures.ThreadPoolExecutor() as pool:
+        answer = pool.submit(core.patch_node, "a", {"spec": {"unschedulable": True}})
+        wait_for(lambda: running.api.faults.hanging())
+        assert [held["name"] for held in running.api.faults.hanging()] == ["first"]
+        assert core.read_node("a").spec.unschedulable is (True if after else None)
+        running.do(lambda: running.api.faults.clear("another"))
+        assert not answer.done()
+        running.do(lambda: running.api.faults.clear("first"))
+        assert answer.result(10).spec.unschedulable is True
+    assert running.api.faults.hanging() == []
+    assert [(row["applied"], row["fault"]) for row in running.api.calls.report(verb="patch")["recent"]] == [
+        (True, ""),
+        (True, "hold after" if after else "hold"),
+    ]
+
+
+def test_a_held_request_whose_client_hangs_up_comes_to_nothing(running, core):
+    running.put("Node", node("a"))
+    running.do(lambda: running.api.faults.add({"status": "hold", "match": "PATCH"}))
+    media = "application/merge-patch+json"
+    with pytest.raises(TimeoutError):
+        raw(running, "PATCH", "/api/v1/nodes/a", {"spec": {"unschedulable": True}}, media=media, timeout=0.3)
+    wait_for(lambda: running.api.faults.hanging())
+    running.do(running.api.faults.clear)
+    wait_for(lambda: not running.api.faults.hanging())
+    assert core.read_node("a").spec.unschedulable is None
+    assert running.api.calls.report(verb="patch")["calls"][0]["applied"] is False
+
+
+def test_a_fault_may_ask_what_the_object_is_like_and_let_some_requests_pass(running, core):
+    running.put("Node", node("a"))
+    running.do(
+        lambda: running.api.faults.add(
+            {"status": 500, "match": "GET /api/v1/nodes/a$", "object": '"unschedulable":true', "skip": 1}
+        )
+    )
+    core.read_node("a")
+    core.read_node("a")
+    core.patch_node("a", {"spec": {"unschedulable": True}})
+    core.read_node("a")
+    assert refused(core.read_node, "a")[0] == 500
+    core.read_node("a")
+
+
 def test_an_api_server_can_be_down_altogether(running):
     running.do(lambda: running.api.faults.add({"status": "cut", "count": -1}))
     for path in ("/version", "/readyz", "/api", "/apis/policy", "/api/v1/nodes"):
@@ -786,6 +855,9 @@ def test_an_api_server_can_be_down_altogether(running):
         ({"status": 500, "count": "2"}, "count"),
         ({"status": 500, "match": "GET ("}, "match"),
         ({"status": "timeout", "seconds": 1e9}, "seconds"),
+        ({"status": 500, "body": "("}, "body"),
+        ({"status": 500, "object": 7}, "object"),
+        ({"status": 500, "skip": -1}, "skip"),
     ],
 )
 def test_a_fault_that_makes_no_sense_is_refused_by_its_field(shared, fault, named):
