@@ -4,7 +4,10 @@ import os
 
 from celery import Celery
 
+from kcover_portal import broker
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
+broker.install()
 
 app = Celery("kcover_portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
