@@ -189,6 +189,10 @@ class Postgres(Server):
             return False
         return True
 
+    def abort(self) -> None:
+        """An immediate shutdown: nothing is written, and the next start recovers from the log; data stay."""
+        self._end(signal.SIGQUIT)
+
     def _socket(self) -> dict[str, str]:
         return {"host": str(self.folder), "port": str(self.port), "user": USER, "dbname": "postgres"}
 

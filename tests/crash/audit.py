@@ -1,0 +1,39 @@
+"""Asks the ledger commands about everything in one process; prints as JSON what is wrong, and the engine's steps.
+
+``{"chains": "", "rescues": {"1": ""}, "steps": ["cordon"]}``: empty texts where all is well.
+"""
+
+import io
+import json
+import sys
+
+import django
+from django.core.management import CommandError, call_command
+
+django.setup()
+
+from kcover_portal.rescue.actions.registry import ACTIONS  # noqa: E402 - Django must be set up first
+from kcover_portal.rescue.models import Rescue  # noqa: E402
+
+
+def wrong(*command: str) -> str:
+    """What a command printed if it failed."""
+    out = io.StringIO()
+    try:
+        call_command(*command, stdout=out)
+    except CommandError as error:
+        return f"{error}: {out.getvalue().strip()}"
+    return ""
+
+
+json.dump(
+    {
+        "chains": wrong("ledger", "verify"),
+        "rescues": {
+            str(pk): wrong("ledger", "replay", "--rescue", str(pk))
+            for pk in Rescue.objects.values_list("pk", flat=True)
+        },
+        "steps": sorted(ACTIONS),
+    },
+    sys.stdout,
+)

@@ -1,0 +1,319 @@
+"""Many cases at once, each on a node of its own, in one installation; then what became of every one.
+
+A process is struck while the calls of its cases hang at the simulator, so the moments are exact. The cases that need
+longest to come to their call are begun first: then all of a wave hang when it is struck, and nothing else is going on.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from tests.crash.installation import Installation
+from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, PODS, Case
+from tests.story.product import call
+
+LATE_SECONDS = 5.0  # so long the calls of the late cases may have hung when the others are begun
+STRIKE_SECONDS = 12.0  # and so long, when the strike no longer waits for the rest: the portal waits 20 s for an answer
+GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with what else hangs so long after it
+HELD_SECONDS = 120.0
+SILENT_SECONDS = 150.0  # an agent heard of so long ago is none that could be asked for a reboot
+SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares
+# The worker last: what the others break has come to its end by then.
+ORDER = (FLUSHED, BROKER, FAST, IMMEDIATE, KILLED)
+POLICIES = """
+apiVersion: rescue.ksyun.com/v1
+kind: RescuePolicy
+metadata: {name: heal}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions:
+        - name: cordon
+        - {name: drain, attribute: {waittime: "20min"}}
+        - {name: reboot, attribute: {unCordon: "true"}}
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: taint}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["79"]
+      actions:
+        - {name: taint, attribute: {key: trainy.konduktor.ai/faulty, value: "true", effect: NoSchedule}}
+"""
+# Every walk-through and how its rescues end: by the agent; by a job, as a decision system asks for it on a node whose
+# agent is silent; a taint, then a person's release.
+PLANS = {
+    "agent": [("succeeded", "healed")],
+    "job": [("succeeded", "healed")],
+    "taint": [("succeeded", "isolated"), ("succeeded", "done")],
+}
+HEAL = [
+    {"name": "cordon", "waittime": "", "maps": []},
+    {"name": "drain", "waittime": "20min", "maps": []},
+    {"name": "reboot", "waittime": "", "maps": [{"unCordon": "true"}]},
+]
+OPEN = ("waiting", "running")
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Trial:
+    """One node on which a plan is carried out, and the case that strikes it; None: nothing does (the control)."""
+
+    node: str
+    plan: str
+    case: Case | None
+    before: dict[str, Any] = field(default_factory=dict)
+    struck: bool = False
+    helped: bool = False  # what the plan needs from outside was done
+    lock: psycopg.Connection[Any] | None = None  # what a call that is a row waits for
+    locked: float = 0.0  # since when
+    began: float = 0.0
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def boot(self) -> str:
+        """The boot that was running when it began."""
+        return str(self.before["status"]["nodeInfo"]["bootID"])
+
+    @property
+    def aimed(self) -> bool:
+        """Whether it waits for a process to be struck."""
+        return self.case is not None and self.case.failure.status is None and not self.struck
+
+    @property
+    def row(self) -> bool:
+        """Whether its call is a row."""
+        return self.case is not None and self.case.point.row
+
+
+def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: float) -> list[Trial]:
+    """Sets the installation up and tries all cases, wave by wave; each trial is over, or its time (``seconds``) is up.
+
+    The controls, one for each plan, come last and undisturbed.
+    """
+    cases = [case for wave in waves for case in wave]
+    wanted = len(cases) + len(PLANS)
+    product.set_up(
+        nodes=wanted + wanted // SPARES_EVERY + 8, policies=POLICIES, boot_seconds=3, simulator=["--no-workloads"]
+    )
+    product.guards_off()
+    batch = Batch(product, cases)
+    try:
+        batch.prepare()
+        batch.carry_out([len(wave) for wave in waves], deadline=time.monotonic() + seconds)
+    finally:
+        for trial in batch.trials:
+            _unlock(trial)
+    return batch.trials
+
+
+class Batch:
+    """The trials of one installation."""
+
+    def __init__(self, product: Installation, cases: Sequence[Case]) -> None:
+        self._product = product
+        wanted: list[tuple[str, Case | None]] = [(case.point.plan, case) for case in cases]
+        wanted += [(plan, None) for plan in sorted({case.point.plan for case in cases})]
+        query = "SELECT name FROM fleet_node WHERE gpus > 0 AND NOT unschedulable ORDER BY name"
+        product.wait(lambda: len(product.rows(query)) >= len(wanted), "the nodes to be listed", seconds=90)
+        nodes = [name for (name,) in product.rows(query)]
+        self.trials = [
+            Trial(node=node, plan=plan, case=case) for node, (plan, case) in zip(nodes, wanted, strict=False)
+        ]
+        self._decider = ""
+
+    # --------------------------------------------------------------------------------------------------- beginning
+
+    def prepare(self) -> None:
+        """Everything is in place before the first fault: agents, pods, the planned failures."""
+        product = self._product
+        query = "SELECT count(*) FROM fleet_agent"
+        product.wait(lambda: product.rows(query)[0][0] >= len(self.trials), "the agents to report", seconds=90)
+        self._decider = product.manage("token", "create", "--kind", "decision", "--cluster", "sim").strip()
+        for trial in self.trials:
+            trial.before = product.sim_node(trial.node)
+            if trial.plan != "taint":
+                for letter in PODS:
+                    product.kube("POST", "/api/v1/namespaces/default/pods", _pod(f"{trial.node}-{letter}", trial.node))
+            if trial.plan == "job":
+                product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": False})
+            if trial.case is not None:
+                product.post_sim("/sim/api-faults", _fault(trial, trial.case))
+        silent = [trial.node for trial in self.trials if trial.plan == "job"]
+        with product.connect() as connection:
+            connection.execute(
+                "UPDATE fleet_agent SET seen_at = now() - make_interval(secs => %s) "
+                "WHERE node_id IN (SELECT id FROM fleet_node WHERE name = ANY(%s))",
+                (SILENT_SECONDS, silent),
+            )
+
+    def _begin(self, trials: Sequence[Trial]) -> None:
+        for trial in trials:
+            trial.began = time.monotonic()
+            if trial.plan == "job":
+                body = {"nodeName": trial.node, "xid": 62, "escalateTime": "", "actions": HEAL}
+                url = self._product.url + "/api/v1/rescue-actions"
+                status, answer = call("POST", url, body, token=self._decider)
+                assert status == 201, answer
+            else:
+                self._product.inject(trial.node, 62 if trial.plan == "agent" else 79)
+
+    # ---------------------------------------------------------------------------------------------------- striking
+
+    def carry_out(self, sizes: Sequence[int], *, deadline: float) -> None:
+        """Hurts the nodes of each wave, strikes when their calls hang, and returns when every rescue has ended."""
+        rest = self.trials
+        for size in sizes:
+            wave, rest = rest[:size], rest[size:]
+            aimed = [trial for trial in wave if trial.aimed]
+            late = [trial for trial in aimed if trial.case and trial.case.point.late]
+            self._begin(late)
+            self._until(lambda late=late: self._all_hang(late, seconds=LATE_SECONDS), deadline=deadline)
+            self._begin([trial for trial in wave if trial not in late])
+            self._until(lambda aimed=aimed: self._all_hang(aimed, seconds=STRIKE_SECONDS), deadline=deadline)
+            self._strike()
+        self._begin(rest)
+        self._until(self._over, deadline=deadline)
+
+    def _until(self, so: Callable[[], bool], *, deadline: float) -> None:
+        """Looks until it is so or the time is up; does meanwhile what plans and cases need."""
+        while time.monotonic() < deadline:
+            dead = [f"{name}: {p.returncode}" for name, p in self._product.processes.items() if p.poll() is not None]
+            assert not dead, f"ended by itself: {dead}\n{self._product.logs()}"
+            with contextlib.suppress(psycopg.OperationalError, OSError):  # a server that was just struck
+                self._help()
+                self._lock()
+                if so():
+                    return
+            time.sleep(0.1)
+
+    def _all_hang(self, trials: Sequence[Trial], *, seconds: float) -> bool:
+        """Whether the calls of all these trials hang; or one has for so long that the others cannot be waited for."""
+        hanging = self._hanging()
+        ages = [hanging[trial] for trial in trials if trial in hanging]
+        return len(ages) == len(trials) or max(ages, default=0.0) > seconds
+
+    def _strike(self) -> None:
+        """Does every failure whose cases hang to its process, and lets their calls go on into what is left of it."""
+        for failure in ORDER:
+            struck = [trial for trial in self._hanging() if trial.case and trial.case.failure is failure]
+            if not struck:
+                continue
+            self._product.strike(failure)
+            for trial in struck:
+                trial.struck = True
+                _unlock(trial)
+                self._product.let_go(trial.node)
+            if failure in (FAST, IMMEDIATE):
+                time.sleep(1.0)  # until the worker has found its connections cut
+
+    def _hanging(self) -> dict[Trial, float]:
+        """The trials that wait for their blow and whose calls hang, with the seconds that they have."""
+        _, ages = self._product.api_faults()
+        aimed = {trial.node: trial for trial in self.trials if trial.aimed}
+        found = {aimed[node]: age for node, age in ages.items() if node in aimed and not aimed[node].row}
+        now = time.monotonic()
+        found.update({trial: now - trial.locked for trial in aimed.values() if self._blocks(trial)})
+        return found
+
+    def _over(self) -> bool:
+        """Whether every rescue has ended; strikes what came too late for its wave."""
+        if any(age > GATHER_SECONDS for age in self._hanging().values()):
+            self._strike()
+        return all(trial.seconds for trial in self.trials)
+
+    def _lock(self) -> None:
+        """Catches those at the agent's row that have come to the last request before it."""
+        _, hanging = self._product.api_faults()
+        for trial in self.trials:
+            if trial.aimed and trial.row and trial.lock is None and trial.node in hanging:
+                trial.lock = _lock(self._product, trial.node, written=trial.case is not None and trial.case.after)
+                trial.locked = time.monotonic()
+                self._product.let_go(trial.node)
+
+    def _blocks(self, trial: Trial) -> bool:
+        """Whether somebody waits for the trial's lock."""
+        if trial.lock is None:
+            return False
+        query = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
+        return bool(self._product.rows(query, trial.lock.info.backend_pid)[0][0])
+
+    def _help(self) -> None:
+        """Does what plans need from outside, and notes which are over."""
+        product, rescues = self._product, rescues_of(self._product)
+        boots = {row["name"]: row["boot_id"] for row in call("GET", product.sim + "/sim/nodes")[1]["nodes"]}
+        for trial in self.trials:
+            states = [state for _, state, _ in rescues.get(trial.node, [])]
+            if trial.plan == "job" and not trial.helped and boots[trial.node] != trial.boot:
+                product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": True})
+                trial.helped = True
+            if trial.plan == "taint" and not trial.helped and states == ["succeeded"]:
+                status, answer = product.post(f"/api/v1/nodes/sim/{trial.node}/release", {"reason": "looked at"})
+                trial.helped = status < 300
+                assert status < 300 or status >= 500, answer
+            if len(states) >= len(PLANS[trial.plan]) and not set(states) & set(OPEN) and not trial.seconds:
+                trial.seconds = time.monotonic() - trial.began
+
+
+def rescues_of(product: Installation) -> dict[str, list[tuple[int, str, str]]]:
+    """The rescues of each node, oldest first: id, state, outcome."""
+    found: dict[str, list[tuple[int, str, str]]] = {}
+    query = (
+        "SELECT n.name, r.id, r.state, r.outcome FROM rescue_rescue r "
+        "JOIN fleet_node n ON n.id = r.node_id ORDER BY r.id"
+    )
+    for node, pk, state, outcome in product.rows(query):
+        found.setdefault(node, []).append((pk, state, outcome))
+    return found
+
+
+def _pod(name: str, node: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "registry.example/train:1", "resources": {}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 30},
+    }
+
+
+def _fault(trial: Trial, case: Case) -> dict[str, Any]:
+    planned = case.point.fault(node=trial.node, boot=trial.boot)
+    # A row is not asked for at the API server: the rescue is stopped at its last request before, and caught at the row.
+    after = case.after or case.point.row
+    status = "hold" if case.failure.status is None else case.failure.status
+    return {**planned, "name": trial.node, "status": status, "after": after, "seconds": HELD_SECONDS}
+
+
+def _lock(product: Installation, node: str, *, written: bool) -> psycopg.Connection[Any]:
+    """Makes the worker wait at the agent's row: before it is written, or when it is and the step does not know it."""
+    ((step, index, rescue, node_id),) = product.rows(
+        "SELECT s.id, s.index, r.id, n.id FROM rescue_step s JOIN rescue_rescue r ON r.id = s.rescue_id "
+        "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s AND s.name = 'reboot'",
+        node,
+    )
+    lock = product.connect()
+    lock.execute("BEGIN")
+    if written:
+        lock.execute("SELECT 1 FROM rescue_step WHERE id = %s FOR UPDATE", (step,))
+    else:  # whoever inserts the same key waits until this one is committed or taken back
+        lock.execute(
+            "INSERT INTO fleet_command (id, node_id, key, kind, args, state, message, output, created_at, expires_at) "
+            "VALUES (gen_random_uuid(), %s, %s, 'reboot', '{}', 'offered', '', '{}', now(), now())",
+            (node_id, f"reboot-{rescue}-{index}-0"),
+        )
+    return lock
+
+
+def _unlock(trial: Trial) -> None:
+    lock, trial.lock = trial.lock, None
+    if lock is not None:
+        lock.close()  # takes back what it began

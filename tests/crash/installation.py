@@ -1,0 +1,101 @@
+"""The product with servers of its own, so that each of them can be struck too."""
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from tests import servers
+from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, Failure
+from tests.story.product import ROOT, Product, call
+
+THREADS = "48"  # of the worker: a request that is held keeps one
+# What would rightly hold back acts on many nodes at once.
+NO_GUARDS = {name: {"enabled": False} for name in ("storm", "rate", "breaker")}
+
+
+class Installation(Product):
+    """The product on a PostgreSQL that writes as in production, and a Redis; both its own."""
+
+    def __init__(self, folder: Path, *, database: servers.Postgres, broker: servers.Redis) -> None:
+        super().__init__(folder, database=database.url, redis=broker.url)
+        self.environment["KCOVER_WORKERS"] = THREADS
+        self._database, self._broker = database, broker
+
+    def strike(self, failure: Failure) -> None:
+        """Does to a process what the failure says; returns when the servers answer again (a worker only starts)."""
+        match failure:
+            case _ if failure is KILLED:
+                self.kill("worker")
+                self.start("worker")
+            case _ if failure is FLUSHED:
+                self.flush_redis()
+            case _ if failure is BROKER:
+                self._broker.kill()
+                self._broker.start()
+            case _ if failure is FAST:
+                self._database.stop()
+                self._database.start()
+            case _ if failure is IMMEDIATE:
+                self._database.abort()
+                self._database.start()
+            case _:
+                raise ValueError(f"{failure.words} is planned with the simulator")
+
+    def guards_off(self) -> None:
+        """Lets the portal act on any number of nodes."""
+        status, body = call("PATCH", self.url + "/api/v1/clusters/sim/guards", NO_GUARDS, token=self.token)
+        assert status == 200, body
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A connection to the portal's database, outside a transaction until one is begun."""
+        return psycopg.connect(self.environment["KCOVER_DATABASE_URL"], autocommit=True, connect_timeout=5)
+
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """What a query finds in the portal's database."""
+        with self.connect() as connection:
+            return connection.execute(query, values or None).fetchall()
+
+    def kube(self, method: str, path: str, body: Any = None) -> Any:
+        """Asks the simulated API server for something, as its administrator."""
+        status, answer = call(method, self.sim + path, body, token=self.sim_token())
+        assert status < 300, (status, answer)
+        return answer
+
+    def api_faults(self) -> tuple[set[str], dict[str, float]]:
+        """The names of the planned API faults, and of those that hold a request, with the seconds they have."""
+        _, body = call("GET", self.sim + "/sim/api-faults")
+        return {row["name"] for row in body["pending"]}, {row["name"]: row["seconds"] for row in body["hanging"]}
+
+    def let_go(self, name: str) -> None:
+        """Lets a held request go on."""
+        call("DELETE", f"{self.sim}/sim/api-faults?name={name}")
+
+    def audit(self) -> dict[str, Any]:
+        """What the ledger commands say of every chain and every rescue (``tests.crash.audit``)."""
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.crash.audit"],
+            cwd=ROOT,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return dict(json.loads(done.stdout))
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[Installation]:
+    """An installation that is not set up yet."""
+    with servers.Postgres(durable=True) as database, servers.Redis() as broker:
+        product = Installation(folder, database=database, broker=broker)
+        try:
+            yield product
+        finally:
+            product.stop()

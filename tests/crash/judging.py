@@ -1,0 +1,80 @@
+"""What became of a trial: whether the rescue ended well, and whether anything was done twice or left behind."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from tests.crash.batch import PLANS, Trial, rescues_of
+from tests.crash.installation import Installation
+from tests.crash.points import PODS
+
+
+def judge(product: Installation, trials: Sequence[Trial]) -> None:
+    """Notes for each trial what is wrong; the controls tell what an undisturbed rescue does to a node."""
+    rescues, audit = rescues_of(product), product.audit()
+    pending, _ = product.api_faults()
+    query = (
+        "SELECT n.name, i.kind, i.code FROM incidents_incident i JOIN fleet_node n ON n.id = i.node_id "
+        "WHERE i.state = 'open'"
+    )
+    incidents = product.rows(query)
+    undisturbed = {trial.plan: _applied(product, trial) for trial in trials if trial.case is None}
+    for trial in trials:
+        wrong = trial.wrong
+        if audit["chains"]:
+            wrong.append(f"ledger: {audit['chains']}")
+        if trial.case and (trial.node in pending or trial.aimed):
+            wrong.append("it was not struck")
+        mine = rescues.get(trial.node, [])
+        ends = [(state, outcome) for _, state, outcome in mine]
+        if ends != PLANS[trial.plan]:
+            wrong.append(f"rescues ended {ends}: {_story(product, trial)}")
+        wrong += [text for pk, _, _ in mine if (text := audit["rescues"][str(pk)])]
+        wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
+        applied = _applied(product, trial)
+        if applied != undisturbed[trial.plan]:
+            wrong.append(f"destructive calls with an effect: {applied}, undisturbed {undisturbed[trial.plan]}")
+        wrong += _twice(product, trial)
+        wrong += _left_behind(product, trial)
+
+
+def _applied(product: Installation, trial: Trial) -> dict[str, int]:
+    """How many calls that can take work or a node down had an effect on the trial's node, as the simulator counted."""
+    counted: Counter[str] = Counter()
+    for row in product.sim_calls(node=trial.node)["calls"]:
+        if row["destructive"] and row["applied"]:
+            counted[f"{row['verb']} {row['resource']}"] += row["count"]
+    return dict(counted)
+
+
+def _twice(product: Installation, trial: Trial) -> Iterator[str]:
+    """Pods that were not evicted exactly once, boots that nobody needed."""
+    found = product.sim_calls(node=trial.node, resource="pods/eviction")
+    evicted = Counter(row["name"] for row in found["recent"] if row["applied"])
+    for letter in PODS if trial.plan != "taint" else ():
+        if evicted[f"{trial.node}-{letter}"] != 1:
+            yield f"{trial.node}-{letter} was evicted {evicted[f'{trial.node}-{letter}']} times"
+    boots = len(product.sim_truth(trial.node)["boots"]) - 1
+    if boots != (0 if trial.plan == "taint" else 1):
+        yield f"{boots} boots"
+
+
+def _left_behind(product: Installation, trial: Trial) -> Iterator[str]:
+    """What is not on the node as it was before: the portal takes back all it did, and nothing else."""
+    after = product.sim_node(trial.node)
+    for part in ("labels", "annotations"):
+        was, now = trial.before["metadata"].get(part) or {}, after["metadata"].get(part) or {}
+        if was != now:
+            yield f"{part} were {was}, are {now}"
+    if trial.before["spec"] != after["spec"]:
+        yield f"spec was {trial.before['spec']}, is {after['spec']}"
+
+
+def _story(product: Installation, trial: Trial) -> str:
+    """The steps of the trial's rescues, for whoever looks into a failure."""
+    rows = product.rows(
+        "SELECT r.id, s.name, s.state, s.attempts, s.because, r.because FROM rescue_step s "
+        "JOIN rescue_rescue r ON r.id = s.rescue_id JOIN fleet_node n ON n.id = r.node_id "
+        "WHERE n.name = %s ORDER BY r.id, s.index",
+        trial.node,
+    )
+    return "; ".join(str(row) for row in rows)
