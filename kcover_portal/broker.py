@@ -1,8 +1,8 @@
 """Redis as the broker: losing it costs the worker its connection, not its life.
 
-kombu's channel, when its connection is lost, wants to put unacknowledged messages back and to acknowledge those that are
-done, both on the connection that is no more: it raises what Celery does not expect, and the worker ends (kombu 5.7).
-Nothing is lost by leaving both out: the rows are the queue, and the sweep finds whatever is due.
+kombu's channel, when its connection is lost, wants to put unacknowledged messages back and to acknowledge those that
+are done, both on the connection that is no more: it raises what Celery does not expect, and the worker ends (kombu
+5.7). Nothing is lost by leaving both out: the rows are the queue, and the sweep finds whatever is due.
 """
 
 from kombu.transport import TRANSPORT_ALIASES, redis
