@@ -1,6 +1,8 @@
 """The one way to write the ledger."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,6 +27,9 @@ class Draft:
     data: dict[str, Any] | None = None
 
 
+_held: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("held", default=None)
+
+
 def write(
     cluster: str,
     *,
@@ -35,18 +40,22 @@ def write(
     node: str = "",
     rescue: int | None = None,
     data: dict[str, Any] | None = None,
-) -> Entry:
-    """Appends one entry to the cluster's chain ("" is the installation's own) and returns it; see ``append``."""
+) -> None:
+    """Appends one entry to the cluster's chain ("" is the installation's own); see ``append``."""
     draft = Draft(actor=actor, verb=verb, subject=subject, at=now, node=node, rescue=rescue, data=data)
-    return append(cluster, [draft])[0]
+    append(cluster, [draft])
 
 
 def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
     """Appends entries in their order; inside a transaction they stand or fall with it.
 
-    The chain's head row is locked from here to the end of the transaction, so append late in it, and once.
+    The chain's head row is locked from here to the end of the transaction, so append late in it, and once; inside
+    ``last`` that is seen to, and nothing is returned.
     """
     if not drafts:
+        return []
+    if _held.get() is not None:
+        _held.get().append((cluster, drafts))  # type: ignore[union-attr]  # looked at in the line before
         return []
     with transaction.atomic(savepoint=False):
         head = Chain.objects.select_for_update().filter(cluster=cluster).first() or _begin(cluster)
@@ -71,6 +80,26 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
         Chain.objects.filter(cluster=cluster).update(sequence=head.sequence, digest=head.digest)
     doorbell.tell("audit", entries[-1].pk, cluster=cluster)
     return entries
+
+
+@contextlib.contextmanager
+def last() -> Iterator[None]:
+    """Entries made inside are appended together at the end: use it right inside a transaction.
+
+    So the chain's lock, for which all who write about the cluster queue, is taken after every other lock and held for
+    the shortest time; taken in the middle it makes deadlocks with whoever locks a row first and writes then.
+    """
+    if _held.get() is not None:
+        yield
+        return
+    held: list[tuple[str, Sequence[Draft]]] = []
+    token = _held.set(held)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+    for cluster in dict.fromkeys(cluster for cluster, _ in held):
+        append(cluster, [draft for name, drafts in held if name == cluster for draft in drafts])
 
 
 def _begin(cluster: str) -> Chain:

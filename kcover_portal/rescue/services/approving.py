@@ -53,7 +53,7 @@ def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
 def _vote(
     rescue: Rescue, approved: bool, *, actor: str, reason: str, now: datetime, plan_hash: str | None, via: str
 ) -> Rescue:
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         row = Rescue.objects.select_for_update(of=("self",)).select_related("node", "cluster").get(pk=rescue.pk)
         if plan_hash is not None and plan_hash != row.plan_hash:
             raise Refused("the plan is not the one you saw: look at it again")

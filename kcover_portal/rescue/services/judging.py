@@ -40,7 +40,7 @@ def _judge(
     incident_id: int, *, clock: Callable[[], datetime], lease: bool, word: consulting.Word | None
 ) -> Context | None:
     now = clock()
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         rows = Node.objects.select_for_update(of=("self",), no_key=True).select_related("cluster")
         node = rows.filter(incidents=incident_id).first()
         if node is None:
@@ -62,7 +62,7 @@ def _judge(
             drafts = laid.drafts if laid.rescue.lease_until is None else [*laid.drafts, *cordon.begin(context)]
         elif judged.storm is not None:
             drafts = [*drafts, *_storm(node, situation, judged.storm)]
-        ledger.append(node.cluster.name, drafts)  # last: whoever writes next for the cluster waits for this commit
+        ledger.append(node.cluster.name, drafts)
     return context
 
 

@@ -156,7 +156,7 @@ def request(
     Raises Refused when a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
     steps = plan.manual(verb)
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         node.refresh_from_db()
         if key is not None:
@@ -210,7 +210,7 @@ def request_plan(
     as a policy's hold it back (invariant 11); in approve mode it waits for a person.
     """
     hash_ = plan.digest(asked.steps)
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         node.refresh_from_db()
         under_way = queries.open_on(node)
@@ -382,7 +382,7 @@ def end(
     The token is raised, so that whatever a worker has in flight settles nothing afterwards (invariant 9). ``token``
     given: only if the caller still holds the lease.
     """
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
         if token is not None:
             rows = rows.filter(token=token)

@@ -116,7 +116,7 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
     """Takes the lease of a rescue that is due and reserves an attempt of its step; ends it if no step is left."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
     due = Rescue.objects.filter(free, pk=rescue_id, state__in=("waiting", "running"), due_at__lte=now)
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + LEASE):
             return None
         rescue = Rescue.objects.select_related("node__cluster", "cluster").get(pk=rescue_id)
@@ -204,7 +204,7 @@ def _settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
     What is true on the cluster by now, the step's end and the next step's beginning are one transaction.
     """
     rescue, step, now = context.rescue, context.step, context.now
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         if not _write_down(rescue, step, outcome, now=now):
             return False
         context.keep_rows()

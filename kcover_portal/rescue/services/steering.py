@@ -36,7 +36,7 @@ def skip(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: s
 
 def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, plan_hash: str | None) -> Rescue:
     _check_plan(rescue, plan_hash)
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         step = queries.current_step(rescue)
         if step is None or step.state != Step.State.FAILED:
             raise Refused(f"rescue {rescue.pk} is not held at a step: there is nothing to {verb}")

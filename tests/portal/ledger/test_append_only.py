@@ -17,10 +17,9 @@ pytestmark = pytest.mark.django_db
 def chain(db: None, now: datetime) -> list[Entry]:
     """Five entries of one cluster and one of another."""
     services.write("c2", actor="system", verb="told", subject="other", now=now)
-    return [
+    for n in range(1, 6):
         services.write("c1", actor="system", verb="told", subject=f"thing {n}", now=now, data={"n": n})
-        for n in range(1, 6)
-    ]
+    return list(Entry.objects.filter(cluster="c1").order_by("sequence"))
 
 
 REWRITES = {
@@ -138,3 +137,31 @@ def test_a_long_chain_is_walked_in_pieces(now: datetime, django_assert_max_num_q
         services.write("c1", actor="system", verb="told", subject=f"{n}", now=now)
     with django_assert_max_num_queries(4):
         assert queries.verify("c1") == queries.Verdict("c1", 1200)
+
+
+def test_entries_made_within_last_stand_in_their_order_at_its_end(now: datetime) -> None:
+    with transaction.atomic(), services.last():
+        for subject in ("a", "b"):
+            services.write("c1", actor="system", verb="told", subject=subject, now=now)
+            with services.last():
+                services.write("c2", actor="system", verb="told", subject=subject, now=now)
+        assert not Entry.objects.exists()
+    assert list(Entry.objects.order_by("pk").values_list("cluster", "subject")) == [
+        ("c1", "a"),
+        ("c1", "b"),
+        ("c2", "a"),
+        ("c2", "b"),
+    ]
+    assert queries.verify("c1").intact
+
+
+def test_entries_made_within_last_fall_with_what_failed(now: datetime) -> None:
+    def fail() -> None:
+        with transaction.atomic(), services.last():
+            services.write("c1", actor="system", verb="told", subject="a", now=now)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    services.write("c1", actor="system", verb="told", subject="b", now=now)
+    assert list(Entry.objects.values_list("subject", flat=True)) == ["b"]
