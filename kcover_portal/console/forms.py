@@ -1,6 +1,6 @@
 """Forms of the console: a reason for every act, and the filters of lists."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from urllib.parse import urlencode
 
@@ -47,6 +47,18 @@ class Act(forms.Form):
         if name != self.typed:
             raise forms.ValidationError(_("This is not %(name)s.") % {"name": self.typed})
         return name
+
+
+class NodeAct(Act):
+    """An act on a node; ``passable``: guards that the person may pass over, on record."""
+
+    override = forms.MultipleChoiceField(required=False)
+
+    def __init__(self, data: Any = None, *, typed: str = "", passable: Collection[str] = ()) -> None:
+        super().__init__(data, typed=typed)
+        field = self.fields["override"]
+        assert isinstance(field, forms.MultipleChoiceField)
+        field.choices = [(guard, guard) for guard in passable]
 
 
 def hits_much(pods: Sequence[Any] | None) -> bool:

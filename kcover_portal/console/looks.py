@@ -87,6 +87,7 @@ TABLES: Final = {
         "skipped": Look(_("Skipped"), "off", "circle-minus"),
     },
     "severity": {
+        "critical": Look(_("Critical"), "bad", "bolt"),
         "fatal": Look(_("Fatal"), "bad", "flame"),
         "degraded": Look(pgettext_lazy("severity", "Degraded"), "bad", "alert-triangle"),
         "warning": Look(_("Warning"), "off", "alert-circle"),

@@ -40,6 +40,7 @@ urlpatterns = [
     path("decisions/", incidents.decisions, name="decisions"),
     path("incidents/log/", logs.read, name="read-log"),
     path("incidents/<int:pk>/", incidents.incident, name="incident"),
+    path("incidents/<int:pk>/close/", incidents.close, name="incident-close"),
     path("rescues/", rescues.rescues, name="rescues"),
     path("rescues/<int:pk>/", rescues.rescue, name="rescue"),
     path("rescues/<int:pk>/<slug:verb>/", rescues.act, name="rescue-act"),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from django.utils.dateparse import parse_datetime
@@ -16,6 +17,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
 
 NO_CALLS = ("step", "rescue")  # ledger entries about the rescue itself, not about the cluster
+HELD_BACK, STARTS_OVER = "held back: ", "starts over: "  # how the engine's sentences about these begin
 POLLED = timedelta(seconds=5)  # waits shorter than this are the engine's own looking, no countdown for people
 
 
@@ -32,6 +34,8 @@ class StepView:
     left: float
     width: float
     current: bool
+    gate: bool  # it waits, or waited, for a person's yes
+    round: int  # 2 where the rescue starts over with this step, 0 where no round begins
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +151,7 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
     span = max((end - rescue.opened_at).total_seconds(), 1.0)
     present = current(steps)
     calls = calls_of(entries)
+    begun = rounds(steps)
     views = []
     for number, step in enumerate(steps, start=1):
         seconds = left = width = None
@@ -165,9 +170,32 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
                 left=round(left or 0, 1),
                 width=round(width or 0, 1),
                 current=step is present and rescue.state in lifecycle.OPEN_RESCUE,
+                gate=step.index == rescue.gate,
+                round=begun.get(step.index, 0),
             )
         )
     return views
+
+
+def rounds(steps: Sequence[Step]) -> dict[int, int]:
+    """Where a rescue starts over: the index of each such step, and which round begins there."""
+    starts = [
+        after.index
+        for before, after in pairwise(steps)
+        if before.because.startswith(STARTS_OVER) and not after.because.startswith(STARTS_OVER)
+    ]
+    return {index: number for number, index in enumerate(starts, start=2)}
+
+
+def held_back(rescue: Rescue) -> str:
+    """What holds a rescue back that is under way, "" where nothing does; ``due_at`` is when it is asked again."""
+    waits = rescue.state == Rescue.State.WAITING and rescue.because.startswith(HELD_BACK)
+    return rescue.because.removeprefix(HELD_BACK) if waits else ""
+
+
+def passed_over(rescue: Rescue) -> list[tuple[looks.Verb, str]]:
+    """The guards that somebody passed over for it, each with who did."""
+    return [(looks.GUARDS.get(name) or looks.Verb(name, "shield"), who) for name, who in rescue.overrides.items()]
 
 
 def facts(step: Step) -> list[tuple[str, Any]]:

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import Count, F, Q, QuerySet
 from django.utils.translation import gettext as _
 
-from kcover import guards, lifecycle, limits, reasons
+from kcover import guards, lifecycle, limits, plan, reasons
 from kcover.guards import chance
 from kcover_portal.console import looks
 from kcover_portal.fleet import queries as fleet
@@ -15,6 +15,7 @@ from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.services import opening
 
 NEAR = 0.75  # of the limit: from here on a gauge says that little is left
 LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
@@ -152,6 +153,33 @@ def _tripped(clusters: Collection[Cluster], *, now: datetime) -> Iterable[tuple[
         limit = one.limit.of(counts.eligible(cluster).count()) if isolated else 1
         if isolated >= limit:
             yield cluster, isolated, limit
+
+
+def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason]:
+    """The guards that hold back an act on the node and that a named person may pass over, each with its reason.
+
+    Those that a person's own act always passes are not among them.
+    """
+    acts = [] if verb in opening.ENDING else [step.name for step in plan.manual(verb)]
+    settings = fleet.guards_of(node.cluster)
+    facts = counts.facts(node, settings=settings, now=now, destructive=True)
+    everyone = dict.fromkeys(guards.GUARDS, "")  # whoever it is: what is passed over then is what holds now
+    verdicts = [guards.isolation(settings, facts, now=now, overrides=everyone)] if acts else []
+    verdicts += [
+        guards.destructive(settings, facts, act=act, now=now, overrides=everyone)
+        for act in acts
+        if act in plan.DESTRUCTIVE
+    ]
+    found: dict[str, reasons.Reason] = {}
+    for reason in (reason for verdict in verdicts for reason in verdict.overridden):
+        params = dict(reason.params)
+        guard, why = params["guard"], params["why"]
+        if isinstance(guard, str) and isinstance(why, reasons.Reason) and guard not in opening.BY_HAND:
+            found.setdefault(guard, why)
+    if acts and node.labels.get(guards.EXCLUDE_LABEL) == "true":
+        excluded = reasons.of("excluded", node=node.name, label=guards.EXCLUDE_LABEL)
+        found.setdefault("exclusion", excluded)
+    return found
 
 
 def _storms(clusters: Collection[Cluster]) -> QuerySet[Incident]:

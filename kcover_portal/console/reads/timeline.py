@@ -8,8 +8,10 @@ from django.db.models import F
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
+from kcover import guards, lifecycle
 from kcover_portal.console import looks, wording
 from kcover_portal.console.reads import rescues
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
@@ -122,29 +124,78 @@ def _acts(node: Node, length: int) -> list[Moment]:
 
 def fault_name(kind: str, code: str) -> str:
     """How people say it: Xid 79, SXid 12028, check pciebw."""
-    return f"{ {'xid': 'Xid', 'sxid': 'SXid'}.get(kind, kind) } {code}"
+    names = {"xid": "Xid", "sxid": "SXid", "storm": looks.GUARDS["storm"].label}
+    return f"{names.get(kind, kind)} {code}"
 
 
-def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident]) -> list[str]:
-    """Sentences that answer "why is this node not healing?"; none when it is healing or has nothing to heal."""
-    if state in ("healing", "healthy"):
+@dataclass(frozen=True, slots=True)
+class Why:
+    """One answer to "why is this node not healing?": where to read on, and when it is asked again, if it is."""
+
+    text: str
+    page: str = ""
+    record: int | None = None
+    again_at: datetime | None = None
+
+
+def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident], now: datetime) -> list[Why]:
+    """What stands in the way, the widest reason first; none when it is healing or has nothing to heal."""
+    rescue = Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE).first()
+    if state == "healthy" or not (open_incidents or rescue or state == "attention"):
         return []
-    sentences = []
-    rescue = Rescue.objects.filter(node=node, needs_human=True).first()
-    if state == "attention" and rescue is not None:
-        sentences.append(
-            _("Rescue %(number)d left it to people: %(because)s")
-            % {"number": rescue.pk, "because": rescue.because or rescue.outcome}
+    held = rescues.held_back(rescue) if rescue is not None else ""
+    if rescue is not None and held:
+        text = _("Rescue %(number)d is held back: %(because)s") % {"number": rescue.pk, "because": held}
+        return [Why(text, "rescue", rescue.pk, rescue.due_at), *_bounds(node, now=now)]
+    if state == "healing":
+        return []
+    found = _bounds(node, now=now)
+    left = Rescue.objects.filter(node=node, needs_human=True).first()
+    if state == "attention" and left is not None:
+        text = _("Rescue %(number)d left it to people: %(because)s") % {
+            "number": left.pk,
+            "because": left.because or left.outcome,
+        }
+        found.append(Why(text, "rescue", left.pk))
+    return [*found, *_judgements(open_incidents)]
+
+
+def _bounds(node: Node, *, now: datetime) -> list[Why]:
+    """What holds for the node whatever is wrong with it: pause, exclusion, maintenance, a storm."""
+    found = []
+    mode, reason = fleet.mode_of(node.cluster)
+    if mode in ("paused", "shadow"):
+        said = looks.of("mode", mode).label
+        found.append(Why(f"{said}: {reason}" if reason else str(said)))
+    if node.labels.get(guards.EXCLUDE_LABEL) == "true":
+        found.append(Why(str(looks.GUARDS["exclusion"].help)))
+    for window in fleet.maintenance(node.cluster, now=now).filter(starts_at__lte=now):
+        if window.node in ("", node.name) and window.pool in ("", node.pool):
+            text = f"{looks.GUARDS['maintenance'].help} {window.reason}"
+            found.append(Why(text, again_at=window.ends_at))
+    storms = Incident.objects.filter(cluster=node.cluster, node=None, state=Incident.State.OPEN)
+    found += [
+        Why(
+            _("It is part of a storm, which a person closes: %(symptom)s") % {"symptom": storm.code},
+            "incident",
+            storm.pk,
         )
-    latest = {
-        decision.incident_id: decision
-        for decision in Decision.objects.filter(incident__in=[one.pk for one in open_incidents]).order_by("pk")
-    }
+        for storm in storms
+        if node.name in storm.scope
+    ]
+    return found
+
+
+def _judgements(open_incidents: Sequence[Incident]) -> list[Why]:
+    """What was decided last about each open fault, where that was not a rescue."""
+    keys = [one.pk for one in open_incidents]
+    latest = {one.incident_id: one for one in Decision.objects.filter(incident__in=keys).order_by("pk")}
+    found = []
     for incident in open_incidents:
-        decision = latest.get(incident.pk)
-        name = fault_name(incident.kind, incident.code)
+        decision, name = latest.get(incident.pk), fault_name(incident.kind, incident.code)
         if decision is None:
-            sentences.append(_("%(fault)s was not judged yet.") % {"fault": name})
+            found.append(Why(_("%(fault)s was not judged yet.") % {"fault": name}, "incident", incident.pk))
         elif decision.answer != "rescue":
-            sentences.append(f"{name}: {wording.sentence(decision.reasons)}")
-    return sentences
+            text = f"{name}: {wording.sentence(decision.reasons)}"
+            found.append(Why(text, "incident", incident.pk, incident.judge_at))
+    return found

@@ -6,12 +6,19 @@ from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.views.decorators.http import require_GET
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import catalog
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.reads import fleet
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
 
 PAGE = 50
@@ -77,5 +84,42 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "decisions": list(row.decisions.all()[:20]),
         "rescues": list(row.rescues.all()),
         "events": list(row.events.all()[:EVENTS]),
+        "scope": _scope(row),
+        "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Role.OPERATOR, row.cluster),
     }
     return render(request, "console/pages/incident.html", context)
+
+
+def _scope(storm: Incident) -> list[tuple[str, fleet.Tile | None]]:
+    """The nodes of a storm by name, each with its tile if it is a node that the map has."""
+    nodes = Node.objects.filter(cluster=storm.cluster, name__in=storm.scope).values_list("pk", flat=True)
+    tiles = {tile.name: tile for tile in fleet.tiles([storm.cluster], now=timezone.now(), nodes=list(nodes))}
+    return [(name, tiles.get(name)) for name in storm.scope]
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def close(request: Request, pk: int) -> HttpResponse:
+    """A person's word that a fault is gone, or that a storm is over; what a storm held back is judged again."""
+    seen = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
+    require(request, Role.OPERATOR, row.cluster)
+    form = forms.Act(request.POST or None)
+    page = reverse("console:incident", args=(pk,))
+    if request.method == "POST" and form.is_valid():
+        reason = form.cleaned_data["reason"]
+        try:
+            services.close_by_hand(row, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
+        except services.Refused as error:
+            form.add_error(None, str(error))
+        else:
+            return lead(request, page)
+    if row.node is None:
+        title = _("Close the storm")
+        text = _("You say that its cause is gone. Its nodes are judged again at once, on what is true then.")
+    else:
+        title = _("Close the incident")
+        text = _("You vouch that the fault is gone, without the portal's own proof. A new sighting opens a new one.")
+    context = {"form": form, "title": title, "text": text, "verb": title, "icon": "check", "back": page}
+    context |= {"address": reverse("console:incident-close", args=(pk,)), "base": dialog(request)}
+    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)

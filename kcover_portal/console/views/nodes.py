@@ -9,12 +9,12 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import lifecycle, marks
+from kcover import guards, lifecycle, marks
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.console.reads import fleet, many, timeline
+from kcover_portal.console.reads import fleet, many, safety, timeline
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
@@ -95,7 +95,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "incidents": opened,
         "rescue": Rescue.objects.filter(node=row, state__in=lifecycle.OPEN_RESCUE).first(),
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
-        "why": timeline.why_not_healing(row, state=state, open_incidents=opened),
+        "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=timezone.now()),
         "moments": timeline.of_node(row),
         "verbs": many.NODE_VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
     }
@@ -105,18 +105,29 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
-    """A dry run first (GET); with a reason, and the node's name where much is hit, the rescue is asked for (POST)."""
+    """A dry run first (GET); with a reason, and the node's name where much is hit, the rescue is asked for (POST).
+
+    An approver may pass over guards that hold it back, each by its name.
+    """
     if verb not in many.NODE_VERBS:
         raise Http404
     row = _find(request, cluster, name)
     require(request, Role.OPERATOR, row.cluster)
     now = timezone.now()
     plan = services.preview(row, verb, now=now)
-    form = forms.Act(request.POST or None, typed=row.name if forms.hits_much(plan.pods) else "")
+    holding = safety.holding(row, verb, now=now) if plan.held_back else {}
+    passes = accounts.may(request.user, Role.APPROVER, row.cluster)
+    typed = row.name if forms.hits_much(plan.pods) else ""
+    form = forms.NodeAct(request.POST or None, typed=typed, passable=guards.GUARDS if passes else ())
     if request.method == "POST" and form.is_valid():
         try:
             made = services.request(
-                row, verb, actor=accounts.actor(request.user), reason=form.cleaned_data["reason"], now=now
+                row,
+                verb,
+                actor=accounts.actor(request.user),
+                reason=form.cleaned_data["reason"],
+                now=now,
+                override=form.cleaned_data["override"],
             )
         except services.Refused as error:
             form.add_error(None, str(error))
@@ -124,6 +135,7 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
             target = reverse("console:rescue", args=(made.pk,))
             return lead(request, target)
     context: dict[str, Any] = {"node": row, "verb": verb, "plan": plan, "form": form, "base": dialog(request)}
+    context |= {"holding": holding, "passes": passes, "chosen": request.POST.getlist("override")}
     status = 422 if form.errors else 200
     return render(request, "console/pages/node_act.html", context, status=status)
 

@@ -89,6 +89,9 @@ def rescue(request: Request, pk: int) -> HttpResponse:
             entry for entry in entries if entry.verb.startswith("rescue.") or entry.actor != f"rescue {row.pk}"
         ],
         "approvals": list(row.approvals.all()),
+        "question": approvals.question(row, user=request.user) if reads.awaits_approval(row) else None,
+        "held_back": reads.held_back(row),
+        "passed_over": reads.passed_over(row),
         "incidents": list(row.incidents.all()),
         "verbs": [verb for verb in reads.offered(row, steps) if accounts.may(request.user, ROLES[verb], row.cluster)],
     }

@@ -1,0 +1,188 @@
+"""What bounds automation, told where people look: on a rescue, a storm, a node, and in the dialog of an act."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from kcover_portal.fleet.models import Maintenance, Node
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue.models import Rescue, Step
+from tests.portal.console.test_approvals import text, words
+from tests.portal.rescue.world import HEAL, World
+
+
+@pytest.fixture
+def ten(db: None):
+    world = World(policy=HEAL, nodes=10)
+    world.now = timezone.now()
+    world.kube.add_pod("train", "worker-0", node="gpu-1")
+    yield world
+    world.uninstall()
+
+
+def set_guards(world: World, **patch) -> None:
+    bounds.set_guards(world.cluster, patch, actor="user:t", reason="t", now=world.now)
+
+
+def maintain(world: World, **where: str) -> Maintenance:
+    ends_at = timezone.now() + timedelta(hours=1)
+    return bounds.open_maintenance(
+        world.cluster,
+        starts_at=timezone.now() - timedelta(minutes=1),
+        ends_at=ends_at,
+        reason="new switch",
+        actor="user:t",
+        now=world.now,
+        **where,
+    )
+
+
+def storm_on(world: World, *names: str) -> Incident:
+    return incidents.keep_storm(world.cluster, kind="storm", code="code xid 62", nodes=names, now=world.now)[0]
+
+
+# --------------------------------------------------------------------------------------------------------------- rescue
+
+
+def test_a_rescue_says_what_holds_it_back_and_when_it_is_asked_again(person, ten: World):
+    ten.fault()
+    ten.work()
+    maintain(ten, node="gpu-1")
+    for _ in range(3):
+        ten.pass_time()
+    page = words(person("viewer").get(f"/rescues/{ten.rescue().pk}/"))
+    assert "This holds it back now: maintenance (node gpu-1)" in page
+    assert "Asked again" in page
+    why = words(person("viewer").get("/nodes/c1/gpu-1/"))
+    assert "is held back: maintenance (node gpu-1)" in why
+
+
+def test_a_rescue_says_which_guards_it_passed_and_who_passed_over_one(person, ten: World):
+    client = person("approver", name="appa")
+    Node.objects.filter(name="gpu-1").update(labels={"kcover.io/exclude": "true"})
+    asked = words(client.get("/nodes/c1/gpu-1/cordon/"))
+    assert "Pass over, in your name and on record" in asked
+    assert "Exclusion" in asked
+    refused = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "r"})
+    assert refused.status_code == 422
+    done = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "agreed with its owner", "override": ["exclusion"]})
+    assert done.status_code == 302
+    rescue = Rescue.objects.get()
+    assert rescue.overrides["exclusion"] == "user:appa"
+    page = words(client.get(f"/rescues/{rescue.pk}/"))
+    assert "Guards passed over" in page
+    assert "Exclusion appa" in page
+    assert Entry.objects.get(verb="rescue.opened").data["overrides"]["exclusion"] == "user:appa"
+
+
+def test_an_operator_passes_over_nothing(person, ten: World):
+    client = person("operator")
+    Node.objects.filter(name="gpu-1").update(labels={"kcover.io/exclude": "true"})
+    asked = words(client.get("/nodes/c1/gpu-1/drain/"))
+    assert "An approver may pass over guards" in asked
+    assert 'name="override"' not in text(client.get("/nodes/c1/gpu-1/drain/"))
+    sent = client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "override": ["exclusion"]})
+    assert sent.status_code == 422
+    assert not Rescue.objects.exists()
+
+
+def test_every_guard_that_holds_is_offered_by_its_name(person, ten: World):
+    set_guards(ten, budget={"limit": 1}, floor={"percent": 100})
+    maintain(ten, pool="")
+    ten.fault(62, node="gpu-2")
+    page = text(person("admin").get("/nodes/c1/gpu-1/drain/"))
+    offered = [name for name in ("maintenance", "budget", "floor", "breaker") if f'value="{name}"' in page]
+    assert offered == [
+        "maintenance",
+        "floor",
+    ]  # nothing was taken of the budget; the breaker yields to people by itself
+    release = text(person("admin").get("/nodes/c1/gpu-1/release/"))
+    assert 'name="override"' not in release
+
+
+def test_a_second_round_is_shown_as_such(person, ten: World):
+    ten.fault()
+    ten.work()
+    rescue = ten.rescue()
+    steps = list(rescue.steps.all())
+    Step.objects.filter(rescue=rescue).update(state="done")
+    Step.objects.filter(rescue=rescue, name__in=("verify", "uncordon")).update(
+        state="cancelled", because="starts over: xid 62 showed again"
+    )
+    for offset, name in enumerate(("drain", "reboot", "ready", "verify", "uncordon")):
+        Step.objects.create(rescue=rescue, index=len(steps) + offset, name=name)
+    page = words(person("viewer").get(f"/rescues/{rescue.pk}/"))
+    assert page.count("Round 2: the fault showed again, so it starts over.") == 1
+    assert "Round 3" not in page
+
+
+# ---------------------------------------------------------------------------------------------------------------- storm
+
+
+def test_a_storm_lists_its_nodes_and_is_closed_with_a_reason(person, ten: World):
+    storm = storm_on(ten, "gpu-1", "gpu-2", "gone-9")
+    client = person("operator", name="omar")
+    page = words(client.get(f"/incidents/{storm.pk}/"))
+    assert "One symptom on 3 nodes at once: code xid 62." in page
+    assert all(name in page for name in ("gpu-1", "gpu-2", "gone-9"))
+    assert "This code is in no catalogue" not in page
+    address = f"/incidents/{storm.pk}/close/"
+    assert "Close the storm" in text(client.get(address))
+    assert client.post(address, {"reason": ""}).status_code == 422
+    assert client.post(address, {"reason": "the switch was it"}).status_code == 302
+    assert Incident.objects.get(pk=storm.pk).closed_because == "closed by user:omar: the switch was it"
+    late = client.post(address, {"reason": "again"})
+    assert late.status_code == 422
+    assert "is closed already" in text(late)
+    assert "Close the storm" not in words(client.get(f"/incidents/{storm.pk}/"))
+
+
+def test_an_incident_is_vouched_for_by_an_operator_only(person, ten: World):
+    ten.fault(79)
+    pk = Incident.objects.get().pk
+    assert "I vouch that it is gone" not in text(person("viewer").get(f"/incidents/{pk}/"))
+    assert person("viewer").post(f"/incidents/{pk}/close/", {"reason": "r"}).status_code == 403
+    client = person("operator")
+    assert "I vouch that it is gone" in text(client.get(f"/incidents/{pk}/"))
+    assert client.post(f"/incidents/{pk}/close/", {"reason": "card replaced"}).status_code == 302
+    assert Incident.objects.get().state == "closed"
+
+
+def test_a_storm_has_its_line_in_the_list_of_incidents(person, ten: World):
+    storm_on(ten, "gpu-1", "gpu-2")
+    assert "2 nodes" in words(person("viewer").get("/incidents/"))
+
+
+# ----------------------------------------------------------------------------------------------------------------- node
+
+
+def test_a_node_in_a_storm_or_in_maintenance_says_so(person, ten: World):
+    client = person("viewer")
+    ten.fault(95)
+    ten.work()
+    storm = storm_on(ten, "gpu-1", "gpu-2")
+    maintain(ten)
+    page = words(client.get("/nodes/c1/gpu-1/"))
+    assert "It is part of a storm, which a person closes: code xid 62" in page
+    assert "People work there: nothing is taken out, nothing rebooted. new switch" in page
+    assert f'href="/incidents/{storm.pk}/"' in text(client.get("/nodes/c1/gpu-1/"))
+
+
+def test_a_refusal_of_a_guard_is_told_on_the_node(person, ten: World):
+    set_guards(ten, breaker={"limit": 1})
+    ten.fault(62, node="gpu-2")
+    ten.work()
+    ten.fault(62)
+    ten.work()
+    page = words(person("viewer").get("/nodes/c1/gpu-1/"))
+    assert "breaker tripped: 1 of 10 nodes were isolated within 5 min, 1 at most" in page
+    assert "Asked again" in page
+
+
+def test_a_healthy_node_explains_nothing(person, ten: World):
+    maintain(ten)
+    assert "Why is this node not healing?" not in text(person("viewer").get("/nodes/c1/gpu-1/"))
