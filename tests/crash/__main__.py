@@ -23,7 +23,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"unknown failure {', '.join(unknown)}: known are {', '.join(NAMES)}")
-    began, steps, tried = time.monotonic(), [], []
+    began, steps, servers, tried = time.monotonic(), [], "", []
     for name in options.names or NAMES:
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
@@ -31,7 +31,7 @@ def main() -> int:
                 with installation.running(folder) as product:
                     trials = batch.run(product, [column(NAMES[name]) * options.runs], seconds=options.seconds)
                     judging.judge(product, trials)
-                    steps = product.audit()["steps"]
+                    steps, servers = product.audit()["steps"], product.versions()
             finally:
                 if options.logs:
                     _keep(folder, options.logs / name)
@@ -42,7 +42,7 @@ def main() -> int:
         for trial in bad:
             print(f"  {trial.node} {trial.case or f'undisturbed, {trial.plan}'}: {'; '.join(trial.wrong)}", flush=True)
     if not options.names:
-        page.write(tried, steps=steps, seconds=time.monotonic() - began)
+        page.write(tried, steps=steps, servers=servers, seconds=time.monotonic() - began)
     return 1 if any(trial.wrong for trial in tried) else 0
 
 

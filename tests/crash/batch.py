@@ -6,60 +6,27 @@ longest to come to their call are begun first: then all of a wave hang when it i
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
 from tests.crash.installation import Installation
-from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, PODS, Case
+from tests.crash.plans import HEAL, PLANS, PODS, POLICIES
+from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, Case
 from tests.story.product import call
 
 LATE_SECONDS = 5.0  # so long the calls of the late cases may have hung when the others are begun
 STRIKE_SECONDS = 12.0  # and so long, when the strike no longer waits for the rest: the portal waits 20 s for an answer
 GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with what else hangs so long after it
 HELD_SECONDS = 120.0
-SILENT_SECONDS = 150.0  # an agent heard of so long ago is none that could be asked for a reboot
+SILENT_SECONDS = 600.0  # an agent heard of so long ago is none that could be asked for a reboot
 SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares
 # The worker last: what the others break has come to its end by then.
 ORDER = (FLUSHED, BROKER, FAST, IMMEDIATE, KILLED)
-POLICIES = """
-apiVersion: rescue.ksyun.com/v1
-kind: RescuePolicy
-metadata: {name: heal}
-spec:
-  rules:
-    - priority: 10
-      errorCode: ["62"]
-      actions:
-        - name: cordon
-        - {name: drain, attribute: {waittime: "20min"}}
-        - {name: reboot, attribute: {unCordon: "true"}}
----
-apiVersion: kcover.io/v1
-kind: RescuePolicy
-metadata: {name: taint}
-spec:
-  rules:
-    - priority: 10
-      errorCode: ["79"]
-      actions:
-        - {name: taint, attribute: {key: trainy.konduktor.ai/faulty, value: "true", effect: NoSchedule}}
-"""
-# Every walk-through and how its rescues end: by the agent; by a job, as a decision system asks for it on a node whose
-# agent is silent; a taint, then a person's release.
-PLANS = {
-    "agent": [("succeeded", "healed")],
-    "job": [("succeeded", "healed")],
-    "taint": [("succeeded", "isolated"), ("succeeded", "done")],
-}
-HEAL = [
-    {"name": "cordon", "waittime": "", "maps": []},
-    {"name": "drain", "waittime": "20min", "maps": []},
-    {"name": "reboot", "waittime": "", "maps": [{"unCordon": "true"}]},
-]
 OPEN = ("waiting", "running")
+JOB, PROTECTED = "training.kubeflow.org/job-name", "kcover.io/cascading-recovery"
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -91,7 +58,7 @@ class Trial:
     @property
     def row(self) -> bool:
         """Whether its call is a row."""
-        return self.case is not None and self.case.point.row
+        return self.case is not None and bool(self.case.point.row)
 
 
 def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: float) -> list[Trial]:
@@ -140,9 +107,8 @@ class Batch:
         self._decider = product.manage("token", "create", "--kind", "decision", "--cluster", "sim").strip()
         for trial in self.trials:
             trial.before = product.sim_node(trial.node)
-            if trial.plan != "taint":
-                for letter in PODS:
-                    product.kube("POST", "/api/v1/namespaces/default/pods", _pod(f"{trial.node}-{letter}", trial.node))
+            for pod in _pods(trial):
+                product.kube("POST", "/api/v1/namespaces/default/pods", pod)
             if trial.plan == "job":
                 product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": False})
             if trial.case is not None:
@@ -164,7 +130,8 @@ class Batch:
                 status, answer = call("POST", url, body, token=self._decider)
                 assert status == 201, answer
             else:
-                self._product.inject(trial.node, 62 if trial.plan == "agent" else 79)
+                cure = {"cure": "reset"} if trial.plan == "mend" else {}
+                self._product.inject(trial.node, PLANS[trial.plan].xid, **cure)
 
     # ---------------------------------------------------------------------------------------------------- striking
 
@@ -221,7 +188,7 @@ class Batch:
         aimed = {trial.node: trial for trial in self.trials if trial.aimed}
         found = {aimed[node]: age for node, age in ages.items() if node in aimed and not aimed[node].row}
         now = time.monotonic()
-        found.update({trial: now - trial.locked for trial in aimed.values() if self._blocks(trial)})
+        found.update({trial: now - trial.locked for trial in aimed.values() if trial.locked and self._blocks(trial)})
         return found
 
     def _over(self) -> bool:
@@ -231,13 +198,23 @@ class Batch:
         return all(trial.seconds for trial in self.trials)
 
     def _lock(self) -> None:
-        """Catches those at the agent's row that have come to the last request before it."""
+        """Catches those at the agent's row that have come to the last request before it.
+
+        Their worker waits to write the row; for «after» it is let write it, and waits to note so in its step.
+        """
         _, hanging = self._product.api_faults()
         for trial in self.trials:
-            if trial.aimed and trial.row and trial.lock is None and trial.node in hanging:
-                trial.lock = _lock(self._product, trial.node, written=trial.case is not None and trial.case.after)
-                trial.locked = time.monotonic()
+            if not (trial.aimed and trial.row):
+                continue
+            if trial.lock is None and trial.node in hanging:
+                trial.lock = _before_row(self._product, trial)
                 self._product.let_go(trial.node)
+            elif trial.case and trial.case.after and not trial.locked and self._blocks(trial):
+                first, trial.lock = trial.lock, _after_row(self._product, trial)
+                trial.locked = time.monotonic()
+                _close(first)
+            elif trial.case and not trial.case.after and not trial.locked and self._blocks(trial):
+                trial.locked = time.monotonic()
 
     def _blocks(self, trial: Trial) -> bool:
         """Whether somebody waits for the trial's lock."""
@@ -259,7 +236,7 @@ class Batch:
                 status, answer = product.post(f"/api/v1/nodes/sim/{trial.node}/release", {"reason": "looked at"})
                 trial.helped = status < 300
                 assert status < 300 or status >= 500, answer
-            if len(states) >= len(PLANS[trial.plan]) and not set(states) & set(OPEN) and not trial.seconds:
+            if len(states) >= len(PLANS[trial.plan].ends) and not set(states) & set(OPEN) and not trial.seconds:
                 trial.seconds = time.monotonic() - trial.began
 
 
@@ -275,45 +252,72 @@ def rescues_of(product: Installation) -> dict[str, list[tuple[int, str, str]]]:
     return found
 
 
-def _pod(name: str, node: str) -> dict[str, Any]:
-    container = {"name": "main", "image": "registry.example/train:1", "resources": {}}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"nodeName": node, "containers": [container], "terminationGracePeriodSeconds": 30},
-    }
+def _pods(trial: Trial) -> Iterator[dict[str, Any]]:
+    """What runs on the node."""
+    plan, container = PLANS[trial.plan], {"name": "main", "image": "registry.example/train:1", "resources": {}}
+    loose = [(letter, {}) for letter in PODS if plan.drained]
+    jobs = [("job", {JOB: trial.node, PROTECTED: "true"})] if plan.jobs else []
+    for name, labels in [*loose, *jobs]:
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{trial.node}-{name}", "namespace": "default", "labels": labels},
+            "spec": {
+                "nodeName": trial.node,
+                "containers": [container],
+                "restartPolicy": "Always",
+                "terminationGracePeriodSeconds": 30,
+            },
+        }
 
 
 def _fault(trial: Trial, case: Case) -> dict[str, Any]:
     planned = case.point.fault(node=trial.node, boot=trial.boot)
     # A row is not asked for at the API server: the rescue is stopped at its last request before, and caught at the row.
-    after = case.after or case.point.row
+    after = case.after or bool(case.point.row)
     status = "hold" if case.failure.status is None else case.failure.status
     return {**planned, "name": trial.node, "status": status, "after": after, "seconds": HELD_SECONDS}
 
 
-def _lock(product: Installation, node: str, *, written: bool) -> psycopg.Connection[Any]:
-    """Makes the worker wait at the agent's row: before it is written, or when it is and the step does not know it."""
-    ((step, index, rescue, node_id),) = product.rows(
+def _step(product: Installation, trial: Trial) -> tuple[int, int, int, int]:
+    """The ids of the step that writes the row, its place, its rescue and its node."""
+    assert trial.case is not None
+    (found,) = product.rows(
         "SELECT s.id, s.index, r.id, n.id FROM rescue_step s JOIN rescue_rescue r ON r.id = s.rescue_id "
-        "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s AND s.name = 'reboot'",
-        node,
+        "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s AND s.name = %s",
+        trial.node,
+        trial.case.point.step,
     )
+    return found[0], found[1], found[2], found[3]
+
+
+def _before_row(product: Installation, trial: Trial) -> psycopg.Connection[Any]:
+    """Whoever inserts the same key waits until this one is committed or taken back."""
+    assert trial.case is not None
+    _, index, rescue, node = _step(product, trial)
     lock = product.connect()
     lock.execute("BEGIN")
-    if written:
-        lock.execute("SELECT 1 FROM rescue_step WHERE id = %s FOR UPDATE", (step,))
-    else:  # whoever inserts the same key waits until this one is committed or taken back
-        lock.execute(
-            "INSERT INTO fleet_command (id, node_id, key, kind, args, state, message, output, created_at, expires_at) "
-            "VALUES (gen_random_uuid(), %s, %s, 'reboot', '{}', 'offered', '', '{}', now(), now())",
-            (node_id, f"reboot-{rescue}-{index}-0"),
-        )
+    lock.execute(
+        "INSERT INTO fleet_command (id, node_id, key, kind, args, state, message, output, created_at, expires_at) "
+        "VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', now(), now())",
+        (node, f"{trial.case.point.row}-{rescue}-{index}-0"),
+    )
+    return lock
+
+
+def _after_row(product: Installation, trial: Trial) -> psycopg.Connection[Any]:
+    """Whoever writes the step waits."""
+    lock = product.connect()
+    lock.execute("BEGIN")
+    lock.execute("SELECT 1 FROM rescue_step WHERE id = %s FOR UPDATE", (_step(product, trial)[0],))
     return lock
 
 
 def _unlock(trial: Trial) -> None:
     lock, trial.lock = trial.lock, None
+    _close(lock)
+
+
+def _close(lock: psycopg.Connection[Any] | None) -> None:
     if lock is not None:
         lock.close()  # takes back what it began

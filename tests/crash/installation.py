@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+import redis
 
 from tests import servers
 from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, Failure
@@ -75,6 +76,12 @@ class Installation(Product):
     def let_go(self, name: str) -> None:
         """Lets a held request go on."""
         call("DELETE", f"{self.sim}/sim/api-faults?name={name}")
+
+    def versions(self) -> str:
+        """Of the servers."""
+        ((postgres,),) = self.rows("SHOW server_version")
+        with redis.Redis.from_url(self.environment["KCOVER_REDIS_URL"]) as client:
+            return f"PostgreSQL {postgres.split()[0]}, Redis {client.info('server')['redis_version']}"
 
     def audit(self) -> dict[str, Any]:
         """What the ledger commands say of every chain and every rescue (``tests.crash.audit``)."""

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from tests.crash.batch import PLANS, Trial, rescues_of
+from tests.crash.batch import Trial, rescues_of
 from tests.crash.installation import Installation
-from tests.crash.points import PODS
+from tests.crash.plans import PLANS, PODS
 
 
 def judge(product: Installation, trials: Sequence[Trial]) -> None:
@@ -25,8 +25,8 @@ def judge(product: Installation, trials: Sequence[Trial]) -> None:
         if trial.case and (trial.node in pending or trial.aimed):
             wrong.append("it was not struck")
         mine = rescues.get(trial.node, [])
-        ends = [(state, outcome) for _, state, outcome in mine]
-        if ends != PLANS[trial.plan]:
+        ends = tuple((state, outcome) for _, state, outcome in mine)
+        if ends != PLANS[trial.plan].ends:
             wrong.append(f"rescues ended {ends}: {_story(product, trial)}")
         wrong += [text for pk, _, _ in mine if (text := audit["rescues"][str(pk)])]
         wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
@@ -50,11 +50,11 @@ def _twice(product: Installation, trial: Trial) -> Iterator[str]:
     """Pods that were not evicted exactly once, boots that nobody needed."""
     found = product.sim_calls(node=trial.node, resource="pods/eviction")
     evicted = Counter(row["name"] for row in found["recent"] if row["applied"])
-    for letter in PODS if trial.plan != "taint" else ():
+    for letter in PODS if PLANS[trial.plan].drained else ():
         if evicted[f"{trial.node}-{letter}"] != 1:
             yield f"{trial.node}-{letter} was evicted {evicted[f'{trial.node}-{letter}']} times"
     boots = len(product.sim_truth(trial.node)["boots"]) - 1
-    if boots != (0 if trial.plan == "taint" else 1):
+    if boots != PLANS[trial.plan].boots:
         yield f"{boots} boots"
 
 

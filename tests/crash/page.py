@@ -35,6 +35,12 @@ A run is well when
 - the ledger's chain is intact, and replaying it gives the row of each rescue.
 
 """
+LEASE = """
+
+The time is dominated by the lease: a step whose worker died, or lost its database, is taken up by another when its lease
+of 30 s has run out, and not before, so that no two ever act at a time. A time-out is found after 20 s.
+
+"""
 TAIL = """## Not in here
 
 - What PostgreSQL itself loses: a disk, a failover to a standby that lags behind, fsync switched off.
@@ -45,8 +51,9 @@ TAIL = """## Not in here
 """
 
 
-def write(trials: Sequence[Trial], *, steps: Sequence[str], seconds: float) -> None:
-    """The whole page, from all columns' trials. ``steps``: those that the engine has; ``seconds``: how long it took."""
+def write(trials: Sequence[Trial], *, steps: Sequence[str], servers: str, seconds: float) -> None:
+    """The whole page, from all columns' trials. ``steps``: those that the engine has; ``seconds``: how long it took;
+    ``servers``: the versions of PostgreSQL and Redis."""
     cases = [trial for trial in trials if trial.case is not None]
     well = sum(not trial.wrong for trial in cases)
     controls = [trial for trial in trials if trial.case is None]
@@ -54,15 +61,18 @@ def write(trials: Sequence[Trial], *, steps: Sequence[str], seconds: float) -> N
     verdict = "" if not sick else f"{len(sick)} undisturbed rescues did not end well either; the tables say nothing.\n"
     verdict += f"{len(controls)} undisturbed rescues beside them; the whole took {seconds / 60:.0f} minutes."
     text = HEAD.format(
-        date=f"{datetime.now(UTC):%Y-%m-%d}", versions=versions(), well=well, runs=len(cases), verdict=verdict
+        date=f"{datetime.now(UTC):%Y-%m-%d}",
+        versions=f"{_versions()}, {servers}",
+        well=well,
+        runs=len(cases),
+        verdict=verdict,
     )
-    text += "\n".join(_failures(cases)) + "\n\n" + "\n".join(_matrix(cases)) + "\n\n"
+    text += "\n".join(_failures(cases)) + LEASE + "\n".join(_matrix(cases)) + "\n\n"
     text += "\n".join(_wrong(trials)) + TAIL + _uncovered(steps)
     PAGE.write_text(text, encoding="utf-8")
 
 
-def versions() -> str:
-    """What it was run on."""
+def _versions() -> str:
     packages = ", ".join(f"{name} {metadata.version(name.lower())}" for name in ("Django", "Celery", "kombu"))
     return f"Python {platform.python_version()}, {packages}, {os.cpu_count()} cores {platform.machine()}"
 

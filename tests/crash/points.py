@@ -10,16 +10,18 @@ from dataclasses import dataclass, replace
 from itertools import cycle
 from typing import Any
 
+from tests.crash.plans import PODS
+
 STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
-PODS = ("a", "b", "c")  # on each node that is drained; evicted in this order
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One call of one step. ``plan`` is the walk-through that makes it (``batch.PLANS``).
+    """One call of one step. ``plan`` is the walk-through that makes it (``plans.PLANS``).
 
     ``match``, ``body``, ``seen`` and ``skip`` tell it apart, as the simulator's API faults do, with ``{node}`` and
-    ``{boot}`` (the boot that is to end) filled in. ``row``: the call is a row for the agent, not a request.
+    ``{boot}`` (the boot that is to end) filled in. ``row``: the call is no request but a row for the agent, whose key
+    begins so; the rest then is about the request before it.
     ``late``: only after the reboot.
     """
 
@@ -30,7 +32,7 @@ class Point:
     body: str = ""
     seen: str = ""
     skip: int = 0
-    row: bool = False
+    row: str = ""
     late: bool = False
 
     def fault(self, *, node: str, boot: str) -> dict[str, Any]:
@@ -59,7 +61,9 @@ POINTS = (
     Point(step="drain", call="POST eviction, first pod", plan="agent", match=_EVICTION % PODS[0]),
     Point(step="drain", call="POST eviction, last pod", plan="agent", match=_EVICTION % PODS[-1]),
     Point(step="reboot", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING),
-    Point(step="reboot", call="command for the agent", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING, row=True),
+    Point(
+        step="reboot", call="command for the agent", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING, row="reboot"
+    ),
     Point(
         step="reboot",
         call="POST job",
@@ -82,6 +86,29 @@ POINTS = (
         seen=f"^(?=.*{_REBOOTING})(?!.*{{boot}})",
         skip=1,  # the first look at the new boot is the reboot step's
         late=True,
+    ),
+    Point(step="label", call="PATCH node", plan="mend", match=f"PATCH {_NODE}", body='"example.com/health":"xid-'),
+    Point(
+        step="restart_jobs",
+        call="DELETE pod",
+        plan="mend",
+        match="DELETE /api/v1/namespaces/default/pods/{node}-job",
+    ),
+    Point(
+        step="reset",
+        call="command for the agent",
+        plan="mend",
+        match=f"PATCH {_NODE}",
+        body=f'^(?!.*unschedulable).*"{STATE}":"quarantined"',
+        row="reset",
+    ),
+    Point(
+        step="run_checks",
+        call="command for the agent",
+        plan="mend",
+        match=f"PATCH {_NODE}",
+        body=f'"{STATE}":"verifying"',
+        row="checks",
     ),
     Point(
         step="verify", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=f'"{STATE}":"verifying"'
@@ -147,14 +174,14 @@ def sample() -> list[list[Case]]:
         Case(point=point, failure=KILLED, after=after)
         for point, after in zip(POINTS, cycle((False, True)), strict=False)
     ]
-    row = next(case for case in killed if case.point.row)
+    rows = [replace(case, after=not case.after) for case in killed if case.point.row]
     points = _spread([point for point in POINTS if not point.row])
     rest = [
         Case(point=point, failure=failure, after=after)
         for failure, point, after in zip(FAILURES[1:], points, cycle((True, False)), strict=False)
     ]
     slow = [case for case in rest if case.failure in (FAST, IMMEDIATE)]  # they cost a lease, as a SIGKILL does
-    return [[*killed, replace(row, after=not row.after)], slow, [case for case in rest if case not in slow]]
+    return [[*killed, *rows], slow, [case for case in rest if case not in slow]]
 
 
 def _spread(points: list[Point]) -> Iterator[Point]:
