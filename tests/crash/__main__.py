@@ -2,6 +2,7 @@
 
 import argparse
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -23,6 +24,7 @@ def main() -> int:
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"unknown failure {', '.join(unknown)}: known are {', '.join(NAMES)}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # nothing is left running
     began, steps, servers, tried = time.monotonic(), [], "", []
     for name in options.names or NAMES:
         with tempfile.TemporaryDirectory() as temporary:

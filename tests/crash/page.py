@@ -37,8 +37,8 @@ A run is well when
 """
 LEASE = """
 
-The time is dominated by the lease: a step whose worker died, or lost its database, is taken up by another when its lease
-of 30 s has run out, and not before, so that no two ever act at a time. A time-out is found after 20 s.
+The lease makes most of the time: a step whose worker died, or lost its database, is taken up by another when its
+lease of 30 s has run out, and not before, so that no two ever act at a time. A time-out is found after 20 s.
 
 """
 TAIL = """## Not in here
