@@ -91,11 +91,14 @@ def _key(text: str) -> str:
     return text
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 512:
-        raise ValueError
-    return number
+def _count(most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text)
+        if not 1 <= number <= most:
+            raise ValueError
+        return number
+
+    return read
 
 
 HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
@@ -159,7 +162,14 @@ VARIABLES = (
         "http://HOST:PORT",
         "where the live process hands pages and REST to; nothing: it answers them itself",
     ),
-    Variable("KCOVER_WORKERS", _count, "8", "1 to 512", "threads of one worker process"),
+    Variable("KCOVER_WORKERS", _count(512), "8", "1 to 512", "threads of one worker process"),
+    Variable(
+        "KCOVER_KEEP_DAYS",
+        _count(3650),
+        "90",
+        "1 to 3650",
+        "days for which the sightings of a closed incident and the moves of checks are kept; incidents and ledger stay",
+    ),
     Variable("KCOVER_DEBUG", _switch, "false", "true or false", "Django's debug pages; never in production"),
 )
 

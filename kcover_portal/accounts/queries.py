@@ -4,6 +4,8 @@ A person's rights are the strongest of their bindings that cover a cluster; a bi
 and only such a binding covers the installation itself (policies, users, a pause of everything).
 """
 
+from datetime import datetime
+
 from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet, prefetch_related_objects
@@ -92,3 +94,8 @@ def _reaches(role: str, held: list[str]) -> bool:
 
 def _is(where: int, cluster: Cluster | None) -> bool:
     return cluster is not None and cluster.pk == where
+
+
+def revoked_since(moment: datetime) -> list[str]:
+    """The digests of the tokens that were revoked at or after a moment."""
+    return list(ApiToken.objects.filter(revoked_at__gte=moment).order_by().values_list("digest", flat=True))

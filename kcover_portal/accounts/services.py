@@ -13,13 +13,14 @@ from django.db.models import Q
 
 from kcover_portal.accounts.models import ApiToken, Role, RoleBinding, User
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.ledger import services as ledger
 
 # The kind can be read off a token, so that secret scanners and people know what leaked.
 PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
 SHOWN = 8  # characters of a secret that stay readable: its prefix and four more
 USE_NOTED_EVERY = timedelta(minutes=1)
+AGENTS_USE_NOTED_EVERY = timedelta(hours=1)  # there are many, and their heartbeats say more
 RENEWAL = timedelta(days=2)  # an agent asks for its next credential a day before the old one runs out
 ENROLLED_BY = "token:"  # how created_by of a credential from an enrolment begins; the rest is the enrolment token
 
@@ -130,15 +131,24 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
 
 
 def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
-    if credential.last_used_at is None or (credential.expires_at and credential.expires_at <= now + RENEWAL):
+    used_at = _used_at(credential)
+    if used_at is None or (credential.expires_at and credential.expires_at <= now + RENEWAL):
         return
-    wait = credential.last_used_at + fleet.AGENT_SILENT_AFTER - now
+    wait = used_at + fleet.AGENT_SILENT_AFTER - now
     if wait > timedelta():
         raise InUse(
             f"node {credential.node} speaks with its credential {credential.prefix}: it enrols again once that is"
             f" revoked or was silent for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s",
             retry_after=math.ceil(wait.total_seconds()),
         )
+
+
+def _used_at(credential: ApiToken) -> datetime | None:
+    """When a node's credential was last used: as was noted, or since then by the node's last report."""
+    if credential.last_used_at is None:
+        return None
+    heard = Agent.objects.filter(node__cluster=credential.cluster_id, node__name=credential.node)
+    return max([credential.last_used_at, *heard.values_list("seen_at", flat=True)])
 
 
 def find_token(secret: str, *, now: datetime) -> ApiToken | None:
@@ -148,6 +158,16 @@ def find_token(secret: str, *, now: datetime) -> ApiToken | None:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
         token.last_used_at = now
     return token
+
+
+def find_tokens(digests: Collection[str], *, now: datetime) -> dict[str, ApiToken]:
+    """The tokens in force under these digests, by digest, for many agents at once; ``find_token`` says more."""
+    rows = ApiToken.objects.prefetch_related("cluster").filter(_in_force(now), digest__in=digests)
+    found = {token.digest: token for token in rows}
+    unnoted = Q(last_used_at=None) | Q(last_used_at__lte=now - AGENTS_USE_NOTED_EVERY)
+    ids = sorted(token.pk for token in found.values())
+    ApiToken.objects.filter(unnoted, pk__in=ids).update(last_used_at=now)
+    return found
 
 
 def _in_force(now: datetime) -> Q:

@@ -146,7 +146,10 @@ class Node(models.Model):
 
 
 class Agent(models.Model):
-    """The last word from a node's agent: narrow, because every heartbeat writes it."""
+    """The last word from a node's agent: narrow, because every heartbeat writes it.
+
+    No index but the key's: PostgreSQL then writes a heartbeat beside the old row and nowhere else (HOT).
+    """
 
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="agent")
     seen_at = models.DateTimeField()
@@ -154,6 +157,9 @@ class Agent(models.Model):
     boot_seen_at = models.DateTimeField(help_text="first report with this boot id")
     version = models.CharField(max_length=40, blank=True)
     skew = models.FloatField(default=0, help_text="seconds the agent's clock is ahead of ours")
+    recent = models.CharField(max_length=96, blank=True, help_text="marks of its last batches, by which they are known")
+    inventory_told = models.CharField(max_length=16, blank=True, help_text="digest of the inventory that it sent last")
+    checks_told = models.CharField(max_length=16, blank=True, help_text="digest of the results that it sent last")
 
 
 class Gpu(models.Model):
@@ -191,6 +197,22 @@ class CheckResult(models.Model):
     class Meta:
         ordering = ("node_id", "name", "device")
         constraints = (models.UniqueConstraint(fields=("node", "name", "device"), name="one_result_a_check"),)
+
+
+class CheckChange(models.Model):
+    """A check whose status moved; kept for as long as events are."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="check_changes")
+    name = models.CharField(max_length=64)
+    device = models.CharField(max_length=128, blank=True)
+    before = models.CharField(max_length=10, blank=True, help_text="nothing: its first result")
+    status = models.CharField(max_length=10)
+    message = models.CharField(max_length=1000, blank=True)
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("node", "-id"), name="check_changes_of_node"),)
 
 
 class Command(models.Model):

@@ -1,6 +1,6 @@
 """Reading the fleet."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -66,13 +66,17 @@ def maintenance(cluster: Cluster, *, now: datetime) -> QuerySet[Maintenance]:
     return Maintenance.objects.filter(Q(cluster=cluster) | Q(cluster=None), ends_at__gt=now).select_related("cluster")
 
 
-def commands_on_offer(node: Node, *, now: datetime) -> list[WireCommand]:
-    """What the node's agent is asked to do and has not yet answered, oldest first."""
-    offered = Command.objects.filter(node=node, state=Command.State.OFFERED, expires_at__gt=now)
-    rows = list(offered.order_by("created_at"))
-    if any(row.kind in DESTRUCTIVE for row in rows) and mode_of(node.cluster)[0] in ("paused", "shadow"):
-        rows = [row for row in rows if row.kind not in DESTRUCTIVE]
-    return [as_wire(row) for row in rows]
+def commands_on_offer(nodes: Collection[int], *, now: datetime) -> dict[int, list[WireCommand]]:
+    """What the nodes' agents are asked to do and have not yet answered, oldest first; nodes without are left out."""
+    offered = Command.objects.filter(node__in=nodes, state=Command.State.OFFERED, expires_at__gt=now)
+    found: dict[int, list[WireCommand]] = {}
+    held: dict[int, bool] = {}  # by cluster
+    for row in offered.select_related("node__cluster").order_by("created_at"):
+        cluster = row.node.cluster
+        if row.kind in DESTRUCTIVE and held.setdefault(cluster.pk, mode_of(cluster)[0] in ("paused", "shadow")):
+            continue
+        found.setdefault(row.node_id, []).append(as_wire(row))
+    return found
 
 
 def as_wire(row: Command) -> WireCommand:
@@ -110,7 +114,7 @@ def pulse(name: str) -> datetime | None:
     return Pulse.objects.filter(name=name).values_list("at", flat=True).first()
 
 
-def nodes_asked(node_ids: Iterable[int], *, now: datetime) -> set[int]:
-    """Those of the nodes for whose agents a command is on offer."""
-    rows = Command.objects.filter(node_id__in=list(node_ids), state=Command.State.OFFERED, expires_at__gt=now)
+def nodes_asked(*, now: datetime) -> set[int]:
+    """The nodes for whose agents a command is on offer."""
+    rows = Command.objects.filter(state=Command.State.OFFERED, expires_at__gt=now)
     return set(rows.values_list("node_id", flat=True))

@@ -12,10 +12,10 @@ from django.db.utils import DataError
 from django.db.utils import Error as DatabaseError
 
 from kcover import wire
-from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent import body, credentials, enrolment, polling
+from kcover_portal.api.agent.gathering import Full
 from kcover_portal.api.agent.refusals import Refusal
-from kcover_portal.api.agent.writer import Full, Writer
+from kcover_portal.api.agent.writer import Writer
 from kcover_portal.incidents import services as incidents
 
 log = logging.getLogger(__name__)
@@ -31,6 +31,7 @@ LONGEST_WAIT = 60.0
 RETRY_AFTER = 5
 REPORT = "a report as JSON, a heartbeat at least (version, node, boot_id, batch_id, sent_at)"
 
+_credentials = credentials.Credentials()
 _writer = Writer()
 _polls = polling.Polls()
 
@@ -54,39 +55,40 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
         wanted = METHODS[asked]
         raise Refusal(405, f"{asked} takes {wanted}, not {scope['method'][:20]}", allow=wanted)
     headers: Headers = dict(scope["headers"])
-    token = await _token(headers)
+    credential = await _credential(headers)
     if asked == "reports":
-        return await _report(headers, receive, token)
+        return await _report(headers, receive, credential)
     if asked == "enrol":
-        return await _enrol(headers, receive, token)
-    return await _commands(scope, token)
+        return await _enrol(headers, receive, credential)
+    return await _commands(scope, credential)
 
 
-async def _report(headers: Headers, receive: Receive, token: ApiToken) -> tuple[int, dict[str, Any]]:
-    sent = await body.read(headers, receive, wanted=REPORT)
-    try:
-        decoded = wire.decode(sent)
-    except wire.EnvelopeError as error:
-        raise Refusal(400, error.reason, field=error.path or "body") from error
-    credentials.speaks_for(token, decoded.report.node)
-    assert token.cluster is not None  # look_up saw to it
-    answer = await _writer.keep(incidents.Delivery(cluster=token.cluster, node=decoded.report.node, decoded=decoded))
+async def _report(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
+    with _writer.room(body.announced(headers)):
+        sent = await body.read(headers, receive, wanted=REPORT)
+    with _writer.room(len(sent)):
+        try:
+            decoded = wire.decode(sent)
+        except wire.EnvelopeError as error:
+            raise Refusal(400, error.reason, field=error.path or "body") from error
+        node = decoded.report.node
+        credentials.speaks_for(credential, node)
+        answer = await _writer.keep(incidents.Delivery(cluster=credential.cluster, node=node, decoded=decoded))
     return 202, wire.encode_answer(answer)
 
 
-async def _enrol(headers: Headers, receive: Receive, token: ApiToken) -> tuple[int, dict[str, Any]]:
+async def _enrol(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
     node = enrolment.node_of(await body.read(headers, receive, wanted=enrolment.WANTED))
-    secret, expires_at = await sync_to_async(enrolment.bind, thread_sensitive=False)(token, node)
+    secret, expires_at = await sync_to_async(enrolment.bind, thread_sensitive=False)(credential, node)
     return 201, {"token": secret, "expires_at": expires_at.isoformat()}
 
 
-async def _commands(scope: Scope, token: ApiToken) -> tuple[int, dict[str, Any]]:
+async def _commands(scope: Scope, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
     query = parse_qs(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
-    node = query.get("node", [token.node])[0]
-    credentials.speaks_for(token, node)
+    node = query.get("node", [credential.node])[0]
+    credentials.speaks_for(credential, node)
     wait = _seconds(query.get("wait", ["0"])[0])
-    assert token.cluster_id is not None
-    commands = await _polls.wait(token.cluster_id, node, seconds=wait)
+    commands = await _polls.wait(credential.cluster.pk, node, seconds=wait)
     return 200, {"commands": [wire.encode_command(command) for command in commands]}
 
 
@@ -100,14 +102,12 @@ def _seconds(text: str) -> float:
     return wait
 
 
-async def _token(headers: Headers) -> ApiToken:
+async def _credential(headers: Headers) -> credentials.Credential:
     secret = credentials.secret_of(headers.get(b"authorization", b"").decode("latin-1"))
-    token = credentials.remembered(secret)
-    if token is None:
-        token = await sync_to_async(credentials.look_up, thread_sensitive=False)(secret)
+    credential = await _credentials.find(secret)
     cluster = headers.get(b"x-kcover-cluster")
-    credentials.is_in(token, cluster.decode("latin-1") if cluster is not None else None)
-    return token
+    credentials.is_in(credential, cluster.decode("latin-1") if cluster is not None else None)
+    return credential
 
 
 def _trouble(error: Exception) -> Refusal:

@@ -13,6 +13,12 @@ LIMIT = wire.MAX_BYTES
 _GZIP = ("gzip", "x-gzip")  # RFC 9110: the second is an older name of the first
 
 
+def announced(headers: Mapping[bytes, bytes]) -> int:
+    """How many bytes the body has by its header; the most that it may have, where the header does not say."""
+    length = headers.get(b"content-length", b"").decode("latin-1")
+    return min(int(length), LIMIT) if length.isdigit() else LIMIT
+
+
 async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str) -> bytes:
     """The whole body, unpacked and not empty; ``wanted`` says what should be in it. Raises Refusal."""
     announced = headers.get(b"content-length", b"").decode("latin-1")

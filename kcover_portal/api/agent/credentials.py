@@ -1,20 +1,101 @@
-"""Which node a credential speaks for; remembered for a few seconds, so that a heartbeat costs no query."""
+"""Which node a credential speaks for: looked up once for many, remembered, forgotten soon after it is withdrawn.
 
-import threading
+What was looked up holds for LIVES; every KNOWN seconds one query asks for all that were revoked meanwhile. An agent's
+use of its credential is written down when it is looked up, once an hour at most: its heartbeats tell the rest.
+"""
+
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from django.db import close_old_connections
 from django.utils import timezone
 
+from kcover_portal.accounts import queries as account_queries
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent.gathering import Gathering
 from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.fleet.models import Cluster
 
-REMEMBERED = 5.0  # seconds; also how long a revoked token may still be heard
+KNOWN = 5.0  # seconds for which a revoked token may still be heard
+LIVES = 600.0  # seconds after which a token is looked up again, whatever was told of it
 MOST = 200_000
+CLOCKS = timedelta(minutes=1)  # by which the clocks of the portal's machines may differ, or a revocation be delayed
 
-_known: dict[str, tuple[float, ApiToken]] = {}
-_lock = threading.Lock()
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """What a token is good for. ``digest`` is the SHA-256 by which it is kept; ``node`` "": it only enrols."""
+
+    digest: str
+    cluster: Cluster
+    node: str
+    expires_at: datetime | None
+
+
+class Credentials:
+    """The tokens of agents that this process has heard."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, tuple[float, Credential]] = {}
+        self._asked_at = 0.0  # when it was last asked what was revoked, by the monotonic clock
+        self._clusters: dict[int, Cluster] = {}
+        self._lookups: Gathering[str, Credential] = Gathering(self._look_up, name="credentials")
+
+    async def find(self, secret: str) -> Credential:
+        """The credential behind a secret. Raises Refusal (401, 403), Full, or the database's error."""
+        digest = accounts.digest(secret)
+        return self._remembered(digest) or await self._lookups.ask(digest, at_once=True)
+
+    def forget(self) -> None:
+        """Remembers nobody any more."""
+        self._known.clear()
+        self._clusters.clear()
+
+    def _remembered(self, digest: str) -> Credential | None:
+        """The credential, if what is remembered of it can be relied on."""
+        looked_up, credential = self._known.get(digest, (0.0, None))
+        if credential is None or time.monotonic() > min(looked_up + LIVES, self._asked_at + KNOWN):
+            return None
+        return None if credential.expires_at and credential.expires_at <= timezone.now() else credential
+
+    def _look_up(self, digests: Sequence[str]) -> list[Credential | Exception]:
+        """What stands behind each digest; in the thread of the look-ups."""
+        close_old_connections()
+        now, at = timezone.now(), time.monotonic()
+        if at > self._asked_at + KNOWN:
+            since = now - timedelta(seconds=min(at - self._asked_at, LIVES)) - CLOCKS
+            for digest in account_queries.revoked_since(since):
+                self._known.pop(digest, None)
+            self._asked_at = at
+        unknown = {digest for digest in digests if self._remembered(digest) is None}
+        found = accounts.find_tokens(unknown, now=now) if unknown else {}
+        if len(self._known) + len(found) > MOST:
+            self._known.clear()
+        answers: list[Credential | Exception] = []
+        for digest in digests:
+            credential = self._remembered(digest)
+            if credential is None:
+                try:
+                    credential = self._made(found.get(digest))
+                except Refusal as refusal:
+                    answers.append(refusal)
+                    continue
+                self._known[digest] = (at, credential)
+            answers.append(credential)
+        return answers
+
+    def _made(self, token: ApiToken | None) -> Credential:
+        if token is None:
+            raise Refusal(401, "the token is unknown, expired or revoked: make one with manage.py token create")
+        if token.kind != ApiToken.Kind.AGENT:
+            raise Refusal(403, f"this is a token of kind {token.kind}: agents need one of kind agent")
+        if token.cluster is None:
+            raise Refusal(403, "this agent token names no cluster: make one with token create --cluster NAME")
+        cluster = self._clusters.setdefault(token.cluster.pk, token.cluster)  # one for all of its nodes
+        return Credential(token.digest, cluster, token.node, token.expires_at)
 
 
 def secret_of(authorization: str) -> str:
@@ -25,46 +106,19 @@ def secret_of(authorization: str) -> str:
     return secret.strip()
 
 
-def remembered(secret: str) -> ApiToken | None:
-    """The token, if it was looked up a moment ago and has not run out since."""
-    entry = _known.get(secret)
-    if entry is None or entry[0] < time.monotonic():
-        return None
-    token = entry[1]
-    return None if token.expires_at and token.expires_at <= timezone.now() else token
-
-
-def look_up(secret: str) -> ApiToken:
-    """The agent token behind a secret. Raises Refusal (401, 403)."""
-    close_old_connections()
-    token = accounts.find_token(secret, now=timezone.now())
-    if token is None:
-        raise Refusal(401, "the token is unknown, expired or revoked: make one with manage.py token create")
-    if token.kind != ApiToken.Kind.AGENT:
-        raise Refusal(403, f"this is a token of kind {token.kind}: agents need one of kind agent")
-    if token.cluster is None:
-        raise Refusal(403, "this agent token names no cluster: make one with token create --cluster NAME")
-    with _lock:
-        if len(_known) >= MOST:
-            _known.clear()
-        _known[secret] = (time.monotonic() + REMEMBERED, token)
-    return token
-
-
-def is_in(token: ApiToken, cluster: str | None) -> None:
+def is_in(credential: Credential, cluster: str | None) -> None:
     """Raises Refusal (403) where the header X-Kcover-Cluster names another cluster than the token's."""
-    assert token.cluster is not None  # look_up saw to it
-    if cluster is not None and cluster != token.cluster.name:
+    if cluster is not None and cluster != credential.cluster.name:
         raise Refusal(
             403,
-            f"this token is of cluster {token.cluster.name}, not of {cluster[:100]!r}: leave the header out",
+            f"this token is of cluster {credential.cluster.name}, not of {cluster[:100]!r}: leave the header out",
             field="X-Kcover-Cluster",
         )
 
 
-def speaks_for(token: ApiToken, node: str) -> None:
+def speaks_for(credential: Credential, node: str) -> None:
     """Raises Refusal (403) unless the token is bound to that node (invariant 47)."""
-    if not token.node:
+    if not credential.node:
         raise Refusal(403, "this token only enrols: POST /api/v1/agent/enrol gives one that is bound to the node")
-    if token.node != node:
-        raise Refusal(403, f"this token speaks for node {token.node}, not for {node[:253]!r}", field="node")
+    if credential.node != node:
+        raise Refusal(403, f"this token speaks for node {credential.node}, not for {node[:253]!r}", field="node")

@@ -10,6 +10,7 @@ from django.utils import timezone
 from kcover.wire import fields
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent.credentials import Credential
 from kcover_portal.api.agent.refusals import Refusal
 
 CREDENTIAL_LIVES = timedelta(days=365)
@@ -33,12 +34,13 @@ def node_of(body: bytes) -> str:
     return node
 
 
-def bind(token: ApiToken, node: str) -> tuple[str, datetime]:
+def bind(credential: Credential, node: str) -> tuple[str, datetime]:
     """The secret of the node's own credential and when it runs out. Raises Refusal."""
-    if token.node:
-        raise Refusal(403, f"this token is bound to node {token.node} already: enrol with an enrolment token")
+    if credential.node:
+        raise Refusal(403, f"this token is bound to node {credential.node} already: enrol with an enrolment token")
     close_old_connections()
     now = timezone.now()
+    token = ApiToken.objects.get(digest=credential.digest)
     expires_at = now + CREDENTIAL_LIVES
     try:
         _, secret = accounts.enrol(token, node, expires_at=expires_at, now=now)

@@ -1,98 +1,62 @@
-"""Many reports, one transaction: a thread takes whatever has gathered, keeps it, and answers after the commit.
+"""Keeping reports: those that gathered in one transaction, each answered after the commit.
 
-At rest a report is kept at once; under load a commit is shared, which makes durability nearly free
-(group commit). A full queue says so instead of growing.
+A commit that many share makes durability nearly free. A report with a fault waits for no others.
 """
 
-import asyncio
 import logging
-import threading
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from django.db import close_old_connections, connection
+from django.db import close_old_connections
 from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
+from kcover_portal.api.agent.gathering import Full, Gathering
 from kcover_portal.incidents import services as incidents
 
 log = logging.getLogger(__name__)
 
 CAPACITY = 5_000  # reports waiting; beyond it agents are asked to come back
 TOGETHER = 500  # reports in one transaction
-
-
-class Full(Exception):
-    """More reports wait than may: come back later."""
-
-
-@dataclass(slots=True)
-class _Waiting:
-    delivery: incidents.Delivery
-    loop: asyncio.AbstractEventLoop
-    answer: "asyncio.Future[wire.Answer]"
+MOST_HELD = 32 << 20  # bytes of bodies in memory, being read or waiting
 
 
 class Writer:
-    """One thread with one database connection; started with the first report."""
+    """Reports on their way into the database."""
 
     def __init__(self) -> None:
-        self._queue: deque[_Waiting] = deque()
-        self._ready = threading.Condition()
-        self._thread: threading.Thread | None = None
+        self._held = 0
+        self._reports: Gathering[incidents.Delivery, wire.Answer] = Gathering(
+            _keep, name="ingest", together=TOGETHER, capacity=CAPACITY
+        )
+
+    @contextmanager
+    def room(self, size: int) -> Iterator[None]:
+        """Room for a body of so many bytes while it is read and kept. Raises Full."""
+        if self._held + size > MOST_HELD:
+            raise Full
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
 
     async def keep(self, delivery: incidents.Delivery) -> wire.Answer:
         """Returns once the report is durable. Raises Full, or the database's error."""
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(delivery, loop, loop.create_future())
-        with self._ready:
-            if len(self._queue) >= CAPACITY:
-                raise Full
-            self._queue.append(waiting)
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="ingest", daemon=True)
-                self._thread.start()
-            self._ready.notify()
-        return await waiting.answer
-
-    def _run(self) -> None:
-        while True:
-            with self._ready:
-                while not self._queue:
-                    if not self._ready.wait(timeout=60):
-                        connection.close()
-                batch = [self._queue.popleft() for _ in range(min(TOGETHER, len(self._queue)))]
-            self._keep(batch)
-
-    def _keep(self, batch: list[_Waiting]) -> None:
-        """One transaction for all; if it fails, one each, so that a poisonous report stands alone."""
-        try:
-            close_old_connections()
-            answers = incidents.ingest([one.delivery for one in batch], now=timezone.now())
-        except Exception as error:
-            if len(batch) > 1:
-                log.warning("a batch of %d reports failed, keeping them one by one: %s", len(batch), error)
-                for one in batch:
-                    self._keep([one])
-                return
-            if not isinstance(error, DatabaseError):
-                log.exception("a report of node %s could not be kept", batch[0].delivery.node)
-            _fail(batch[0], error)
-            return
-        for one, answer in zip(batch, answers, strict=True):
-            one.loop.call_soon_threadsafe(_resolve, one.answer, answer)
+        report = delivery.decoded.report
+        return await self._reports.ask(delivery, at_once=bool(report.faults or report.command_results))
 
 
-def _fail(waiting: _Waiting, error: Exception) -> None:
-    waiting.loop.call_soon_threadsafe(_reject, waiting.answer, error)
-
-
-def _resolve(future: "asyncio.Future[wire.Answer]", answer: wire.Answer) -> None:
-    if not future.done():  # the agent may have hung up meanwhile
-        future.set_result(answer)
-
-
-def _reject(future: "asyncio.Future[wire.Answer]", error: Exception) -> None:
-    if not future.done():
-        future.set_exception(error)
+def _keep(deliveries: Sequence[incidents.Delivery]) -> list[wire.Answer | Exception]:
+    """One transaction for all; if it fails, one each, so that a poisonous report stands alone."""
+    try:
+        close_old_connections()
+        return [*incidents.ingest(deliveries, now=timezone.now())]
+    except Exception as error:
+        if len(deliveries) > 1:
+            log.warning("a batch of %d reports failed, keeping them one by one: %s", len(deliveries), error)
+            return [answer for delivery in deliveries for answer in _keep([delivery])]
+        if not isinstance(error, DatabaseError):
+            log.exception("a report of node %s could not be kept", deliveries[0].node)
+        return [error]

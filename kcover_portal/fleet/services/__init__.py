@@ -11,7 +11,7 @@ from django.db.models import Q
 from kcover import fault, marks
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Command, Gpu, Installation, Mode, Node, Pulse
+from kcover_portal.fleet.models import Cluster, Command, Installation, Mode, Node, Pulse
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 
@@ -108,57 +108,6 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
     if version:
         fields["version"] = version
     Cluster.objects.filter(pk=cluster.pk).update(**fields)
-
-
-def node_of_report(cluster: Cluster, name: str, *, now: datetime) -> Node:
-    """The node that a report speaks of; one that the cluster does not have (yet) is kept as unknown."""
-    node, created = Node.objects.get_or_create(cluster=cluster, name=name, defaults={"created_at": now})
-    node.cluster = cluster
-    if created:
-        doorbell.tell("node", node.pk, cluster=cluster.name)
-    return node
-
-
-def hear_agent(node: Node, *, boot_id: str, version: str, sent_at: datetime, now: datetime) -> bool:
-    """Notes a heartbeat; returns whether the boot id is new. Adds no row after the first."""
-    skew = (sent_at - now).total_seconds()
-    fields = {"seen_at": now, "version": version[:40], "skew": skew}
-    if Agent.objects.filter(node=node, boot_id=boot_id).update(**fields):
-        return False
-    Agent.objects.update_or_create(node=node, defaults={**fields, "boot_id": boot_id, "boot_seen_at": now})
-    doorbell.tell("node", node.pk, cluster=node.cluster.name)
-    return True
-
-
-def keep_inventory(node: Node, inventory: fault.Inventory, *, now: datetime) -> None:
-    """Keeps what the node is made of; a GPU that is no longer there leaves the list."""
-    Node.objects.filter(pk=node.pk).update(driver=inventory.driver[:60], kernel=inventory.kernel[:120])
-    for gpu in inventory.gpus:
-        Gpu.objects.update_or_create(
-            node=node,
-            uuid=gpu.uuid,
-            defaults={
-                "index": gpu.index,
-                "pci": gpu.pci or "",
-                "model": gpu.model[:120],
-                "serial": gpu.serial[:60],
-                "seen_at": now,
-            },
-        )
-    Gpu.objects.filter(node=node).exclude(uuid__in=[gpu.uuid for gpu in inventory.gpus]).delete()
-    doorbell.tell("node", node.pk, cluster=node.cluster.name)
-
-
-def keep_checks(node: Node, checks: Collection[fault.Check], *, now: datetime) -> None:
-    """Keeps the latest result of each check; ``changed_at`` moves only when the status does."""
-    known = {(row.name, row.device): row for row in CheckResult.objects.filter(node=node)}
-    for check in checks:
-        row = known.get((check.name, check.device)) or CheckResult(node=node, name=check.name, device=check.device)
-        if row.status != check.status:
-            row.changed_at = now
-        row.status, row.value, row.unit, row.message = check.status, check.value, check.unit, check.message[:1000]
-        row.seen_at = now
-        row.save()
 
 
 def ask_agent(

@@ -8,8 +8,8 @@ import pytest
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.agent import credentials
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.api.agent import app
+from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.ledger.models import Entry
 from tests.portal.api.door import Answer, Door, loop, report
 
@@ -20,7 +20,7 @@ NODE = {"node": "gpu-1"}
 
 @pytest.fixture
 def cluster(now: datetime) -> Cluster:
-    credentials._known.clear()
+    app._credentials.forget()
     return Cluster.objects.create(name="east", created_at=now)
 
 
@@ -48,7 +48,9 @@ def speak(answer: Answer) -> Door:
 
 
 def silent_for(token: ApiToken, **time: float) -> None:
-    ApiToken.objects.filter(pk=token.pk).update(last_used_at=datetime.now(UTC) - timedelta(**time))
+    then = datetime.now(UTC) - timedelta(**time)
+    ApiToken.objects.filter(pk=token.pk).update(last_used_at=then)
+    Agent.objects.filter(node__name=token.node).update(seen_at=then)
 
 
 def test_an_enrolled_node_speaks_for_itself(enrolling: Door) -> None:
@@ -83,7 +85,7 @@ def test_a_node_that_was_silent_enrols_again_and_the_old_credential_is_no_more(e
     assert enrolling.enrol(NODE).status == 409
     silent_for(old, seconds=121)
     second = speak(enrolling.enrol(NODE))
-    credentials._known.clear()  # a revoked token may be heard for a few seconds more
+    app._credentials.forget()  # a revoked token may be heard for a few seconds more
     assert "revoked" in first.report(report()).problem(401)
     assert second.report(report()).status == 202
     entry = Entry.objects.get(verb="token.revoked")
@@ -146,7 +148,7 @@ def test_an_enrolment_token_that_was_just_revoked_enrols_nobody(cluster: Cluster
     assert door.enrol({"node": "gpu-9"}).status == 201  # it is remembered from here on
     accounts.revoke_token(token, actor="user:ada", now=datetime.now(UTC))
     assert "the enrolment token is expired or revoked" in door.enrol(NODE).problem(401)
-    credentials._known.clear()
+    app._credentials.forget()
     assert "unknown, expired or revoked" in door.enrol(NODE).problem(401)
     assert not ApiToken.objects.filter(node="gpu-1").exists()
 

@@ -13,7 +13,7 @@ import pytest
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.agent import app, credentials
+from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Batch, Event, Incident
@@ -34,7 +34,7 @@ def cluster(now: datetime) -> Cluster:
 @pytest.fixture(autouse=True)
 def _nobody_remembered() -> None:
     """Forgets the tokens of the test before: their rows are gone."""
-    credentials._known.clear()
+    app._credentials.forget()
 
 
 def token(kind: str = "agent", *, cluster: Cluster | None = None, node: str = "", **more: Any) -> str:

@@ -1,81 +1,18 @@
-"""Keeping what was reported: one door for every source, one path for every fault."""
+"""Keeping faults: one path for every source, whatever the fault."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import connection, transaction
 from django.db.models import Case, DateTimeField, F, Value, When
 
-from kcover import catalog, fault, nvlink5, wire, xid
+from kcover import catalog, fault, nvlink5, xid
 from kcover_portal import doorbell
-from kcover_portal.fleet import queries as fleet_queries
-from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Gpu, Node
-from kcover_portal.incidents.models import Batch, Event, Incident
-from kcover_portal.ledger import services as ledger
+from kcover_portal.incidents.models import Event, Incident
 
 EVENTS_KEPT = 50  # per incident: enough to see the story, bounded in a storm
 JUDGE_AGAIN = timedelta(seconds=5)  # a repeated fault asks for judgement at most this often (Delta study's window)
-BATCHES_KEPT = timedelta(days=7)  # longer than any agent's spool is old
-
-
-class Refused(Exception):
-    """The request cannot be met as things stand; the message says why."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One decoded report, with the cluster and the node that its credential speaks for."""
-
-    cluster: Cluster
-    node: str
-    decoded: wire.Decoded
-
-
-def ingest(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]:
-    """Keeps several reports in one transaction and says, in their order, what became of each.
-
-    When this returns, everything accepted is durable. A resent batch changes nothing (invariant 2).
-    """
-    with transaction.atomic():
-        return [_keep(delivery, now=now) for delivery in deliveries]
-
-
-def _keep(delivery: Delivery, *, now: datetime) -> wire.Answer:
-    report = delivery.decoded.report
-    node = fleet.node_of_report(delivery.cluster, delivery.node, now=now)
-    items = len(report.faults) + len(report.checks)
-    fleet.hear_agent(node, boot_id=report.boot_id, version=report.agent, sent_at=report.sent_at, now=now)
-    for result in report.command_results:
-        if fleet.settle_command(node, result, now=now):
-            doorbell.ring("rescue.nudge", node.pk)
-    known = items > 0 and not _first_time(node, report.batch_id, now=now)
-    duplicates = items if known else 0
-    if not known:
-        if report.inventory is not None:
-            fleet.keep_inventory(node, report.inventory, now=now)
-        if report.checks:
-            fleet.keep_checks(node, report.checks, now=now)
-        duplicates = sum(not keep_fault(node, one, boot_id=report.boot_id, now=now) for one in report.faults)
-    return wire.Answer(
-        accepted=items - duplicates,
-        duplicates=duplicates,
-        rejected=delivery.decoded.rejected,
-        commands=tuple(fleet_queries.commands_on_offer(node, now=now)),
-    )
-
-
-def _first_time(node: Node, batch_id: str, *, now: datetime) -> bool:
-    """Notes the batch; False if it was noted before. One statement, which Django has no words for."""
-    table = connection.ops.quote_name(Batch._meta.db_table)
-    with connection.cursor() as cursor:
-        cursor.execute(
-            f"INSERT INTO {table} (node_id, batch_id, at) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING",
-            [node.pk, Batch._meta.get_field("batch_id").get_db_prep_save(batch_id, connection), now],
-        )
-        return bool(cursor.rowcount)
 
 
 def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
@@ -202,53 +139,6 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
     return storm, opened
 
 
-def close(incidents: Sequence[int], *, because: str, actor: str, now: datetime, before: datetime | None = None) -> int:
-    """Closes open incidents by id, and says why; those with a sighting after ``before`` stay open.
-
-    A late proof never closes a newer fault (invariant 4). Returns how many were closed.
-    """
-    with transaction.atomic():
-        rows = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).select_related("node", "cluster")
-        if before is not None:
-            rows = rows.filter(last_at__lte=before)
-        done = [
-            row
-            for row in rows.order_by("pk")
-            if Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
-                state=Incident.State.CLOSED, closed_at=now, closed_because=because[:500], judge_at=None
-            )
-        ]
-        for row in done:
-            ledger.write(
-                row.cluster.name,
-                actor=actor,
-                verb="incident.closed",
-                subject=f"incident {row.pk}",
-                node=row.node.name if row.node else "",
-                now=now,
-                data={"because": because},
-            )
-            doorbell.tell("incident", row.pk, cluster=row.cluster.name)
-    return len(done)
-
-
-def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime) -> None:
-    """A person vouches that it is gone. Raises Refused when it is closed already.
-
-    What a storm held back is judged again at once, on what is true then.
-    """
-    with transaction.atomic():
-        if not close([incident.pk], because=f"closed by {actor}: {reason}", actor=actor, now=now):
-            raise Refused(f"incident {incident.pk} is closed already")
-        if incident.node is None:
-            held = Incident.objects.filter(
-                cluster=incident.cluster, node__name__in=incident.scope, state="open", judge_at__isnull=False
-            )
-            for pk in held.values_list("pk", flat=True):
-                doorbell.ring("rescue.judge", pk)
-            held.update(judge_at=now)
-
-
 def mark_judged(incident: Incident, *, now: datetime, again_at: datetime | None) -> None:
     """Notes that the incident was judged as it stood; a sighting that came meanwhile keeps its own call."""
     as_it_stood = When(judge_at__lte=now, last_at=incident.last_at, then=Value(again_at, output_field=DateTimeField()))
@@ -261,9 +151,3 @@ def call_for_judgement(node: Node, *, now: datetime) -> None:
     rows.update(judge_at=now)
     for pk in rows.values_list("pk", flat=True):
         doorbell.ring("rescue.judge", pk)
-
-
-def prune(*, now: datetime) -> int:
-    """Forgets batch ids that no agent can send again; returns how many."""
-    removed, _ = Batch.objects.filter(at__lt=now - BATCHES_KEPT).delete()
-    return removed

@@ -1,0 +1,263 @@
+"""What agents say of themselves and their nodes, for many reports at once.
+
+A heartbeat changes one narrow row and adds none. What a node is made of and how its checks went is written when a
+report says something else than the last one did, told by digests in that row; the result of a check that stays as it
+is moves its time every REFRESHED. Everything here runs in the transaction of the whole batch.
+"""
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kcover import fault, wire
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Agent, Cluster, Node
+from kcover_portal.fleet.services import statements
+
+REFRESHED = 600  # seconds
+MARK = 12  # characters by which a batch id is known again
+MARKS = 8  # batches of a node that are known again without a row of their own: an agent sends one after the other
+CALM = ("pass", "skipped")  # a first result that is no news
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heard:
+    """One report, and what was known of its agent before; the agent's row is locked."""
+
+    report: wire.Report
+    cluster: Cluster
+    node: int
+    boot_id: str
+    version: str
+    recent: str
+    inventory_told: str
+    checks_told: str
+
+    @property
+    def again(self) -> bool:
+        """Whether its batch is one of the last that this node sent; those with faults are known by rows."""
+        return not self.report.faults and _mark(self.report.batch_id) in self.recent
+
+
+def hear(reports: Sequence[tuple[Cluster, wire.Report]], *, now: datetime) -> list[Heard]:
+    """The reports, each of another node, with what is known of their agents, in their order; one query.
+
+    Rows are locked in the order of the nodes, so that several writers wait for each other and never in a circle. A
+    node that the cluster does not have (yet) is kept as unknown.
+    """
+    known = _known(reports)
+    missing = [one for one in reports if _key(*one) not in known]
+    if missing:
+        _introduce(missing, now=now)
+        known |= _known(missing)
+    return [Heard(report=report, cluster=cluster, **known[_key(cluster, report)]) for cluster, report in reports]
+
+
+def note(heard: Sequence[Heard], *, repeated: Collection[int], now: datetime) -> None:
+    """Notes that the agents are alive, and what is new in their reports; ``repeated``: nodes whose report is not new.
+
+    One statement, and a few more where there is news.
+    """
+    fresh = [one for one in heard if one.node not in repeated]
+    inventories = {one.node: digest for one in fresh if (digest := _inventory_digest(one)) != one.inventory_told}
+    checks = {one.node: digest for one in fresh if (digest := _checks_digest(one, now=now)) != one.checks_told}
+    statements.run(
+        f"""UPDATE fleet_agent SET seen_at = %s, skew = given.skew, version = given.version,
+                boot_seen_at = CASE WHEN fleet_agent.boot_id = given.boot_id THEN boot_seen_at ELSE %s END,
+                boot_id = given.boot_id, recent = given.recent,
+                inventory_told = given.inventory_told, checks_told = given.checks_told
+            FROM {_noted()} WHERE fleet_agent.node_id = given.node""",
+        [
+            statements.moment(now),
+            statements.moment(now),
+            statements.rows(
+                [
+                    {
+                        "node": one.node,
+                        "skew": (one.report.sent_at - now).total_seconds(),
+                        "version": one.report.agent[:40],
+                        "boot_id": one.report.boot_id,
+                        "recent": _recent(one, repeated),
+                        "inventory_told": inventories.get(one.node, one.inventory_told),
+                        "checks_told": checks.get(one.node, one.checks_told),
+                    }
+                    for one in heard
+                ]
+            ),
+        ],
+    )
+    _keep_inventories([one for one in fresh if one.node in inventories], now=now)
+    moved = _keep_checks({one.node: one.report.checks for one in fresh if one.node in checks}, now=now)
+    for one in heard:
+        if (one.boot_id, one.version) != (one.report.boot_id, one.report.agent[:40]) or (
+            one.node in inventories or one.node in moved
+        ):
+            doorbell.tell("node", one.node, cluster=one.cluster.name)
+
+
+def _noted() -> str:
+    return statements.given(
+        node="bigint",
+        skew="double precision",
+        version="text",
+        boot_id="text",
+        recent="text",
+        inventory_told="text",
+        checks_told="text",
+    )
+
+
+def _key(cluster: Cluster, report: wire.Report) -> tuple[int, str]:
+    return cluster.pk, report.node
+
+
+def _known(reports: Sequence[tuple[Cluster, wire.Report]]) -> dict[tuple[int, str], dict[str, Any]]:
+    columns = ("node", "boot_id", "version", "recent", "inventory_told", "checks_told")
+    found = statements.run(
+        f"""SELECT given.cluster, given.name, agent.node_id, agent.boot_id, agent.version, agent.recent,
+                agent.inventory_told, agent.checks_told
+            FROM {statements.given(cluster="bigint", name="text")}
+            JOIN fleet_node node ON node.cluster_id = given.cluster AND node.name = given.name
+            JOIN fleet_agent agent ON agent.node_id = node.id
+            ORDER BY agent.node_id {statements.locked("agent")}""",
+        [statements.rows([{"cluster": cluster.pk, "name": report.node} for cluster, report in reports])],
+    )
+    return {(cluster, name): dict(zip(columns, rest, strict=True)) for cluster, name, *rest in found}
+
+
+def _introduce(reports: Sequence[tuple[Cluster, wire.Report]], *, now: datetime) -> None:
+    """Rows for agents that were never heard of, and for nodes that nobody knew; rare."""
+    for cluster in {cluster.pk: cluster for cluster, _ in reports}.values():
+        names = sorted(report.node for of, report in reports if of.pk == cluster.pk)
+        nodes = Node.objects.filter(cluster=cluster, name__in=names)
+        known = set(nodes.values_list("name", flat=True))
+        fresh = [Node(cluster=cluster, name=name, created_at=now) for name in names if name not in known]
+        Node.objects.bulk_create(fresh, ignore_conflicts=True)
+        agents = [Agent(node_id=pk, seen_at=now, boot_seen_at=now) for pk in nodes.values_list("pk", flat=True)]
+        Agent.objects.bulk_create(agents, ignore_conflicts=True)
+
+
+def _mark(batch_id: str) -> str:
+    return hashlib.blake2b(batch_id.encode(), digest_size=MARK // 2).hexdigest()
+
+
+def _recent(one: Heard, repeated: Collection[int]) -> str:
+    """The marks of the last batches, the newest first. Empty ones and those with rows of their own need none."""
+    if one.node in repeated or one.report.faults or not (one.report.checks or one.report.inventory):
+        return one.recent
+    return (_mark(one.report.batch_id) + one.recent)[: MARK * MARKS]
+
+
+def _inventory_digest(one: Heard) -> str:
+    inventory = one.report.inventory
+    if inventory is None:
+        return one.inventory_told
+    gpus = [(gpu.index, gpu.uuid, gpu.pci, gpu.model, gpu.serial) for gpu in inventory.gpus]
+    return _digest([inventory.driver, inventory.kernel, gpus])
+
+
+def _checks_digest(one: Heard, *, now: datetime) -> str:
+    if not one.report.checks:
+        return one.checks_told
+    turn = (now.timestamp() + one.node * 7 % REFRESHED) // REFRESHED  # each node's at another moment
+    results = [(c.name, c.device, c.status, c.value, c.unit, c.message) for c in one.report.checks]
+    return _digest([turn, results])
+
+
+def _digest(value: Any) -> str:
+    return hashlib.blake2b(json.dumps(value, separators=(",", ":")).encode(), digest_size=8).hexdigest()
+
+
+def _keep_inventories(heard: Sequence[Heard], *, now: datetime) -> None:
+    """Keeps what the nodes are made of; a GPU that is no longer there leaves the list."""
+    if not heard:
+        return
+    nodes = [
+        {"node": one.node, "driver": inventory.driver[:60], "kernel": inventory.kernel[:120]}
+        for one in heard
+        if (inventory := one.report.inventory) is not None
+    ]
+    gpus = [
+        {
+            "node": one.node,
+            "place": gpu.index,
+            "uuid": gpu.uuid,
+            "pci": gpu.pci or "",
+            "model": gpu.model[:120],
+            "serial": gpu.serial[:60],
+        }
+        for one in heard
+        for gpu in (one.report.inventory.gpus if one.report.inventory else ())
+    ]
+    statements.run(
+        f"""UPDATE fleet_node SET driver = given.driver, kernel = given.kernel
+            FROM {statements.given(node="bigint", driver="text", kernel="text")} WHERE fleet_node.id = given.node""",
+        [statements.rows(nodes)],
+    )
+    statements.run(
+        f"""DELETE FROM fleet_gpu WHERE node_id IN (SELECT node FROM {statements.given(node="bigint")})
+            AND NOT EXISTS (SELECT 1 FROM {statements.given(node="bigint", uuid="text")}
+                WHERE given.node = fleet_gpu.node_id AND given.uuid = fleet_gpu.uuid)""",
+        [statements.rows([{"node": one.node} for one in heard]), statements.rows(gpus)],
+    )
+    columns = {"node": "bigint", "place": "smallint", "uuid": "text", "pci": "text", "model": "text", "serial": "text"}
+    statements.run(
+        f"""INSERT INTO fleet_gpu (node_id, "index", uuid, pci, model, serial, seen_at)
+            SELECT node, place, uuid, pci, model, serial, %s FROM {statements.given(**columns)} WHERE true
+            ON CONFLICT (node_id, uuid) DO UPDATE SET "index" = excluded."index", pci = excluded.pci,
+                model = excluded.model, serial = excluded.serial, seen_at = excluded.seen_at""",
+        [statements.moment(now), statements.rows(gpus)],
+    )
+
+
+def _keep_checks(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> set[int]:
+    """Keeps the latest result of each check, and a row where its status moved; returns the nodes of which one did."""
+    latest = {(node, check.name, check.device): check for node, checks in of.items() for check in checks}
+    if not latest:
+        return set()
+    results = statements.rows(
+        [
+            {
+                "node": node,
+                "name": name,
+                "device": device,
+                "status": check.status,
+                "value": check.value,
+                "unit": check.unit,
+                "message": check.message[:1000],
+            }
+            for (node, name, device), check in sorted(latest.items(), key=lambda item: item[0])
+        ]
+    )
+    given = statements.given(
+        node="bigint",
+        name="text",
+        device="text",
+        status="text",
+        value="double precision",
+        unit="text",
+        message="text",
+    )
+    at = statements.moment(now)
+    moved = statements.run(
+        f"""INSERT INTO fleet_checkchange (node_id, name, device, before, status, message, at)
+            SELECT given.node, given.name, given.device, coalesce(kept.status, ''), given.status, given.message, %s
+            FROM {given} LEFT JOIN fleet_checkresult kept
+                ON kept.node_id = given.node AND kept.name = given.name AND kept.device = given.device
+            WHERE coalesce(kept.status, '') <> given.status AND NOT (kept.status IS NULL AND given.status IN (%s, %s))
+            RETURNING node_id""",
+        [at, results, *CALM],
+    )
+    statements.run(
+        f"""INSERT INTO fleet_checkresult (node_id, name, device, status, value, unit, message, seen_at, changed_at)
+            SELECT node, name, device, status, value, unit, message, %s, %s FROM {given} WHERE true
+            ON CONFLICT (node_id, name, device) DO UPDATE SET status = excluded.status, value = excluded.value,
+                unit = excluded.unit, message = excluded.message, seen_at = excluded.seen_at,
+                changed_at = CASE WHEN fleet_checkresult.status = excluded.status
+                    THEN fleet_checkresult.changed_at ELSE excluded.changed_at END""",
+        [at, at, results],
+    )
+    return {node for (node,) in moved}

@@ -1,0 +1,18 @@
+"""Writing incidents: reports are taken in, faults kept, incidents closed."""
+
+from kcover_portal.incidents.services.closing import Refused, close, close_by_hand
+from kcover_portal.incidents.services.ingesting import Delivery, ingest, prune
+from kcover_portal.incidents.services.keeping import call_for_judgement, keep_fault, keep_storm, mark_judged
+
+__all__ = [
+    "Delivery",
+    "Refused",
+    "call_for_judgement",
+    "close",
+    "close_by_hand",
+    "ingest",
+    "keep_fault",
+    "keep_storm",
+    "mark_judged",
+    "prune",
+]
