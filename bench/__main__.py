@@ -12,6 +12,7 @@ from bench import (
     post_to_cordon,
     result,
 )
+from bench.ingest import measure as ingest
 
 # Each takes the share of its full size; post-to-cordon has one size only.
 MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
@@ -21,6 +22,9 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "duplicate-storm": duplicate_storm.measure,
     "console-pages": console_pages.measure,
     "dead-worker": dead_worker.measure,
+    "ingest-saturated": ingest.saturated,
+    "ingest-steady": ingest.steady,
+    "ingest-crashes": ingest.crashes,
 }
 
 

@@ -75,6 +75,8 @@ def required(item: Object, key: str) -> Any:
 def text(item: Object, key: str, *, limit: int) -> str:
     """Free text, "" when absent."""
     value = item.get(key)
+    if type(value) is str and value.isascii() and "\0" not in value and len(value) <= limit:
+        return value  # nearly always: a report holds dozens
     if value is None:
         return ""
     if type(value) is not str:
@@ -96,11 +98,11 @@ def storable(value: str) -> bool:
 def matching(item: Object, key: str, pattern: re.Pattern[str], *, wanted: str, limit: int = MAX_MESSAGE) -> str | None:
     """A string of a fixed form, None when absent; ``wanted`` ends the sentence "must be ..."."""
     value = item.get(key)
+    if type(value) is str and len(value) <= limit and pattern.fullmatch(value):
+        return value
     if value is None:
         return None
-    if type(value) is not str or len(value) > limit or not pattern.fullmatch(value):
-        raise WireError(key, f"must be {wanted}, not {shown(value)}")
-    return value
+    raise WireError(key, f"must be {wanted}, not {shown(value)}")
 
 
 def pci(item: Object) -> str | None:

@@ -139,9 +139,9 @@ def _batch_id(item: Object) -> str:
 
 
 def _identifier(item: Object, key: str, *, most: int = fields.MAX_IDENTIFIER) -> str:
-    fields.required(item, key)
     wanted = f"1 to {most} printable ASCII characters without spaces"
-    return str(fields.matching(item, key, fields.IDENTIFIER, wanted=wanted, limit=most))
+    value = fields.matching(item, key, fields.IDENTIFIER, wanted=wanted, limit=most)
+    return value if value is not None else str(fields.required(item, key))
 
 
 def _object(value: object) -> Object:
@@ -198,13 +198,17 @@ def _inventory(report: Object) -> Inventory:
         inventory = Inventory(
             driver=fields.text(item, "driver", limit=64), kernel=fields.text(item, "kernel", limit=128)
         )
-        for index, value in enumerate(listed or ()):
-            path = f"inventory/gpus/{index}"
+        indexes: set[int] = set()
+        uuids: set[str] = set()
+        for place, value in enumerate(listed or ()):
+            path = f"inventory/gpus/{place}"
             gpu = _gpu(value)
-            if any(gpu.index == other.index for other in gpus):
+            if gpu.index in indexes:
                 raise WireError("index", f"{gpu.index} is another GPU's too")
-            if any(gpu.uuid == other.uuid for other in gpus):
+            if gpu.uuid in uuids:
                 raise WireError("uuid", f"{fields.shown(gpu.uuid)} is another GPU's too")
+            indexes.add(gpu.index)
+            uuids.add(gpu.uuid)
             gpus.append(gpu)
     except WireError as error:
         raise WireError(f"{path}/{error.path}".rstrip("/"), error.reason) from None
@@ -213,9 +217,9 @@ def _inventory(report: Object) -> Inventory:
 
 def _gpu(value: object) -> Gpu:
     item = _object(value)
-    fields.required(item, "index")
+    index = fields.integer(item, "index", most=1023)
     return Gpu(
-        index=fields.integer(item, "index", most=1023) or 0,
+        index=index if index is not None else int(fields.required(item, "index")),
         uuid=_identifier(item, "uuid", most=fields.MAX_GPU_UUID),
         pci=fields.pci(item),
         model=fields.text(item, "model", limit=128),
@@ -255,9 +259,8 @@ def _code(item: Object, kind: str) -> int | str:
 
 
 def _word(item: Object, key: str) -> str:
-    fields.required(item, key)
-    wanted = "1 to 64 of a-z, 0-9, '_', '.' and '-'"
-    return str(fields.matching(item, key, fields.WORD, wanted=wanted))
+    value = fields.matching(item, key, fields.WORD, wanted="1 to 64 of a-z, 0-9, '_', '.' and '-'")
+    return value if value is not None else str(fields.required(item, key))
 
 
 def _count(item: Object) -> int:

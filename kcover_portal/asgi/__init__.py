@@ -4,6 +4,7 @@
 live process of a larger installation), else to the WSGI application in threads of this process.
 """
 
+import gc
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, cast
@@ -48,10 +49,22 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _pages(scope, receive, send)
 
 
+def _settle_memory() -> None:
+    """Lets the collector of cycles look less often, and never at what is loaded now.
+
+    Reports are trees and go without it. By default it walks all of Django every few thousand of them: a third of the
+    CPU that a report costs.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
 async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
+            _settle_memory()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
             if _web is not None:

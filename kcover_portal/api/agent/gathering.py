@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
 LINGER = 0.005  # seconds in which calls gather: a third of the CPU at 3,000/s, and nobody notices
-ENOUGH = 32  # calls that are worth a batch of their own at once
+ENOUGH = 64  # calls that are worth a batch of their own at once
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")

@@ -64,50 +64,59 @@ def note(heard: Sequence[Heard], *, repeated: Collection[int], now: datetime) ->
     fresh = [one for one in heard if one.node not in repeated]
     inventories = {one.node: digest for one in fresh if (digest := _inventory_digest(one)) != one.inventory_told}
     checks = {one.node: digest for one in fresh if (digest := _checks_digest(one, now=now)) != one.checks_told}
+    rows = [_row(one, repeated, inventories.get(one.node), checks.get(one.node), now=now) for one in heard]
+    at = statements.moment(now)
     statements.run(
-        f"""UPDATE fleet_agent SET seen_at = %s, skew = given.skew, version = given.version,
-                boot_seen_at = CASE WHEN fleet_agent.boot_id = given.boot_id THEN boot_seen_at ELSE %s END,
-                boot_id = given.boot_id, recent = given.recent,
-                inventory_told = given.inventory_told, checks_told = given.checks_told
+        f"""UPDATE fleet_agent SET seen_at = %s, skew = given.skew,
+                boot_id = coalesce(given.boot_id, fleet_agent.boot_id),
+                boot_seen_at = CASE WHEN given.boot_id IS NULL THEN fleet_agent.boot_seen_at ELSE %s END,
+                version = coalesce(given.version, fleet_agent.version),
+                recent = substr(coalesce(given.mark, '') || fleet_agent.recent, 1, {MARK * MARKS}),
+                inventory_told = coalesce(given.inventory_told, fleet_agent.inventory_told),
+                checks_told = coalesce(given.checks_told, fleet_agent.checks_told)
             FROM {_noted()} WHERE fleet_agent.node_id = given.node""",
-        [
-            statements.moment(now),
-            statements.moment(now),
-            statements.rows(
-                [
-                    {
-                        "node": one.node,
-                        "skew": (one.report.sent_at - now).total_seconds(),
-                        "version": one.report.agent[:40],
-                        "boot_id": one.report.boot_id,
-                        "recent": _recent(one, repeated),
-                        "inventory_told": inventories.get(one.node, one.inventory_told),
-                        "checks_told": checks.get(one.node, one.checks_told),
-                    }
-                    for one in heard
-                ]
-            ),
-        ],
+        [at, at, statements.rows(rows)],
     )
     _keep_inventories([one for one in fresh if one.node in inventories], now=now)
     moved = _keep_checks({one.node: one.report.checks for one in fresh if one.node in checks}, now=now)
-    for one in heard:
-        if (one.boot_id, one.version) != (one.report.boot_id, one.report.agent[:40]) or (
-            one.node in inventories or one.node in moved
-        ):
+    for one, row in zip(heard, rows, strict=True):
+        if "boot_id" in row or "version" in row or one.node in inventories or one.node in moved:
             doorbell.tell("node", one.node, cluster=one.cluster.name)
 
 
-def _noted() -> str:
-    return statements.given(
-        node="bigint",
-        skew="double precision",
-        version="text",
-        boot_id="text",
-        recent="text",
-        inventory_told="text",
-        checks_told="text",
+def asked(nodes: Collection[int], *, now: datetime) -> set[int]:
+    """Those of the nodes for whose agents a command is on offer."""
+    found = statements.run(
+        f"""SELECT DISTINCT node_id FROM fleet_command WHERE state = 'offered' AND expires_at > %s
+            AND node_id IN (SELECT node FROM {statements.given(node="bigint")})""",
+        [statements.moment(now), statements.rows([{"node": node} for node in nodes])],
     )
+    return {node for (node,) in found}
+
+
+def _noted() -> str:
+    text = dict.fromkeys(("boot_id", "version", "mark", "inventory_told", "checks_told"), "text")
+    return statements.given(node="bigint", skew="double precision", **text)
+
+
+def _row(
+    one: Heard, repeated: Collection[int], inventory_told: str | None, checks_told: str | None, *, now: datetime
+) -> dict[str, Any]:
+    """What changes in the agent's row; what is left out stays as it is."""
+    report = one.report
+    row: dict[str, Any] = {"node": one.node, "skew": (report.sent_at - now).total_seconds()}
+    if report.boot_id != one.boot_id:
+        row["boot_id"] = report.boot_id
+    if (version := report.agent[:40]) != one.version:
+        row["version"] = version
+    # Empty reports need no mark, and those with faults have a row of their own.
+    if one.node not in repeated and not report.faults and (report.checks or report.inventory):
+        row["mark"] = _mark(report.batch_id)
+    if inventory_told is not None:
+        row["inventory_told"] = inventory_told
+    if checks_told is not None:
+        row["checks_told"] = checks_told
+    return row
 
 
 def _key(cluster: Cluster, report: wire.Report) -> tuple[int, str]:
@@ -142,13 +151,6 @@ def _introduce(reports: Sequence[tuple[Cluster, wire.Report]], *, now: datetime)
 
 def _mark(batch_id: str) -> str:
     return hashlib.blake2b(batch_id.encode(), digest_size=MARK // 2).hexdigest()
-
-
-def _recent(one: Heard, repeated: Collection[int]) -> str:
-    """The marks of the last batches, the newest first. Empty ones and those with rows of their own need none."""
-    if one.node in repeated or one.report.faults or not (one.report.checks or one.report.inventory):
-        return one.recent
-    return (_mark(one.report.batch_id) + one.recent)[: MARK * MARKS]
 
 
 def _inventory_digest(one: Heard) -> str:

@@ -79,7 +79,8 @@ def _keep(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]
             if fleet.settle_command(node, result, now=now):
                 doorbell.ring("rescue.nudge", node.pk)
         duplicates.append(items if one.node in repeated else _keep_faults(node, one.report, now=now))
-    commands = fleet_queries.commands_on_offer([one.node for one in heard], now=now)
+    asked = hearing.asked([one.node for one in heard], now=now)
+    commands = fleet_queries.commands_on_offer(asked, now=now) if asked else {}
     return [
         wire.Answer(
             accepted=len(one.report.faults) + len(one.report.checks) - twice,

@@ -1,0 +1,216 @@
+"""The ingest goals: how much at most and at what price, how soon at a fleet's own pace, what a crash loses."""
+
+import itertools
+import os
+import signal
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import psutil
+import psycopg
+
+from bench import result
+from bench.ingest import load, reports, server
+from bench.result import Result
+from tests.story import product as products
+
+AGENTS = 100_000
+EVERY = 30.0  # seconds between a node's reports
+CONNECTIONS = 256
+ROUNDS = 3
+STATE = ("fleet_node", "fleet_agent", "fleet_gpu", "fleet_checkresult", "fleet_checkchange", "incidents_batch")
+
+Row = tuple[str, str, str]
+
+
+def saturated(scale: float) -> Result:
+    """Closed loop, the portal and the naive design in turns."""
+    nodes, seconds = max(500, round(10_000 * scale)), max(4.0, 20 * scale)
+    ours: list[tuple[load.Found, server.Cost]] = []
+    theirs: list[tuple[load.Found, server.Cost]] = []
+    with server.portal(nodes=nodes) as portal, server.naive(portal, nodes=nodes) as naive:
+        _know_everyone(portal)
+        for turn in range(1, ROUNDS + 1):
+            ours.append(_run(portal, seconds=seconds, connections=CONNECTIONS, serial=turn * 100_000))
+            theirs.append(_run(naive, seconds=seconds, connections=64, serial=turn * 100_000))
+    ratios = [_rate(one) / _rate(other) for (one, _), (other, _) in zip(ours, theirs, strict=True)]
+    wal = [cost.wal / len(found.latencies) for found, cost in ours]
+    cpu = [(cost.portal + cost.postgres) / len(found.latencies) * 1e6 for found, cost in ours]
+    their_cpu = [(cost.portal + cost.postgres) / len(found.latencies) * 1e6 for found, cost in theirs]
+    grown = {name: ours[-1][1].tables.get(name, (0,) * 5)[0] for name in STATE}
+    hot = [cost.tables["fleet_agent"][3] / max(1, cost.tables["fleet_agent"][2]) for _, cost in ours]
+    return Result(
+        name="Ingest, saturated",
+        command="make bench ARGS=ingest-saturated",
+        conditions=f"{nodes:,} nodes; a report is 2.2 KB: 8 GPUs, 8 passing checks, unchanged; one a request, answered "
+        f"when durable, credential checked. {CONNECTIONS} keep-alive connections to the portal (one live process), 64 "
+        "to the naive design (DRF nested serializers, token in the database, one ORM insert, gunicorn gthread 2 x 8); "
+        f"the client is on the same cores. {ROUNDS} rounds of {seconds:.0f} s, in turns; median [least-most].",
+        rows=[
+            ("reports/s", _spread([_rate(found) for found, _ in ours]), "≥ 6,000"),
+            ("naive design, reports/s", _spread([_rate(found) for found, _ in theirs]), ""),
+            ("ratio in the same round", _spread(ratios, digits=1), "≥ 20"),
+            ("CPU of portal and PostgreSQL a report", f"{_spread(cpu)} µs", "≤ 260 µs"),
+            ("naive design, CPU a report", f"{_spread(their_cpu)} µs", ""),
+            ("WAL a report", f"{_spread(wal)} B", "≤ 400 B"),
+            ("rows that unchanged reports added", str(sum(grown.values())), "0"),
+            ("heartbeats written in place (HOT)", f"{min(hot):.1%}", ""),
+            ("P50 / P99 (closed loop)", _percentiles(ours[-1][0]), ""),
+            ("answers that were no 202", str(sum(_refused(found) for found, _ in ours)), "0"),
+        ],
+    )
+
+
+def steady(scale: float) -> Result:
+    """Every node at its own pace, open loop: the clock of a report runs from when it was due."""
+    rows: list[Row] = []
+    points = []
+    for share in (0.1, 1 / 3, 1.0):
+        nodes = max(300, round(AGENTS * scale * share))
+        whole = share == 1.0
+        seconds = max(10.0, (300.0 if whole else 60.0) * scale)
+        with server.portal(nodes=nodes) as portal:
+            _know_everyone(portal)
+            before = portal.cost()
+            found = portal.load(seconds=seconds, connections=1_000, rate=nodes / EVERY, serial=100_000)
+            cost = portal.cost().since(before)
+        cores = (cost.portal + cost.postgres) / found.seconds
+        points.append((float(nodes), cores))
+        what = f"{nodes:,} nodes every {EVERY:.0f} s"
+        rows += [
+            (f"{what}: server cores", f"{cores:.2f}", "≤ 1.3" * whole),
+            (f"{what}: P50 / P99 / P99.9", _percentiles(found), "P99 ≤ 50 ms" * whole),
+            (f"{what}: not 202, or not sent", f"{_refused(found)}, {_unsent(found, nodes, seconds)}", "0" * whole),
+        ]
+        if whole:
+            hot = cost.tables["fleet_agent"][3] / max(1, cost.tables["fleet_agent"][2])
+            added = sum(cost.tables.get(name, (0,) * 5)[0] for name in STATE)
+            rows += [
+                ("WAL a report", f"{cost.wal / len(found.latencies):.0f} B", "≤ 400 B"),
+                ("rows added", str(added), "0"),
+                ("heartbeats written in place (HOT)", f"{hot:.1%}", ""),
+            ]
+    return Result(
+        name="Ingest, a fleet's pace",
+        command="make bench ARGS=ingest-steady",
+        conditions=f"Reports as above, spread evenly, over 1,000 keep-alive connections; {300 * scale:.0f} s at the "
+        "largest size, after every node has reported once; one live process.",
+        rows=[*rows, ("exponent of the cores", f"{result.exponent(points):.2f}", "≤ 1")],
+    )
+
+
+def crashes(scale: float) -> Result:
+    """kill -9 of everything that a report passes through; then the same with synchronous_commit off."""
+    seconds = max(2.0, 6 * scale)
+    rows: list[Row] = []
+    with server.portal(nodes=3_000) as portal:
+        _know_everyone(portal)
+        serials = itertools.count(1)
+        whole = lost = 0
+        for what, kill in (("portal", _kill_live), ("PostgreSQL's backend", _kill_backends), ("PostgreSQL", _kill_all)):
+            trials = [_trial(portal, kill, seconds=seconds, serial=next(serials) * 1_000) for _ in range(3)]
+            whole, lost = whole + sum(a for a, _ in trials), lost + sum(b for _, b in trials)
+            figure = f"{sum(a for a, _ in trials):,} acknowledged, {sum(b for _, b in trials)} lost"
+            rows.append((f"kill -9 of {what}, 3 trials", figure, "0 lost"))
+        rows.append(("all 9 trials", f"{whole:,} acknowledged, {lost} lost", "0 of ≥ 10,000"))
+        _lazily(portal)
+        trials = [_trial(portal, _kill_all, seconds=seconds, serial=next(serials) * 1_000) for _ in range(5)]
+        lazy = sum(b for _, b in trials)
+        figure = f"{sum(a for a, _ in trials):,} acknowledged, {lazy} lost"
+        rows.append(("with synchronous_commit=off, 5 trials of PostgreSQL", figure, "some lost"))
+    return Result(
+        name="Ingest, crashes",
+        command="make bench ARGS=ingest-crashes",
+        conditions="64 connections send reports; in their midst one process is killed. Afterwards each acknowledged "
+        "report is looked for among the batches that its node's row knows. The last row shows that the test can fail.",
+        rows=rows,
+    )
+
+
+def _know_everyone(portal: server.Portal) -> None:
+    """Every node reports once, so that what follows is unchanged."""
+    portal.load(connections=CONNECTIONS, each=True)
+    with psycopg.connect(portal.database, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+        connection.execute("CHECKPOINT")
+
+
+def _run(of: server.Portal | server.Naive, **plan: float) -> tuple[load.Found, server.Cost]:
+    before = of.cost()
+    found = of.load(**plan)
+    return found, of.cost().since(before)
+
+
+def _trial(
+    portal: server.Portal, kill: Callable[[server.Portal], None], *, seconds: float, serial: int
+) -> tuple[int, int]:
+    """Reports that were acknowledged around a kill, and those of them that are not there."""
+    client = load.start(port=portal.port, nodes=portal.nodes, connections=64, seconds=seconds, serial=serial, note=True)
+    time.sleep(seconds * 0.6)
+    kill(portal)
+    found = load.finish(client)
+    portal.product.start_processes()
+    portal.product.wait(lambda: _answers(portal), "the portal to take reports again")
+    with psycopg.connect(portal.database) as connection:
+        rows = connection.execute("SELECT n.name, a.recent FROM fleet_agent a JOIN fleet_node n ON n.id = a.node_id")
+        known = dict(rows.fetchall())
+    there = [reports.mark(*one) in known.get(reports.name_of(one[0]), "") for one in found.acknowledged]
+    return len(there), there.count(False)
+
+
+def _answers(portal: server.Portal) -> bool:
+    url = portal.product.url + "/api/v1/agent/commands"
+    return products.call("GET", url, token=reports.secret_of(0))[0] == 200
+
+
+def _kill_live(portal: server.Portal) -> None:
+    portal.product.kill("live")
+
+
+def _kill_backends(portal: server.Portal) -> None:
+    """The backend of the writer, and with it (as PostgreSQL does) every other one."""
+    with psycopg.connect(portal.postgres.server.url, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = 'portal' ORDER BY query_start DESC LIMIT 1"
+        ).fetchone()
+    assert found is not None
+    os.kill(found[0], signal.SIGKILL)
+
+
+def _kill_all(portal: server.Portal) -> None:
+    running = portal.postgres.server.process
+    assert running is not None
+    for process in (psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)):
+        process.kill()
+    portal.postgres.server.kill()
+    portal.postgres.server.start()
+
+
+def _lazily(portal: server.Portal) -> None:
+    with psycopg.connect(portal.postgres.server.url, autocommit=True) as connection:
+        connection.execute("ALTER DATABASE portal SET synchronous_commit = off")
+    portal.product.kill("live")
+    portal.product.start_processes()
+
+
+def _rate(found: load.Found) -> float:
+    return found.statuses[202] / found.seconds
+
+
+def _refused(found: load.Found) -> int:
+    return sum(count for status, count in found.statuses.items() if status != 202) + found.cut
+
+
+def _unsent(found: load.Found, nodes: int, seconds: float) -> int:
+    return max(0, int(nodes / EVERY * seconds * 0.999) - len(found.latencies))
+
+
+def _percentiles(found: load.Found) -> str:
+    shares = (0.5, 0.99, 0.999)
+    return " / ".join(f"{result.percentile(found.latencies, share) * 1000:.1f}" for share in shares) + " ms"
+
+
+def _spread(values: Sequence[float], *, digits: int = 0) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle:,.{digits}f} [{low:,.{digits}f}-{high:,.{digits}f}]"

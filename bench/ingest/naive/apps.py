@@ -1,0 +1,6 @@
+from django.apps import AppConfig
+
+
+class NaiveConfig(AppConfig):
+    name = "bench.ingest.naive"
+    label = "naive"

@@ -1,0 +1,178 @@
+"""One server at a time with a database of its own on a PostgreSQL that writes as in production."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psutil
+import psycopg
+
+from bench.ingest import load, reports
+from tests import servers
+from tests.story.product import ROOT, Product
+
+MADE = """from django.contrib.auth.models import User
+from rest_framework.authtoken.models import Token
+from bench.ingest.reports import name_of, secret_of
+nodes = range({count})
+users = User.objects.bulk_create([User(username=name_of(n)) for n in nodes], batch_size=2000)
+Token.objects.bulk_create([Token(key=secret_of(n), user=user) for n, user in zip(nodes, users)], batch_size=2000)"""
+TABLES = """SELECT relname, n_live_tup, n_tup_ins, n_tup_upd, n_tup_hot_upd, pg_total_relation_size(relid)
+    FROM pg_stat_user_tables"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a run cost the servers: CPU seconds of the portal and of PostgreSQL, bytes of WAL, and of tables."""
+
+    portal: float
+    postgres: float
+    wal: int
+    tables: dict[str, tuple[int, ...]]
+
+    def since(self, before: "Cost") -> "Cost":
+        tables = {
+            name: tuple(now - then for now, then in zip(row, before.tables.get(name, (0,) * len(row)), strict=True))
+            for name, row in self.tables.items()
+        }
+        return Cost(self.portal - before.portal, self.postgres - before.postgres, self.wal - before.wal, tables)
+
+
+class Postgres:
+    """A durable server; what is measured may be killed on it."""
+
+    def __init__(self, server: servers.Postgres) -> None:
+        self.server = server
+
+    def database(self, name: str) -> str:
+        with psycopg.connect(self.server.url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return urlunsplit(urlsplit(self.server.url)._replace(path=f"/{name}"))
+
+    def cpu(self) -> float:
+        """CPU seconds of every process of it, those that have ended too."""
+        assert self.server.process is not None
+        return _cpu(self.server.process.pid)
+
+
+def _cpu(pid: int) -> float:
+    whole = 0.0
+    for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            used = process.cpu_times()
+            whole += used.user + used.system + used.children_user + used.children_system
+    return whole
+
+
+class Portal:
+    """The portal's live process, alone: what ``serve`` starts for agents."""
+
+    def __init__(self, postgres: Postgres, folder: Path, redis: str, *, nodes: int) -> None:
+        self.postgres, self.nodes = postgres, nodes
+        self.database = postgres.database("portal")
+        self.product = Product(folder, database=self.database, redis=redis)
+        self.product.names = ["live"]
+        self.product.manage("migrate", "--verbosity", "0")
+        reports.settle(self.database, nodes, now=datetime.now(UTC))
+        self.product.start_processes()
+
+    @property
+    def port(self) -> int:
+        return self.product.port
+
+    def cost(self) -> Cost:
+        """What it has cost until now."""
+        live = _cpu(self.product.processes["live"].pid)
+        return Cost(live, self.postgres.cpu(), *_written(self.database))
+
+    def load(self, **plan: Any) -> load.Found:
+        """One run of the client."""
+        return load.finish(load.start(port=self.port, nodes=self.nodes, **plan))
+
+
+class Naive:
+    """The naive design under gunicorn, gthread 2 x 8."""
+
+    def __init__(self, postgres: Postgres, folder: Path, *, nodes: int) -> None:
+        self.postgres, self.nodes, self.port = postgres, nodes, servers.free_port()
+        self.database = postgres.database("naive")
+        environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("KCOVER_")},
+            "NAIVE_DATABASE_URL": self.database,
+            "DJANGO_SETTINGS_MODULE": "bench.ingest.naive.settings",
+        }
+        for command in (
+            ["migrate", "--run-syncdb", "--verbosity", "0"],
+            ["shell", "-v", "0", "-c", MADE.format(count=nodes)],
+        ):
+            subprocess.run([sys.executable, "-m", "django", *command], cwd=ROOT, env=environment, check=True)
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            connection.execute("VACUUM ANALYZE")
+        gunicorn = "gunicorn --worker-class gthread --workers 2 --threads 8 --keep-alive 60 --log-level warning"
+        with (folder / "naive.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", *gunicorn.split(), "--no-control-socket"),
+                    *("--bind", f"127.0.0.1:{self.port}", "bench.ingest.naive.views"),
+                ],
+                cwd=ROOT,
+                env=environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def cost(self) -> Cost:
+        """What it has cost until now."""
+        return Cost(_cpu(self.process.pid), self.postgres.cpu(), *_written(self.database))
+
+    def load(self, **plan: Any) -> load.Found:
+        """One run of the client."""
+        more = {"path": "/reports", "scheme": "Token"}
+        return load.finish(load.start(port=self.port, nodes=self.nodes, **more, **plan))
+
+    def stop(self) -> None:
+        """Ends it."""
+        self.process.terminate()
+        self.process.wait(timeout=20)
+
+
+def _written(database: str) -> tuple[int, dict[str, tuple[int, ...]]]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        wal = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')").fetchone()
+        assert wal is not None
+        tables = {name: tuple(row) for name, *row in connection.execute(TABLES).fetchall()}
+    return int(wal[0]), tables
+
+
+@contextlib.contextmanager
+def portal(*, nodes: int) -> Iterator[Portal]:
+    """A portal on servers of its own."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        servers.Postgres(durable=True) as server,
+        servers.redis() as redis,
+    ):
+        made = Portal(Postgres(server), Path(folder), redis, nodes=nodes)
+        try:
+            yield made
+        finally:
+            made.product.stop()
+
+
+@contextlib.contextmanager
+def naive(of: Portal, *, nodes: int) -> Iterator[Naive]:
+    """The naive design beside a portal, on the same PostgreSQL."""
+    made = Naive(of.postgres, of.product.folder, nodes=nodes)
+    try:
+        yield made
+    finally:
+        made.stop()
