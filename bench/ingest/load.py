@@ -85,6 +85,7 @@ class Load:
         one report of every node, however long that takes. With ``note``: which reports were acknowledged is noted."""
         for _ in range(self._plan["connections"]):
             await self._connect()
+        print("connected", flush=True)
         start = time.perf_counter()
         self._end = start + (3600.0 if self._plan.get("each") else self._plan["seconds"])
         if self._plan.get("rate"):
@@ -157,13 +158,16 @@ class Load:
 
 
 def start(**plan: Any) -> "subprocess.Popen[str]":
-    """Starts the client as a process of its own."""
+    """Starts the client as a process of its own; returns when it is connected and begins."""
     client = subprocess.Popen(
         [sys.executable, "-m", "bench.ingest.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert client.stdin is not None
     client.stdin.write(json.dumps({"path": "/api/v1/agent/reports", "scheme": "Bearer", **plan}))
     client.stdin.close()
+    assert client.stdout is not None
+    if client.stdout.readline() != "connected\n":
+        raise RuntimeError("the client could not connect")
     return client
 
 

@@ -1,0 +1,50 @@
+"""A cluster, and reports of its nodes handed to the service that the agents' door calls."""
+
+import uuid
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from kcover import wire
+from kcover.fault import Check, Fault, Gpu, Inventory
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents import services
+
+
+@pytest.fixture
+def east(db: None, now: datetime) -> Cluster:
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+@pytest.fixture
+def deliver(east: Cluster, now: datetime) -> Callable[..., wire.Answer]:
+    """One report alone."""
+
+    def run(report: wire.Report, *, at: datetime = now) -> wire.Answer:
+        return services.ingest([delivery(east, report)], now=at)[0]
+
+    return run
+
+
+def delivery(cluster: Cluster, report: wire.Report) -> services.Delivery:
+    return services.Delivery(cluster=cluster, node=report.node, decoded=wire.Decoded(report))
+
+
+def report(*faults: Fault, node: str = "gpu-1", now: datetime, **more: Any) -> wire.Report:
+    given = {"boot_id": "boot-1", "batch_id": str(uuid.uuid4()), "agent": "1.0.0", "sent_at": now}
+    return wire.Report(node=node, faults=faults, **{**given, **more})
+
+
+def xid(code: int = 79, **more: Any) -> Fault:
+    return Fault(kind="xid", code=code, pci="0000:4e:00", source="kmsg", **more)
+
+
+def check(status: str = "pass", *, name: str = "remapped", **more: Any) -> Check:
+    return Check(name=name, status=status, device="GPU-1", **{"value": 0.0, "unit": "rows", **more})
+
+
+def inventory(count: int = 2, **more: Any) -> Inventory:
+    gpus = tuple(Gpu(index=index, uuid=f"GPU-{index}", pci=f"0000:{index:02x}:00.0") for index in range(count))
+    return Inventory(**{"driver": "580.1", "kernel": "6.8", "gpus": gpus, **more})
