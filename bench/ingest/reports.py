@@ -11,7 +11,10 @@ import psycopg
 
 CLUSTER = "bench"
 _GPU = b'{"index":%d,"uuid":"GPU-%08x-0%d","pci":"0000:%02x:00.0","model":"NVIDIA H100 80GB HBM3","serial":"%08d%d"}'
-_CHECK = b'{"name":"remapped","device":"GPU-%08x-0%d","status":"pass","value":0,"unit":"rows","message":"0 remapped, none pending"}'
+_CHECK = (
+    b'{"name":"remapped","device":"GPU-%08x-0%d","status":"pass","value":0,"unit":"rows",'
+    b'"message":"0 remapped, none pending"}'
+)
 
 
 class Reporter:
