@@ -54,6 +54,7 @@ PLACES = (
     Place("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
     Place("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
     Place("policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")),
+    Place("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
     Place("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
     Place("audit", _("Audit"), "clipboard-list", "l", ("audit",)),
     Place("system", _("System"), "activity", "s", ("system",)),

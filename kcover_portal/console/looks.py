@@ -109,6 +109,13 @@ TABLES: Final = {
         "breaker": Look(_("Breaker open"), "bad", "hand-stop"),
         "maintenance": Look(_("Maintenance"), "hold", "tool"),
     },
+    "spare": {
+        "ready": Look(_("Ready to take over"), "ok", "circle-check"),
+        "reserved": Look(_("Reserved"), "heal", "clock"),
+        "active": Look(_("In service"), "heal", "switch-horizontal"),
+        "released": Look(_("Given back"), "off", "arrow-back-up"),
+        "unfit": Look(_("Not fit"), "ask", "alert-triangle"),
+    },
     "well": {
         "yes": Look(_("Well"), "ok", "circle-check"),
         "no": Look(_("Not well"), "bad", "alert-circle"),

@@ -18,6 +18,7 @@ from kcover_portal.console.views import (
     rescues,
     safety,
     session,
+    standbys,
     system,
 )
 
@@ -63,6 +64,7 @@ urlpatterns = [
     path("standby-policies/<str:name>/diff/", policies.difference, STANDBY, name="standby-policy-diff"),
     path("standby-policies/<str:name>/rollback/", policies.rollback, STANDBY, name="standby-policy-rollback"),
     path("standby-policies/<str:name>/archive/", policies.archive, STANDBY, name="standby-policy-archive"),
+    path("standbys/", standbys.standbys, name="standbys"),
     path("safety/", safety.safety, name="safety"),
     path("safety/<slug:cluster>/mode/", safety.mode, name="safety-mode"),
     path("safety/<slug:cluster>/guards/<slug:guard>/", safety.guard, name="safety-guard"),

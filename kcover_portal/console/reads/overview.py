@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 
 from kcover import lifecycle
 from kcover_portal.console import looks, wording
-from kcover_portal.console.reads import fleet, rescues, timeline
+from kcover_portal.console.reads import fleet, rescues, safety, timeline
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision, Rescue
@@ -30,6 +30,7 @@ class Need:
     record: int | None = None
     cluster: str = ""
     node: str = ""
+    until: datetime | None = None  # when it is too late to do it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ def counts(tiles: Collection[fleet.Tile]) -> list[Count]:
 
 def needs(clusters: Collection[Cluster], tiles: Collection[fleet.Tile], *, now: datetime) -> list[Need]:
     """Everything that waits for a person, most urgent first."""
-    found = [*_rescues(clusters), *_unhandled(clusters)]
+    found = [*_storms(clusters), *_rescues(clusters), *_unhandled(clusters)]
     found += [
         Need(
             looks.Look("", "ask", "wifi-off"),
@@ -89,6 +90,21 @@ def needs(clusters: Collection[Cluster], tiles: Collection[fleet.Tile], *, now: 
         if cluster.watch_error
     ]
     return found
+
+
+def _storms(clusters: Collection[Cluster]) -> list[Need]:
+    return [
+        Need(
+            looks.of("guard", "storm"),
+            _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": storm.code, "n": len(storm.scope)},
+            _("Its nodes are left alone. Find what they share, then close the storm."),
+            storm.opened_at,
+            "incident",
+            storm.pk,
+            storm.cluster.name,
+        )
+        for storm in safety.storms(clusters)[:LISTED]
+    ]
 
 
 def _rescues(clusters: Collection[Cluster]) -> list[Need]:
@@ -116,8 +132,9 @@ def _rescues(clusters: Collection[Cluster]) -> list[Need]:
             rescue.pk,
             rescue.cluster.name,
             rescue.node.name,
+            until=rescue.expires_at,
         )
-        for rescue in rows.filter(fleet.AWAITING)[:LISTED]
+        for rescue in rows.filter(fleet.AWAITING).order_by("expires_at", "pk")[:LISTED]
     ]
     return left + asked
 
@@ -128,6 +145,7 @@ def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
     left = Rescue.objects.filter(fleet.LEFT_TO_PEOPLE, node=OuterRef("node"))
     rows = (
         Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, program=False, judge_at=None)
+        .exclude(node=None)
         .exclude(Exists(rescued))
         .exclude(Exists(left))
         .select_related("node", "cluster")[:LISTED]

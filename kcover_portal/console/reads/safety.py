@@ -4,7 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, F, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet, Value
+from django.db.models.expressions import Combinable
+from django.db.models.fields.json import KeyTextTransform
 from django.utils.translation import gettext as _
 
 from kcover import guards, lifecycle, limits, plan, reasons
@@ -81,17 +83,17 @@ def bounds(cluster: Cluster, *, now: datetime) -> Bounds:
     """Everything that bounds one cluster now."""
     settings = fleet.guards_of(cluster)
     eligible = counts.eligible(cluster).count()
-    storms = list(_storms([cluster]))
+    opened = list(storms([cluster]))
     found = [
-        _storm(settings, storms, eligible),
+        _storm(settings, opened, eligible),
         *_rates(cluster, settings, eligible, now=now),
         _breaker(cluster, settings, eligible, now=now),
-        *_budget(cluster, settings, eligible),
+        *_budget(cluster, settings),
         *_floors(cluster, settings),
         _plans(cluster, settings),
     ]
     excluded = Node.objects.filter(cluster=cluster, gone_at=None, **{f"labels__{guards.EXCLUDE_LABEL}": "true"})
-    return Bounds(cluster, fleet.mode_of(cluster)[0], settings, eligible, found, storms, list(excluded[:100]))
+    return Bounds(cluster, fleet.mode_of(cluster)[0], settings, eligible, found, opened, list(excluded[:100]))
 
 
 def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluster, list[Gauge]]]:
@@ -100,7 +102,7 @@ def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluste
     for cluster in clusters:
         settings = fleet.guards_of(cluster)
         eligible = counts.eligible(cluster).count()
-        budget = sorted(_budget(cluster, settings, eligible), key=lambda one: -one.share)[:1]
+        budget = sorted(_budget(cluster, settings), key=lambda one: -one.share)[:1]
         found.append((cluster, [_breaker(cluster, settings, eligible, now=now), *budget]))
     return found
 
@@ -121,7 +123,7 @@ def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
             % {"symptom": storm.code, "n": len(storm.scope)},
             storm.pk,
         )
-        for storm in _storms(clusters)
+        for storm in storms(clusters)
     ]
     for cluster, isolated, limit in _tripped(clusters, now=now):
         text = _("Breaker open: %(n)d nodes were isolated within %(within)s, %(limit)d at most. No other node is.")
@@ -182,7 +184,8 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
     return found
 
 
-def _storms(clusters: Collection[Cluster]) -> QuerySet[Incident]:
+def storms(clusters: Collection[Cluster]) -> QuerySet[Incident]:
+    """Storms that nobody closed yet."""
     rows = Incident.objects.filter(cluster__in=clusters, node=None, kind=counts.STORM, state=Incident.State.OPEN)
     return rows.select_related("cluster")
 
@@ -219,29 +222,25 @@ def _breaker(cluster: Cluster, settings: guards.Settings, eligible: int, *, now:
     return Gauge("breaker", "", count, limit, _state(count, limit), note)
 
 
-def _budget(cluster: Cluster, settings: guards.Settings, eligible: int) -> list[Gauge]:
+def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     """A gauge for each group of nodes that has a budget of its own, the fullest first."""
-    limit = settings.budget.limit
-    taken = set(counts.taken(cluster).values_list("node", flat=True))
+    limit, by, taken = settings.budget.limit, settings.budget.by, counts.taken(cluster).values("node")
+    rows = counts.eligible(cluster).order_by()
     if limit is None:
-        return [Gauge("budget", "", len(taken), None, "off", _("isolated or in rescue; no budget is set"))]
-    groups: dict[str, list[int]] = {}
-    for pk, pool, labels in counts.eligible(cluster).values_list("pk", "pool", "labels"):
-        groups.setdefault(_group(settings.budget.by, pool, labels), []).append(pk)
-    found = []
-    for scope, members in groups.items():
-        most, used = limit.of(len(members)), len(taken.intersection(members))
-        found.append(Gauge("budget", scope, used, most, _state(used, most), _("isolated or in rescue")))
-    return sorted(found, key=lambda one: (-one.share, one.scope))[:LISTED]
-
-
-def _group(by: str, pool: str, labels: dict[str, str]) -> str:
-    if by == "cluster":
-        return ""
-    if by == "pool":
-        return pool or _("no pool")
+        used = rows.filter(pk__in=taken).count()
+        return [
+            Gauge("budget", "", used, None, "off", _("%(n)d isolated or in rescue; no budget is set") % {"n": used})
+        ]
     key = by.removeprefix("label:")
-    return f"{key}={labels.get(key, '')}"
+    parts: dict[str, Combinable] = {"cluster": Value(""), "pool": F("pool")}
+    groups = rows.annotate(group=parts.get(by) or KeyTextTransform(key, "labels")).values("group")
+    found = []
+    for group in groups.annotate(of=Count("pk"), used=Count("pk", filter=Q(pk__in=taken))):
+        most, name = limit.of(group["of"]), group["group"] or ""
+        scope = "" if by == "cluster" else name or _("no pool") if by == "pool" else f"{key}={name}"
+        state = _state(group["used"], most)
+        found.append(Gauge("budget", scope, group["used"], most, state, _("isolated or in rescue")))
+    return sorted(found, key=lambda one: (-one.share, one.scope))[:LISTED]
 
 
 def _floors(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
-from kcover_portal.console.reads import fleet, trends
+from kcover_portal.console.reads import fleet, safety, standbys, trends
 from kcover_portal.console.reads import overview as reads
 
 TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has them all
@@ -30,6 +30,8 @@ def overview(request: Request) -> HttpResponse:
         "needs": reads.needs(clusters, tiles, now=now),
         "silent": [tile for tile in tiles if tile.state == "silent"],
         "active": reads.active(clusters, now=now),
+        "gauges": safety.gauges(clusters, now=now),
+        "standbys": standbys.of(clusters, now=now),
         "recent": reads.recent_incidents(clusters),
     }
     return render(request, "console/pages/overview.html", context)

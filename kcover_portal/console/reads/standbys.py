@@ -1,0 +1,106 @@
+"""Warm standbys: how many are ready, reserved and in service, pool by pool, and where one was lacking."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.rescue.models import Assignment, Step
+from kcover_portal.rescue.queries import standbys
+
+GIVEN_BACK = 10  # the last ones
+
+
+@dataclass(frozen=True, slots=True)
+class Spare:
+    """A node marked as a spare; ``state`` is of ``looks.TABLES["spare"]``."""
+
+    node: Node
+    state: str
+    why: object  # the reason that it is not free, None where it is
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The spares of one pool of one cluster."""
+
+    cluster: str
+    name: str
+    spares: Sequence[Spare]
+    in_service: int
+
+    @property
+    def ready(self) -> int:
+        """How many could take over now."""
+        return sum(spare.state == "ready" for spare in self.spares)
+
+    @property
+    def reserved(self) -> int:
+        """How many are promised and not yet in service."""
+        return sum(spare.state == "reserved" for spare in self.spares)
+
+    @property
+    def unfit(self) -> int:
+        """How many could not take over, were they asked."""
+        return len(self.spares) - self.ready - self.reserved
+
+
+@dataclass(frozen=True, slots=True)
+class Standbys:
+    """Everything that there is about the standbys of some clusters."""
+
+    pools: Sequence[Pool]
+    assignments: Sequence[Assignment]
+    shortages: Sequence[Step]
+    given_back: Sequence[Assignment]
+
+    @property
+    def ready(self) -> int:
+        """How many could take over now."""
+        return sum(pool.ready for pool in self.pools)
+
+    @property
+    def reserved(self) -> int:
+        """How many are promised and not yet in service."""
+        return sum(one.state == Assignment.State.RESERVED for one in self.assignments)
+
+    @property
+    def in_service(self) -> int:
+        """How many do another node's work."""
+        return sum(one.state == Assignment.State.ACTIVE for one in self.assignments)
+
+    @property
+    def unfit(self) -> int:
+        """Spares that could not take over, were they asked."""
+        return sum(pool.unfit for pool in self.pools)
+
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to show of standbys."""
+        return bool(self.pools or self.assignments or self.shortages)
+
+
+def of(clusters: Collection[Cluster], *, now: datetime) -> Standbys:
+    """The standbys of the clusters; a handful of queries, whatever their number."""
+    nodes = Node.objects.filter(cluster__in=clusters).select_related("cluster")
+    assignments = list(standbys.assignments().filter(spare__cluster__in=clusters))
+    pools: dict[tuple[str, str], list[Spare]] = {}
+    for spare in standbys.spares(nodes, now=now):
+        state = "ready" if spare.busy is None else "reserved" if spare.fact.promised else "unfit"
+        key = (spare.node.cluster.name, spare.node.pool)
+        pools.setdefault(key, []).append(Spare(spare.node, state, spare.busy))
+    serving: dict[tuple[str, str], int] = {}
+    for one in assignments:
+        if one.state == Assignment.State.ACTIVE:
+            key = (one.spare.cluster.name, one.spare.pool)
+            serving[key] = serving.get(key, 0) + 1
+    released = Assignment.objects.filter(spare__cluster__in=clusters, state=Assignment.State.RELEASED)
+    return Standbys(
+        pools=[
+            Pool(cluster, name, pools.get((cluster, name), ()), serving.get((cluster, name), 0))
+            for cluster, name in sorted({*pools, *serving})
+        ],
+        assignments=assignments,
+        shortages=list(standbys.shortages().filter(rescue__cluster__in=clusters)),
+        given_back=list(released.select_related("spare__cluster", "origin", "rescue")[:GIVEN_BACK]),
+    )

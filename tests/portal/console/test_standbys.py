@@ -1,0 +1,120 @@
+"""Warm standbys on the console: what is ready, who stands in for whom, where none was free; and the overview of it."""
+
+import pytest
+from django.utils import timezone
+
+from kcover import standby
+from kcover_portal.console.reads import standbys as reads
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents import services as incidents
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue import services
+from tests.portal.console.test_approvals import text, words
+from tests.portal.rescue.test_actions_standby import POLICY, SPARE
+from tests.portal.rescue.world import NODE, World
+
+CHOICE = """
+apiVersion: rescue.ksyun.com/v1
+kind: WarmStandbyPolicy
+metadata: {name: choice}
+spec: {matches: [{originNode: {pool: train}, targetNode: {pool: spare}}]}
+"""
+
+
+@pytest.fixture
+def spares(db: None):
+    """A node that fails, and two spares, of which one is not Ready."""
+    world = World(policy=POLICY)
+    world.now = timezone.now()
+    world.kube.label_node(NODE, {"pool": "train"})
+    world.kube.add_node("spare-1", labels=SPARE, unschedulable=True, gpus=8)
+    world.kube.add_node("spare-2", labels=SPARE, unschedulable=True, gpus=8, ready=False)
+    world.sync()
+    yield world
+    world.uninstall()
+
+
+def figures(world: World) -> tuple[int, int, int, int]:
+    found = reads.of([world.cluster], now=world.now)
+    return found.ready, found.reserved, found.in_service, found.unfit
+
+
+def test_a_spare_goes_from_ready_into_service_and_back(person, spares: World):
+    client = person("viewer")
+    assert figures(spares) == (1, 0, 0, 1)
+    page = words(client.get("/standbys/"))
+    assert "1 ready, 0 reserved, 0 in service, 1 not fit" in page
+    assert "standby spare-2 is not Ready" in page
+
+    spares.fault(62)
+    spares.work()
+    spares.sync()
+    assert figures(spares) == (0, 0, 1, 1)
+    page = words(client.get("/standbys/"))
+    assert "spare-1" in page
+    assert "In service gpu-1" in page
+    assert "Nothing is left to take over here." in page
+
+    services.request(spares.node("spare-1"), "release", actor="user:omar", reason="repaired", now=spares.now)
+    spares.work()
+    spares.sync()
+    assert figures(spares) == (1, 0, 0, 1)
+    assert "Given back lately" in words(client.get("/standbys/"))
+
+
+def test_a_shortage_is_told_with_its_reasons(person, spares: World):
+    spares.kube.label_node("spare-1", {standby.LABEL: None})
+    spares.sync()
+    spares.fault(62)
+    spares.work()
+    page = words(person("viewer").get("/standbys/"))
+    assert "Where none was free" in page
+    assert "none of 1 standbys is free: it goes on without one; standby spare-2 is not Ready" in page
+
+
+def test_the_rules_stand_beside_with_their_policy(person, spares: World):
+    client = person("viewer")
+    assert "No rule is in force: any free standby" in words(client.get("/standbys/"))
+    policies.apply(CHOICE, author="test", reason="", now=spares.now)
+    page = text(client.get("/standbys/"))
+    assert 'href="/standby-policies/choice/"' in page
+    assert "pool=train" in page
+    assert "pool=spare" in page
+
+
+def test_without_standbys_the_page_says_how_to_get_one(person, world: World):
+    assert "kcover.io/standby=true" in text(person("viewer").get("/standbys/"))
+
+
+def test_standbys_of_another_cluster_are_not_seen(person, spares: World, now):
+    west = type(spares.cluster).objects.create(name="west", created_at=now)
+    assert "spare-1" not in text(person("viewer", cluster=west).get("/standbys/"))
+
+
+# ------------------------------------------------------------------------------------------------------------- overview
+
+
+def test_the_overview_counts_standbys_once_there_are_any(person, spares: World):
+    assert "1 standbys ready" in words(person("viewer").get("/"))
+
+
+def test_the_overview_has_no_standbys_where_there_are_none(person, world: World):
+    assert "standbys ready" not in words(person("viewer").get("/"))
+
+
+def test_the_overview_shows_how_much_of_breaker_and_budget_is_left(person, world: World):
+    bounds.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:t", reason="t", now=world.now)
+    page = words(person("viewer").get("/"))
+    assert "How much is left" in page
+    assert "0 of 10 isolated within 5 min" in page
+    assert "0 of 3 isolated or in rescue" in page
+
+
+def test_a_storm_is_first_of_what_needs_a_person(person, world: World):
+    world.fault(95)
+    world.work()
+    incidents.keep_storm(world.cluster, kind="storm", code="code xid 95", nodes=["gpu-1", "gpu-2"], now=world.now)
+    page = words(person("viewer").get("/"))
+    needs = page[page.index("Needs a person now") :]
+    assert needs.index("Storm: code xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1, and nothing is being done")
+    assert "not judged yet" not in needs
