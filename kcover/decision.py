@@ -32,6 +32,7 @@ class NodeFacts:
     isolated_by: int | None = None  # the closed rescue whose marks the node still carries
     isolated_plan: str = ""  # and the hash of its plan
     recent_rescues: int = 0  # policies' rescues with a reboot within the window of the guards' ``repeats``
+    rebooted_since: bool = False  # the agent reports another boot since the fault was last seen
     reboots_for_code: int = 0  # reboots for the code at hand within the window of the guards' ``ladder``
 
 
@@ -195,6 +196,8 @@ def _taken(situation: Situation, judged: Decision) -> Decision | None:
     if node.left_to_people is not None:
         why_not = reasons.of("left_to_people", rescue=str(node.left_to_people))
         return replace(judged, answer="hold", because=(why_not,), again_at=again)
+    if node.rebooted_since:
+        return replace(judged, because=(reasons.of("rebooted_since", node=node.name),))
     if node.isolated_by is not None and plan.digest(judged.steps) == node.isolated_plan:
         return replace(judged, because=(reasons.of("done_already", rescue=str(node.isolated_by)),))
     return None

@@ -15,7 +15,7 @@ from kcover.guards.facts import EXCLUDE_LABEL, TRAITS, Facts, Maintenance, Slots
 from kcover.guards.settings import Settings
 
 # The guards that a named user may override.
-GUARDS = ("exclusion", "maintenance", "storm", "rate", "breaker", "budget", "floor", "cooldown")
+GUARDS = ("maintenance", "storm", "rate", "breaker", "budget", "floor", "cooldown")
 
 NOBODY: Mapping[str, str] = MappingProxyType({})
 

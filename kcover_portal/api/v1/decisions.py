@@ -83,7 +83,10 @@ class CallbackBody(base.Strict):
 
 
 class Callback(base.Acts):
-    """The word of a system that a node was handed to: signed with the cluster's secret, like what it was sent."""
+    """The word of a system that a node was handed to, signed with the cluster's secret.
+
+    The signature is over the rescue's id, a newline and the body: a word about one rescue is none about another.
+    """
 
     authentication_classes = ()
     permission_classes = ()
@@ -101,8 +104,9 @@ class Callback(base.Acts):
         header, body = request.headers.get(outgoing.SIGNATURE, ""), request.body
         rescue = Rescue.objects.select_related("cluster", "node").filter(pk=pk).first()
         # One answer for an unknown rescue and for a wrong signature: whoever cannot sign learns nothing.
-        if rescue is None or not outgoing.signed(rescue.cluster.decision_secret, body, header):
-            raise exceptions.PermissionDenied(f"Sign the body with the cluster's secret: {outgoing.SIGNATURE}.")
+        if rescue is None or not outgoing.signed(rescue.cluster.decision_secret, f"{pk}\n".encode() + body, header):
+            text = "Sign the rescue's id, a newline and the body with the cluster's secret"
+            raise exceptions.PermissionDenied(f"{text}: {outgoing.SIGNATURE}.")
         word = base.body_of(request, CallbackBody)
         services.callback(
             rescue, word["outcome"], now=timezone.now(), actor="external:callback", message=word["message"]

@@ -16,7 +16,7 @@ from rest_framework.reverse import reverse
 
 from kcover import guards, lifecycle
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api import idempotency, paging
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -166,6 +166,19 @@ class ClusterBody(base.Strict):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
 
+# Where decisions go, and what runs with every right on a node.
+ADMINS = frozenset(
+    {"decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image", "job_namespace"}
+)
+
+
+def _no_decision_system(request: Request) -> None:
+    """Who is bounded by the settings does not set them. Raises PermissionDenied."""
+    who = principal(request)
+    if isinstance(who, ApiToken) and who.kind == ApiToken.Kind.DECISION:
+        raise exceptions.PermissionDenied("A decision system does not set what bounds it: use an operator's token.")
+
+
 class Clusters(base.Reads[Cluster]):
     """The clusters that the portal looks after."""
 
@@ -184,7 +197,8 @@ class Clusters(base.Reads[Cluster]):
         require(request, base.OPERATOR, cluster)
         body: dict[str, Any] = base.body_of(request, ClusterBody)
         reason = body.pop("reason", "")
-        if any(field.startswith("decision_") and field != "decision_mode" for field in body):
+        _no_decision_system(request)
+        if ADMINS.intersection(body):
             require(request, base.ADMIN, cluster)
         try:
             bounds.set_cluster(
@@ -299,15 +313,15 @@ class NodeAct(base.Acts):
         node = get_object_or_404(rows, cluster__name=cluster, name=name)
         if base.flag(request, "dry_run"):
             base.body_of(request, base.Act)
-            return self._preview(node, verb)
+            return self._preview(node, verb, by_person=isinstance(principal(request), User))
         require(request, base.OPERATOR, node.cluster)
         body = base.body_of(request, NodeActBody)
         if body["override"]:
             _require_override(request, node.cluster)
         return self._open(request, node, verb, reason=body["reason"], override=body["override"])
 
-    def _preview(self, node: Node, verb: str) -> Response:
-        found = rescue.preview(node, verb, now=timezone.now())
+    def _preview(self, node: Node, verb: str, *, by_person: bool) -> Response:
+        found = rescue.preview(node, verb, now=timezone.now(), by_person=by_person)
         return Response(
             {
                 "dry_run": True,
@@ -333,6 +347,7 @@ class NodeAct(base.Acts):
             now=timezone.now(),
             origin=Rescue.Origin.API.value if decides else Rescue.Origin.MANUAL.value,
             override=override,
+            by_person=isinstance(who, User),
         )
         where = reverse("api:rescue", kwargs={"pk": opened.pk}, request=request)
         return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": where})

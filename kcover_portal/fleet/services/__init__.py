@@ -193,7 +193,7 @@ def _set_mode(mode: str | None, *, cluster: Cluster | None, reason: str, actor: 
     if cluster is None:
         row: Installation | Cluster = Installation.objects.select_for_update().get_or_create(pk=1)[0]
     else:
-        row = Cluster.objects.select_for_update().get(pk=cluster.pk)
+        row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
     before = row.mode
     row.mode = mode or (row.resumes_as or Mode.ENFORCE if before == Mode.PAUSED else before)
     if row.mode == Mode.PAUSED and before != Mode.PAUSED:

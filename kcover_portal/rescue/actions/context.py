@@ -102,7 +102,9 @@ class Context:
         """
         node = node or self.node.name
         subject = subject or f"node {node}"
-        if not self._has_begun(verb):
+        if self._has_begun(verb):
+            self._ask_once_more(verb, subject, node=node)
+        else:
             with transaction.atomic():
                 self.renew()
                 self.check_guards(destructive=destructive)
@@ -125,9 +127,17 @@ class Context:
         said = {"wanted": data, "attempt": self.step.attempts}
         return self._draft(f"{verb}.begun", subject or f"node {node}", said, node=node)
 
+    def _ask_once_more(self, verb: str, subject: str, *, node: str) -> None:
+        """A pause or another mode since the decision holds back what was begun with it. Raises HeldBack."""
+        try:
+            self.check_guards(destructive=False)
+        except HeldBack as refusal:
+            said = {"error": str(refusal), "kind": "HeldBack"}
+            self.answers.append(self._draft(f"{verb}.failed", subject, said, node=node))
+            raise
+
     def _has_begun(self, verb: str) -> bool:
-        """Whether the write was begun in the transaction that decided it and took the lease, a moment ago: then the
-        guards were asked there, and asking them again would only be later."""
+        """Whether the write was begun in the transaction that decided it, and took the lease, a moment ago."""
         begun, self.begun = self.begun, ""
         return begun == verb and self.now - self.renewed_at <= MUCH_OF_IT
 

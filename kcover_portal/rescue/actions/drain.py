@@ -10,7 +10,7 @@ from functools import partial
 
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.actions.context import Context, HeldBack
 from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
 
 POLL_SECONDS = 0.5
@@ -21,16 +21,15 @@ NAMED = 8  # pods named in a sentence
 
 def run(context: Context) -> Outcome:
     """One round: asks for every pod that is still in the way, then waits for them to go."""
-    if "begun" not in context.step.progress:
-        context.check_guards(destructive=True)
-        context.remember(begun=True)
+    _ask(context)
     marking.restate(context, "draining")
     left = in_the_way(context.kube.list_pods(node=context.node.name))
     if not left:
         evicted = len(context.step.progress.get("evicted", ()))
         return Done(f"{evicted} pods evicted" if evicted else "no pod was in the way")
     deadline = _deadline(context)
-    if context.now >= deadline:
+    # Nothing is given up that was never asked: a worker may have been away for all of the time.
+    if context.now >= deadline and "asked" in context.step.progress:
         return _out_of_time(context, left)
     blocked = _evict(context, left)
     names = _names(left)
@@ -45,6 +44,23 @@ def run(context: Context) -> Outcome:
     return Wait(POLL_SECONDS, f"{len(left)} pods are leaving: {names}")
 
 
+def _ask(context: Context) -> None:
+    """The guards, before anything else: what holds the evictions back holds the drain's time, too. Raises HeldBack."""
+    progress = context.step.progress
+    try:
+        context.check_guards(destructive=True)
+    except HeldBack:
+        if "begun" in progress and "held_since" not in progress:
+            context.remember(held_since=context.now.isoformat())
+        raise
+    if "begun" not in progress:
+        context.remember(begun=True)
+    elif "held_since" in progress:
+        held = (context.now - datetime.fromisoformat(progress["held_since"])).total_seconds()
+        context.step.progress = {key: value for key, value in progress.items() if key != "held_since"}
+        context.remember(held_seconds=progress.get("held_seconds", 0) + held)
+
+
 def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
     """The pods that a drain must move: not DaemonSets' or mirror pods, not those that have ended."""
     return [pod for pod in pods if not (pod.daemonset or pod.mirror or pod.terminal)]
@@ -53,11 +69,14 @@ def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
 def _deadline(context: Context) -> datetime:
     """Counted from the stored start of the step, so that a restart does not extend it (invariant 26)."""
     started = context.step.started_at or context.now
-    return started + timedelta(seconds=context.step.args["seconds"])
+    held = timedelta(seconds=context.step.progress.get("held_seconds", 0))
+    return started + held + timedelta(seconds=context.step.args["seconds"])
 
 
 def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:
     """Asks once for each pod that is not leaving yet; returns the refused with the budgets that refuse."""
+    if "asked" not in context.step.progress:
+        context.remember(asked=True)
     blocked: dict[str, list[str]] = {}
     for pod in left:
         if pod.deleting:

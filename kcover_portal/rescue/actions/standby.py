@@ -77,7 +77,7 @@ def _take(context: Context, choice: kernel.Chosen) -> Assignment | None:
     row = Node.objects.filter(cluster=context.cluster, name=choice.name)
     try:
         with transaction.atomic():
-            spare = row.select_for_update().get()  # before the rescue's row, as everywhere
+            spare = row.select_for_update(no_key=True).get()  # before the rescue's row, as everywhere
             context.renew()
             if any(one.busy for one in standbys.spares(row, now=context.now)):
                 return None

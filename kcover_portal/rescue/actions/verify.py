@@ -6,7 +6,7 @@ node since; and all this for the cluster's hold-down time. Silence proves nothin
 
 from datetime import datetime, timedelta
 
-from kcover import nvlink5, xid
+from kcover import nvlink5, plan, xid
 from kcover.policy import matching
 from kcover_portal.fleet.models import Agent
 from kcover_portal.incidents import queries as incidents
@@ -56,7 +56,10 @@ def _same_rule(context: Context, fault: Incident) -> bool:
         labels=context.node.labels,
         fatal=nvlink5.fatal(xid.parse_line(fault.message)),
     )
-    return chosen is not None and chosen.name == context.rescue.rule
+    if chosen is None or chosen.name != context.rescue.rule or chosen.rule.mode != "enforce":
+        return False
+    first = plan.digest(plan.of_rule(chosen.rule, code=context.rescue.code.partition(" ")[2]))
+    return first == context.rescue.plan_hash  # the rule still says what it said then
 
 
 def _proof_starts(context: Context) -> tuple[datetime, str]:

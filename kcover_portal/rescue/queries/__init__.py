@@ -8,7 +8,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 from kcover import decision, guards, lifecycle, nvlink5, xid
 from kcover.policy import matching
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
@@ -28,16 +28,21 @@ def situation(
     """Every fact that the judgement of one incident depends on. ``lock``: whoever acts on it queues for the counts.
     ``rules``: others than those in force, to be tried out."""
     cluster = node.cluster
-    mode, pause_reason = fleet.mode_of(cluster)
-    settings = fleet.guards_of(cluster)
     rules = policies.candidates() if rules is None else rules
     fault = _fault(incident, rules, now=now)
+    chosen = _chosen(node, fault, rules)
+    if lock and chosen is not None and counts.lock(cluster, fleet.guards_of(cluster), [chosen]):
+        cluster.refresh_from_db()  # whoever had the lock before may have changed the mode or the guards
+    mode, pause_reason = fleet.mode_of(cluster)
+    settings = fleet.guards_of(cluster)
     return decision.Situation(
         now=now,
         fault=fault,
         node=node_facts(node, incident, settings=settings, now=now),
         settings=settings,
-        counts=_counts(node, fault, rules, settings=settings, now=now, lock=lock),
+        counts=counts.facts(node, settings=settings, now=now, kind=fault.kind, code=fault.code, rules=[chosen])
+        if chosen is not None
+        else None,
         cluster=decision.ClusterFacts(
             name=cluster.name,
             installation_mode=mode,
@@ -72,16 +77,8 @@ def seen_within(incident: Incident, rules: Sequence[matching.Candidate], *, now:
     return seen
 
 
-def _counts(
-    node: Node,
-    fault: decision.FaultFacts,
-    rules: Sequence[matching.Candidate],
-    *,
-    settings: guards.Settings,
-    now: datetime,
-    lock: bool,
-) -> guards.Facts | None:
-    """What the guards are to weigh; nothing is counted, and no lock taken, for a fault that no rule means."""
+def _chosen(node: Node, fault: decision.FaultFacts, rules: Sequence[matching.Candidate]) -> matching.Candidate | None:
+    """The rule that will match; nothing is counted, and no lock taken, for a fault that no rule means."""
     chosen, _ = matching.match(
         rules,
         kind=fault.kind,
@@ -91,11 +88,7 @@ def _counts(
         fatal=fault.fatal,
         seen_within=fault.seen_within,
     )
-    if chosen is None:
-        return None
-    if lock:
-        counts.lock(node.cluster, settings, [chosen])
-    return counts.facts(node, settings=settings, now=now, kind=fault.kind, code=fault.code, rules=[chosen])
+    return chosen
 
 
 def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now: datetime) -> decision.NodeFacts:
@@ -114,11 +107,23 @@ def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now
         left_to_people=people.pk if people else None,
         isolated_by=left.pk if left else None,
         isolated_plan=left.plan_hash if left else "",
+        rebooted_since=_rebooted_since(node, incident),
         recent_rescues=_reboots(past, since=now - settings.repeats.window),
         reboots_for_code=_reboots(past, since=now - settings.ladder.window, code=f"{incident.kind} {incident.code}")
         if settings.ladder.reboots is not None
         else 0,
     )
+
+
+def _rebooted_since(node: Node, incident: Incident) -> bool:
+    """Whether the node's agent, whose word the boot id of the sighting is too, has come up anew since.
+
+    Asked only of what was judged before and held back: a fault that has just come is the present boot's.
+    """
+    if incident.judged_at is None or not incident.boot_id:
+        return False
+    later = Agent.objects.filter(node=node, boot_seen_at__gt=incident.last_at).exclude(boot_id=incident.boot_id)
+    return later.exists()
 
 
 def _reboots(past: Sequence[Rescue], *, since: datetime, code: str = "") -> int:

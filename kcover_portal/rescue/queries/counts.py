@@ -22,12 +22,15 @@ NO_SLOTS = guards.Slots(scope="", eligible=0, taken=0)
 ISOLATING = tuple(sorted(decision.ISOLATING))
 
 
-def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[matching.Candidate]) -> None:
-    """Queues for the cluster's counts until the end of the transaction, if anything is counted that may run out."""
+def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[matching.Candidate]) -> bool:
+    """Queues for the cluster's counts until the end of the transaction, if anything is counted that may run out; then
+    True, and what was read of the cluster before is to be read again."""
     scarce = settings.breaker.enabled or settings.budget.limit is not None or settings.floor.percent is not None
-    if scarce or any(one.rule.budget is not None for one in rules):
-        # no_key: rows that refer to the cluster may be written meanwhile.
-        Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=cluster.pk)
+    if not scarce and all(one.rule.budget is None for one in rules):
+        return False
+    # no_key: rows that refer to the cluster may be written meanwhile.
+    Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=cluster.pk)
+    return True
 
 
 def facts(

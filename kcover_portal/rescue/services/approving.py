@@ -7,6 +7,7 @@ gated step is about to begin. Both under the lock of the rescue's row, so that o
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
 
 from kcover import approval
 from kcover_portal import doorbell
@@ -34,20 +35,33 @@ def reject(
 
 def expire(*, now: datetime) -> int:
     """Ends what was not answered in time: isolated if it was, and nothing more. Returns how many."""
-    late = Rescue.objects.filter(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL, expires_at__lte=now)
+    about = Incident.objects.filter(rescues=OuterRef("pk"))
+    waiting = Rescue.objects.filter(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
+    over = waiting.filter(Q(expires_at__lte=now) | (Exists(about) & ~Exists(about.filter(state="open"))))
     ended = 0
-    for rescue in late.select_related("node", "cluster")[:100]:
+    for rescue in over.select_related("node", "cluster").order_by("expires_at")[:100]:
         answer = _answer(rescue, now=now)
+        because = str(answer.because[0])
         if isinstance(answer, approval.Expired):
-            ended += _end(rescue, str(answer.because[0]), outcome="expired", actor="system", now=now, human=True)
+            ended += _end(rescue, because, outcome="expired", actor="system", now=now, human=True)
+        elif isinstance(answer, approval.Void):
+            ended += _end(rescue, because, outcome="void", actor="system", now=now, human=False)
     return ended
 
 
 def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
-    """Whether the step may begin: it is not gated, has begun before, or has its approval."""
-    if rescue.gate is None or step.index != rescue.gate or step.attempts:
+    """Whether the step may begin: it is not gated, has begun before, or has its approval.
+
+    An attempt that a guard held back has begun nothing, and neither has one that a person retries.
+    """
+    if rescue.gate is None or step.index != rescue.gate or has_begun(step):
         return True
     return rescue.expires_at is not None and isinstance(_answer(rescue, now=now), approval.Approved)
+
+
+def has_begun(step: Step) -> bool:
+    """Whether the step has done anything yet: then it remembers something that a retry does not begin with."""
+    return bool(step.attempts and set(step.progress) - {"retry", "boot_id"})
 
 
 def _vote(
@@ -144,6 +158,7 @@ def _end(rescue: Rescue, because: str, *, outcome: str, actor: str, now: datetim
         actor=actor,
         now=now,
         needs_human=human,
+        token=rescue.token,  # one that was approved in this moment is claimed under another
     )
 
 

@@ -14,7 +14,7 @@ from kcover.policy import document, matching
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet import services as fleet_services
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
@@ -26,6 +26,7 @@ from kcover_portal.rescue.actions.drivers import agent
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import counts
 
+ASKED = {"gate": 0, "approval_seconds": int(timedelta(days=1).total_seconds())}  # before anything is done
 BY_HAND = ("breaker", "rate")
 APPROVAL_HOLDS = timedelta(days=1)  # where a rule does not say: long enough for every shift
 
@@ -147,11 +148,13 @@ def request(
     origin: str = Rescue.Origin.MANUAL,
     key: str | None = None,
     override: Collection[str] = (),
+    by_person: bool = True,
 ) -> Rescue:
     """Opens the rescue behind a button or REST call; the same ``key`` finds the rescue it opened before.
 
     ``override``: guards that ``actor`` passes over (the door saw to it that they may); it is on record. A person's own
-    act always passes those that stop automation from running away, under the person's name.
+    act always passes those that stop automation from running away, under the person's name, and is its own approval; a
+    program's (``by_person`` False) does not, and waits for a person in approve mode.
 
     Raises Refused when a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
@@ -163,10 +166,13 @@ def request(
             before = Rescue.objects.filter(key=key).first()
             if before is not None:
                 return before
-        overrides = dict.fromkeys([*override, *(BY_HAND if origin == Rescue.Origin.MANUAL else ())], actor)
+        overrides = dict.fromkeys([*override, *(BY_HAND if by_person else ())], actor)
         refusals = _refusals(node, verb, overrides=overrides, now=now)
+        if origin == Rescue.Origin.API and verb not in ENDING:
+            refusals += _beyond_plans(node)
         if refusals:
             raise Refused("; ".join(refusals))
+        may_run = by_person or verb in ENDING or fleet.mode_of(node.cluster)[0] != "approve"
         under_way = queries.open_on(node)
         due_at = now
         if under_way is not None:
@@ -186,10 +192,9 @@ def request(
             origin=origin,
             requested_by=actor,
             reason=reason,
-            state=Rescue.State.RUNNING,
             key=key,
-            due_at=due_at,
             overrides=overrides,
+            **({"state": Rescue.State.RUNNING, "due_at": due_at} if may_run else _begins(ASKED, lease=False, now=now)),
         )
         ledger.append(node.cluster.name, laid.drafts)
     return laid.rescue
@@ -222,13 +227,10 @@ def request_plan(
         mode, refusals = _may_be_planned(node, asked, overrides=dict.fromkeys(override, actor), now=now)
         if refusals:
             raise Unmet("; ".join(refusals))
-        active = Rescue.objects.filter(
-            cluster=node.cluster, origin=Rescue.Origin.API, state__in=lifecycle.OPEN_RESCUE
-        ).count()
-        full = guards.too_many_plans(fleet.guards_of(node.cluster), active=active)
+        full = _full(node)
         if full is not None:
-            raise LimitReached(str(full))
-        gate = {"gate": 0, "approval_seconds": int(APPROVAL_HOLDS.total_seconds())} if mode == "approve" else {}
+            raise LimitReached(full)
+        gate = ASKED if mode == "approve" else {}
         made = _open(
             node,
             asked.steps,
@@ -247,6 +249,23 @@ def request_plan(
     return made.rescue, True
 
 
+def _full(node: Node) -> str | None:
+    """Why the cluster takes no more plans of decision systems, if it does not."""
+    Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=node.cluster_id)  # two at once count each
+    open_ones = Rescue.objects.filter(cluster=node.cluster, origin=Rescue.Origin.API, state__in=lifecycle.OPEN_RESCUE)
+    full = guards.too_many_plans(fleet.guards_of(node.cluster), active=open_ones.count())
+    return str(full) if full is not None else None
+
+
+def _beyond_plans(node: Node) -> list[str]:
+    """What stands against a decision system's act, whichever door it came by."""
+    full = _full(node)
+    refusals = [full] if full is not None else []
+    if node.cluster.decision_mode == "policies":
+        refusals.append(f"cluster {node.cluster.name} leaves decisions to policies (decision_mode policies)")
+    return refusals
+
+
 def _may_be_planned(
     node: Node, asked: external.Request, *, overrides: Mapping[str, str], now: datetime
 ) -> tuple[str, list[str]]:
@@ -260,15 +279,18 @@ def _may_be_planned(
     if node.cluster.decision_mode == "policies":
         refusals.append(f"cluster {node.cluster.name} leaves decisions to policies (decision_mode policies)")
     acts = [step.name for step in asked.steps]
-    refusals += _guards(node, acts, overrides=overrides, now=now)
+    code = str(asked.xid) if asked.xid is not None else ""
+    refusals += _guards(node, acts, overrides=overrides, now=now, code=code)
     return mode, refusals
 
 
-def preview(node: Node, verb: str, *, now: datetime) -> Preview:
+def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> Preview:
     """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
     steps = plan.manual(verb)
     with transaction.atomic():
-        held_back = _refusals(node, verb, overrides=dict.fromkeys(BY_HAND, "whoever asks"), now=now)
+        held_back = _refusals(
+            node, verb, overrides=dict.fromkeys(BY_HAND if by_person else (), "whoever asks"), now=now
+        )
     pods: list[dict[str, Any]] | None = None
     if any(step.name == "drain" for step in steps):
         try:
@@ -306,7 +328,9 @@ def _refusals(node: Node, verb: str, *, overrides: Mapping[str, str], now: datet
     return refusals
 
 
-def _guards(node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime) -> list[str]:
+def _guards(
+    node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime, code: str = ""
+) -> list[str]:
     """What the guards say to an act that was asked for: the same as to a policy's, unless somebody passes over them."""
     if node.labels.get(guards.EXCLUDE_LABEL) == "true" and "exclusion" not in overrides:
         return [f"the node carries {guards.EXCLUDE_LABEL}=true: hands off"]
@@ -314,7 +338,7 @@ def _guards(node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], n
         return []  # limits are counted over GPU nodes
     settings = fleet.guards_of(node.cluster)
     counts.lock(node.cluster, settings, ())
-    facts = counts.facts(node, settings=settings, now=now, destructive=True)
+    facts = counts.facts(node, settings=settings, now=now, kind="xid" if code else "", code=code, destructive=True)
     held = list(guards.isolation(settings, facts, now=now, overrides=overrides).held)
     for act in [name for name in steps if name in plan.DESTRUCTIVE]:
         held += guards.destructive(settings, facts, act=act, now=now, overrides=overrides).held

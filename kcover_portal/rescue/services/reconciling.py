@@ -60,7 +60,7 @@ def let_go(node: Node, *, now: datetime) -> None:
 @transaction.atomic
 def _forget(node: Node, marked: Rescue, *, now: datetime) -> None:
     """The node carries no mark: it was made anew, or somebody took the mark away."""
-    Node.objects.select_for_update().get(pk=node.pk)
+    Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     if queries.open_on(node) is not None or queries.marked_on(node) != marked:
         return
     Rescue.objects.filter(node=node).exclude(marks={}).update(marks={})
@@ -70,7 +70,7 @@ def _forget(node: Node, marked: Rescue, *, now: datetime) -> None:
 @transaction.atomic
 def _know(node: Node, shown: kernel_marks.Marks, *, now: datetime) -> None:
     """The node carries the mark of a rescue that ended without hearing that its write had been made."""
-    Node.objects.select_for_update().get(pk=node.pk)
+    Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     rescue = Rescue.objects.filter(pk=shown.rescue, node=node).first()
     if rescue is None or queries.open_on(node) is not None or queries.marked_on(node) is not None:
         return

@@ -93,6 +93,9 @@ def nudge(node: Node, *, now: datetime) -> None:
     rescue = queries.open_on(node)
     if rescue is not None:
         taken_back = _uncordoned(rescue, node)
+        if taken_back and rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
+            reconciling.let_go(node, now=now)  # nobody needs to answer any more
+            return
         states = (Rescue.State.WAITING, Rescue.State.HELD) if taken_back else (Rescue.State.WAITING,)
         rows = Rescue.objects.filter(pk=rescue.pk, state__in=states)
         if rows.exclude(due_at__lte=now).update(state=Rescue.State.RUNNING, due_at=now):
@@ -136,13 +139,16 @@ def _unfinished(steps: Sequence[Step]) -> Step | None:
 def _begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """Reserves an attempt of the step; where it still needs a person's yes, holds the rescue instead (False)."""
     start_by = rescue.request.get("startBy")
-    if start_by and step.index == 0 and not step.attempts and now > datetime.fromisoformat(start_by):
+    unbegun = step.index == 0 and not approving.has_begun(step) and not rescue.marks
+    if start_by and unbegun and now > datetime.fromisoformat(start_by):
         because = f"it was not to be started after {start_by}, and could not be before"
         opening.end(rescue, state="cancelled", outcome="expired", because=because, actor="system", now=now)
         return False
     if not approving.granted(rescue, step, now=now):
-        wait = timedelta(seconds=rescue.approval_seconds)
-        asked = opening.asks_for_approval(now + wait)
+        # A question that stands goes on standing: looking at it again gives nobody more time.
+        stands = rescue.expires_at is not None and rescue.expires_at > now
+        until = rescue.expires_at if stands else now + timedelta(seconds=rescue.approval_seconds)
+        asked = opening.asks_for_approval(until or now)
         if _still_ours(rescue, lease_until=None, due_at=None, **asked):
             ledger.append(rescue.cluster.name, [_held(rescue, step, because=asked["because"], now=now)])
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)

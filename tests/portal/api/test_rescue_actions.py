@@ -207,7 +207,7 @@ def given(node: Node, now: datetime) -> Rescue:
 
 
 def called_back(rescue: int, body: bytes, *, secret: str = "shared") -> Any:
-    headers = {outgoing.SIGNATURE: outgoing.signature(secret, body)}
+    headers = {outgoing.SIGNATURE: outgoing.signature(secret, f"{rescue}\n".encode() + body)}
     return Api().client.post(
         f"/api/v1/rescues/{rescue}/callback", body, content_type="application/json", headers=headers
     )
@@ -234,3 +234,21 @@ def test_inv_10_or_an_operator_takes_it_over(given: Rescue, now: datetime) -> No
     taken = api.post(f"rescues/{given.pk}/take-over", {"reason": "it is silent"})
     assert (taken.status_code, taken.json()["state"]) == (200, "held")
     assert api.post(f"rescues/{given.pk}/take-over", {"reason": "again"}).status_code == 409
+
+
+def test_inv_11_no_other_door_is_wider_for_a_program(node: Node, east: Cluster, now: datetime) -> None:
+    Cluster.objects.update(mode="approve")
+    made = caller(east, now, kind="operator").post("nodes/east/gpu-1/reboot", {"reason": "script"})
+    assert (made.status_code, made.json()["state"]) == (201, "held")
+    Rescue.objects.all().delete()
+    Cluster.objects.update(mode="enforce", decision_mode="policies")
+    refused = caller(east, now).post("nodes/east/gpu-1/reboot", {"reason": "script"})
+    assert (refused.status_code, "decision_mode policies" in refused.json()["detail"]) == (409, True)
+
+
+def test_a_decision_system_does_not_set_what_bounds_it(east: Cluster, now: datetime) -> None:
+    api = caller(None, now)
+    assert api.call("patch", "clusters/east/guards", {"breaker": {"enabled": False}}).status_code == 403
+    assert api.call("patch", "clusters/east", {"mode": "enforce"}).status_code == 403
+    operator = caller(None, now, kind="operator")
+    assert operator.call("patch", "clusters/east", {"job_image": "evil"}).status_code == 403

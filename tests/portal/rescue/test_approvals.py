@@ -2,9 +2,11 @@
 
 import pytest
 
+from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Rescue
 from tests.portal.rescue.world import NODE, World
@@ -132,3 +134,34 @@ def test_in_approve_mode_nothing_is_done_before_the_yes() -> None:
     world.work()
     assert world.kube.get_node(NODE).unschedulable
     world.uninstall()
+
+
+def test_inv_43_an_attempt_that_a_guard_held_back_uses_up_no_approval(gated: World) -> None:
+    vote(gated, "ann")
+    fleet.pause(cluster=gated.cluster, reason="stop", actor="user:bob", now=gated.now)
+    gated.pass_time(10)
+    gated.pass_time(4000)  # the yes has run out meanwhile
+    fleet.resume(cluster=gated.cluster, reason="go", actor="user:bob", now=gated.now)
+    for _ in range(3):
+        gated.pass_time(10)
+    rescue = gated.rescue()
+    assert (rescue.state, rescue.hold) == ("held", "approval")
+    assert gated.kube.called("evict") == []
+    assert gated.kube.called("ensure_job") == []
+
+
+def test_inv_20_an_uncordon_by_hand_ends_the_question(gated: World) -> None:
+    gated.kube.apply_node(NODE, port.NodeChange(cordon=False))
+    gated.pass_time(1)
+    for _ in range(3):
+        gated.pass_time(31)
+    node = gated.kube.get_node(NODE)
+    assert Rescue.objects.filter(origin="policy").get().state == "cancelled"
+    assert not [key for key in (*node.labels, *node.annotations) if key.startswith("kcover.io/")]
+    assert not node.unschedulable
+
+
+def test_a_question_about_what_has_healed_is_taken_back(gated: World) -> None:
+    incidents.close([Incident.objects.get().pk], because="gone", actor="user:bob", now=gated.now)
+    services.sweep(now=gated.now)
+    assert (gated.rescue().state, gated.rescue().outcome) == ("cancelled", "void")

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from kcover.fault import Fault
+from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Maintenance
 from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents import services as incidents
@@ -242,3 +243,57 @@ spec:
         world.work()
         world.pass_time(6)
     assert isolated(world) == ["gpu-1"]
+
+
+def test_a_pause_between_the_decision_and_its_call_holds_the_cordon_back(make, monkeypatch) -> None:
+    world = make(nodes=2)
+    world.fault(62)
+    go_on = services.judging.running.go_on
+
+    def paused_first(*args: object, **more: object) -> None:
+        fleet.pause(cluster=world.cluster, reason="stop", actor="user:ann", now=world.now)
+        go_on(*args, **more)
+
+    monkeypatch.setattr(services.judging.running, "go_on", paused_first)
+    services.judge_and_run(Incident.objects.get().pk, clock=world.clock)
+    assert isolated(world) == []
+    assert [call for call in world.kube.calls if call.wrote] == []
+    assert Entry.objects.filter(verb="cordon.failed").count() == 1
+
+
+def test_a_drain_that_was_held_back_does_not_count_as_drained(make) -> None:
+    policy = HEAL.replace("rescue.ksyun.com/v1", "kcover.io/v1").replace(
+        "errorCode: [", "onDrainTimeout: proceed\n      errorCode: ["
+    )
+    world = make(policy, nodes=2)
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.fail("evict", port.Unavailable("busy", retry_after=None), times=1)
+    world.fault(62)
+    world.work()
+    fleet.pause(cluster=world.cluster, reason="stop", actor="user:ann", now=world.now)
+    world.pass_time(5)
+    world.pass_time(3600)
+    fleet.resume(cluster=world.cluster, reason="go", actor="user:ann", now=world.now)
+    world.pass_time(10)
+    drain = world.step("drain")
+    assert world.kube.called("ensure_job") == []
+    assert "leaving" in drain.because or drain.because.startswith("1 pods")
+
+
+def test_inv_15_nothing_is_done_about_what_a_reboot_has_ended_meanwhile(make) -> None:
+    world = make(HEAL, nodes=2)
+    fleet.pause(cluster=world.cluster, reason="stop", actor="user:ann", now=world.now)
+    world.fault(62)
+    world.work()
+    world.pass_time(60)
+    world.kube.reboot(NODE)
+    world.pass_time(1)
+    world.report()  # the agent is back, under another boot
+    fleet.resume(cluster=world.cluster, reason="go", actor="user:ann", now=world.now)
+    world.pass_time(60)
+    assert isolated(world) == []
+    assert "rebooted since" in whys(world)
+    world.pass_time(1)
+    world.fault(62)  # and if it comes back, it is acted on
+    world.work()
+    assert isolated(world) == [NODE]
