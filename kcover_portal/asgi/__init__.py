@@ -4,6 +4,7 @@
 live process of a larger installation), else to the WSGI application in threads of this process.
 """
 
+import asyncio
 import gc
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
@@ -61,12 +62,16 @@ def _settle_memory() -> None:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
+    door: asyncio.Task[None] | None = None
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
             _settle_memory()
+            door = asyncio.create_task(agent.stay_open())
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
+            if door is not None:
+                door.cancel()
             if _web is not None:
                 await _web.close()
             await send({"type": "lifespan.shutdown.complete"})

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 from django.db.models import Q, QuerySet, Subquery
 
-from kcover import decision, guards
+from kcover import decision, guards, health
 from kcover.fault import Command as WireCommand
 from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Maintenance, Mode, Node, Pulse
 from kcover_portal.kube import connections, port
@@ -22,8 +22,8 @@ POOL_LABELS = (
 )
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
-AGENT_SILENT_AFTER = timedelta(seconds=120)  # four heartbeats of 30 s; after two an agent is late
-AGENT_LATE_AFTER = AGENT_SILENT_AFTER / 2
+AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER
+AGENT_LATE_AFTER = health.HEARTBEAT * health.LATE_AFTER
 
 
 def pool_of(labels: dict[str, str]) -> str:
@@ -107,6 +107,12 @@ def connect(cluster: Cluster) -> port.Cluster:
     return connections.connect(
         cluster.pk, kubeconfig=cluster.kubeconfig, context=cluster.context, in_cluster=cluster.in_cluster
     )
+
+
+def steady_since(name: str, *, gap: timedelta, now: datetime) -> datetime | None:
+    """Since when the process of that name has been alive without such a gap; None: it is not."""
+    at = pulse(name)
+    return pulse(f"{name} since") if at is not None and now - at <= gap else None
 
 
 def pulse(name: str) -> datetime | None:

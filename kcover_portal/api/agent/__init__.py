@@ -3,6 +3,6 @@
 A plain ASGI application: thousands of agents hold a connection open here, which no thread a connection could.
 """
 
-from kcover_portal.api.agent.app import application
+from kcover_portal.api.agent.app import application, stay_open
 
-__all__ = ["application"]
+__all__ = ["application", "stay_open"]

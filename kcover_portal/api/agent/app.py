@@ -1,5 +1,6 @@
 """The ASGI application for /api/v1/agent/."""
 
+import asyncio
 import json
 import logging
 import math
@@ -8,15 +9,19 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from asgiref.sync import sync_to_async
+from django.db import close_old_connections
 from django.db.utils import DataError
 from django.db.utils import Error as DatabaseError
+from django.utils import timezone
 
 from kcover import wire
 from kcover_portal.api.agent import body, credentials, enrolment, polling
 from kcover_portal.api.agent.gathering import Full
 from kcover_portal.api.agent.refusals import Refusal
 from kcover_portal.api.agent.writer import Writer
+from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.services import silence
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +51,21 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _send(send, refusal.status, refusal.document(asked), refusal.headers())
     else:
         await _send(send, status, answer, [])
+
+
+async def stay_open() -> None:
+    """Says again and again, for as long as the server runs, that agents are heard: a closed door silences nobody."""
+    while True:
+        try:
+            await sync_to_async(_beat, thread_sensitive=False)()
+        except DatabaseError as error:
+            log.warning("the door cannot note that it is open: %s", error)
+        await asyncio.sleep(silence.DOOR_BEATS.total_seconds())
+
+
+def _beat() -> None:
+    close_old_connections()
+    fleet.beat_on(silence.DOOR, gap=silence.DOOR_GAP, now=timezone.now())
 
 
 async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[str, Any]]:

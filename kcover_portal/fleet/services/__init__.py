@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -162,6 +162,13 @@ def expire_commands(*, now: datetime) -> int:
 def beat(name: str, *, now: datetime) -> None:
     """Notes that the process or round of that name is alive."""
     Pulse.objects.update_or_create(name=name, defaults={"at": now})
+
+
+def beat_on(name: str, *, gap: timedelta, now: datetime) -> None:
+    """Notes that the process of that name is alive, and since when it has been so without such a gap."""
+    if queries.steady_since(name, gap=gap, now=now) is None:
+        beat(f"{name} since", now=now)
+    beat(name, now=now)
 
 
 def lead(name: str, *, holder: str, until: datetime, now: datetime) -> bool:

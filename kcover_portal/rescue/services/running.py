@@ -30,13 +30,14 @@ from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Given, Hol
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.services import announcing, approving, opening, reconciling, starting_over
+from kcover_portal.rescue.services import announcing, approving, listening, opening, reconciling, starting_over
 
 log = logging.getLogger(__name__)
 
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 TOO_MANY_FAILURES = 40  # about half an hour of back-off, then a person is asked
 RECONCILED_EVERY = timedelta(seconds=15)
+LISTENED_EVERY = timedelta(seconds=10)
 TAKING_BACK = ("release", "uncordon")
 
 
@@ -84,6 +85,8 @@ def sweep(*, now: datetime) -> None:
         doorbell.ring("rescue.tidy_standbys")
     if fleet_services.lead("reconcile", holder=str(uuid.uuid4()), until=now + RECONCILED_EVERY, now=now):
         doorbell.ring("rescue.reconcile")
+    if fleet_services.lead("listen", holder=str(uuid.uuid4()), until=now + LISTENED_EVERY, now=now):
+        listening.look(now=now)
     fleet_services.expire_commands(now=now)
     fleet_services.beat("sweep", now=now)
 

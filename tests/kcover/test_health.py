@@ -1,0 +1,137 @@
+"""Node and GPU health from faults, checks and silence."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcover import health
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+FRESH = NOW - timedelta(seconds=10)
+LONG_AGO = NOW - timedelta(hours=1)
+
+
+def node(*faults: health.Fault, checks: tuple[health.Check, ...] = (), **more: object) -> health.Health:
+    given = {"ready": True, "seen_at": FRESH, **more}
+    return health.of_node(faults=faults, checks=checks, now=NOW, **given)
+
+
+def fault(severity: str = "fatal", **more: object) -> health.Fault:
+    return health.Fault(kind="xid", code="79", severity=severity, **more)
+
+
+def moved(*minutes_ago: float) -> tuple[datetime, ...]:
+    return tuple(NOW - timedelta(minutes=ago) for ago in minutes_ago)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "heard"),
+    [
+        (0, "fresh"),
+        (60, "fresh"),
+        (60.1, "late"),
+        (120, "late"),
+        (120.1, "silent"),
+        (1e6, "silent"),
+        (-86_400, "fresh"),
+    ],
+)
+def test_an_agent_is_late_after_two_intervals_and_silent_after_four(seconds: float, heard: str) -> None:
+    assert health.silence(NOW - timedelta(seconds=seconds), now=NOW) == heard
+
+
+def test_silence_counts_in_the_agents_own_interval() -> None:
+    seen_at = NOW - timedelta(seconds=130)
+    assert health.silence(seen_at, now=NOW, interval=timedelta(seconds=60)) == "late"
+    assert health.silence(None, now=NOW) == "never"
+
+
+def test_nothing_against_it_is_healthy() -> None:
+    assert node() == health.Health(state="healthy")
+
+
+@pytest.mark.parametrize(
+    ("severity", "state"),
+    [
+        ("fatal", "unhealthy"),
+        ("critical", "unhealthy"),
+        ("degraded", "degraded"),
+        ("warning", "degraded"),
+        ("info", "healthy"),
+    ],
+)
+def test_a_fault_counts_by_its_severity(severity: str, state: str) -> None:
+    assert node(fault(severity)).state == state
+
+
+@pytest.mark.parametrize(
+    ("status", "state"),
+    [("pass", "healthy"), ("warn", "healthy"), ("fail", "degraded"), ("error", "healthy"), ("skipped", "healthy")],
+)
+def test_inv_42_only_a_check_that_failed_speaks_against_the_node(status: str, state: str) -> None:
+    assert node(checks=(health.Check(name="remapped", status=status),)).state == state
+
+
+@pytest.mark.parametrize(
+    ("ready", "seen_at", "state"),
+    [
+        (True, LONG_AGO, "unknown"),
+        (None, LONG_AGO, "unknown"),  # the portal cannot reach the cluster: invariant 34
+        (False, LONG_AGO, "unhealthy"),
+        (False, FRESH, "unhealthy"),
+        (True, None, "unknown"),
+        (None, FRESH, "healthy"),
+    ],
+)
+def test_silence_is_no_health_and_a_fault_only_with_the_clusters_word(
+    ready: bool | None, seen_at: datetime | None, state: str
+) -> None:
+    assert node(ready=ready, seen_at=seen_at).state == state
+
+
+def test_the_worst_comes_first_and_is_the_answer() -> None:
+    found = node(fault("warning"), fault("fatal"), seen_at=LONG_AGO)
+    assert [cause.state for cause in found.causes] == ["unhealthy", "degraded", "unknown"]
+    assert found.state == "unhealthy"
+
+
+@pytest.mark.parametrize(
+    ("minutes_ago", "flaps"),
+    [
+        ((), False),
+        ((1, 2, 3), False),
+        ((1, 2, 3, 4), True),
+        ((9, 12, 20, 38), True),
+        ((9, 12, 20, 40), False),  # one move is too long before the last
+        ((10.1, 11, 12, 13), False),  # still for long enough
+    ],
+)
+def test_a_check_flaps_until_it_has_kept_still(minutes_ago: tuple[float, ...], flaps: bool) -> None:
+    assert health.flapping(moved(*minutes_ago), now=NOW) is flaps
+    found = node(checks=(health.Check(name="ping", status="pass", moves=moved(*minutes_ago)),))
+    assert found.state == ("degraded" if flaps else "healthy")
+
+
+def test_a_gpu_answers_for_what_names_it_by_any_name() -> None:
+    gpus = [health.Gpu(uuid=f"GPU-{n}", names=frozenset({f"GPU-{n}", f"0000:0{n}:00"})) for n in (1, 2)]
+    faults = [fault(devices=frozenset({"0000:01:00"})), fault()]
+    checks = [health.Check(name="remapped", status="fail", device="GPU-2")]
+    whole = node(*faults, checks=tuple(checks))
+    found = [health.of_gpu(gpu, node=whole, faults=faults, checks=checks, now=NOW).state for gpu in gpus]
+    assert found == ["unhealthy", "degraded"]
+
+
+def test_of_a_silent_node_the_gpus_are_unknown() -> None:
+    gpu = health.Gpu(uuid="GPU-1", names=frozenset({"GPU-1"}))
+    whole = node(seen_at=LONG_AGO)
+    assert health.of_gpu(gpu, node=whole, faults=[], checks=[], now=NOW).state == "unknown"
+
+
+@given(st.lists(st.sampled_from(["fatal", "critical", "degraded", "warning", "info"])), st.randoms())
+def test_the_order_of_faults_does_not_matter(severities: list[str], rng: object) -> None:
+    faults = [fault(severity) for severity in severities]
+    shuffled = faults.copy()
+    rng.shuffle(shuffled)
+    assert node(*faults) == node(*shuffled)

@@ -1,0 +1,170 @@
+"""Calls that are worked on together; credentials that are looked up so; what is refused rather than held."""
+
+import asyncio
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent import app, credentials, writer
+from kcover_portal.api.agent.gathering import ENOUGH, Full, Gathering
+from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.fleet.models import Cluster
+from tests.portal.api.door import Door, loop, report
+
+
+class Work:
+    """Doubles numbers; may be held up; notes each batch."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.go = threading.Event()
+        self.go.set()
+
+    def __call__(self, asked: Sequence[int]) -> list[int | Exception]:
+        self.go.wait(10)
+        self.batches.append(list(asked))
+        if 99 in asked:
+            raise LookupError("the whole batch")
+        return [ValueError("odd") if one % 2 else one * 2 for one in asked]
+
+
+async def test_each_call_gets_its_own_answer_or_error() -> None:
+    gathering = Gathering(Work(), name="t")
+    assert await asyncio.gather(*(gathering.ask(n) for n in (2, 4, 6))) == [4, 8, 12]
+    with pytest.raises(ValueError, match="odd"):
+        await gathering.ask(1)
+    with pytest.raises(LookupError):
+        await gathering.ask(99)
+    assert await gathering.ask(8) == 16
+
+
+async def test_what_comes_while_a_batch_is_worked_on_is_the_next_batch() -> None:
+    work = Work()
+    work.go.clear()
+    gathering = Gathering(work, name="t", together=10)
+    calls = [asyncio.create_task(gathering.ask(2 * n, at_once=True)) for n in range(25)]
+    await asyncio.sleep(0.05)
+    work.go.set()
+    assert await asyncio.gather(*calls) == [4 * n for n in range(25)]
+    assert [len(batch) for batch in work.batches] == [1, 10, 10, 4]
+    assert [one for batch in work.batches for one in batch] == [2 * n for n in range(25)]
+
+
+async def test_calls_gather_for_a_moment_and_no_longer_once_they_are_enough() -> None:
+    work = Work()
+    gathering = Gathering(work, name="t")
+    await asyncio.gather(*(gathering.ask(2) for _ in range(ENOUGH // 2)))
+    await asyncio.gather(*(gathering.ask(2) for _ in range(ENOUGH + 1)))
+    assert [len(batch) for batch in work.batches] == [ENOUGH // 2, ENOUGH, 1]
+
+
+async def test_beyond_its_capacity_it_is_full() -> None:
+    work = Work()
+    work.go.clear()
+    gathering = Gathering(work, name="t", capacity=3)
+    calls = [asyncio.create_task(gathering.ask(2, at_once=True)) for _ in range(4)]  # one at work, three wait
+    await asyncio.sleep(0.01)
+    with pytest.raises(Full):
+        await gathering.ask(2)
+    work.go.set()
+    assert await asyncio.gather(*calls) == [4] * 4
+
+
+async def test_who_hangs_up_disturbs_nobody() -> None:
+    work = Work()
+    work.go.clear()
+    gathering = Gathering(work, name="t")
+    gone = asyncio.create_task(gathering.ask(2, at_once=True))
+    await asyncio.sleep(0.01)
+    stays = asyncio.create_task(gathering.ask(4, at_once=True))
+    gone.cancel()
+    work.go.set()
+    assert await stays == 8
+
+
+def test_a_new_loop_begins_anew() -> None:
+    gathering = Gathering(Work(), name="t")
+    for _ in range(2):
+        assert asyncio.run(gathering.ask(2)) == 4
+
+
+async def test_bodies_are_held_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_HELD", 100)
+    held = writer.Writer()
+    with held.room(60), held.room(40), pytest.raises(Full), held.room(1):
+        pass
+    with held.room(100):
+        pass
+
+
+# --- credentials
+
+
+@pytest.fixture
+def east(transactional_db: None, now: datetime) -> Cluster:
+    app._credentials.forget()
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+def make(east: Cluster, **more: Any) -> tuple[ApiToken, str]:
+    return accounts.make_token("agent", cluster=east, created_by="t", now=datetime.now(UTC), **more)
+
+
+def test_many_credentials_are_looked_up_at_once(east: Cluster) -> None:
+    made = [make(east, node=f"gpu-{n}") for n in range(20)]
+    digests = [accounts.digest(secret) for _, secret in made]
+    known = credentials.Credentials()
+    with CaptureQueriesContext(connection) as asked:
+        found = known._look_up([*digests, "nobody"])
+    assert [one.node for one in found[:-1]] == [f"gpu-{n}" for n in range(20)]
+    assert isinstance(found[-1], Refusal)
+    selects = [query for query in asked if query["sql"].startswith("SELECT")]
+    assert len(selects) == 3  # what was revoked, the tokens, their cluster
+    with CaptureQueriesContext(connection) as asked:
+        known._look_up(digests)
+    assert not asked
+
+
+def test_an_agents_use_is_noted_once_an_hour(east: Cluster) -> None:
+    made, secret = make(east, node="gpu-1")
+    now = datetime.now(UTC)
+    for minutes, noted in ((0, 0), (59, 0), (61, 61)):
+        accounts.find_tokens([made.digest], now=now + timedelta(minutes=minutes))
+        made.refresh_from_db()
+        assert made.last_used_at == now + timedelta(minutes=noted)
+    assert accounts.digest(secret) == made.digest
+
+
+def test_a_revoked_credential_is_heard_a_few_seconds_more_at_most(
+    east: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, secret = make(east, node="gpu-1")
+    door = Door(secret)
+    assert door.report(report()).status == 202
+    accounts.revoke_token(made, actor="t", now=datetime.now(UTC))
+    monkeypatch.setattr(credentials, "KNOWN", 0.0)
+    assert door.report(report()).status == 401
+
+
+def test_an_expired_credential_is_not_heard(east: Cluster) -> None:
+    _, secret = make(east, node="gpu-1", expires_at=datetime.now(UTC) + timedelta(seconds=1))
+    door = Door(secret)
+    assert door.report(report()).status == 202
+    loop.run(asyncio.sleep(1.1))
+    assert door.report(report()).status == 401
+
+
+def test_a_full_house_says_when_to_come_back(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door(make(east, node="gpu-1")[1])
+    assert door.report(report()).status == 202
+    monkeypatch.setattr(writer, "MOST_HELD", 10)
+    answer = door.report(report())
+    assert "come back" in answer.problem(429)
+    assert int(answer.headers["retry-after"]) > 0
