@@ -37,7 +37,7 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 
 
 # ------------------------------------------------------------------------------------------------------------- testing
-.PHONY: test crash bench packages
+.PHONY: test crash bench soak packages
 test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x")
 	@echo '== PostgreSQL and Redis on free ports, then pytest on $(WORKERS) workers'
 	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) $(ARGS)
@@ -49,6 +49,9 @@ crash: packages .venv/.stamp-dev ## every step hit by every failure, written to 
 bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.md (ARGS="nodes-at-once --scale 0.1" to try one)
 	@echo '== durable PostgreSQL and Redis on free ports, then the measurements'
 	$(SERVERS) --durable -- $(BIN)/python -m bench $(ARGS)
+
+soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; goes on where it was stopped (ARGS="--steps 5000")
+	$(BIN)/python -m bench.soak $(ARGS)
 
 packages:
 	@tools/system_packages.sh

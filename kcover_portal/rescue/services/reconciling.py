@@ -43,9 +43,9 @@ def _look(node: Node, *, now: datetime) -> None:
     shown = kernel_marks.read(kernel_marks.parse(live.annotations.get(kernel_marks.ANNOTATION, "")))
     if marked is not None and shown is None:
         _forget(node, marked, now=now)
-    elif marked is None and shown is not None:
+    if marked is None and shown is not None:
         _know(node, shown, now=now)
-    elif shown is not None and (shown.cordon or shown.foreign_cordon) and not live.unschedulable:
+    if shown is not None and (shown.cordon or shown.foreign_cordon) and not live.unschedulable:
         let_go(node, now=now)
 
 

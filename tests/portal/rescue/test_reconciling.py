@@ -44,6 +44,15 @@ def test_a_cordon_whose_answer_nobody_heard_is_known(isolating: World) -> None:
     assert services.reconcile(now=isolating.now) == 0
 
 
+def test_one_that_was_uncordoned_meanwhile_is_let_go_at_once(isolating: World) -> None:
+    cancelled_in_flight(isolating)
+    isolating.kube.uncordon(NODE)
+    isolating.sync()
+    services.reconcile(now=isolating.now)
+    isolating.work()
+    assert marks.ANNOTATION not in isolating.kube.get_node(NODE).annotations
+
+
 def test_a_node_made_anew_holds_no_place(isolating: World) -> None:
     isolating.fault(62)
     isolating.work()

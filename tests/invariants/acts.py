@@ -1,0 +1,342 @@
+"""What can happen, as a table: each act takes the bed and a source of chance, and does one thing."""
+
+import contextlib
+import random
+from collections.abc import Callable
+from datetime import timedelta
+
+from kcover.fault import Fault
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
+from tests.invariants.bed import CODES, Bed
+from tests.invariants.watched import must
+
+Act = Callable[[Bed, random.Random], None]
+PCI = ("0000:4e:00", "0000:4f:00")
+PEOPLE = ("user:ann", "user:bob", "user:cid")
+DAY = 86_400.0
+OPEN = ("held", "waiting", "running")
+
+
+def fault(bed: Bed, chance: random.Random) -> None:
+    """A node's agent saw something; its clock may be a day off, and the line may be one of an earlier boot."""
+    name = chance.choice(bed.names)
+    seen = Fault(
+        kind="xid",
+        code=chance.choice(CODES),
+        pci=chance.choice(PCI),
+        source="kmsg",
+        sequence=chance.choice((None, chance.randint(1, 30))),
+        count=chance.choice((1, 1, 3)),
+        drill=chance.random() < 0.05,
+        seen_at=bed.now + timedelta(seconds=chance.choice((0.0, -DAY, DAY))),
+    )
+    boot = chance.choice(bed.boots[name]) if chance.random() < 0.2 else ""
+    bed.agent(name, seen, boot_id=boot, skew=chance.choice((0.0, 0.0, -DAY, DAY)))
+
+
+def resend(bed: Bed, chance: random.Random) -> None:
+    """A batch comes again: nothing changes (invariant 2)."""
+    if not bed.sent:
+        return
+    before = _incidents()
+    answer = bed.deliver(chance.choice(bed.sent))
+    must(answer.accepted == 0 and _incidents() == before, 2, f"a resent batch changed something: {answer}")
+
+
+def _incidents() -> list[tuple[int, int, str]]:
+    return list(Incident.objects.order_by("pk").values_list("pk", "count", "state"))
+
+
+def heartbeat(bed: Bed, chance: random.Random) -> None:
+    """An agent reports that it is there, and does what it is asked."""
+    bed.agent(chance.choice(bed.names))
+
+
+def kubelets(bed: Bed, _chance: random.Random) -> None:
+    """Machines do what they were told."""
+    bed.kubelets()
+
+
+def all_clear(bed: Bed, chance: random.Random) -> None:
+    """A person closes an incident."""
+    row = _one(Incident.objects.filter(state="open").order_by("pk"), chance)
+    if row is not None:
+        incidents.close_by_hand(row, actor=chance.choice(PEOPLE), reason="seen to", now=bed.now)
+
+
+def time(bed: Bed, chance: random.Random) -> None:
+    """Time passes."""
+    bed.now += timedelta(seconds=chance.choice((0.5, 1, 5, 15, 31, 61, 301, 700, 4000)))
+
+
+def watch(bed: Bed, _chance: random.Random) -> None:
+    """The watch brings rows in step."""
+    bed.sync()
+
+
+def work(bed: Bed, chance: random.Random) -> None:
+    """A worker does what is due."""
+    bed.worker(chance)
+
+
+def watch_and_work(bed: Bed, chance: random.Random) -> None:
+    """The usual course of things for a few seconds."""
+    for _ in range(3):
+        bed.kubelets()
+        bed.sync()
+        bed.worker(chance)
+        bed.now += timedelta(seconds=1)
+
+
+def quiet(bed: Bed, chance: random.Random) -> None:
+    """Machines and agents do what they should for a minute."""
+    for _ in range(8):
+        bed.kubelets()
+        for name in bed.names:
+            bed.agent(name)
+        bed.sync()
+        bed.worker(chance)
+        bed.now += timedelta(seconds=8)
+
+
+def worker_dies(bed: Bed, chance: random.Random) -> None:
+    """A worker is killed at one of its first writes or calls."""
+    bed.worker(chance, dies_at=chance.randint(1, 40))
+
+
+def meanwhile(bed: Bed, chance: random.Random) -> None:
+    """While a worker is in a call, somebody else does something, or another worker looks."""
+    act = chance.choice(MEANWHILE)
+    bed.worker(chance, meanwhile=lambda: act(bed, chance))
+
+
+def again(bed: Bed, _chance: random.Random) -> None:
+    """The broker delivers everything there ever was once more."""
+    for pk in Incident.objects.order_by("pk").values_list("pk", flat=True):
+        services.judge(pk, now=bed.now)
+    for pk in Rescue.objects.filter(state__in=("succeeded", "failed", "cancelled")).values_list("pk", flat=True):
+        before = Rescue.objects.filter(pk=pk).values().get()
+        services.run(pk, clock=bed.clock)
+        must(
+            Rescue.objects.filter(pk=pk).values().get() == before, 12, f"a message about closed rescue {pk} changed it"
+        )
+
+
+def other_worker(bed: Bed, _chance: random.Random) -> None:
+    """A second worker looks at everything, due or not."""
+    for pk in incident_queries.to_judge(now=bed.now):
+        services.judge(pk, now=bed.now)
+    for pk in Rescue.objects.order_by("pk").values_list("pk", flat=True):
+        services.run(pk, clock=bed.clock)
+
+
+def steer(bed: Bed, chance: random.Random) -> None:
+    """A person steers a rescue."""
+    act = chance.choice(
+        (
+            services.cancel,
+            services.retry,
+            services.retry,
+            services.skip,
+            services.approve,
+            services.approve,
+            services.reject,
+        )
+    )
+    rescue = _one(Rescue.objects.filter(state__in=OPEN).order_by("pk"), chance)
+    if rescue is not None:
+        _may(lambda: act(rescue, actor=chance.choice(PEOPLE), reason="so", now=bed.now))
+
+
+def request(bed: Bed, chance: random.Random) -> None:
+    """A person asks for an act on a node."""
+    verb = chance.choice(("cordon", "uncordon", "drain", "reboot", "release", "release"))
+    node = bed.node(chance.choice(bed.names))
+    _may(lambda: services.request(node, verb, actor=chance.choice(PEOPLE), reason="so", now=bed.now))
+
+
+def mode(bed: Bed, chance: random.Random) -> None:
+    """A person pauses, resumes, or sets a mode."""
+    cluster = chance.choice((None, bed.cluster))
+    if chance.random() < 0.4:
+        fleet.pause(cluster=cluster, reason="look first", actor="user:ann", now=bed.now)
+    else:
+        named = chance.choice((None, "enforce", "enforce", "approve", "shadow"))
+        fleet.resume(cluster=cluster, reason="", actor="user:ann", now=bed.now, mode=named)
+    bed.cluster.refresh_from_db()
+
+
+def exclude(bed: Bed, chance: random.Random) -> None:
+    """Somebody says hands off, or takes it back."""
+    name = chance.choice(bed.names)
+    if bed.there(name):
+        bed.kube.label_node(name, {"kcover.io/exclude": chance.choice(("true", None, None))})
+
+
+def kubectl(bed: Bed, chance: random.Random) -> None:
+    """Somebody cordons, uncordons, taints, labels with kubectl."""
+    name = chance.choice(bed.names)
+    if not bed.there(name):
+        return
+    what = chance.choice(("cordon", "cordon", "uncordon", "uncordon", "taint", "label", "annotate"))
+    if what == "cordon":
+        bed.kube.hands_cordon(name)
+    elif what == "uncordon":
+        bed.kube.hands_uncordon(name)
+    elif what == "taint":
+        bed.kube.hands_taint(name, port.Taint("team", "a", "NoSchedule"), there=chance.random() < 0.6)
+    elif what == "label":
+        bed.kube.label_node(name, {"team": chance.choice(("a", "b"))})
+    else:
+        patch = {"metadata": {"annotations": {"team/note": chance.choice(("ours", "theirs", 'x"{\n'))}}}
+        bed.kube.objects.merge("Node", "", name, patch)
+
+
+def api_faults(bed: Bed, chance: random.Random) -> None:
+    """The API server conflicts, is busy, breaks, is cut off, before or after the effect; or gets well."""
+    if chance.random() < 0.3:
+        bed.kube.heal_api()
+        return
+    verb = chance.choice(
+        ("apply_node", "apply_node", "evict", "ensure_job", "get_node", "list_pods", "delete_job", "job_state", "emit")
+    )
+    error, after = chance.choice(
+        (
+            (port.Conflict("409"), False),
+            (port.Unavailable("429", retry_after=chance.choice((None, 7.0))), False),
+            (port.Unavailable("503"), False),
+            (port.Unavailable("timed out", ambiguous=True), False),
+            (port.Unavailable("timed out", ambiguous=True), True),
+            (port.Unavailable("timed out", ambiguous=True), True),
+        )
+    )
+    bed.kube.fail(verb, error, times=chance.choice((1, 1, 2, 5)), after=after)
+
+
+def machine(bed: Bed, chance: random.Random) -> None:
+    """A node reboots by itself, stops being Ready, or comes back."""
+    name = chance.choice(bed.names)
+    if not bed.there(name):
+        return
+    what = chance.choice(("reboot", "down", "up"))
+    if what == "reboot":
+        bed.restart(name)
+    else:
+        bed.kube.set_ready(name, what == "up")
+
+
+def come_and_go(bed: Bed, chance: random.Random) -> None:
+    """A node is deleted, or made anew under its name."""
+    name = chance.choice(bed.names)
+    if bed.there(name):
+        bed.kube.delete_node(name)
+    else:
+        bed.make_node(name)
+
+
+def limits(bed: Bed, chance: random.Random) -> None:
+    """A person changes the guards."""
+    patch = {
+        "storm": {"enabled": chance.random() < 0.2},
+        "rate": {"enabled": chance.random() < 0.2},
+        "breaker": {"enabled": chance.random() < 0.3, "limit": chance.randint(1, 3)},
+        "budget": {"limit": chance.choice((None, None, 1, 2, "50%"))},
+        "floor": {"percent": chance.choice((None, None, None, 50))},
+        "cooldown": chance.choice((0, 0, 60)),
+        "hold_down": chance.choice((0, 10)),
+    }
+    bounds.set_guards(bed.cluster, patch, actor="user:ann", reason="", now=bed.now)
+
+
+def driver(bed: Bed, chance: random.Random) -> None:
+    """A person changes how nodes are rebooted."""
+    changes = {"reboot": chance.choice(("job", "agent", "auto"))}
+    bounds.set_cluster(bed.cluster, changes, actor="user:ann", reason="", now=bed.now)
+
+
+def pods(bed: Bed, chance: random.Random) -> None:
+    """Work comes, is protected, or is replaced under its name."""
+    what = chance.choice(("add", "add", "add", "protect", "free", "replace"))
+    if what == "add":
+        bed.add_pod(chance.choice(bed.names))
+    elif what == "protect" and bed.kube.objects.find("PodDisruptionBudget", "default", "keep") is None:
+        bed.kube.add_budget("default", "keep", match={"app": "train"})
+    elif what == "free" and bed.kube.objects.find("PodDisruptionBudget", "default", "keep") is not None:
+        bed.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    elif what == "replace":
+        running = [pod["metadata"]["name"] for pod in bed.kube.objects.list("Pod", "default")]
+        if running:
+            bed.kube.replace_pod("default", chance.choice(running))
+
+
+def sweep(bed: Bed, _chance: random.Random) -> None:
+    """The sweep: what was not answered in time expires."""
+    bed.sweep()
+
+
+def frozen(bed: Bed, _chance: random.Random) -> None:
+    """The worker stands still in its call for longer than its lease, and another one looks."""
+    bed.now += timedelta(seconds=31)
+    other_worker(bed, _chance)
+
+
+ACTS: dict[str, tuple[int, Act]] = {
+    "fault": (10, fault),
+    "resend": (2, resend),
+    "heartbeat": (6, heartbeat),
+    "kubelets": (5, kubelets),
+    "all_clear": (1, all_clear),
+    "time": (10, time),
+    "watch": (4, watch),
+    "work": (10, work),
+    "watch_and_work": (10, watch_and_work),
+    "quiet": (4, quiet),
+    "worker_dies": (8, worker_dies),
+    "meanwhile": (8, meanwhile),
+    "again": (2, again),
+    "steer": (6, steer),
+    "request": (3, request),
+    "mode": (3, mode),
+    "exclude": (2, exclude),
+    "kubectl": (6, kubectl),
+    "api_faults": (6, api_faults),
+    "machine": (3, machine),
+    "come_and_go": (1, come_and_go),
+    "limits": (2, limits),
+    "driver": (1, driver),
+    "pods": (8, pods),
+    "sweep": (2, sweep),
+}
+# What may happen in the middle of a worker's call. No call takes longer than its lease: ``frozen`` comes after one.
+MEANWHILE: tuple[Act, ...] = (
+    steer,
+    steer,
+    request,
+    kubectl,
+    exclude,
+    machine,
+    fault,
+    mode,
+    other_worker,
+    watch,
+    pods,
+    come_and_go,
+)
+
+
+def _one(rows, chance: random.Random):
+    found = list(rows)
+    return chance.choice(found) if found else None
+
+
+def _may(act: Callable[[], object]) -> None:
+    """A person may be refused; that is an answer."""
+    with contextlib.suppress(services.Refused):
+        act()

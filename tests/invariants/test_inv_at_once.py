@@ -1,0 +1,117 @@
+"""Invariants 2, 8, 29, 45 with many threads on a real database, each with a connection of its own."""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+import pytest
+from django.db import connection
+
+from kcover.fault import Fault
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Approval, Decision, Rescue
+from tests.portal.rescue.world import CORDON, HEAL, NODE, World
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread"),
+]
+OFF = {"storm": {"enabled": False}, "rate": {"enabled": False}}
+TOGETHER = 6
+
+
+@pytest.fixture
+def make() -> Iterator[Callable[..., World]]:
+    made = []
+
+    def world(policy: str, *, nodes: int = 1, **guards: object) -> World:
+        one = World(policy=policy, nodes=nodes)
+        made.append(one)
+        bounds.set_guards(one.cluster, {**OFF, **guards}, actor="test", reason="", now=one.now)
+        return one
+
+    yield world
+    for one in made:
+        one.uninstall()
+
+
+def at_once(acts: Sequence[Callable[[], object]]) -> list[object]:
+    """Runs all of them in the same moment; their answers, or the exceptions that they raised."""
+    start = Barrier(len(acts))
+
+    def run(act: Callable[[], object]) -> object:
+        start.wait(10)
+        try:
+            return act()
+        except services.Refused as refusal:
+            return refusal
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(len(acts)) as pool:
+        return list(pool.map(run, acts))
+
+
+def test_inv_02_one_batch_delivered_by_many_at_once_counts_once(make: Callable[..., World]) -> None:
+    world = make(CORDON)
+    batch = "0d9b6c1e-3a55-4c0e-9d3f-5f2b8f0c7a11"
+    fault = Fault(kind="xid", code=62, pci="0000:4e:00", source="kmsg", sequence=7)
+    boot = world.kube.get_node(NODE).boot_id
+    answers = at_once([lambda: world.report(fault, batch=batch, boot_id=boot)] * TOGETHER)
+    assert sorted(answer.accepted for answer in answers) == [0] * (TOGETHER - 1) + [1]
+    assert Incident.objects.get().count == 1
+
+
+def test_inv_08_many_faults_judged_at_once_open_one_rescue(make: Callable[..., World]) -> None:
+    world = make(HEAL)
+    for slot in range(TOGETHER):
+        world.fault(62, pci=f"0000:{slot:02x}:00")
+    due = list(Incident.objects.values_list("pk", flat=True))
+    at_once([lambda pk=pk: services.judge(pk, now=world.now) for pk in due])
+    assert Rescue.objects.count() == 1
+    assert Decision.objects.filter(answer="hold").count() == TOGETHER - 1
+
+
+def test_inv_08_many_workers_on_one_rescue_are_one_at_work(make: Callable[..., World]) -> None:
+    world = make(HEAL)
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.fault(62)
+    [rescue] = [services.judge(pk, now=world.now) for pk in Incident.objects.values_list("pk", flat=True)]
+    for _ in range(6):
+        at_once([lambda: services.run(rescue.pk, clock=world.clock)] * TOGETHER)
+        world.now = world.now.replace(second=world.now.second + 2)
+        world.kube.finish_deletions()
+    assert len(world.kube.called("evict")) == 1
+    assert len(world.kube.called("ensure_job")) == 1
+
+
+@pytest.mark.parametrize(("limit", "isolated"), [(2, 2), ("50%", 3)])
+def test_inv_29_simultaneous_faults_isolate_no_more_than_the_limit(
+    make: Callable[..., World], limit: int | str, isolated: int
+) -> None:
+    world = make(CORDON, nodes=TOGETHER, breaker={"enabled": True, "limit": limit})
+    for number in range(1, TOGETHER + 1):
+        world.fault(62, node=f"gpu-{number}")
+    due = list(Incident.objects.values_list("pk", flat=True))
+    at_once([lambda pk=pk: services.judge_and_run(pk, clock=world.clock) for pk in due])
+    cordoned = [node.name for node in world.kube.list_nodes().items if node.unschedulable]
+    assert len(cordoned) == isolated
+    assert Decision.objects.filter(answer="hold").count() == TOGETHER - isolated
+
+
+def test_inv_45_approvers_who_click_at_once_cause_one_execution(make: Callable[..., World]) -> None:
+    world = make(
+        HEAL.replace("rescue.ksyun.com", "kcover.io").replace("priority: 10", "priority: 10\n      mode: approve")
+    )
+    world.fault(62)
+    world.work()
+    rescue = world.rescue()
+    answers = at_once(
+        [lambda n=n: services.approve(rescue, actor=f"user:{n}", reason="", now=world.now) for n in range(TOGETHER)]
+    )
+    assert sum(isinstance(answer, Rescue) for answer in answers) == 1
+    assert Approval.objects.count() == 1
+    world.until_reboot_is_asked()
+    assert len(world.kube.called("ensure_job")) == 1

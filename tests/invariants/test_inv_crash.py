@@ -1,0 +1,125 @@
+"""Invariants 13 and 14 on the engine: a worker dies at every write and every call; everything is delivered twice."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection, transaction
+
+from kcover_portal.incidents.models import Incident
+from kcover_portal.kube.fake import FakeCluster
+from kcover_portal.ledger import queries as ledger
+from kcover_portal.rescue import services
+from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.models import Rescue
+from tests.invariants.bed import Killed
+from tests.invariants.watched import Watched
+from tests.portal.rescue.world import HEAL, NODE, World
+
+pytestmark = pytest.mark.django_db
+PARTS = 8  # of the boundaries, each a test, so that workers share them
+
+
+class Mortal(World):
+    """A world whose workers die once, at the boundary with this number: a write to the database, a call, its answer."""
+
+    def __init__(self, *, dies_at: int) -> None:
+        super().__init__(policy=HEAL, fake=Watched)
+        self.left, self.died = dies_at, False
+        self.boots = [self.kube.get_node(NODE).boot_id]
+        for number in range(2):
+            self.kube.add_pod("default", f"train-{number}", node=NODE, labels={"app": "train"})
+
+    def work(self) -> None:
+        self.kube.moment = lambda *_call: self._boundary()
+        try:
+            with connection.execute_wrapper(self._sql):
+                super().work()
+        except Killed:
+            self.now += LEASE
+        finally:
+            self.kube.moment = lambda *_call: None
+
+    def heal(self) -> Rescue:
+        """The whole story; the machine does what jobs ask, and its agent reports."""
+        self.fault(62)
+        for _ in range(60):
+            self.work()
+            for job in self.kube.objects.list("Job"):
+                if not job.get("status"):
+                    self.kube.finish_job(job["metadata"]["namespace"], job["metadata"]["name"])
+                    self.boots.append(self.kube.reboot(NODE))
+            self.report()
+            found = Rescue.objects.first()
+            if found is not None and found.state in ("succeeded", "failed", "cancelled", "held"):
+                return found
+            self.pass_time(3)
+        raise AssertionError("it never ends")
+
+    def _sql(self, execute, sql, *rest):
+        if sql.startswith(("INSERT", "UPDATE", "DELETE")):
+            self._boundary()
+        return execute(sql, *rest)
+
+    def _boundary(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self.died = True
+            raise Killed
+
+
+def deaths(part: int) -> Iterator[int]:
+    """Boundaries of this part, until one lies behind the end of the story."""
+    at = part + 1
+    while True:
+        yield at
+        at += PARTS
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_inv_13_a_worker_that_dies_at_any_boundary_changes_nothing_in_the_end(part: int) -> None:
+    for at in deaths(part):
+        with transaction.atomic():
+            world = Mortal(dies_at=at)
+            rescue = world.heal()
+            assert (rescue.state, rescue.outcome, rescue.marks) == ("succeeded", "healed", {}), f"boundary {at}"
+            assert not world.kube.get_node(NODE).unschedulable
+            assert Incident.objects.get().state == "closed"
+            assert len(world.boots) == 2, f"boundary {at}: {world.boots}"
+            asked = [call.name for call in world.kube.called("evict")]
+            assert len(asked) == len(set(asked)) == 2, f"boundary {at}: {asked}"
+            assert len(world.kube.objects.list("Job")) == 1
+            assert ledger.verify("c1").intact
+            world.uninstall()
+            connection.run_on_commit.clear()
+            transaction.set_rollback(True)
+        if not world.died:
+            assert at > 50  # there are so many, or this has stopped looking
+            return
+
+
+def test_inv_14_everything_delivered_twice_and_in_vain_repeats_nothing(world: World) -> None:
+    """The broker delivers each message again, to a worker that finds the work done; and forgets every later one."""
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.fault(62)
+
+    def twice() -> None:
+        for _ in range(2):
+            for pk in Incident.objects.values_list("pk", flat=True):
+                services.judge_and_run(pk, clock=world.clock)
+            for pk in Rescue.objects.values_list("pk", flat=True):
+                services.run(pk, clock=world.clock)
+                services.run(pk, clock=world.clock)
+
+    for _ in range(8):
+        twice()
+        world.pass_time()
+    world.reboot()
+    for _ in range(15):
+        twice()
+        world.pass_time()
+    assert world.rescue().outcome == "healed"
+    assert Rescue.objects.count() == 1
+    assert len(world.kube.called("evict")) == 1
+    assert len(world.kube.called("ensure_job")) == 1
+    assert isinstance(world.kube, FakeCluster)

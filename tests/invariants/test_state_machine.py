@@ -1,0 +1,126 @@
+"""Acts at random on a bed: Hypothesis chooses, shrinks and prints what breaks an invariant; a seeded walk adds length.
+
+CI walks 10,000 steps and more; ``make soak`` walks as long as wanted, and any of its episodes can be played here.
+"""
+
+import os
+import random
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from django.db import connection, transaction
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+
+from kcover.marks import Marks
+from kcover_portal.kube import port
+from kcover_portal.rescue.actions import drain
+from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.actions.drivers import agent
+from kcover_portal.rescue.services import approving
+from tests.invariants import walk
+from tests.invariants.acts import ACTS
+from tests.invariants.bed import Bed
+
+STEPS = 10_000
+EPISODE = 250  # a longer one meets more of its own past, and ends less often
+NAMES = [name for name, (weight, _) in ACTS.items() for _ in range(weight)]
+SEED = os.environ.get("KCOVER_TEST_SEED") or secrets.token_hex(4)
+
+pytestmark = pytest.mark.django_db
+
+
+class Machine(RuleBasedStateMachine):
+    """Each step is one act with a seed of its own, so that Hypothesis can leave any of them out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = transaction.atomic()
+        self.rows.__enter__()
+        self.bed = Bed()
+
+    @rule(name=st.sampled_from(NAMES), seed=st.integers(0, 2**31))
+    def act(self, name: str, seed: int) -> None:
+        walk.take(self.bed, (name, seed))
+
+    def teardown(self) -> None:
+        """What was begun ends well, or waits for a person."""
+        try:
+            self.bed.settle(random.Random(1))
+        finally:
+            self.bed.uninstall()
+            connection.run_on_commit.clear()
+            transaction.set_rollback(True)
+            self.rows.__exit__(None, None, None)
+
+
+@pytest.mark.timeout(600)
+def test_whatever_happens_in_whatever_order_the_invariants_hold() -> None:
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=20,
+            stateful_step_count=50,
+            deadline=None,
+            database=None,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", range(STEPS // EPISODE))
+def test_a_long_walk_holds_the_invariants(number: int) -> None:
+    """KCOVER_TEST_SEED repeats a run."""
+    print(f"seed {SEED}, episode {number}")
+    failed = walk.episode(SEED, number, EPISODE)
+    assert failed is None, f"KCOVER_TEST_SEED={SEED}: {failed[0]}\n{failed[1]}"
+
+
+def evict_all(pods: Sequence[port.Pod]) -> list[port.Pod]:
+    return list(pods)
+
+
+def no_guards(_context: Context, *, destructive: bool) -> None:
+    return None
+
+
+def always_ours(marks: Marks, *, was_unschedulable: bool) -> Marks:
+    return replace(marks, cordon=True, foreign_cordon=False)
+
+
+def another_key(context: Context, kind: str) -> str:
+    return f"{kind}-{context.rescue.pk}-{context.step.index}-{context.step.attempts}"
+
+
+def always_granted(*_args: object, **_more: object) -> bool:
+    return True
+
+
+def walk_on(*, episodes: int, steps: int) -> None:
+    for number in range(episodes):
+        walk.play(walk.steps_of(f"broken {number}", steps))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("where", "name", "broken", "found"),
+    [
+        (drain, "in_the_way", evict_all, "24"),
+        (Context, "check_guards", no_guards, "37|48"),
+        (Marks, "with_cordon", always_ours, "18"),
+        (agent, "key_of", another_key, "16"),
+        (approving, "granted", always_granted, "43"),
+    ],
+)
+def test_a_broken_engine_is_found(
+    monkeypatch: pytest.MonkeyPatch, where: object, name: str, broken: object, found: str
+) -> None:
+    """A walk that finds nothing proves something only if it finds what is there."""
+    monkeypatch.setattr(where, name, broken)
+    with pytest.raises(walk.Violation, match=f"invariant ({found})"):
+        walk_on(episodes=60, steps=80)

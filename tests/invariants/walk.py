@@ -1,0 +1,79 @@
+"""A walk: an episode of acts on a fresh bed, each with a seed of its own, so that any part can be played again."""
+
+import contextlib
+import random
+from collections.abc import Iterator, Sequence
+
+from django.db import connection, transaction
+
+from tests.invariants.acts import ACTS
+from tests.invariants.bed import Bed, Killed, Violation
+
+Step = tuple[str, int]
+NAMES = tuple(ACTS)
+WEIGHTS = tuple(weight for weight, _ in ACTS.values())
+
+
+@contextlib.contextmanager
+def fresh_bed() -> Iterator[Bed]:
+    """A bed whose rows are gone afterwards."""
+    with transaction.atomic():
+        bed = Bed()
+        try:
+            yield bed
+        finally:
+            bed.uninstall()
+            connection.run_on_commit.clear()  # nobody hears the doorbell here: what is due is found by looking
+            transaction.set_rollback(True)
+
+
+def take(bed: Bed, step: Step) -> None:
+    """One step, and what must hold after it."""
+    name, seed = step
+    chance = random.Random(f"{name} {seed}")
+    random.seed(seed)  # the engine's jitter
+    with contextlib.suppress(Killed):
+        ACTS[name][1](bed, chance)
+    bed.check()
+    connection.run_on_commit.clear()
+
+
+def steps_of(seed: str, count: int) -> list[Step]:
+    """The steps of the episode with this seed."""
+    chance = random.Random(seed)
+    return [(name, chance.randrange(2**31)) for name in chance.choices(NAMES, WEIGHTS, k=count)]
+
+
+def play(steps: Sequence[Step]) -> None:
+    """A whole episode with its end. Raises Violation."""
+    with fresh_bed() as bed:
+        for step in steps:
+            take(bed, step)
+        bed.settle(random.Random(len(steps)))
+
+
+def shrink(steps: Sequence[Step]) -> list[Step]:
+    """The steps of a failing episode without those that it fails without, by halves and then one by one."""
+    left, size = list(steps), len(steps) // 2
+    while size:
+        at = 0
+        while at < len(left):
+            fewer = left[:at] + left[at + size :]
+            try:
+                play(fewer)
+            except (Violation, Exception):
+                left = fewer
+            else:
+                at += size
+        size //= 2
+    return left
+
+
+def episode(seed: str, number: int, count: int) -> tuple[str, list[Step]] | None:
+    """Plays one numbered episode; None where all held, else what broke and the fewest steps that break something."""
+    steps = steps_of(f"{seed} {number}", count)
+    try:
+        play(steps)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}", shrink(steps)
+    return None

@@ -1,0 +1,210 @@
+"""A cluster that looks over the portal's shoulder: every write is held against what must never happen.
+
+It keeps its own account of what people did to a node and what the portal did, so that the portal's marks are checked
+and not believed. What people do comes in through ``hands_*``; all else that writes is the portal.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kcover import guards, marks
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.kube import port
+from kcover_portal.kube.fake import Call, FakeCluster
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue.models import Rescue
+
+WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload")
+DESTRUCTIVE = ("evict", "delete_pod", "ensure_job")
+OURS = (marks.STATE_LABEL,)  # labels that the portal may write
+STOPPED = ("paused", "shadow")
+
+Manifest = dict[str, Any]
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the message begins with its number."""
+
+
+def must(holds: object, number: int, message: str) -> None:
+    """Raises Violation unless it holds."""
+    if not holds:
+        raise Violation(f"invariant {number:02}: {message}")
+
+
+@dataclass(slots=True)
+class Account:
+    """What is known of a node beside its manifest. ``theirs``: its cordon is somebody else's; None: nobody can tell."""
+
+    theirs: bool | None = False
+    taints: set[tuple[str, str, str]] = field(default_factory=set)  # that the portal added
+    state: str | None = None  # the state label before the portal's mark came
+
+
+class Watched(FakeCluster):
+    """A fake cluster that refuses to be mistreated. ``moment`` is told of each call before and after its effect."""
+
+    def __init__(self, *, clock: Callable[[], datetime]) -> None:
+        super().__init__(clock=clock)
+        self.moment: Callable[[str, str], None] = lambda _when, _verb: None
+        self.hands_off: set[str] = set()  # nodes that were excluded before the worker began
+        self.accounts: dict[str, Account] = {}
+        self.asked_uid = ""
+        self._flying: set[str] = set()
+        self._begun = 0
+
+    # What people do
+
+    def hands_cordon(self, name: str) -> None:
+        """Somebody cordons; under the portal's mark nobody can say afterwards whose cordon it is."""
+        node = self.objects.get("Node", "", name)
+        if not node["spec"].get("unschedulable"):
+            self.account(name).theirs = None if _mark(node) else True
+        self.cordon(name)
+
+    def hands_uncordon(self, name: str) -> None:
+        """Somebody uncordons."""
+        self.account(name).theirs = False
+        self.uncordon(name)
+
+    def hands_taint(self, name: str, taint: port.Taint, *, there: bool) -> None:
+        """Somebody adds a taint, or takes it away."""
+        plain = {"key": taint.key, "value": taint.value, "effect": taint.effect}
+
+        def edit(manifest: Manifest) -> None:
+            others = [one for one in manifest["spec"].get("taints", []) if one != plain]
+            manifest["spec"]["taints"] = [*others, plain] if there else others
+
+        self.objects.edit("Node", "", name, edit)
+
+    def heal_api(self) -> None:
+        """The API server behaves again."""
+        self._failures.clear()
+
+    def account(self, name: str) -> Account:
+        """The account of a node."""
+        return self.accounts.setdefault(name, Account())
+
+    # What the portal does
+
+    def evict(
+        self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None, dry_run: bool = False
+    ) -> port.Eviction:
+        """See the port."""
+        self.asked_uid = uid
+        return super().evict(pod_namespace, pod_name, uid=uid, grace_seconds=grace_seconds, dry_run=dry_run)
+
+    def delete_pod(
+        self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None
+    ) -> port.Evicted | port.Gone:
+        """See the port."""
+        self.asked_uid = uid
+        return super().delete_pod(pod_namespace, pod_name, uid=uid, grace_seconds=grace_seconds)
+
+    @contextlib.contextmanager
+    def _call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
+        node = self._inspect(verb, name, namespace) if verb in WRITES else ""
+        before: Manifest | None = None
+        try:
+            if node:
+                must(node not in self._flying, 8, f"two acts in flight on {node}")
+                self._flying.add(node)
+            self.moment("before", verb)
+            before = self.objects.find("Node", "", name) if verb == "apply_node" else None
+            with super()._call(verb, kind, name, namespace=namespace) as call:
+                yield call
+        finally:
+            self._flying.discard(node)
+            after = self.objects.find("Node", "", name) if before is not None else None
+            if before is not None and after is not None and before is not after:
+                self._compare(name, before, after)
+        self.moment("after", verb)
+
+    def _inspect(self, verb: str, name: str, namespace: str) -> str:
+        """What must be so before a write; returns the node that it is about, "" for an Event."""
+        mode, _ = fleet.mode_now(Cluster.objects.get(name="c1"))
+        must(mode not in STOPPED, 48, f"{verb} {name} in mode {mode}")
+        if verb == "emit":
+            return ""
+        entry = Entry.objects.filter(cluster="c1").order_by("-sequence").first()
+        begun = entry is not None and entry.verb.endswith(".begun") and entry.pk > self._begun
+        must(begun, 46, f"{verb} {name} without an entry that it has begun")
+        assert entry is not None
+        self._begun = entry.pk
+        if verb in DESTRUCTIVE:
+            self._inspect_destructive(verb, name, namespace, entry)
+        return entry.node
+
+    def _inspect_destructive(self, verb: str, name: str, namespace: str, entry: Entry) -> None:
+        must(entry.node not in self.hands_off, 37, f"{verb} on {entry.node}, which is excluded")
+        rescue = Rescue.objects.get(pk=entry.rescue)
+        must(rescue.state == "running", 12, f"{verb} {name} for {rescue}, which is {rescue.state}")
+        if rescue.gate is not None:
+            yes = rescue.approvals.filter(approved=True, plan_hash=rescue.plan_hash, step=rescue.gate)
+            must(yes.count() >= rescue.approvers, 43, f"{verb} {name} without its approval")
+            must(not yes.filter(by=rescue.requested_by).exists(), 44, "who asked approved")
+        node = self.objects.find("Node", "", entry.node)
+        if node is not None and verb == "ensure_job":
+            must(_mark(node), 21, f"{entry.node} is to be rebooted and carries no mark")
+        pod = self.objects.find("Pod", namespace, name)
+        if pod is None or verb == "ensure_job" or pod["metadata"]["uid"] != self.asked_uid:
+            return  # a pod of another uid is refused by the API server (25)
+        owners = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
+        must("DaemonSet" not in owners, 24, f"{verb} of a DaemonSet's pod {name}")
+        must("kubernetes.io/config.mirror" not in pod["metadata"]["annotations"], 24, f"{verb} of mirror pod {name}")
+        must(pod["spec"]["nodeName"] == entry.node, 25, f"{verb} of {name}, which is on another node")
+
+    def _compare(self, name: str, before: Manifest, after: Manifest) -> None:
+        """What of a node the portal may change, and what it must give back (invariants 18, 19, 22)."""
+        account, entry = self.account(name), Entry.objects.get(pk=self._begun)
+        must(_rest(before) == _rest(after), 19, f"{entry.verb} changed more of {name} than is the portal's")
+        old, new = _taints(before), _taints(after)
+        must(old - new <= account.taints, 19, f"{entry.verb} took {old - new - account.taints} from {name}")
+        account.taints = (account.taints | (new - old)) & new
+        was, now = bool(before["spec"].get("unschedulable")), bool(after["spec"].get("unschedulable"))
+        if not _mark(before) and _mark(after):
+            account.state = before["metadata"]["labels"].get(marks.STATE_LABEL)
+        if now and not was:
+            must(entry.verb == "cordon.begun", 18, f"{entry.verb} cordoned {name}")
+            must(_mark(after), 22, f"{name} was cordoned without a mark")
+            account.theirs = False
+        if was and not now:
+            asked = Rescue.objects.filter(pk=entry.rescue, steps__args__foreign=True).exists()
+            must(asked or not account.theirs, 18, f"{entry.verb} lifted somebody else's cordon of {name}")
+            must(not _mark(after), 22, f"{name} was uncordoned and its mark is left")
+            account.theirs = False
+        if _mark(before) and not _mark(after):
+            state = after["metadata"]["labels"].get(marks.STATE_LABEL)
+            must(state == account.state, 19, f"{name} has state label {state}, and before the rescue {account.state}")
+            must(not account.taints, 19, f"{name} lost the mark and keeps {account.taints}")
+
+
+def excluded(node: Manifest) -> bool:
+    """Whether people said hands off."""
+    return bool(node["metadata"]["labels"].get(guards.EXCLUDE_LABEL) == "true")
+
+
+def _mark(node: Manifest) -> str:
+    return str(node["metadata"].get("annotations", {}).get(marks.ANNOTATION, ""))
+
+
+def _taints(node: Manifest) -> set[tuple[str, str, str]]:
+    return {(one["key"], one.get("value", ""), one["effect"]) for one in node["spec"].get("taints", [])}
+
+
+def _rest(node: Manifest) -> Manifest:
+    """All of a node that is none of the portal's business."""
+    metadata, spec = node["metadata"], node["spec"]
+    return {
+        **node,
+        "metadata": {
+            **{key: value for key, value in metadata.items() if key != "resourceVersion"},
+            "labels": {key: value for key, value in metadata["labels"].items() if key not in OURS},
+            "annotations": {key: v for key, v in metadata.get("annotations", {}).items() if key != marks.ANNOTATION},
+        },
+        "spec": {key: value for key, value in spec.items() if key not in ("unschedulable", "taints")},
+    }
