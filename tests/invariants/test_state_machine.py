@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from kcover.fault import Fault
 from kcover.marks import Marks
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import drain
@@ -101,26 +102,42 @@ def always_granted(*_args: object, **_more: object) -> bool:
     return True
 
 
-def walk_on(*, episodes: int, steps: int) -> None:
+def walk_on(acts: Sequence[str], *, episodes: int, steps: int) -> None:
     for number in range(episodes):
-        walk.play(walk.steps_of(f"broken {number}", steps))
+        walk.play(walk.steps_of(f"broken {number}", steps, names=acts))
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("where", "name", "broken", "found"),
+    ("where", "name", "broken", "found", "acts"),
     [
-        (drain, "in_the_way", evict_all, "24"),
-        (Context, "check_guards", no_guards, "37|48"),
-        (Marks, "with_cordon", always_ours, "18"),
-        (agent, "key_of", another_key, "16"),
-        (approving, "granted", always_granted, "43"),
+        (drain, "in_the_way", evict_all, "24", "fault watch_and_work"),
+        (Context, "check_guards", no_guards, "37|48", "fault quiet mode exclude meanwhile"),
+        (Marks, "with_cordon", always_ours, "18", "fault quiet kubectl"),
+        (approving, "granted", always_granted, "43", "fault quiet"),
     ],
 )
 def test_a_broken_engine_is_found(
-    monkeypatch: pytest.MonkeyPatch, where: object, name: str, broken: object, found: str
+    monkeypatch: pytest.MonkeyPatch, where: object, name: str, broken: object, found: str, acts: str
 ) -> None:
     """A walk that finds nothing proves something only if it finds what is there."""
     monkeypatch.setattr(where, name, broken)
     with pytest.raises(walk.Violation, match=f"invariant ({found})"):
-        walk_on(episodes=60, steps=80)
+        walk_on(acts.split(), episodes=30, steps=40)
+
+
+def test_a_second_ask_for_one_boot_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that forgets under which key it asked, and an answer that was lost."""
+    monkeypatch.setattr(agent, "key_of", another_key)
+    with walk.fresh_bed() as bed:
+        bed.kube.fail("ensure_job", port.Unavailable("timed out", ambiguous=True), after=True)
+        bed.kube.finish_job = lambda *_job, **_more: None  # the machine is slow: its boot id stays as it is
+        bed.restart = lambda _node: None
+        bed.agent("gpu-1", Fault(kind="xid", code=62, pci="0000:4e:00", source="kmsg"))
+        with pytest.raises(walk.Violation, match="invariant 16"):
+            take_all(bed, [("watch_and_work", number) for number in range(10)])
+
+
+def take_all(bed: Bed, steps: Sequence[walk.Step]) -> None:
+    for step in steps:
+        walk.take(bed, step)
