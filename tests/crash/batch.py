@@ -22,6 +22,7 @@ STRIKE_SECONDS = 12.0  # and so long, when the strike no longer waits for the re
 GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with what else hangs so long after it
 HELD_SECONDS = 120.0
 SILENT_SECONDS = 600.0  # an agent heard of so long ago is none that could be asked for a reboot
+GRACE = ("--grace-seconds", "2.5")  # a pod that was told to go is still there when its eviction is tried again
 SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares
 # The worker last: what the others break has come to its end by then.
 ORDER = (FLUSHED, BROKER, FAST, IMMEDIATE, KILLED)
@@ -69,7 +70,10 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     cases = [case for wave in waves for case in wave]
     wanted = len(cases) + len(PLANS)
     product.set_up(
-        nodes=wanted + wanted // SPARES_EVERY + 8, policies=POLICIES, boot_seconds=3, simulator=["--no-workloads"]
+        nodes=wanted + wanted // SPARES_EVERY + 8,
+        policies=POLICIES,
+        boot_seconds=3,
+        simulator=["--no-workloads", *GRACE],
     )
     product.guards_off()
     batch = Batch(product, cases)

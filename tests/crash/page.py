@@ -16,7 +16,8 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 WITHOUT_CALLS = ("escalate",)
 HEAD = """# What a crash leaves
 
-Written by `make crash`; do not edit. {date}, {versions}.
+Written by `make crash`; do not edit. {date}.
+{versions}.
 
 **{well} of {runs} runs ended as an undisturbed rescue does, with no destructive call repeated.**
 {verdict}
@@ -26,11 +27,12 @@ wrongly, at one call of one step. *Before*: the call is begun in the ledger and 
 its effect, and the portal has not heard of it. (For a call that only reads, *after* is an answer that never comes.) The
 moments are exact: the simulator holds the very call, the blow is struck, the call goes on into what is left. All
 processes are the real ones (`live`, `worker`, `beat`, `watch`), on a PostgreSQL with fsync and synchronous_commit on.
+`python -m tests.crash killed --runs 3 --logs var/crash` repeats one column; `make test` tries a sample of the cells.
 
 A run is well when
 - its rescue ended healed (a taint: isolated, then released), with every incident of the node closed;
 - the simulator counted exactly the calls with an effect that it counts for an undisturbed rescue (changes of the node,
-  evictions, jobs), each pod evicted once, the machine booted once;
+  evictions, deletions, jobs), each pod evicted once, the machine booted once where its plan has a reboot;
 - the node's labels, annotations and spec are what they were before the fault, byte for byte;
 - the ledger's chain is intact, and replaying it gives the row of each rescue.
 

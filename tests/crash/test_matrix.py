@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.crash import batch, installation, judging, points
 
 
+@pytest.mark.timeout(420)  # about 75 s on two cores of its own, of which 50 are two leases and a time-out
 def test_inv_13_14_16_17_struck_at_every_step_a_rescue_ends_well_and_does_nothing_twice(tmp_path: Path) -> None:
     with installation.running(tmp_path) as product:
         trials = batch.run(product, points.sample(), seconds=300)
