@@ -6,7 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,25 +25,25 @@ from bench.ingest.reports import name_of, secret_of
 nodes = range({count})
 users = User.objects.bulk_create([User(username=name_of(n)) for n in nodes], batch_size=2000)
 Token.objects.bulk_create([Token(key=secret_of(n), user=user) for n, user in zip(nodes, users)], batch_size=2000)"""
-TABLES = """SELECT relname, n_live_tup, n_tup_ins, n_tup_upd, n_tup_hot_upd, pg_total_relation_size(relid)
-    FROM pg_stat_user_tables"""
+HOT = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'fleet_agent'"
+KEPT = ("fleet_node", "fleet_agent", "fleet_gpu", "fleet_checkresult", "fleet_checkchange", "incidents_batch")
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run cost the servers: CPU seconds of the portal and of PostgreSQL, bytes of WAL, and of tables."""
+    """What a run cost the servers: CPU seconds of the portal and of PostgreSQL, bytes of WAL, rows that were added,
+    heartbeats that were written, and those of them in place."""
 
     portal: float
     postgres: float
     wal: int
-    tables: dict[str, tuple[int, ...]]
+    rows: int = 0
+    beats: int = 0
+    in_place: int = 0
 
     def since(self, before: "Cost") -> "Cost":
-        tables = {
-            name: tuple(now - then for now, then in zip(row, before.tables.get(name, (0,) * len(row)), strict=True))
-            for name, row in self.tables.items()
-        }
-        return Cost(self.portal - before.portal, self.postgres - before.postgres, self.wal - before.wal, tables)
+        pairs = zip(astuple(self), astuple(before), strict=True)
+        return Cost(*(now - then for now, then in pairs))
 
 
 class Postgres:
@@ -73,13 +73,14 @@ def _cpu(pid: int) -> float:
 
 
 class Portal:
-    """The portal's live process, alone: what ``serve`` starts for agents."""
+    """The portal's live process, alone: what ``serve`` starts for agents; ``processes`` of it share the address."""
 
-    def __init__(self, postgres: Postgres, folder: Path, redis: str, *, nodes: int) -> None:
+    def __init__(self, postgres: Postgres, folder: Path, redis: str, *, nodes: int, processes: int) -> None:
         self.postgres, self.nodes = postgres, nodes
         self.database = postgres.database("portal")
         self.product = Product(folder, database=self.database, redis=redis)
         self.product.names = ["live"]
+        self.product.environment["WEB_CONCURRENCY"] = str(processes)  # uvicorn's own setting
         self.product.manage("migrate", "--verbosity", "0")
         reports.settle(self.database, nodes, now=datetime.now(UTC))
         self.product.start_processes()
@@ -91,7 +92,9 @@ class Portal:
     def cost(self) -> Cost:
         """What it has cost until now."""
         live = _cpu(self.product.processes["live"].pid)
-        return Cost(live, self.postgres.cpu(), *_written(self.database))
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            rows = sum(_one(connection, f"SELECT count(*) FROM {table}")[0] for table in KEPT)
+            return Cost(live, self.postgres.cpu(), _wal(connection), rows, *_one(connection, HOT))
 
     def load(self, **plan: Any) -> load.Found:
         """One run of the client."""
@@ -132,7 +135,8 @@ class Naive:
 
     def cost(self) -> Cost:
         """What it has cost until now."""
-        return Cost(_cpu(self.process.pid), self.postgres.cpu(), *_written(self.database))
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            return Cost(_cpu(self.process.pid), self.postgres.cpu(), _wal(connection))
 
     def load(self, **plan: Any) -> load.Found:
         """One run of the client."""
@@ -145,23 +149,25 @@ class Naive:
         self.process.wait(timeout=20)
 
 
-def _written(database: str) -> tuple[int, dict[str, tuple[int, ...]]]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        wal = connection.execute("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')").fetchone()
-        assert wal is not None
-        tables = {name: tuple(row) for name, *row in connection.execute(TABLES).fetchall()}
-    return int(wal[0]), tables
+def _wal(connection: psycopg.Connection) -> int:
+    return int(_one(connection, "SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')")[0])
+
+
+def _one(connection: psycopg.Connection, query: str) -> tuple[Any, ...]:
+    row = connection.execute(query).fetchone()
+    assert row is not None
+    return row
 
 
 @contextlib.contextmanager
-def portal(*, nodes: int) -> Iterator[Portal]:
+def portal(*, nodes: int, processes: int = 1) -> Iterator[Portal]:
     """A portal on servers of its own."""
     with (
         tempfile.TemporaryDirectory() as folder,
         servers.Postgres(durable=True) as server,
         servers.redis() as redis,
     ):
-        made = Portal(Postgres(server), Path(folder), redis, nodes=nodes)
+        made = Portal(Postgres(server), Path(folder), redis, nodes=nodes, processes=processes)
         try:
             yield made
         finally:

@@ -17,7 +17,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.services import statements
 
-REFRESHED = 600  # seconds
+REFRESHED = 3600  # seconds; by so much a time that is shown may lag
 MARK = 12  # characters by which a batch id is known again
 MARKS = 8  # batches of a node that are known again without a row of their own: an agent sends one after the other
 CALM = ("pass", "skipped")  # a first result that is no news
