@@ -172,7 +172,7 @@ def test_calls_are_counted_and_api_faults_happen(served):
     assert (counted["total"], counted["destructive"]) == (2, 2)
     assert sorted(row["status"] for row in counted["calls"]) == [200, 500]
     assert ask(url, "/sim/api-faults", {"status": 418})[1]["field"] == "status"
-    assert ask(url, "/sim/api-faults")[1] == {"pending": []}
+    assert ask(url, "/sim/api-faults")[1] == {"pending": [], "hanging": []}
 
 
 def test_the_state_tells_the_truth(served):
