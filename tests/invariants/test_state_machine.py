@@ -112,9 +112,9 @@ def walk_on(acts: Sequence[str], *, episodes: int, steps: int) -> None:
     ("where", "name", "broken", "found", "acts"),
     [
         (drain, "in_the_way", evict_all, "24", "fault watch_and_work"),
-        (Context, "check_guards", no_guards, "37|48", "fault quiet mode exclude meanwhile"),
+        (Context, "check_guards", no_guards, "37|48", "fault watch_and_work mode exclude"),
         (Marks, "with_cordon", always_ours, "18", "fault quiet kubectl"),
-        (approving, "granted", always_granted, "43", "fault quiet"),
+        (approving, "granted", always_granted, "43", "fault watch_and_work"),
     ],
 )
 def test_a_broken_engine_is_found(
