@@ -6,13 +6,12 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from django.utils.dateparse import parse_datetime
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from kcover import lifecycle
 from kcover_portal.console import looks
+from kcover_portal.console.reads import facts
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
 
@@ -106,7 +105,7 @@ def summary(rescue: Rescue, steps: Sequence[Step]) -> str:
 
 
 def _ended(rescue: Rescue, names: dict[str, str]) -> str:
-    names["took"] = duration(rescue.closed_at - rescue.opened_at) if rescue.closed_at else ""
+    names["took"] = facts.duration(rescue.closed_at - rescue.opened_at) if rescue.closed_at else ""
     if rescue.state == Rescue.State.CANCELLED:
         return _("%(trigger)s. The rescue of %(node)s was cancelled after %(took)s.") % names
     if rescue.state == Rescue.State.FAILED:
@@ -129,22 +128,6 @@ def _plan(steps: Sequence[Step]) -> str:
     return _(", ").join(str(title(step)).lower() for step in steps)
 
 
-def duration(span: timedelta) -> str:
-    """A span in its two largest units; never negative, for clocks may disagree."""
-    seconds = max(0, round(span.total_seconds()))
-    if seconds == 0:
-        return _("under 1 s")
-    days, hours, minutes = seconds // 86400, seconds % 86400 // 3600, seconds % 3600 // 60
-    parts = [
-        (days, _("%(n)d d") % {"n": days}),
-        (hours, _("%(n)d h") % {"n": hours}),
-        (minutes, _("%(n)d min") % {"n": minutes}),
-        (seconds % 60, _("%(n)d s") % {"n": seconds % 60}),
-    ]
-    largest = next(place for place, (amount, __) in enumerate(parts) if amount)
-    return " ".join(words for amount, words in parts[largest : largest + 2] if amount)
-
-
 def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *, now: datetime) -> list[StepView]:
     """The steps in order with their bars, facts and the calls they made."""
     end = rescue.closed_at or now
@@ -164,7 +147,7 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
                 step=step,
                 number=number,
                 title=title(step),
-                facts=facts(step),
+                facts=facts.of(step),
                 calls=[call for call in calls if call.entry.data.get("step") == step.name],
                 seconds=seconds,
                 left=round(left or 0, 1),
@@ -196,67 +179,6 @@ def held_back(rescue: Rescue) -> str:
 def passed_over(rescue: Rescue) -> list[tuple[looks.Verb, str]]:
     """The guards that somebody passed over for it, each with who did."""
     return [(looks.GUARDS.get(name) or looks.Verb(name, "shield"), who) for name, who in rescue.overrides.items()]
-
-
-def facts(step: Step) -> list[tuple[str, Any]]:
-    """The step's arguments and what it remembers, in words; a key that is not known is shown as it is."""
-    shown: list[tuple[str, Any]] = []
-    ends = deadline(step)
-    if ends is not None:
-        shown.append((_("Time is up"), ends))
-    for key, value in {**step.args, **step.progress}.items():
-        known = FACTS.get(key)
-        words = known(value) if known else (key.replace("_", " "), value)
-        if words is not None and words[1] not in (None, "", [], {}):
-            shown.append(words)
-    return shown
-
-
-def deadline(step: Step) -> datetime | None:
-    """When a step under way runs out of its own time, if it has any."""
-    seconds = step.args.get("seconds")
-    if step.started_at is None or seconds is None or step.state not in ("running", "waiting"):
-        return None
-    return step.started_at + timedelta(seconds=seconds)
-
-
-def _pods(value: Any) -> str:
-    names = sorted(value)
-    more = ngettext("and %(n)d more", "and %(n)d more", len(names) - 6) % {"n": len(names) - 6}
-    return ", ".join(names[:6]) + (f" {more}" if len(names) > 6 else "")
-
-
-def _blocked(value: dict[str, list[str]]) -> str:
-    return "; ".join(
-        f"{pod} ← {', '.join(budgets) or _('a disruption budget')}" for pod, budgets in sorted(value.items())[:6]
-    )
-
-
-FACTS: dict[str, Any] = {
-    "seconds": lambda value: (_("Drains for at most"), duration(timedelta(seconds=value))),
-    "on_timeout": lambda value: (_("When time is up"), ON_TIMEOUT.get(value, lambda: value)()),
-    "wait_seconds": lambda value: (_("Waits before the reboot"), duration(timedelta(seconds=value))),
-    "agent": lambda value: (_("Agent's word needed"), _("yes") if value else _("no")),
-    "foreign": lambda value: (_("Lifts another's cordon"), _("yes") if value else _("no")),
-    "message": lambda value: (_("Message"), value),
-    "key": lambda value: (_("Taint key"), value),
-    "value": lambda value: (_("Taint value"), value),
-    "effect": lambda value: (_("Taint effect"), value),
-    "evicted": lambda value: (_("Pods evicted"), f"{len(value)}: {_pods(value)}" if value else ""),
-    "left": lambda value: (_("Pods left"), f"{len(value)}: {_pods(value)}" if value else ""),
-    "blocked": lambda value: (_("Blocked by a budget"), _blocked(value)),
-    "refusals": lambda value: (_("Rounds refused"), value or ""),
-    "boot_id": lambda value: (_("Boot id"), value),
-    "driver": lambda value: (_("Reboots by"), DRIVERS.get(value, lambda: value)()),
-    "asked_at": lambda value: (_("Asked at"), parse_datetime(value) or value),
-    "asked": lambda value: (_("Asked for by"), value),
-}
-ON_TIMEOUT: dict[str, Any] = {
-    "hold": lambda: _("hold for a person"),
-    "proceed": lambda: _("go on without them"),
-    "force": lambda: _("delete them by force"),
-}
-DRIVERS: dict[str, Any] = {"agent": lambda: _("the node's agent"), "job": lambda: _("a job on the node")}
 
 
 def calls_of(entries: Sequence[Entry]) -> list[Call]:

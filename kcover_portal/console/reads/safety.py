@@ -160,7 +160,7 @@ def _tripped(clusters: Collection[Cluster], *, now: datetime) -> Iterable[tuple[
 def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason]:
     """The guards that hold back an act on the node and that a named person may pass over, each with its reason.
 
-    Those that a person's own act always passes are not among them.
+    Those that a person's own act always passes are not among them, nor is exclusion, over which nobody passes.
     """
     acts = [] if verb in opening.ENDING else [step.name for step in plan.manual(verb)]
     settings = fleet.guards_of(node.cluster)
@@ -178,9 +178,6 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
         guard, why = params["guard"], params["why"]
         if isinstance(guard, str) and isinstance(why, reasons.Reason) and guard not in opening.BY_HAND:
             found.setdefault(guard, why)
-    if acts and node.labels.get(guards.EXCLUDE_LABEL) == "true":
-        excluded = reasons.of("excluded", node=node.name, label=guards.EXCLUDE_LABEL)
-        found.setdefault("exclusion", excluded)
     return found
 
 

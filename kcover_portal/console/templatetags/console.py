@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 
 from kcover import reasons
 from kcover_portal.console import looks, wording
-from kcover_portal.console.reads import approvals, rescues, timeline
+from kcover_portal.console.reads import approvals, facts, timeline
 
 register = template.Library()
 
@@ -69,13 +69,13 @@ def _time(moment: datetime | None, shape: str, fallback: str) -> SafeString:
 @register.filter
 def span(seconds: float | None) -> str:
     """Seconds as people say them."""
-    return "" if seconds is None else rescues.duration(timedelta(seconds=seconds))
+    return "" if seconds is None else facts.duration(timedelta(seconds=seconds))
 
 
 @register.simple_tag
 def lasted(start: datetime | None, end: datetime | None) -> str:
     """How long something took, or has taken so far."""
-    return rescues.duration((end or timezone.now()) - start) if start else ""
+    return facts.duration((end or timezone.now()) - start) if start else ""
 
 
 @register.simple_tag

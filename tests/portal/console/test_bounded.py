@@ -63,30 +63,40 @@ def test_a_rescue_says_what_holds_it_back_and_when_it_is_asked_again(person, ten
 
 def test_a_rescue_says_which_guards_it_passed_and_who_passed_over_one(person, ten: World):
     client = person("approver", name="appa")
-    Node.objects.filter(name="gpu-1").update(labels={"kcover.io/exclude": "true"})
+    maintain(ten, node="gpu-1")
     asked = words(client.get("/nodes/c1/gpu-1/cordon/"))
     assert "Pass over, in your name and on record" in asked
-    assert "Exclusion" in asked
     refused = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "r"})
     assert refused.status_code == 422
-    done = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "agreed with its owner", "override": ["exclusion"]})
+    done = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "agreed with its owner", "override": ["maintenance"]})
     assert done.status_code == 302
     rescue = Rescue.objects.get()
-    assert rescue.overrides["exclusion"] == "user:appa"
+    assert rescue.overrides["maintenance"] == "user:appa"
     page = words(client.get(f"/rescues/{rescue.pk}/"))
     assert "Guards passed over" in page
-    assert "Exclusion appa" in page
-    assert Entry.objects.get(verb="rescue.opened").data["overrides"]["exclusion"] == "user:appa"
+    assert "Maintenance appa" in page
+    assert Entry.objects.get(verb="rescue.opened").data["overrides"]["maintenance"] == "user:appa"
 
 
 def test_an_operator_passes_over_nothing(person, ten: World):
     client = person("operator")
-    Node.objects.filter(name="gpu-1").update(labels={"kcover.io/exclude": "true"})
+    maintain(ten, node="gpu-1")
     asked = words(client.get("/nodes/c1/gpu-1/drain/"))
     assert "An approver may pass over guards" in asked
     assert 'name="override"' not in text(client.get("/nodes/c1/gpu-1/drain/"))
-    sent = client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "override": ["exclusion"]})
+    sent = client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "override": ["maintenance"]})
     assert sent.status_code == 422
+    assert "maintenance is not one of the available choices" in text(sent)
+    assert not Rescue.objects.exists()
+
+
+def test_nobody_passes_over_an_exclusion(person, ten: World):
+    client = person("admin")
+    Node.objects.filter(name="gpu-1").update(labels={"kcover.io/exclude": "true"})
+    asked = text(client.get("/nodes/c1/gpu-1/drain/"))
+    assert "hands off" in asked
+    assert 'value="exclusion"' not in asked
+    assert client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "override": ["exclusion"]}).status_code == 422
     assert not Rescue.objects.exists()
 
 

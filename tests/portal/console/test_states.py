@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from kcover_portal.console.reads import fleet, rescues
+from kcover_portal.console.reads import facts, fleet, rescues
 from kcover_portal.fleet.models import Agent, Gpu
 from kcover_portal.rescue import services
 from tests.portal.rescue.world import NODE, World
@@ -103,7 +103,7 @@ def test_a_programs_fault_degrades_no_node(world: World):
     [(-5, "under 1 s"), (0.2, "under 1 s"), (59, "59 s"), (600, "10 min"), (233, "3 min 53 s"), (3660, "1 h 1 min")],
 )
 def test_spans_are_said_in_two_units_and_never_negative(seconds, words):
-    assert rescues.duration(timedelta(seconds=seconds)) == words
+    assert facts.duration(timedelta(seconds=seconds)) == words
 
 
 def test_time_is_an_argument(world: World):
