@@ -179,4 +179,5 @@ class ApiServer:
                 self.store.delete("Event", *key)
 
     async def _end_watches(self, app: web.Application) -> None:
+        self.faults.clear()  # whoever is held would hold up the end
         self._reader.cut()
