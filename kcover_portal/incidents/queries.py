@@ -11,7 +11,7 @@ from kcover_portal.incidents.models import Incident
 
 def to_judge(*, now: datetime, limit: int = 200) -> list[int]:
     """Incidents whose judgement is due, oldest first."""
-    rows = Incident.objects.filter(judge_at__lte=now, state=Incident.State.OPEN).order_by("judge_at")
+    rows = Incident.objects.filter(judge_at__lte=now, state=Incident.State.OPEN).order_by("judge_at", "pk")
     return list(rows.values_list("pk", flat=True)[:limit])
 
 

@@ -127,7 +127,10 @@ def _cluster(request: Request) -> Cluster:
         return bound
     if not named:
         raise external.ParameterError("cluster must be named: add ?cluster=NAME, or use a token that is bound to one")
-    found = accounts.clusters_of(who).filter(name=named[0]).first()
+    known = accounts.clusters_of(who)
+    found = next(
+        (cluster for cluster in known if cluster.name == named[0]), None
+    )  # PostgreSQL takes no NUL in a question
     if found is None:
         raise external.ParameterError(f"no such cluster {named[0][:100]}")
     return found
