@@ -31,5 +31,7 @@ def refuse_unknown(request: Request, known: Collection[str]) -> None:
             hint = f" Did you mean {close[0]}?" if close else ""
             listed = f" Known are {', '.join(sorted(known))}." if known else " None is known here."
             errors[name] = [f"Unknown parameter.{hint}{listed}"]
+        elif any("\0" in value for value in request.query_params.getlist(name)):
+            errors[name] = ["No name has a NUL in it."]  # and PostgreSQL does not take one even in a question
     if errors:
         raise exceptions.ValidationError(errors)
