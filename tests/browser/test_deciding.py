@@ -24,7 +24,7 @@ def asked(product: Product) -> int:
     path = product.folder / "ask.yaml"
     path.write_text(ASK, encoding="utf-8")
     product.manage("policy", "apply", "-f", str(path))
-    node = node_names(product)[5]
+    node = node_names(product)[6]  # those before it are cordoned and healed by other tests
     product.inject(node, 92)
     return int(product.wait_rescue(node, "held", seconds=30)["id"])
 

@@ -107,7 +107,8 @@ class Watched(FakeCluster):
 
     @contextlib.contextmanager
     def _call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
-        node = self._inspect(verb, name, namespace) if verb in WRITES else ""
+        entry = self._inspect(verb, name, namespace) if verb in WRITES else None
+        node = entry.node if entry is not None else ""
         before: Manifest | None = None
         try:
             if node:
@@ -120,16 +121,16 @@ class Watched(FakeCluster):
         finally:
             self._flying.discard(node)
             after = self.objects.find("Node", "", name) if before is not None else None
-            if before is not None and after is not None and before is not after:
-                self._compare(name, before, after)
+            if entry is not None and before is not None and after is not None and before is not after:
+                self._compare(name, before, after, entry)  # what it was begun with: others began more meanwhile
         self.moment("after", verb)
 
-    def _inspect(self, verb: str, name: str, namespace: str) -> str:
-        """What must be so before a write; returns the node that it is about, "" for an Event."""
+    def _inspect(self, verb: str, name: str, namespace: str) -> Entry | None:
+        """What must be so before a write; returns the entry that it was begun with, None for an Event."""
         mode, _ = fleet.mode_now(Cluster.objects.get(name="c1"))
         must(mode not in STOPPED, 48, f"{verb} {name} in mode {mode}")
         if verb == "emit":
-            return ""
+            return None
         entry = Entry.objects.filter(cluster="c1").order_by("-sequence").first()
         begun = entry is not None and entry.verb.endswith(".begun") and entry.pk > self._begun
         must(begun, 46, f"{verb} {name} without an entry that it has begun")
@@ -137,7 +138,7 @@ class Watched(FakeCluster):
         self._begun = entry.pk
         if verb in DESTRUCTIVE:
             self._inspect_destructive(verb, name, namespace, entry)
-        return entry.node
+        return entry
 
     def _inspect_destructive(self, verb: str, name: str, namespace: str, entry: Entry) -> None:
         must(entry.node not in self.hands_off, 37, f"{verb} on {entry.node}, which is excluded")
@@ -158,9 +159,9 @@ class Watched(FakeCluster):
         must("kubernetes.io/config.mirror" not in pod["metadata"]["annotations"], 24, f"{verb} of mirror pod {name}")
         must(pod["spec"]["nodeName"] == entry.node, 25, f"{verb} of {name}, which is on another node")
 
-    def _compare(self, name: str, before: Manifest, after: Manifest) -> None:
+    def _compare(self, name: str, before: Manifest, after: Manifest, entry: Entry) -> None:
         """What of a node the portal may change, and what it must give back (invariants 18, 19, 22)."""
-        account, entry = self.account(name), Entry.objects.get(pk=self._begun)
+        account = self.account(name)
         must(_rest(before) == _rest(after), 19, f"{entry.verb} changed more of {name} than is the portal's")
         old, new = _taints(before), _taints(after)
         must(old - new <= account.taints, 19, f"{entry.verb} took {old - new - account.taints} from {name}")
