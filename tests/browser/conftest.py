@@ -13,7 +13,7 @@ from tests.story import product as products
 
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-NODES = 6
+NODES = 7
 Open = Callable[..., Page]
 
 
