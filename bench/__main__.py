@@ -12,6 +12,7 @@ from bench import (
     post_to_cordon,
     result,
 )
+from bench.agents import figures, thousand
 from bench.ingest import measure as ingest
 
 # Each takes the share of its full size; post-to-cordon has one size only.
@@ -25,6 +26,8 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "ingest-saturated": ingest.saturated,
     "ingest-steady": ingest.steady,
     "ingest-crashes": ingest.crashes,
+    "agents-1000": thousand.measure,
+    "agent-figures": figures.measure,
 }
 
 

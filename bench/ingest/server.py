@@ -60,10 +60,11 @@ class Postgres:
     def cpu(self) -> float:
         """CPU seconds of every process of it, those that have ended too."""
         assert self.server.process is not None
-        return _cpu(self.server.process.pid)
+        return cpu(self.server.process.pid)
 
 
-def _cpu(pid: int) -> float:
+def cpu(pid: int) -> float:
+    """CPU seconds of a process and its children, those that have ended too. Raises psutil.NoSuchProcess."""
     whole = 0.0
     for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -91,7 +92,7 @@ class Portal:
 
     def cost(self) -> Cost:
         """What it has cost until now."""
-        live = _cpu(self.product.processes["live"].pid)
+        live = cpu(self.product.processes["live"].pid)
         with psycopg.connect(self.database, autocommit=True) as connection:
             rows = sum(_one(connection, f"SELECT count(*) FROM {table}")[0] for table in KEPT)
             return Cost(live, self.postgres.cpu(), _wal(connection), rows, *_one(connection, HOT))
@@ -136,7 +137,7 @@ class Naive:
     def cost(self) -> Cost:
         """What it has cost until now."""
         with psycopg.connect(self.database, autocommit=True) as connection:
-            return Cost(_cpu(self.process.pid), self.postgres.cpu(), _wal(connection))
+            return Cost(cpu(self.process.pid), self.postgres.cpu(), _wal(connection))
 
     def load(self, **plan: Any) -> load.Found:
         """One run of the client."""

@@ -1,0 +1,120 @@
+"""What an agent costs its node: memory and CPU of one that idles, and how fast it reads a saved kernel log."""
+
+import itertools
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from bench.result import Result
+from tests.agents import shim
+from tests.agents.server import FakePortal
+from tests.story.product import ROOT
+
+SETTLE = 45.0  # seconds until the first round of checks, 30 s after the start, is over
+IDLE = 60.0
+LINES = 5_000_000
+EVERY = 1_000  # lines between two faults
+RUNS = 5
+PATTERN = "NVRM: Xid|SXid \\(PCI|fallen off the bus"
+NOISE = (
+    "[12345.678901] audit: type=1400 audit(1700000000.123:456): apparmor=DENIED operation=open profile=runc\n",
+    "[12345.679012] eth0: renamed from veth1a2b3c4\n",
+    "[12345.680123] cni0: port 7(veth9f8e7d6c) entered forwarding state\n",
+    "[12345.681234] nfs: server storage-3.example not responding, still trying\n",
+    "[12345.682345] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\n",
+)
+FAULT = "[12346.000000] NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
+
+
+def measure(scale: float) -> Result:
+    """Two GPUs (the tests' stand-in for NVML, under the real pynvml), then the log, in turns with grep."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows = [*_idle(Path(folder), settle=SETTLE * min(1.0, scale * 4), seconds=IDLE * scale)]
+        rows += _scan(Path(folder), lines=max(EVERY * 10, round(LINES * scale)))
+    return Result(
+        name="What an agent costs",
+        command="make bench ARGS=agent-figures",
+        conditions="`python -m agents` with a heartbeat every 30 s, the probes and checks of a node with two GPUs, and "
+        f"a pipe in place of /dev/kmsg; CPU over {IDLE * scale:.0f} s after its first checks. The log is a file in the "
+        f"page cache, one fault in {EVERY:,} lines; `python -m agents scan` (its start included) and `grep -E` by "
+        f"turns, {RUNS} runs, median (and range).",
+        rows=rows,
+    )
+
+
+def _idle(folder: Path, *, settle: float, seconds: float) -> list[tuple[str, str, str]]:
+    driver = shim.Driver(shim.build(folder), folder)
+    kmsg = folder / "kmsg"
+    os.mkfifo(kmsg)
+    held = os.open(kmsg, os.O_RDWR | os.O_NONBLOCK)  # or the agent sees a pipe that nobody writes to
+    portal = FakePortal()
+    settings = {
+        "NODE_NAME": "gpu-1",
+        "KCOVER_AGENT_URL": portal.url,
+        "KCOVER_AGENT_TOKEN": "kca_x",
+        "KCOVER_AGENT_KMSG": str(kmsg),
+        "KCOVER_AGENT_SPOOL": str(folder / "spool"),
+        "KCOVER_AGENT_GPUS": "2",
+        "KCOVER_AGENT_LISTEN": "127.0.0.1:0",
+    }
+    process = subprocess.Popen(
+        (sys.executable, "-m", "agents"),
+        cwd=ROOT,
+        env=os.environ | driver.environ | settings,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        portal.wait_for(lambda: any(report.inventory for report in portal.reports), seconds=30)
+        time.sleep(settle)
+        agent = psutil.Process(process.pid)
+        before, began = agent.cpu_times(), time.monotonic()
+        time.sleep(seconds)
+        after, took = agent.cpu_times(), time.monotonic() - began
+        memory = agent.memory_full_info()
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+        portal.close()
+        os.close(held)
+    used = after.user + after.system - before.user - before.system
+    return [
+        ("resident memory", f"{memory.rss / 2**20:.1f} MiB", "≤ 30 MiB"),
+        ("of it the agent's own (USS)", f"{memory.uss / 2**20:.1f} MiB", ""),
+        ("CPU while idle", f"{used / took:.3%} of a core", "≤ 0.1 %"),
+    ]
+
+
+def _scan(folder: Path, *, lines: int) -> list[tuple[str, str, str]]:
+    log = folder / "kern.log"
+    block = "".join([*itertools.islice(itertools.cycle(NOISE), EVERY - 1), FAULT]).encode()
+    with log.open("wb") as file:
+        for _ in range(lines // EVERY):
+            file.write(block)
+    ours, theirs = [], []
+    for _ in range(RUNS):
+        ours.append(lines / _timed(sys.executable, "-m", "agents", "scan", str(log)))
+        theirs.append(lines / _timed("grep", "-a", "-E", PATTERN, str(log)))
+    ratios = [grep / agent for grep, agent in zip(theirs, ours, strict=True)]
+    return [
+        (f"a saved log of {lines:,} lines", f"{_millions(ours)} M lines/s", "≥ 3 M/s"),
+        ("grep -E, the same run", f"{_millions(theirs)} M lines/s", ""),
+        ("grep's time is shorter by", f"{statistics.median(ratios):.1f} x", "≤ 4 x"),
+    ]
+
+
+def _timed(*command: str) -> float:
+    """Seconds. What it finds goes through a pipe, as grep stops at the first hit when it writes to /dev/null."""
+    began = time.monotonic()
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
+    return time.monotonic() - began
+
+
+def _millions(values: list[float]) -> str:
+    low, middle, high = min(values), statistics.median(values), max(values)
+    return f"{middle / 1e6:.1f} ({low / 1e6:.1f} to {high / 1e6:.1f})"

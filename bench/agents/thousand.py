@@ -1,0 +1,278 @@
+"""A thousand agents for ten minutes, while the portal and some of them are killed: is every line counted once?"""
+
+import functools
+import json
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+
+from bench import scene
+from bench.agents import fleet
+from bench.ingest import server
+from bench.result import Result, spread
+from kcover import xid
+from simulator.world import machine
+from tests.story import product as products
+from tests.story.product import ROOT, Product
+
+AGENTS = 1_000
+SECONDS = 600.0
+HEARTBEAT = 30.0
+WRITES = 10.0  # a second, over all nodes
+STORMS = 0.1  # the share of writes that are storms
+STORM = 20  # lines of one
+DOWN = 5.0  # seconds that the portal's door stays shut after its kill -9
+SICK = 2  # (GPU, code) pairs of a node that fail again and again
+CODES = (13, 31, 48, 62, 64, 74, 95, 119, 120, 140)
+NODES_PER_SPARE = 8  # the simulator keeps some of its nodes as spares, which are no part of this
+COUNTED = """SELECT n.name, i.code, i.device, sum(i.count) FROM incidents_incident i
+    JOIN fleet_node n ON n.id = i.node_id WHERE i.kind = 'xid' GROUP BY 1, 2, 3"""
+
+Key = tuple[str, str, str]  # node, code, slot
+
+
+class Kernels:
+    """The kernel logs of all nodes, written as ``/dev/kmsg`` prints, and how often each fault was written."""
+
+    def __init__(self, folder: Path, nodes: list[str], *, rng: random.Random) -> None:
+        self._folder, self._nodes, self._rng = folder, nodes, rng
+        self._sequence = dict.fromkeys(nodes, 0)
+        self._sick = {node: [(rng.choice(CODES), machine.pci(rng.randrange(8))) for _ in range(SICK)] for node in nodes}
+        self.written: Counter[Key] = Counter()
+        for node in nodes:
+            (folder / node).mkdir()
+            self._print(node, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05")
+
+    def trouble(self) -> None:
+        """Something befalls some node: a line, now and then a storm of equal ones."""
+        node = self._rng.choice(self._nodes)
+        code, pci = self._rng.choice(self._sick[node])
+        lines = STORM if self._rng.random() < STORMS else 1
+        for _ in range(lines):
+            self._print(node, f"NVRM: Xid (PCI:{pci}): {code}, pid='<unknown>', name=<unknown>, bench")
+        self.written[node, str(code), xid.slot(pci) or pci] += lines
+
+    def rotate(self) -> None:
+        """Every log is renamed, and begins anew with the next line."""
+        for node in self._nodes:
+            log = self._folder / node / fleet.KMSG
+            log.rename(log.with_name(f"{fleet.KMSG}.1"))
+            self._print(node, "NVRM: a log that was rotated")
+
+    def _print(self, node: str, text: str) -> None:
+        self._sequence[node] += 1
+        with (self._folder / node / fleet.KMSG).open("a", encoding="utf-8") as log:
+            log.write(f"4,{self._sequence[node]},{time.monotonic_ns() // 1000},-;{text}\n")
+
+
+class Meter:
+    """CPU seconds of the portal's processes, those that were killed too, as far as they were seen alive."""
+
+    def __init__(self, product: Product) -> None:
+        self._product = product
+        self._used: dict[tuple[str, int], float] = {}
+        self._before: dict[str, float] = {}
+        self._postgres = _postmaster(product)
+
+    def look(self) -> None:
+        """Notes what each has used; often enough, or what a process used before it was killed is missing."""
+        running = {name: process.pid for name, process in self._product.processes.items()}
+        for name, pid in (running | {"PostgreSQL": self._postgres}).items():
+            try:
+                self._used[name, pid] = server.cpu(pid)
+            except psutil.NoSuchProcess:
+                continue
+
+    def begin(self) -> None:
+        """From now on."""
+        self.look()
+        self._before = self._whole()
+
+    def used(self) -> dict[str, float]:
+        """CPU seconds by process since ``begin``."""
+        return {name: seconds - self._before.get(name, 0.0) for name, seconds in self._whole().items()}
+
+    def _whole(self) -> dict[str, float]:
+        whole: dict[str, float] = {}
+        for (name, _), seconds in self._used.items():
+            whole[name] = whole.get(name, 0.0) + seconds
+        return whole
+
+
+def measure(scale: float) -> Result:
+    """Agents, pace and length shrink with the scale; what is killed does not."""
+    count, seconds = max(20, round(AGENTS * scale)), max(30.0, SECONDS * scale)
+    _many_files()
+    with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
+        product.set_up(
+            nodes=count + count // NODES_PER_SPARE + 8,
+            policies=scene.CORDON,
+            agents=False,
+            simulator=["--no-workloads"],
+        )
+        product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed", seconds=120)
+        nodes = scene.working_nodes(product)[:count]
+        logs = Path(folder) / "nodes"
+        logs.mkdir()
+        kernels = Kernels(logs, nodes, rng=random.Random(4))
+        plan = fleet.Plan(
+            url=product.url,
+            token=(Path(folder) / "enrolment").read_text(),
+            folder=str(logs),
+            nodes=nodes,
+            heartbeat=max(2.0, HEARTBEAT * min(1.0, seconds / SECONDS * 5)),
+        )
+        meter = Meter(product)
+        told = _run(product, plan, kernels, meter, seconds=seconds)
+        counted = {(node, code, device): int(n) for node, code, device, n in scene.ask(product, COUNTED)}
+    return _result(kernels.written, counted, told, meter.used(), agents=count, seconds=seconds, plan=plan)
+
+
+def _run(product: Product, plan: fleet.Plan, kernels: Kernels, meter: Meter, *, seconds: float) -> fleet.Told:
+    """The ten minutes."""
+    agents = subprocess.Popen(
+        [sys.executable, "-m", "bench.agents.fleet"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        bufsize=1,
+    )
+    assert agents.stdin is not None
+    assert agents.stdout is not None
+    try:
+        agents.stdin.write(json.dumps(asdict(plan)) + "\n")
+        if agents.stdout.readline() != "ready\n":
+            raise RuntimeError(f"the agents ended with {agents.wait()}\n{product.logs()}")
+        meter.begin()
+        crash = functools.partial(agents.stdin.write, "crash\n")
+        _troubles(product, kernels, meter, crash, rate=WRITES * _share(plan), seconds=seconds)
+        agents.stdin.write("stop\n")
+        found = agents.stdout.read()
+        meter.look()
+        if agents.wait():
+            raise RuntimeError(f"the agents ended with {agents.returncode}")
+    finally:
+        agents.kill()
+        agents.wait()
+    return fleet.Told(**json.loads(found))
+
+
+def _troubles(
+    product: Product,
+    kernels: Kernels,
+    meter: Meter,
+    crash: Callable[[], Any],
+    *,
+    rate: float,
+    seconds: float,
+) -> None:
+    """Writes to the logs at an even pace, and in their midst breaks everything that a report passes through."""
+    down = min(DOWN, seconds * 0.1)
+    acts: list[tuple[float, Callable[[], Any]]] = [
+        (seconds * 0.25, lambda: product.kill("live")),
+        (seconds * 0.25 + down, lambda: product.start("live")),
+        (seconds * 0.45, kernels.rotate),
+        (seconds * 0.55, lambda: _restart(product, "live")),
+        (seconds * 0.70, crash),
+        (seconds * 0.80, lambda: product.kill("worker")),
+        (seconds * 0.80 + 1.0, lambda: product.start("worker")),
+    ]
+    began = looked = time.monotonic()
+    written = 0
+    while (elapsed := time.monotonic() - began) < seconds:
+        while written < elapsed * rate:
+            kernels.trouble()
+            written += 1
+        while acts and acts[0][0] <= elapsed:
+            meter.look()
+            acts.pop(0)[1]()
+        if time.monotonic() > looked + 1.0:
+            looked = time.monotonic()
+            meter.look()
+        time.sleep(0.05)
+
+
+def _restart(product: Product, name: str) -> None:
+    """In order, as an upgrade does."""
+    process = product.processes.pop(name)
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=30)
+    product.start(name)
+
+
+def _result(
+    written: Counter[Key],
+    counted: dict[Key, int],
+    told: fleet.Told,
+    used: dict[str, float],
+    *,
+    agents: int,
+    seconds: float,
+    plan: fleet.Plan,
+) -> Result:
+    lost, twice = compare(written, counted)
+    portal = {name: one for name, one in used.items() if name in ("live", "worker", "beat", "watch")}
+    milliseconds = [one * 1000 for one in told.latencies]
+    cores = ", ".join(f"{name} {one / seconds:.2f}" for name, one in portal.items())
+    return Result(
+        name="A thousand agents",
+        command="make bench ARGS=agents-1000",
+        conditions=f"{agents:,} agents for {seconds:.0f} s in one process: each its own loop, spool on disk, enrolment "
+        f"and HTTP line, a heartbeat every {plan.heartbeat:.0f} s and a long poll; {WRITES * _share(plan):.1f} times a "
+        f"second one of their kernel logs gets a fault line, or ({STORMS:.0%}) a storm of {STORM}. live, worker, beat, "
+        "watch and the simulated API server run beside them; one cordon-only rule. In its midst: kill -9 of live "
+        f"({min(DOWN, seconds * 0.1):.0f} s down), all logs rotated, live restarted in order, a tenth of the agents "
+        "crashed and restarted from disk, kill -9 of worker. Lines are compared with the incidents' counts by node, "
+        "code and GPU.",
+        rows=[
+            ("reports acknowledged", f"{len(told.latencies):,}", ""),
+            ("POSTs that failed and were sent again", f"{told.failures:,}", ""),
+            ("agents crashed and restarted", f"{told.crashed:,}", ""),
+            ("fault lines written", f"{written.total():,}", ""),
+            ("fault lines counted in the database", f"{sum(counted.values()):,}", ""),
+            ("of distinct faults (incidents)", f"{len(written):,}", ""),
+            ("lost", f"{lost:,}", "0"),
+            ("counted twice", f"{twice:,}", "0"),
+            ("left in a spool", f"{told.left:,}", "0"),
+            *((f"POST to durable answer, {what}", figure, "") for what, figure in spread(milliseconds)),
+            ("CPU an agent", f"{told.cpu / told.wall / agents:.3%} of a core", ""),
+            ("memory an agent", f"{told.rss / agents / 1024:,.0f} KiB", ""),
+            ("CPU of the portal, cores", f"{sum(portal.values()) / seconds:.2f} ({cores})", ""),
+            ("CPU of PostgreSQL, cores", f"{used.get('PostgreSQL', 0.0) / seconds:.2f}", ""),
+        ],
+    )
+
+
+def compare(written: Counter[Key], counted: dict[Key, int]) -> tuple[int, int]:
+    """How many lines are not counted, and how many counts have no line."""
+    keys = {*written, *counted}
+    differences = [counted.get(key, 0) - written.get(key, 0) for key in keys]
+    return -sum(one for one in differences if one < 0), sum(one for one in differences if one > 0)
+
+
+def _share(plan: fleet.Plan) -> float:
+    return len(plan.nodes) / AGENTS
+
+
+def _postmaster(product: Product) -> int:
+    with psycopg.connect(product.environment["KCOVER_DATABASE_URL"]) as connection:
+        return psutil.Process(connection.info.backend_pid).ppid()
+
+
+def _many_files() -> None:
+    """Two connections an agent: the usual limit of 1,024 is too low for the processes that are started from here."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
