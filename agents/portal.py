@@ -92,8 +92,8 @@ class Portal:
         bearer = self._bearer(line)
         sent = {**(headers or {}), **self._headers(bearer)}
         answered = line.call(method, path, body=body, headers=sent, patience=patience)
-        if answered[0] == 401 and bearer != self._token():
-            log.warning("the portal no longer takes this node's token, enrolling again")
+        if answered[0] == 401 and bearer != self._given():
+            log.warning("the portal no longer takes this node's token, trying with another")
             with self._enrolling:
                 if self._own is not None and self._own["token"] == bearer:
                     self._own = None
@@ -106,7 +106,7 @@ class Portal:
         return headers | ({"X-Kcover-Cluster": self._cluster} if self._cluster else {})
 
     def _bearer(self, line: "_Line") -> str:
-        given = self._token()
+        given = self._given()
         if not uplink.needs_enrolment(given):
             return given
         with self._enrolling:
@@ -119,6 +119,13 @@ class Portal:
                     log.warning("token not renewed yet: %s", error)
             token: str = self._own["token"]
             return token
+
+    def _given(self) -> str:
+        """The token as it is now: a kubelet writes a new one every hour or so."""
+        try:
+            return self._token()
+        except OSError as error:
+            raise UplinkError(f"the token cannot be read: {error}") from error
 
     def _enrol(self, token: str, line: "_Line") -> dict[str, Any]:
         """Trade an enrolment token for the node's own one, and keep that. Raises UplinkError."""

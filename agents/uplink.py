@@ -9,7 +9,7 @@ from typing import Protocol
 from kcover import fault, wire
 
 MAX_RETRY_AFTER = 600.0
-ENROLMENT_PREFIXES = ("kce_", "eyJ")  # an enrolment token; a Kubernetes service-account token (a JWT)
+ENROLMENT_PREFIX = "kce_"
 
 
 class UplinkError(Exception):
@@ -82,5 +82,5 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
 
 
 def needs_enrolment(token: str) -> bool:
-    """Whether the token is good only for getting the node's own one."""
-    return token.startswith(ENROLMENT_PREFIXES)
+    """Whether the token is good only for getting the node's own one. A service account's token speaks for its node."""
+    return token.startswith(ENROLMENT_PREFIX)

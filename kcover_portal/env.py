@@ -85,6 +85,13 @@ def _some_hosts(text: str) -> list[str]:
     return _hosts(text) if text else []
 
 
+def _accounts(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if word.strip() and text != "none"]
+    if not all(ACCOUNT.fullmatch(word) for word in words):
+        raise ValueError
+    return words
+
+
 def _key(text: str) -> str:
     if text and len(text) < 32:
         raise ValueError
@@ -102,6 +109,7 @@ def _count(most: int) -> Callable[[str], int]:
 
 
 HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
+ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}")
 DATABASES = ("sqlite", "postgres", "postgresql")
 
 VARIABLES = (
@@ -169,6 +177,13 @@ VARIABLES = (
         "90",
         "1 to 3650",
         "days for which the sightings of a closed incident and the moves of checks are kept; incidents and ledger stay",
+    ),
+    Variable(
+        "KCOVER_SERVICE_ACCOUNTS",
+        _accounts,
+        "kcover-system/kcover-agent",
+        "NAMESPACE/NAME, separated by commas; none for none",
+        "whose pods' own tokens the agents' door takes, each for the node of its pod",
     ),
     Variable("KCOVER_DEBUG", _switch, "false", "true or false", "Django's debug pages; never in production"),
 )

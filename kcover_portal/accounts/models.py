@@ -63,6 +63,10 @@ class ApiToken(models.Model):
 
     class Meta:
         ordering = ("-id",)
+        indexes = (
+            models.Index(fields=("cluster", "node"), name="tokens_of_node"),
+            models.Index(fields=("revoked_at",), condition=models.Q(revoked_at__isnull=False), name="tokens_revoked"),
+        )
 
     def __str__(self) -> str:
         return f"{self.kind} {self.prefix}…"

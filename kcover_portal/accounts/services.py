@@ -3,7 +3,7 @@
 import hashlib
 import math
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from django.contrib.auth import password_validation
@@ -112,21 +112,43 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
         cluster = Cluster.objects.select_for_update(no_key=True).get(tokens=token)
         if not ApiToken.objects.filter(_in_force(now), pk=token.pk).exists():
             raise Refused("the enrolment token is expired or revoked: make one with manage.py token create")
-        before = list(ApiToken.objects.filter(_in_force(now), kind=ApiToken.Kind.AGENT, cluster=cluster, node=node))
+        before = _credentials_of(cluster, node, now=now)
         for one in before:
             _refuse_if_in_use(one, now=now)
-        made, secret = make_token(
-            ApiToken.Kind.AGENT,
-            cluster=cluster,
-            node=node,
-            name=f"enrolled by {token.prefix}",
-            expires_at=expires_at,
-            created_by=f"{ENROLLED_BY}{token.prefix}",
-            now=now,
-        )
-        for one in before:
-            if one.created_by.startswith(ENROLLED_BY):
-                revoke_token(one, actor=made.created_by, now=now, reason=f"the node enrolled again: {made.prefix}")
+        return _replace(before, cluster, node, by=token.prefix, expires_at=expires_at, now=now)
+
+
+def enrol_proven(cluster: Cluster, node: str, *, by: str, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
+    """The node's own credential for somebody whom the cluster itself puts on that node (``by``, for the ledger).
+
+    Nobody else can be meant, so a credential in use is replaced at once; otherwise as ``enrol``.
+    """
+    with transaction.atomic():
+        Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
+        before = _credentials_of(cluster, node, now=now)
+        return _replace(before, cluster, node, by=by, expires_at=expires_at, now=now)
+
+
+def _credentials_of(cluster: Cluster, node: str, *, now: datetime) -> list[ApiToken]:
+    return list(ApiToken.objects.filter(_in_force(now), kind=ApiToken.Kind.AGENT, cluster=cluster, node=node))
+
+
+def _replace(
+    before: Iterable[ApiToken], cluster: Cluster, node: str, *, by: str, expires_at: datetime, now: datetime
+) -> tuple[ApiToken, str]:
+    """A new credential from enrolling; those that the node had from enrolling are revoked."""
+    made, secret = make_token(
+        ApiToken.Kind.AGENT,
+        cluster=cluster,
+        node=node,
+        name=f"enrolled by {by}",
+        expires_at=expires_at,
+        created_by=f"{ENROLLED_BY}{by}",
+        now=now,
+    )
+    for one in before:
+        if one.created_by.startswith(ENROLLED_BY):
+            revoke_token(one, actor=made.created_by, now=now, reason=f"the node enrolled again: {made.prefix}")
     return made, secret
 
 

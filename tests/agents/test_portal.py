@@ -244,3 +244,29 @@ def test_tls_with_our_own_authority(connect, portal, tmp_path):
     assert connect(url, ca_file=certificate).post_report(body()).accepted == 1
     with pytest.raises(UplinkError, match="certificate verify failed"):
         connect(url).post_report(body())
+
+
+def test_a_service_accounts_token_is_sent_as_it_is_and_read_anew(connect, portal):
+    token = Token("eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJrIn0.c2ln")
+    agent = connect(portal.url, token=token, cluster="east")
+    agent.post_report(body())
+    token.value = "eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJsIn0.c2ln"  # the kubelet has written another one
+    agent.post_report(body())
+    assert portal.bearers == ["eyJhbGciOiJSUzI1NiJ9.eyJhdWQiOiJrIn0.c2ln", token.value]
+    assert portal.enrolled == []
+
+
+def test_a_token_rotated_in_mid_call_is_tried_once_more(connect, portal):
+    values = iter(["eyJ.old.x", *["eyJ.new.x"] * 5])
+    portal.tokens = {"eyJ.new.x"}
+    agent = connect(portal.url, token=lambda: next(values))
+    assert agent.post_report(body()).accepted == 1
+    assert portal.bearers == ["eyJ.old.x", "eyJ.new.x"]
+
+
+def test_a_token_that_cannot_be_read_keeps_the_report(connect, portal, tmp_path):
+    agent = connect(portal.url, token=(tmp_path / "token").read_text)
+    with pytest.raises(UplinkError, match="the token cannot be read"):
+        agent.post_report(body())
+    (tmp_path / "token").write_text("kca_x")
+    assert agent.post_report(body()).accepted == 1

@@ -5,6 +5,9 @@ breaks the API server on request. Names are unique to a test, so that a server m
 """
 
 import abc
+import base64
+import json
+import time
 import uuid
 from typing import Any
 
@@ -207,5 +210,8 @@ class FakeRig(Rig):
             pod_uid=pod["metadata"]["uid"],
             service_account=f"{self.namespace}/{account}",
         )
-        self.fake.add_token("fake-token", identity)
-        return "fake-token"
+        claims = {"sub": identity.username, "aud": [audience], "exp": int(time.time()) + 3600}
+        parts = ({"alg": "none"}, claims, self.unique)
+        token = ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+        self.fake.add_token(token, identity)
+        return token

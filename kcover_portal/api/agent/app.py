@@ -15,7 +15,7 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
-from kcover_portal.api.agent import body, credentials, enrolment, polling
+from kcover_portal.api.agent import body, credentials, enrolment, polling, service_accounts
 from kcover_portal.api.agent.gathering import Full
 from kcover_portal.api.agent.refusals import Refusal
 from kcover_portal.api.agent.writer import Writer
@@ -37,6 +37,7 @@ RETRY_AFTER = 5
 REPORT = "a report as JSON, a heartbeat at least (version, node, boot_id, batch_id, sent_at)"
 
 _credentials = credentials.Credentials()
+_accounts = service_accounts.ServiceAccounts()
 _writer = Writer()
 _polls = polling.Polls()
 
@@ -124,9 +125,12 @@ def _seconds(text: str) -> float:
 
 async def _credential(headers: Headers) -> credentials.Credential:
     secret = credentials.secret_of(headers.get(b"authorization", b"").decode("latin-1"))
+    named = headers.get(b"x-kcover-cluster")
+    cluster = named.decode("latin-1") if named is not None else None
+    if service_accounts.is_one(secret):
+        return await _accounts.find(secret, cluster)
     credential = await _credentials.find(secret)
-    cluster = headers.get(b"x-kcover-cluster")
-    credentials.is_in(credential, cluster.decode("latin-1") if cluster is not None else None)
+    credentials.is_in(credential, cluster)
     return credential
 
 

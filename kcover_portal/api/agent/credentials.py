@@ -27,12 +27,16 @@ CLOCKS = timedelta(minutes=1)  # by which the clocks of the portal's machines ma
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a token is good for. ``digest`` is the SHA-256 by which it is kept; ``node`` "": it only enrols."""
+    """What a token is good for. ``digest`` is the SHA-256 by which it is kept; ``node`` "": it only enrols.
+
+    ``account``: the service account ("namespace/name") whose token it is, "" for one of the portal's own.
+    """
 
     digest: str
     cluster: Cluster
     node: str
     expires_at: datetime | None
+    account: str = ""
 
 
 class Credentials:

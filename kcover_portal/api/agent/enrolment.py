@@ -10,10 +10,11 @@ from django.utils import timezone
 from kcover.wire import fields
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.agent.credentials import Credential
+from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.refusals import Refusal
 
 CREDENTIAL_LIVES = timedelta(days=365)
+PROVEN_LIVES = timedelta(days=7)  # of one that a pod's token was traded for: the pod may be gone long before
 WANTED = '{"node": "NAME"}, the node\'s name as the cluster knows it'
 
 
@@ -36,6 +37,9 @@ def node_of(body: bytes) -> str:
 
 def bind(credential: Credential, node: str) -> tuple[str, datetime]:
     """The secret of the node's own credential and when it runs out. Raises Refusal."""
+    if credential.account:
+        speaks_for(credential, node)
+        return _bind_proven(credential)
     if credential.node:
         raise Refusal(403, f"this token is bound to node {credential.node} already: enrol with an enrolment token")
     close_old_connections()
@@ -48,6 +52,16 @@ def bind(credential: Credential, node: str) -> tuple[str, datetime]:
         raise Refusal(409, str(error), retry_after=error.retry_after) from error
     except accounts.Refused as error:
         raise Refusal(401, str(error)) from error
+    return secret, expires_at
+
+
+def _bind_proven(credential: Credential) -> tuple[str, datetime]:
+    """For a service account's token, whose node the cluster vouches for."""
+    close_old_connections()
+    now = timezone.now()
+    expires_at = now + PROVEN_LIVES
+    by = f"service account {credential.account}"
+    _, secret = accounts.enrol_proven(credential.cluster, credential.node, by=by, expires_at=expires_at, now=now)
     return secret, expires_at
 
 

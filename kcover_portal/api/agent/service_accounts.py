@@ -1,0 +1,234 @@
+"""Service accounts' tokens at the agents' door: the cluster itself says on which node the pod runs that sends one.
+
+A projected token of a pod is reviewed by the API server of the cluster that the request names, for the audience
+AUDIENCE, and speaks for the node of that pod: never for what the pod says of itself. Whose pods may speak for their
+nodes is KCOVER_SERVICE_ACCOUNTS, as any pod can have a token for any audience made.
+
+A review holds for BELIEVED. While the API server does not answer, one that was good holds for BELIEVED_BLIND; a token
+that was never reviewed is 503, and the agent keeps its report.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+import logging
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from django.conf import settings
+from django.db import close_old_connections
+from django.utils import timezone
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.api.agent.credentials import Credential
+from kcover_portal.api.agent.gathering import Full
+from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.kube import port
+
+log = logging.getLogger(__name__)
+
+AUDIENCE = "kcover-portal"
+HEADER = "X-Kcover-Cluster"
+BELIEVED = 300.0  # seconds for which a review holds, less a random tenth: a fleet must not come back in step
+BELIEVED_BLIND = 3600.0  # while the API server cannot be asked; kubelets renew their tokens within the hour
+REFUSED_FOR = 10.0  # seconds until a token that was refused is reviewed again
+CLUSTERS_KNOWN = 30.0  # seconds between looks at the clusters' rows; 5 for one that is not known
+PODS_KNOWN = 5.0  # seconds between two lists of the agents' pods
+DOWN = 5  # seconds for which a cluster whose API server did not answer is not asked again
+AT_ONCE = 4  # reviews of one cluster under way
+WAITING = 1_000  # and waiting
+MOST = 100_000  # tokens remembered
+THREADS = 16
+
+
+def is_one(secret: str) -> bool:
+    """Whether this has the shape of a service account's token (a JWT); the portal's own tokens have no dots."""
+    return secret.startswith("eyJ") and secret.count(".") == 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Reviewed:
+    """What became of a review. ``at`` and ``until``: by the monotonic clock."""
+
+    at: float
+    until: float
+    answer: Credential | Refusal
+
+
+@dataclass(slots=True)
+class _Way:
+    """The way to one cluster's API server, for this process."""
+
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    waiting: int = 0
+    down_until: float = 0.0
+
+
+@dataclass(slots=True)
+class _Pods:
+    """On which node each of a cluster's agents' pods runs, by uid, for servers whose reviews do not tell."""
+
+    guard: threading.Lock = field(default_factory=threading.Lock)
+    nodes: dict[str, str] = field(default_factory=dict)
+    listed_at: float = -PODS_KNOWN
+
+
+class ServiceAccounts:
+    """The service accounts' tokens that this process has heard."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="token-reviews")
+        self.forget()
+
+    def forget(self) -> None:
+        """Remembers nothing any more."""
+        self._known: OrderedDict[str, _Reviewed] = OrderedDict()
+        self._asking: dict[str, asyncio.Task[Credential]] = {}
+        self._ways: dict[int, _Way] = {}
+        self._pods: dict[int, _Pods] = {}
+        self._clusters: dict[str, Cluster] = {}
+        self._clusters_at = -CLUSTERS_KNOWN
+
+    async def find(self, secret: str, cluster: str | None) -> Credential:
+        """Whom the token speaks for in that cluster. Raises Refusal (401, 403, 503), Full, or the database's error."""
+        if not cluster:
+            raise Refusal(401, "a service account's token does not tell its cluster: send the name", field=HEADER)
+        expires_at = _expiry(secret, now=timezone.now())
+        key = accounts.digest(f"{cluster}\0{secret}")
+        known = self._known.get(key)
+        if known is not None and time.monotonic() < known.until:
+            if isinstance(known.answer, Refusal):
+                raise known.answer
+            return known.answer
+        asking = self._asking.get(key)
+        if asking is None:  # an agent's report and its poll come with one token at one time
+            asking = asyncio.create_task(self._ask(key, secret, cluster, expires_at))
+            self._asking[key] = asking
+            asking.add_done_callback(lambda _: self._asking.pop(key, None))
+        return await asyncio.shield(asking)
+
+    async def _ask(self, key: str, secret: str, name: str, expires_at: datetime) -> Credential:
+        cluster = await self._cluster(name)
+        way = self._ways.setdefault(cluster.pk, _Way())
+        if way.waiting >= WAITING:
+            raise Full
+        way.waiting += 1
+        try:
+            async with way.gate:
+                if time.monotonic() < way.down_until:
+                    return self._blind(key, cluster, "it did not answer a moment ago")
+                loop = asyncio.get_running_loop()
+                found = await loop.run_in_executor(self._threads, self._review, key, secret, cluster, expires_at)
+        except port.Unavailable as error:
+            way.down_until = time.monotonic() + DOWN
+            log.warning("tokens of cluster %s cannot be reviewed: %s", cluster.name, error)
+            return self._blind(key, cluster, str(error))
+        except port.KubeError as error:
+            log.error("tokens of cluster %s cannot be reviewed (deploy/rbac.yaml allows it): %s", cluster.name, error)
+            return self._blind(key, cluster, str(error))
+        except Refusal as refusal:
+            if refusal.status != 503:
+                self._remember(key, refusal, seconds=REFUSED_FOR)
+            raise
+        finally:
+            way.waiting -= 1
+        self._remember(key, found, seconds=BELIEVED * random.uniform(0.9, 1.0))
+        return found
+
+    def _blind(self, key: str, cluster: Cluster, why: str) -> Credential:
+        """What was good lately, while nobody can be asked."""
+        known = self._known.get(key)
+        if known and isinstance(known.answer, Credential) and time.monotonic() < known.at + BELIEVED_BLIND:
+            return known.answer
+        reason = f"the API server of cluster {cluster.name} cannot review the token: {why}; keep the report, try later"
+        raise Refusal(503, reason[:500], retry_after=DOWN)
+
+    def _remember(self, key: str, answer: Credential | Refusal, *, seconds: float) -> None:
+        at = time.monotonic()
+        self._known[key] = _Reviewed(at, at + seconds, answer)
+        self._known.move_to_end(key)
+        while len(self._known) > MOST:
+            self._known.popitem(last=False)
+
+    async def _cluster(self, name: str) -> Cluster:
+        age = time.monotonic() - self._clusters_at
+        if age > CLUSTERS_KNOWN or (name not in self._clusters and age > PODS_KNOWN):
+            loop = asyncio.get_running_loop()
+            self._clusters = await loop.run_in_executor(self._threads, _clusters)
+            self._clusters_at = time.monotonic()
+        cluster = self._clusters.get(name)
+        if cluster is None:
+            raise Refusal(403, f"there is no cluster {name[:100]!r}", field=HEADER)
+        return cluster
+
+    def _review(self, key: str, secret: str, cluster: Cluster, expires_at: datetime) -> Credential:
+        """In a thread. Raises Refusal or port.KubeError."""
+        client = fleet.connect(cluster)
+        who = client.review_token(secret, audiences=[AUDIENCE])
+        if who is None:
+            raise Refusal(401, f"cluster {cluster.name} does not know this token, or its pod is gone")
+        allowed: Sequence[str] = settings.KCOVER_SERVICE_ACCOUNTS
+        if who.service_account not in allowed:
+            names = ", ".join(allowed) or "nobody"
+            raise Refusal(403, f"{who.username} does not speak for nodes: KCOVER_SERVICE_ACCOUNTS names {names}")
+        node = who.node_name or self._node_of(who, client, cluster)
+        return Credential(key, cluster, node, expires_at, account=who.service_account or "")
+
+    def _node_of(self, who: port.TokenIdentity, client: port.Cluster, cluster: Cluster) -> str:
+        """The node of the token's pod, where the review does not name it (before Kubernetes 1.30)."""
+        if not who.pod_uid:
+            raise Refusal(403, "the token is bound to no pod, so it is of no node: project one into the agent's pod")
+        namespace = (who.service_account or "").partition("/")[0]
+        pods = self._pods.setdefault(cluster.pk, _Pods())
+        with pods.guard:
+            if who.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + PODS_KNOWN:
+                pods.nodes = {pod.uid: pod.node for pod in client.list_pods(namespace=namespace) if pod.node}
+                pods.listed_at = time.monotonic()
+            node = pods.nodes.get(who.pod_uid)
+        if node is None:
+            reason = f"pod {who.pod_name} of cluster {cluster.name} is not known yet: keep the report, try later"
+            raise Refusal(503, reason, retry_after=DOWN)
+        return node
+
+
+def _clusters() -> dict[str, Cluster]:
+    close_old_connections()
+    return {cluster.name: cluster for cluster in fleet.clusters()}
+
+
+def _expiry(secret: str, *, now: datetime) -> datetime:
+    """When the token says that it ends. Nothing in it is believed: what is wrong by its own words is not asked about.
+
+    Raises Refusal (401).
+    """
+    claims = _claims(secret)
+    audiences, ends = claims.get("aud"), claims.get("exp")
+    if AUDIENCE not in (audiences if isinstance(audiences, list) else [audiences]):
+        raise Refusal(401, f"the token is not for audience {AUDIENCE}: name it in the projected volume")
+    if not isinstance(ends, int | float) or isinstance(ends, bool) or not 0 < ends < 2**37:
+        raise Refusal(401, "the token has no end: use a projected one, which has")
+    expires_at = datetime.fromtimestamp(ends, UTC)
+    if expires_at <= now:
+        raise Refusal(401, f"the token has expired, {expires_at:%Y-%m-%d %H:%M:%S} UTC: read its file again")
+    return expires_at
+
+
+def _claims(secret: str) -> dict[str, Any]:
+    payload = secret.split(".")[1]
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        claims = None
+    if not isinstance(claims, dict):
+        raise Refusal(401, "the token is neither one of the portal's nor a service account's")
+    return claims

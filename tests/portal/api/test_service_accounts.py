@@ -1,0 +1,261 @@
+"""Service accounts' tokens at the agents' door: the cluster says which node a pod is on, and nobody else does."""
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.agent import app, service_accounts
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube import connections, port
+from kcover_portal.kube.fake import FakeCluster
+from kcover_portal.ledger.models import Entry
+from tests.portal.api.door import Answer, Door, loop, report
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ACCOUNT = "kcover-system/kcover-agent"
+
+
+def jwt(**claims: Any) -> str:
+    """A token in a service account's shape; ``None`` takes a claim out."""
+    ends = (datetime.now(UTC) + timedelta(hours=1)).timestamp()
+    whole = {"aud": [service_accounts.AUDIENCE], "exp": int(ends), **claims}
+    parts = ({"alg": "RS256"}, {name: value for name, value in whole.items() if value is not None}, "signature")
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts)
+
+
+def identity(**changes: Any) -> port.TokenIdentity:
+    """An agent's pod on gpu-1, as a review tells it."""
+    known: dict[str, Any] = {
+        "username": "system:serviceaccount:kcover-system:kcover-agent",
+        "audiences": (service_accounts.AUDIENCE,),
+        "node_name": "gpu-1",
+        "pod_name": "agent",
+        "pod_uid": "uid-1",
+        "service_account": ACCOUNT,
+        **changes,
+    }
+    return port.TokenIdentity(**known)
+
+
+class Agent(Door):
+    """An agent with a token that the cluster may know."""
+
+    def __init__(self, kube: FakeCluster, who: port.TokenIdentity | None = None, **claims: Any) -> None:
+        super().__init__(jwt(**claims))
+        kube.add_token(self.secret or "", who or identity())
+
+    def report(self, body: Any, **headers: str) -> Answer:
+        return super().report(body, **{"X_Kcover_Cluster": "east", **headers})
+
+
+@pytest.fixture
+def kube(now: datetime) -> Iterator[FakeCluster]:
+    """The cluster ``east``."""
+    app._accounts.forget()
+    cluster = Cluster.objects.create(name="east", created_at=now)
+    kube = FakeCluster()
+    uninstall = connections.install(cluster.pk, kube)
+    yield kube
+    uninstall()
+
+
+def reviews(kube: FakeCluster) -> int:
+    return sum(call.verb == "review_token" for call in kube.calls)
+
+
+def test_a_pod_speaks_for_its_node(kube: FakeCluster) -> None:
+    agent = Agent(kube)
+    assert agent.report(report()).status == 202
+    assert Node.objects.get().name == "gpu-1"
+    commands = loop.run(agent.ask("GET", "commands", query="wait=0", X_Kcover_Cluster="east"))
+    assert (commands.status, commands.body) == (200, {"commands": []})
+
+
+def test_inv_47_and_for_no_other(kube: FakeCluster) -> None:
+    agent = Agent(kube)
+    assert "speaks for node gpu-1, not for 'gpu-2'" in agent.report(report(node="gpu-2")).problem(403)
+    asked = loop.run(agent.ask("GET", "commands", query="node=gpu-2", X_Kcover_Cluster="east"))
+    assert "not for 'gpu-2'" in asked.problem(403)
+    refused = loop.run(agent.ask("POST", "enrol", b'{"node": "gpu-2"}', X_Kcover_Cluster="east"))
+    assert "not for 'gpu-2'" in refused.problem(403)
+    assert not Node.objects.exists()
+    assert not ApiToken.objects.exists()
+
+
+def test_the_cluster_has_to_be_named(kube: FakeCluster) -> None:
+    agent = Agent(kube)
+    assert "X-Kcover-Cluster: " in agent.report(report(), X_Kcover_Cluster="").problem(401)
+    assert "there is no cluster 'west'" in agent.report(report(), X_Kcover_Cluster="west").problem(403)
+    assert reviews(kube) == 0
+
+
+def test_a_token_that_the_cluster_does_not_know(kube: FakeCluster) -> None:
+    stranger = Agent(kube)
+    stranger.secret = jwt(jti="forged")
+    assert "cluster east does not know this token" in stranger.report(report()).problem(401)
+
+
+def test_any_other_pod_speaks_for_nothing(kube: FakeCluster, settings: Any) -> None:
+    """Every pod can have a token for any audience made; which may speak is the installation's to say."""
+    tenant = Agent(kube, identity(username="system:serviceaccount:lab:default", service_account="lab/default"))
+    for _ in range(3):
+        assert "system:serviceaccount:lab:default does not speak for nodes" in tenant.report(report()).problem(403)
+    assert reviews(kube) == 1  # what was refused is not asked about again and again
+    app._accounts.forget()
+    settings.KCOVER_SERVICE_ACCOUNTS = [ACCOUNT, "lab/default"]
+    assert tenant.report(report()).status == 202
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"aud": ["vault"]}, "not for audience kcover-portal"),
+        ({"aud": None}, "not for audience kcover-portal"),
+        ({"exp": 1_700_000_000}, "has expired, 2023-11-14"),
+        ({"exp": None}, "the token has no end"),
+        ({"exp": "soon"}, "the token has no end"),
+        ({"exp": 10**15}, "the token has no end"),
+    ],
+)
+def test_what_a_token_itself_says_is_wrong_is_not_asked_about(kube: FakeCluster, claims: Any, reason: str) -> None:
+    assert reason in Agent(kube, **claims).report(report()).problem(401)
+    assert reviews(kube) == 0
+
+
+@pytest.mark.parametrize("secret", ["eyJ.x.y", "eyJhbGciOiJSUzI1NiJ9.bnVsbA.c2ln", "eyJ.W1tbW1tbW1tb.x"])
+def test_what_only_looks_like_a_token(kube: FakeCluster, secret: str) -> None:
+    door = Door(secret)
+    assert "neither one of the portal's nor" in door.report(report(), X_Kcover_Cluster="east").problem(401)
+
+
+def test_a_review_holds_for_a_while(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(kube)
+    assert {agent.report(report()).status for _ in range(3)} == {202}
+    assert reviews(kube) == 1
+    app._accounts.forget()
+    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
+    assert {agent.report(report()).status for _ in range(3)} == {202}
+    assert reviews(kube) == 4
+
+
+def test_calls_at_one_time_are_one_review(kube: FakeCluster) -> None:
+    agent = Agent(kube)
+
+    async def all_at_once() -> list[Answer]:
+        polls = (agent.ask("GET", "commands", query="wait=0", X_Kcover_Cluster="east") for _ in range(5))
+        return await asyncio.gather(*polls)
+
+    assert {answer.status for answer in loop.run(all_at_once())} == {200}
+    assert reviews(kube) == 1
+
+
+def test_a_rotated_token_is_another_one(kube: FakeCluster) -> None:
+    before, after = Agent(kube, jti="a"), Agent(kube, jti="b")
+    assert before.secret != after.secret
+    assert {before.report(report()).status, after.report(report()).status} == {202}
+    assert reviews(kube) == 2
+
+
+def test_an_api_server_that_is_down_keeps_reports_with_their_agents(
+    kube: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Agent(kube)
+    kube.fail("review_token", port.Unavailable("connection refused"))
+    for _ in range(2):
+        answer = agent.report(report())
+        assert "connection refused" in answer.problem(503) or "did not answer a moment ago" in answer.problem(503)
+        assert answer.headers["retry-after"] == "5"
+    assert reviews(kube) == 1  # a fleet does not queue up before a server that does not answer
+    assert not Node.objects.exists()
+    monkeypatch.setattr(service_accounts.time, "monotonic", _later(service_accounts.DOWN))
+    assert agent.report(report()).status == 202
+
+
+def test_who_was_known_is_heard_while_the_api_server_is_down(
+    kube: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent, other = Agent(kube, jti="a"), Agent(kube, jti="b")
+    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
+    assert agent.report(report()).status == 202
+    kube.fail("review_token", port.Unavailable("connection refused"), times=99)
+    assert agent.report(report()).status == 202
+    assert other.report(report()).status == 503
+    monkeypatch.setattr(service_accounts, "BELIEVED_BLIND", 0.0)
+    assert agent.report(report()).status == 503
+
+
+def test_a_portal_without_the_right_to_review(kube: FakeCluster) -> None:
+    kube.fail("review_token", port.Refused("tokenreviews is forbidden"))
+    assert "tokenreviews is forbidden" in Agent(kube).report(report()).problem(503)
+
+
+def test_before_kubernetes_1_30_the_pod_tells_the_node(kube: FakeCluster) -> None:
+    kube.add_node("gpu-1")
+    pod = kube.add_pod("kcover-system", "agent", node="gpu-1")
+    agent = Agent(kube, identity(node_name=None, pod_uid=pod.uid))
+    assert agent.report(report()).status == 202
+    assert "speaks for node gpu-1" in agent.report(report(node="gpu-2")).problem(403)
+    unborn = Agent(kube, identity(node_name=None, pod_uid="another", pod_name="agent-2"), jti="2")
+    assert "pod agent-2 of cluster east is not known yet" in unborn.report(report()).problem(503)
+    loose = Agent(kube, identity(node_name=None, pod_uid=None), jti="3")
+    assert "bound to no pod" in loose.report(report()).problem(403)
+    assert sum(call.verb == "list_pods" for call in kube.calls) == 1
+
+
+def test_what_is_remembered_is_bounded(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_accounts, "MOST", 2)
+    agents = [Agent(kube, jti=str(number)) for number in range(4)]
+    assert {agent.report(report()).status for agent in agents} == {202}
+    assert len(app._accounts._known) == 2
+    assert agents[3].report(report()).status == 202
+    assert reviews(kube) == 4
+
+
+def test_a_cluster_asks_its_own_api_server_only(kube: FakeCluster, now: datetime) -> None:
+    west = FakeCluster()
+    uninstall = connections.install(Cluster.objects.create(name="west", created_at=now).pk, west)
+    app._accounts.forget()
+    agent = Agent(kube)
+    assert "cluster west does not know this token" in agent.report(report(), X_Kcover_Cluster="west").problem(401)
+    assert agent.report(report()).status == 202
+    uninstall()
+
+
+def test_it_may_be_traded_for_a_credential_of_the_portal(kube: FakeCluster) -> None:
+    """The cluster vouches for the node, so a credential in use is replaced at once."""
+    agent = Agent(kube)
+
+    def enrol() -> Answer:
+        return loop.run(agent.ask("POST", "enrol", b'{"node": "gpu-1"}', X_Kcover_Cluster="east"))
+
+    first = enrol()
+    assert first.status == 201
+    lives = datetime.fromisoformat(first.body["expires_at"]) - datetime.now(UTC)
+    assert timedelta(days=6) < lives <= timedelta(days=7)
+    assert Door(first.body["token"]).report(report()).status == 202
+    second = enrol()
+    assert Door(second.body["token"]).report(report()).status == 202
+    assert ApiToken.objects.filter(node="gpu-1", revoked_at=None).count() == 1
+    assert Entry.objects.filter(verb="token.created").latest("id").actor == f"token:service account {ACCOUNT}"
+
+
+def test_what_an_administrator_bound_to_the_node_is_left_alone(kube: FakeCluster, now: datetime) -> None:
+    cluster = Cluster.objects.get(name="east")
+    bound, _ = accounts.make_token("agent", cluster=cluster, node="gpu-1", created_by="user:ada", now=now)
+    agent = Agent(kube)
+    assert loop.run(agent.ask("POST", "enrol", b'{"node": "gpu-1"}', X_Kcover_Cluster="east")).status == 201
+    bound.refresh_from_db()
+    assert bound.revoked_at is None
+
+
+def _later(seconds: float) -> Any:
+    real = service_accounts.time.monotonic
+    return lambda: real() + seconds
