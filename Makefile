@@ -102,7 +102,10 @@ format: .venv/.stamp-dev ## rewrites Python files and templates in the house's f
 
 
 # ---------------------------------------------------------------------------------------------------------- installing
-.PHONY: venv lock clean
+.PHONY: venv agent lock clean
+agent: .venv/.stamp-dev ## the node agent as one file, dist/kcover-agent.pyz; needs nothing but Python 3.11
+	@$(BIN)/python tools/agent_zip.py
+
 venv: .venv/.stamp-dev ## .venv with everything to run, test and check
 
 .venv/.stamp: requirements.txt requirements.lock

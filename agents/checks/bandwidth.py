@@ -1,6 +1,7 @@
 """``pciebw`` and ``gpumem``: measured bandwidth and compute, held against Autopilot's limits."""
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -26,7 +27,8 @@ Run = Callable[[str, Iterable[str], float], programs.Ended]
 
 def in_child(name: str, uuids: Iterable[str], timeout: float) -> programs.Ended:
     """Runs ``agents.checks.bench`` on these GPUs in a child process."""
-    environ = {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    here = os.pathsep.join(path for path in sys.path if path)  # where this agent came from: a folder, or one file
+    environ = {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONPATH": here}
     return programs.run((sys.executable, "-m", bench.__name__, name), timeout=timeout, environ=environ)
 
 

@@ -1,0 +1,194 @@
+"""What deploy/agent holds fits the agent, the portal and deploy/rbac.yaml; the agent as one file runs."""
+
+import configparser
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agents import VERSION, config
+from kcover_portal import env
+from kcover_portal.api.agent import service_accounts
+from tests.agents import shim
+from tools import agent_zip
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDER = ROOT / "deploy" / "agent"
+MANIFESTS = list(yaml.safe_load_all((FOLDER / "daemonset.yaml").read_text()))
+RBAC = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
+VARIABLES = {name for names, _ in config.SETTINGS.values() for name in names}
+INSTALLED = "/usr/lib/kcover/kcover-agent.pyz"
+
+
+def one(kind):
+    (found,) = [manifest for manifest in MANIFESTS if manifest["kind"] == kind]
+    return found
+
+
+def container():
+    (found,) = one("DaemonSet")["spec"]["template"]["spec"]["containers"]
+    return found
+
+
+def environment():
+    """What the pod's agent finds in its environment; what only the cluster knows is filled in."""
+    given = dict(one("ConfigMap")["data"])
+    for variable in container()["env"]:
+        given[variable["name"]] = variable.get("value") or "gpu-0001"
+    return given
+
+
+# The DaemonSet
+
+
+def test_the_pods_environment_is_settings_of_the_agent():
+    given = {name: value for name, value in environment().items() if not name.startswith("NVIDIA_")}
+    assert set(given) <= VARIABLES
+    settings = config.load(None, given)
+    assert (settings.node, settings.cluster) == ("gpu-0001", "prod")
+    assert settings.reboot_command[0] == "nsenter"
+
+
+def test_what_the_settings_name_is_mounted():
+    settings = config.load(None, environment())
+    mounts = {Path(mount["mountPath"]): mount for mount in container()["volumeMounts"]}
+    assert {settings.kmsg, settings.spool, settings.token_file.parent} <= set(mounts)
+    assert [str(path) for path, mount in mounts.items() if not mount.get("readOnly")] == [str(settings.spool), "/tmp"]
+    volumes = {volume["name"] for volume in one("DaemonSet")["spec"]["template"]["spec"]["volumes"]}
+    assert {mount["name"] for mount in mounts.values()} == volumes
+
+
+def test_the_token_is_one_that_the_portal_takes():
+    spec = one("DaemonSet")["spec"]["template"]["spec"]
+    (token,) = [volume["projected"] for volume in spec["volumes"] if "projected" in volume]
+    (source,) = token["sources"]
+    assert source["serviceAccountToken"]["audience"] == service_accounts.AUDIENCE
+    account = one("ServiceAccount")["metadata"]
+    assert spec["serviceAccountName"] == account["name"]
+    (variable,) = [variable for variable in env.VARIABLES if variable.name == "KCOVER_SERVICE_ACCOUNTS"]
+    assert variable.read(variable.default) == [f"{account['namespace']}/{account['name']}"]
+    allowed = [rule for document in RBAC if document["kind"] == "ClusterRole" for rule in document["rules"]]
+    assert [rule["verbs"] for rule in allowed if rule["resources"] == ["tokenreviews"]] == [["create"]]
+
+
+def test_the_agent_has_no_rights_in_the_cluster():
+    assert {manifest["kind"] for manifest in MANIFESTS} == {"ServiceAccount", "ConfigMap", "DaemonSet"}
+    subjects = [subject for document in RBAC for subject in document.get("subjects", ())]
+    assert one("ServiceAccount")["metadata"]["name"] not in {subject["name"] for subject in subjects}
+    spec = one("DaemonSet")["spec"]["template"]["spec"]
+    assert spec["automountServiceAccountToken"] is one("ServiceAccount")["automountServiceAccountToken"] is False
+    assert container()["securityContext"]["readOnlyRootFilesystem"] is True
+    assert set(container()["resources"]) == {"requests", "limits"}
+
+
+def test_everything_is_in_the_portals_namespace_and_labels_match():
+    namespaces = {document["metadata"]["name"] for document in RBAC if document["kind"] == "Namespace"}
+    assert {manifest["metadata"]["namespace"] for manifest in MANIFESTS} <= namespaces
+    spec = one("DaemonSet")["spec"]
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+def test_it_runs_where_nothing_else_may():
+    assert one("DaemonSet")["spec"]["template"]["spec"]["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_the_probe_asks_where_the_agent_answers():
+    address = container()["livenessProbe"]["httpGet"]
+    assert (address["host"], address["port"]) == config.Config(node="gpu-1").listen
+
+
+def test_the_image_holds_what_make_agent_builds():
+    text = (FOLDER / "Dockerfile").read_text()
+    assert f"COPY {agent_zip.TARGET.relative_to(ROOT)} {INSTALLED}" in text
+    assert json.loads(re.search(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[1]) == ["python3", INSTALLED]
+    assert container()["image"].endswith(f":{VERSION}")
+
+
+# systemd
+
+
+def unit():
+    found = configparser.ConfigParser(strict=False, interpolation=None)
+    found.optionxform = str
+    found.read(FOLDER / "kcover-agent.service")
+    return found
+
+
+def test_the_unit_starts_the_one_file_and_keeps_its_spool():
+    service = unit()["Service"]
+    assert shlex.split(service["ExecStart"]) == ["/usr/bin/python3", INSTALLED]
+    assert Path("/var/lib", service["StateDirectory"]) == config.Config(node="gpu-1").spool
+    assert service["RestartPreventExitStatus"] == "2"
+
+
+def test_the_environment_file_names_settings_of_the_agent():
+    lines = (FOLDER / "agent.env").read_text().splitlines()
+    named = {match[1]: match[2] for line in lines if (match := re.fullmatch(r"#?([A-Z_]+)=(.*)", line))}
+    assert set(named) <= VARIABLES
+    assert {"KCOVER_AGENT_URL", "KCOVER_AGENT_TOKEN"} <= set(named)
+    config.load(None, named)
+    assert str(unit()["Service"]["EnvironmentFile"]) == "/etc/kcover/agent.env"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not on this machine")
+def test_systemd_understands_the_unit(tmp_path):
+    copy = tmp_path / "kcover-agent.service"
+    copy.write_text((FOLDER / copy.name).read_text().replace("/usr/bin/python3", sys.executable))
+    ended = subprocess.run(("systemd-analyze", "verify", str(copy)), capture_output=True, text=True, check=False)
+    assert "kcover-agent.service" not in ended.stderr
+
+
+# One file
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    path = tmp_path_factory.mktemp("dist") / "kcover-agent.pyz"
+    agent_zip.build(path)
+    return path
+
+
+def run(archive, *arguments, environ=None):
+    """With a Python that sees nothing that is installed here."""
+    command = (sys.executable, "-S", "-I", str(archive), *arguments)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=os.environ | (environ or {})
+    )
+
+
+def test_one_file_says_its_version(archive):
+    ended = run(archive, "--version")
+    assert (ended.returncode, ended.stdout.strip(), ended.stderr) == (0, VERSION, "")
+
+
+def test_one_file_scans_a_log(archive, tmp_path):
+    log = tmp_path / "kern.log"
+    log.write_text("NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.\n")
+    ended = run(archive, "scan", str(log))
+    assert (ended.returncode, json.loads(ended.stdout)["code"]) == (0, 79)
+
+
+def test_one_file_reads_yaml_and_refuses_what_it_cannot_use(archive, tmp_path):
+    settings = tmp_path / "agent.yaml"
+    settings.write_text("url: gopher://portal\n")
+    ended = run(archive, "--config", str(settings))
+    assert ended.returncode == 2
+    assert "url='gopher://portal': accepted is" in ended.stderr
+
+
+def test_one_file_measures_by_a_child_of_its_own(archive, tmp_path):
+    driver = shim.Driver(shim.build(tmp_path), tmp_path)
+    ended = run(archive, "check", "remapped,pciebw", environ=driver.environ | {"NODE_NAME": "gpu-1"})
+    assert [json.loads(line)["status"] for line in ended.stdout.splitlines()] == ["pass"] * 4, ended.stderr
+
+
+def test_the_same_sources_give_the_same_file(archive, tmp_path):
+    agent_zip.build(tmp_path / "again.pyz")
+    assert (tmp_path / "again.pyz").read_bytes() == archive.read_bytes()
