@@ -1,5 +1,6 @@
 """Every refusal as RFC 9457 ``application/problem+json``, naming field and reason."""
 
+import math
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
@@ -11,6 +12,7 @@ from rest_framework.response import Response
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import parsing
+from kcover_portal.fleet.services import checking
 from kcover_portal.incidents import services as incidents
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import source
@@ -32,6 +34,17 @@ class PreconditionFailed(exceptions.APIException):
 
     status_code = HTTPStatus.PRECONDITION_FAILED
     default_code = "precondition_failed"
+
+
+class NotAnswered(exceptions.APIException):
+    """A cluster that would have to say so does not answer; ``retry_after`` seconds make it worth asking again."""
+
+    status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    default_code = "not_answered"
+
+    def __init__(self, detail: str, *, retry_after: float | None) -> None:
+        super().__init__(detail)
+        self.wait = math.ceil(retry_after or 5)  # DRF makes it the header Retry-After
 
 
 class Unprocessable(exceptions.APIException):
@@ -91,7 +104,7 @@ def unreadable(found: tuple[source.Problem, ...]) -> Response:
 
 def _known(error: Exception) -> Exception:
     """A service's refusal as the HTTP error it amounts to."""
-    if isinstance(error, rescue.Refused | incidents.Refused):
+    if isinstance(error, rescue.Refused | incidents.Refused | checking.Refused):
         return Conflict(str(error))
     if isinstance(error, policies.Conflict):
         return PreconditionFailed(str(error))

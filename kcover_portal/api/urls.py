@@ -7,7 +7,20 @@ from csp.decorators import csp_replace
 from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
-from kcover_portal.api.v1 import audit, base, decisions, fleet, incidents, policies, rescues, safety, standbys, tokens
+from kcover_portal.api.v1 import (
+    audit,
+    base,
+    checks,
+    decisions,
+    fleet,
+    incidents,
+    policies,
+    rescues,
+    safety,
+    standbys,
+    status,
+    tokens,
+)
 
 app_name = "api"
 
@@ -32,6 +45,11 @@ urlpatterns = [
     path("v1/nodes/<slug:cluster>/<str:name>", fleet.Nodes.as_view(ITEM), name="node"),
     path("v1/nodes/<slug:cluster>/<str:name>/<slug:verb>", fleet.NodeAct.as_view(), name="node-act"),
     path("v1/gpus", fleet.Gpus.as_view(LIST), name="gpus"),
+    path("v1/status", status.Status.as_view(), name="status"),
+    path("v1/checks", checks.Checks.as_view(LIST), name="checks"),
+    path("v1/check-runs", checks.CheckRuns.as_view(LIST), name="check-runs"),
+    path("v1/check-runs/<int:pk>", checks.CheckRuns.as_view(ITEM), name="check-run"),
+    path("v1/check-runs/<int:pk>/stop", checks.Stop.as_view(), name="check-run-stop"),
     path("v1/pause", fleet.Pause.as_view(), name="pause"),
     path("v1/resume", fleet.Resume.as_view(), name="resume"),
     path("v1/incidents", incidents.Incidents.as_view(LIST), name="incidents"),

@@ -8,8 +8,8 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils.translation import gettext_lazy as _
 
-from kcover import lifecycle
-from kcover_portal.fleet.models import Gpu, Maintenance, Node
+from kcover import fault, lifecycle
+from kcover_portal.fleet.models import CheckResult, CheckRun, CheckTurn, Gpu, Maintenance, Node
 from kcover_portal.ledger.filtersets import Moment
 
 NODE_STATES = (
@@ -132,3 +132,35 @@ class MaintenanceFilter(filters.FilterSet):
     class Meta:
         model = Maintenance
         fields: tuple[str, ...] = ()
+
+
+class CheckFilter(filters.FilterSet):
+    """The latest results of checks, by place, check and status; several statuses mean any of them."""
+
+    cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
+    node = filters.CharFilter(field_name="node__name", label=_("Node"))
+    pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
+    check = filters.CharFilter(field_name="name", label=_("Check"))
+    device = filters.CharFilter(field_name="device", label=_("Device"))
+    status = filters.MultipleChoiceFilter(choices=[(one, one) for one in fault.CHECK_STATUSES], label=_("Status"))
+
+    class Meta:
+        model = CheckResult
+        fields: tuple[str, ...] = ()
+
+
+class CheckRunFilter(filters.FilterSet):
+    """Runs of checks, by cluster, state and who asked."""
+
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    state = filters.MultipleChoiceFilter(choices=CheckRun.State.choices, label=_("State"))
+    node = filters.CharFilter(method="of_node", label=_("Node"))
+    q = filters.CharFilter(field_name="asked_by", lookup_expr="icontains", label=_("Asked for by"))
+
+    class Meta:
+        model = CheckRun
+        fields: tuple[str, ...] = ()
+
+    def of_node(self, rows: QuerySet[CheckRun], name: str, value: str) -> QuerySet[CheckRun]:
+        """Runs in which the node has a turn."""
+        return rows.filter(pk__in=CheckTurn.objects.filter(node__name=value).values("run"))

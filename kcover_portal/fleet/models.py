@@ -1,4 +1,4 @@
-"""Clusters, nodes, GPUs, agents, check results and commands to agents."""
+"""Clusters, nodes, GPUs, agents, check results, commands to agents, and runs of checks on many nodes."""
 
 import uuid
 
@@ -81,6 +81,10 @@ class Cluster(models.Model):
         max_length=10, choices=Fallback.choices, default=Fallback.POLICIES, help_text="who decides when it is silent"
     )
     ready_within = models.PositiveIntegerField(default=1800, help_text="seconds a reboot may take")
+    autopilot_labels = models.BooleanField(default=False, help_text="nodes carry Autopilot's labels")
+    preflight_within = models.PositiveIntegerField(
+        default=1800, help_text="seconds from a job's first preflight report to its last"
+    )
     created_at = models.DateTimeField()
     watched_at = models.DateTimeField(null=True, help_text="when the watch last had word from the cluster")
     watch_error = models.CharField(max_length=500, blank=True)
@@ -239,3 +243,85 @@ class Command(models.Model):
 
     class Meta:
         indexes = (models.Index(fields=("node",), condition=models.Q(state="offered"), name="commands_on_offer"),)
+
+
+class CheckRun(models.Model):
+    """Checks that were asked for on many nodes of a cluster, batch by batch; it goes on whether or not anyone waits."""
+
+    class State(models.TextChoices):
+        RUNNING = "running", _("Running")
+        FINISHED = "finished", _("Finished")
+        STOPPED = "stopped", _("Stopped")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="check_runs")
+    checks = models.JSONField(default=list, help_text="names, in the order in which they run")
+    level = models.PositiveSmallIntegerField(default=1, help_text="of dcgm, 1 to 4")
+    peers = models.JSONField(default=list, help_text="whom every node pings; none: its neighbours")
+    batch = models.PositiveIntegerField(default=0, help_text="nodes at a time; 0: all at once")
+    total = models.PositiveIntegerField(default=0, help_text="nodes")
+    done = models.PositiveIntegerField(default=0, help_text="nodes whose turn has ended")
+    wrong = models.PositiveIntegerField(default=0, help_text="of these, where it did not end well")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    storage = models.JSONField(default=dict, help_text="the result of pvc, which is the same for every node")
+    asked_by = models.CharField(max_length=200)
+    asked_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("id",), condition=models.Q(state="running"), name="check_runs_going_on"),)
+
+    def __str__(self) -> str:
+        return f"check run {self.pk}"
+
+
+class CheckTurn(models.Model):
+    """One node's turn in a run of checks."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("Waiting")
+        ASKED = "asked", _("Running")
+        DONE = "done", _("Done")
+        SILENT = "silent", _("No answer")
+        STOPPED = "stopped", _("Stopped")
+
+    run = models.ForeignKey(CheckRun, on_delete=models.CASCADE, related_name="turns")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="check_turns")
+    place = models.PositiveIntegerField()
+    batch = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    command = models.OneToOneField(Command, on_delete=models.SET_NULL, null=True, related_name="turn")
+    invasive = models.BooleanField(default=False, help_text="it was asked for something that needs idle GPUs")
+    results = models.JSONField(default=list)
+    said = models.JSONField(default=list, help_text="Autopilot's words for them")
+    note = models.CharField(max_length=1000, blank=True, help_text="why there are no results")
+    asked_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    label_before = models.CharField(max_length=63, blank=True, help_text="gpuhealth before it was TESTING")
+    labelled_at = models.DateTimeField(null=True, help_text="when its end was written to the node's labels")
+
+    class Meta:
+        ordering = ("run_id", "place")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "place"), name="one_turn_a_place"),
+            models.UniqueConstraint(
+                fields=("node",),
+                condition=models.Q(state="asked", invasive=True),
+                name="one_invasive_turn_a_node",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("run", "finished_at"), name="check_turns_finished"),
+            models.Index(
+                fields=("node",),
+                condition=models.Q(invasive=True, labelled_at=None),
+                name="check_turns_to_label",
+            ),
+        )
+
+
+class Tally(models.Model):
+    """A count that processes add to and metrics show: of what leaves no row of its own."""
+
+    name = models.CharField(max_length=60, primary_key=True)
+    count = models.PositiveBigIntegerField(default=0)

@@ -1,14 +1,28 @@
 """Reading the fleet."""
 
+import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import connection
 from django.db.models import Q, QuerySet, Subquery
 
 from kcover import decision, guards, health
 from kcover.fault import Command as WireCommand
-from kcover_portal.fleet.models import Agent, Cluster, Command, Installation, Maintenance, Mode, Node, Pulse
+from kcover_portal.fleet.models import (
+    Agent,
+    CheckRun,
+    CheckTurn,
+    Cluster,
+    Command,
+    Installation,
+    Maintenance,
+    Mode,
+    Node,
+    Pulse,
+    Tally,
+)
 from kcover_portal.kube import connections, port
 
 POOL_LABELS = (
@@ -96,6 +110,17 @@ def silent_agents(*, now: datetime) -> QuerySet[Agent]:
     return Agent.objects.filter(seen_at__lt=now - AGENT_SILENT_AFTER, node__known=True)
 
 
+def run_of(command: uuid.UUID) -> int | None:
+    """The run of checks that a command is part of."""
+    return CheckTurn.objects.filter(command=command).values_list("run_id", flat=True).first()
+
+
+def runs_going_on() -> list[int]:
+    """Runs of checks that are not over, oldest first."""
+    rows = CheckRun.objects.filter(state=CheckRun.State.RUNNING).order_by("pk")
+    return list(rows.values_list("pk", flat=True))
+
+
 def clusters(names: Iterable[str] = ()) -> list[Cluster]:
     """The registered clusters, all or those named."""
     rows = Cluster.objects.order_by("name")
@@ -124,3 +149,31 @@ def nodes_asked(*, now: datetime) -> set[int]:
     """The nodes for whose agents a command is on offer."""
     rows = Command.objects.filter(state=Command.State.OFFERED, expires_at__gt=now)
     return set(rows.values_list("node_id", flat=True))
+
+
+def tallies(prefix: str) -> dict[str, int]:
+    """The counts whose names begin so, by the rest of their names."""
+    rows = Tally.objects.filter(name__startswith=prefix).values_list("name", "count")
+    return {name.removeprefix(prefix): count for name, count in rows}
+
+
+def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:
+    """The latest results of these checks on nodes that there are: cluster, node, check, status, value, device, and the
+    model of the device, or of the node's GPUs. At most ``limit``, failures first. One query.
+    """
+    marks = ", ".join(["%s"] * len(names))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"""SELECT cluster.name, node.name, result.name, result.status, result.value, result.device,
+                coalesce(gpu.model, node.model)
+            FROM fleet_checkresult result
+            JOIN fleet_node node ON node.id = result.node_id
+            JOIN fleet_cluster cluster ON cluster.id = node.cluster_id
+            LEFT JOIN fleet_gpu gpu ON gpu.node_id = result.node_id AND gpu.uuid = result.device
+            WHERE node.known AND result.name IN ({marks}) AND result.status IN ('pass', 'warn', 'fail')
+            ORDER BY CASE result.status WHEN 'fail' THEN 0 WHEN 'warn' THEN 1 ELSE 2 END, result.id
+            LIMIT %s""",
+            [*names, limit],
+        )
+        found: list[tuple[str, str, str, str, float | None, str, str]] = cursor.fetchall()
+    return found

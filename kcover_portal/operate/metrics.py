@@ -1,18 +1,25 @@
 """Prometheus metrics, read from the rows at each scrape: one truth, whichever process is asked."""
 
+from collections import Counter
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 
-from django.db.models import Count
+from django.db.models import Count, DurationField, ExpressionWrapper, F, Sum, Value
 from django.utils import timezone
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from kcover import guards, reasons
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import CheckRun, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.operate import health
-from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.operate import autopilot, health
+from kcover_portal.rescue.models import Decision, Rescue, Step
+
+DAY = timedelta(days=1)
+MOST_DECISIONS = 5_000
+STORMS = ("storm_code", "storm_job", "storm_switch", "storm_agent_version")
 
 
 class Rows(Collector):
@@ -45,6 +52,15 @@ class Rows(Collector):
             Node.objects.filter(known=True).values_list("cluster__name").annotate(n=Count("pk")),
         )
         now = timezone.now()
+        yield _durations()
+        yield _refusals(now=now)
+        yield from _ingest()
+        yield _counted(
+            "kcover_check_runs",
+            "Runs of checks on many nodes, by cluster and state",
+            ("cluster", "state"),
+            CheckRun.objects.values_list("cluster__name", "state").annotate(n=Count("pk")),
+        )
         text = f"Agents not heard of for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s"
         silent = GaugeMetricFamily("kcover_agents_silent", text, labels=("cluster",))
         counts = dict(fleet.silent_agents(now=now).values_list("node__cluster__name").annotate(n=Count("pk")))
@@ -62,6 +78,61 @@ class Rows(Collector):
         yield well
 
 
+def _durations() -> Metric:
+    """How long the phases of rescues took, by the steps that are over, and rescues as a whole."""
+    family = SummaryMetricFamily(
+        "kcover_rescue_phase_seconds",
+        "How long the steps of rescues took, and rescues as a whole",
+        labels=("cluster", "phase"),
+    )
+    steps = Step.objects.filter(started_at__isnull=False, finished_at__isnull=False)
+    whole = Rescue.objects.filter(closed_at__isnull=False)
+    for rows, cluster, phase, took in (
+        (steps, "rescue__cluster__name", F("name"), F("finished_at") - F("started_at")),
+        (whole, "cluster__name", Value("rescue"), F("closed_at") - F("opened_at")),
+    ):
+        lengths = Sum(ExpressionWrapper(took, output_field=DurationField()))
+        sums = rows.order_by().annotate(phase=phase).values_list(cluster, "phase").annotate(n=Count("pk"), sum=lengths)
+        for name, of, count, total in sums:
+            family.add_metric((name, of), count_value=count, sum_value=total.total_seconds())
+    return family
+
+
+def _refusals(*, now: datetime) -> Metric:
+    """What the guards held back in the last day. Of more than MOST_DECISIONS held decisions the newest count."""
+    text = "Judgements of the last 24 hours that the guard held back"
+    family = GaugeMetricFamily("kcover_guard_refusals", text, labels=("cluster", "guard"))
+    counts: Counter[tuple[str, str]] = Counter()
+    rows = Decision.objects.filter(answer=Decision.Answer.HOLD).order_by("-pk")[:MOST_DECISIONS]
+    for cluster, because, count, last_at in rows.values_list("cluster__name", "because", "count", "last_at"):
+        if now - last_at <= DAY:
+            codes = [reasons.from_json(one).code for one in because]
+            counts.update({(cluster, guard): count for guard in {_guard(code) for code in codes} if guard})
+    for labels, count in sorted(counts.items()):
+        family.add_metric(labels, count)
+    return family
+
+
+def _guard(code: str) -> str | None:
+    """The guard that speaks in a reason, if one does."""
+    known = (*guards.GUARDS, "paused")
+    word = "cooldown" if code == "rule_cooldown" else code
+    return next((guard for guard in known if word in (guard, f"{guard}_because")), "storm" if word in STORMS else None)
+
+
+def _ingest() -> Iterable[Metric]:
+    """What came in at the agents' door."""
+    counts = fleet.tallies("ingest ")
+    reports = CounterMetricFamily("kcover_ingest_reports", "Reports of agents, by what became of them", labels=("end",))
+    for end, name in (("kept", "reports"), ("failed", "failed"), ("busy", "busy")):
+        reports.add_metric((end,), counts.get(name, 0))
+    yield reports
+    items = CounterMetricFamily("kcover_ingest_items", "Faults and results in kept reports", labels=("end",))
+    for end in ("accepted", "duplicates", "rejected"):
+        items.add_metric((end,), counts.get(end, 0))
+    yield items
+
+
 def _counted(name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:
     family = GaugeMetricFamily(name, text, labels=labels)
     for *values, count in rows:
@@ -73,4 +144,4 @@ def render() -> bytes:
     """The exposition text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Rows())
-    return generate_latest(registry)
+    return generate_latest(registry) + autopilot.exposition().encode()

@@ -24,7 +24,15 @@ log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
-CHECKS = ("remapped", "gpupower", "pciebw", "dcgm", "gpumem")  # that virtual agents can run
+# The checks that virtual agents can run: what a good and a bad device measure, and the unit.
+CHECKS: Mapping[str, tuple[float, float, str]] = {
+    "remapped": (0.0, 1.0, "rows"),
+    "gpupower": (0.0, 1.0, ""),
+    "pciebw": (24.6, 1.9, "GB/s"),
+    "dcgm": (0.0, 1.0, ""),
+    "gpumem": (1710.0, 310.0, "GB/s"),
+}
+PING = "ping"  # whoever is asked for answers
 
 _LONG_POLL = 55.0  # seconds; the portal allows 60
 _AGAIN = 5.0  # seconds between polls that come back at once
@@ -56,24 +64,30 @@ class Hands:
         """See ``Executor.run_check``. A device with a fault that is still there fails every check of it."""
         asked = args.get("checks") or args.get("check") or args.get("name") or ()
         names = asked.split(",") if isinstance(asked, str) else list(asked)
-        if not set(names) & set(CHECKS):
+        if not {*names} & {*CHECKS, PING}:
             return Outcome(status="refused", message=f"this agent has no check {', '.join(map(str, names))!r}")
-        faulty = {standing.gpu for standing in self._host.faults}
-        checks = tuple(
-            fault.Check(
-                name=name,
-                device=gpu.uuid,
-                status="fail" if faulty & {gpu.index, None} else "pass",
-                value=None,
-                message="a fault is still there" if faulty & {gpu.index, None} else "",
-            )
-            for name in names
-            if name in CHECKS
-            for gpu in self._host.inventory.gpus
-        )
+        checks = tuple(check for name in names for check in self._check(name, args))
         shown = sorted((asdict(check) for check in checks), key=lambda one: one["status"] == "pass")
         message = "fail" if any(check.status == "fail" for check in checks) else "ok"
         return Outcome(status="done", message=message, output={"checks": shown, "seconds": 0.0}, checks=checks)
+
+    def _check(self, name: str, args: Mapping[str, Any]) -> list[fault.Check]:
+        if name == PING:
+            hosts = list(args.get("hosts") or ())
+            return [fault.Check(name=name, device=str(host), status="pass", value=0.0, unit="%") for host in hosts]
+        faulty = {standing.gpu for standing in self._host.faults}
+        good, bad, unit = CHECKS.get(name, (0.0, 0.0, ""))
+        return [
+            fault.Check(
+                name=name,
+                device=gpu.uuid,
+                status="fail" if (hurt := bool(faulty & {gpu.index, None})) else "pass",
+                value=bad if hurt else good,
+                unit=unit,
+                message="a fault is still there" if hurt else "",
+            )
+            for gpu in (self._host.inventory.gpus if name in CHECKS else ())
+        ]
 
 
 class _Elsewhere:

@@ -15,7 +15,7 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
-from kcover_portal.api.agent import body, credentials, enrolment, polling, service_accounts
+from kcover_portal.api.agent import body, credentials, enrolment, polling, service_accounts, tallying
 from kcover_portal.api.agent.gathering import Full
 from kcover_portal.api.agent.refusals import Refusal
 from kcover_portal.api.agent.writer import Writer
@@ -67,6 +67,7 @@ async def stay_open() -> None:
 def _beat() -> None:
     close_old_connections()
     fleet.beat_on(silence.DOOR, gap=silence.DOOR_GAP, now=timezone.now())
+    tallying.note()
 
 
 async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[str, Any]]:
@@ -137,6 +138,7 @@ async def _credential(headers: Headers) -> credentials.Credential:
 def _trouble(error: Exception) -> Refusal:
     """What went wrong on this side, as the status that makes an agent do the right thing with its report."""
     if isinstance(error, Full):
+        tallying.refused()
         return Refusal(429, "more reports wait than may: keep yours and come back", retry_after=RETRY_AFTER)
     if isinstance(error, DataError):  # it would be refused again and again, and block what is spooled behind it
         log.error("a report holds what the database does not take: %s", error)

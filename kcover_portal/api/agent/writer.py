@@ -12,6 +12,7 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
+from kcover_portal.api.agent import tallying
 from kcover_portal.api.agent.gathering import Full, Gathering
 from kcover_portal.incidents import services as incidents
 
@@ -28,7 +29,7 @@ class Writer:
     def __init__(self) -> None:
         self._held = 0
         self._reports: Gathering[incidents.Delivery, wire.Answer] = Gathering(
-            _keep, name="ingest", together=TOGETHER, capacity=CAPACITY
+            _keep_and_count, name="ingest", together=TOGETHER, capacity=CAPACITY
         )
 
     @contextmanager
@@ -46,6 +47,12 @@ class Writer:
         """Returns once the report is durable. Raises Full, or the database's error."""
         report = delivery.decoded.report
         return await self._reports.ask(delivery, at_once=bool(report.faults or report.command_results))
+
+
+def _keep_and_count(deliveries: Sequence[incidents.Delivery]) -> list[wire.Answer | Exception]:
+    answers = _keep(deliveries)
+    tallying.taken(answers)
+    return answers
 
 
 def _keep(deliveries: Sequence[incidents.Delivery]) -> list[wire.Answer | Exception]:

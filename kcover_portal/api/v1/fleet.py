@@ -56,6 +56,8 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "decision_url",
             "decision_timeout",
             "decision_fallback",
+            "autopilot_labels",
+            "preflight_within",
             "in_cluster",
             "version",
             "watched_at",
@@ -163,6 +165,8 @@ class ClusterBody(base.Strict):
     decision_secret = serializers.CharField(required=False, allow_blank=True, max_length=200)
     decision_timeout = serializers.IntegerField(required=False, min_value=1, max_value=30)
     decision_fallback = serializers.ChoiceField(Cluster.Fallback.choices, required=False)
+    autopilot_labels = serializers.BooleanField(required=False)
+    preflight_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
 

@@ -149,6 +149,8 @@ def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) ->
         output=dict(result.output),
         finished_at=now,
     )
+    if changed and (run := queries.run_of(wanted)) is not None:
+        doorbell.ring("fleet.advance_run", run)
     return bool(changed)
 
 

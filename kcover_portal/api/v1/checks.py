@@ -1,0 +1,100 @@
+"""Results of checks: the latest of each, and runs on many nodes."""
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import filtering, idempotency, paging
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.status import answering
+from kcover_portal.fleet.filtersets import CheckFilter, CheckRunFilter
+from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster
+from kcover_portal.fleet.services import checking
+
+
+class CheckSerializer(serializers.ModelSerializer[CheckResult]):
+    """The latest result of one check on one device; ``changed_at`` is when its status last moved."""
+
+    cluster = serializers.CharField(source="node.cluster.name", read_only=True)
+    node = serializers.CharField(source="node.name", read_only=True)
+    check = serializers.CharField(source="name", read_only=True)
+
+    class Meta:
+        model = CheckResult
+        fields = (
+            *("id", "cluster", "node", "check", "device", "status", "value", "unit", "message"),
+            *("seen_at", "changed_at"),
+        )
+
+
+class Checks(base.Lists[CheckResult]):
+    """The latest results of checks, whoever asked for them."""
+
+    queryset = CheckResult.objects.select_related("node__cluster")
+    serializer_class = CheckSerializer
+    filterset_class = CheckFilter
+    pagination_class = paging.Oldest
+    cluster_field = "node__cluster"
+
+
+class CheckRunSerializer(serializers.ModelSerializer[CheckRun]):
+    """A run of checks; ``done`` of ``total`` nodes have ended theirs, ``wrong`` of them not well."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    r = serializers.IntegerField(source="level", read_only=True)
+
+    class Meta:
+        model = CheckRun
+        fields = (
+            *("id", "cluster", "state", "checks", "r", "batch", "total", "done", "wrong"),
+            *("asked_by", "asked_at", "finished_at"),
+        )
+
+
+class CheckRuns(base.Reads[CheckRun]):
+    """Runs of checks on many nodes, newest first."""
+
+    queryset = CheckRun.objects.select_related("cluster")
+    serializer_class = CheckRunSerializer
+    filterset_class = CheckRunFilter
+
+    @extend_schema(operation_id="check_runs_read", responses={200: OpenApiTypes.OBJECT})
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One run with every node's turn, as ``/status`` answers it in JSON."""
+        filtering.refuse_unknown(request, ())
+        run = self.get_object()
+        turns = run.turns.select_related("node").order_by("place")
+        said = {turn.node.name: turn.said for turn in turns if turn.said}
+        return Response(
+            {
+                **answering.run_json(run),
+                "nodes": [answering.node_json(turn) for turn in turns],
+                "summary": said,
+            }
+        )
+
+
+class Stop(base.Acts):
+    """Ends a run of checks."""
+
+    @extend_schema(operation_id="check_runs_stop", request=base.Act, responses={200: CheckRunSerializer})
+    @idempotency.once
+    def post(self, request: Request, pk: int) -> Response:
+        """Asks nobody else, and takes back what was asked and not begun; 409 when the run is over."""
+        base.known_only(request)
+        who = principal(request)
+        visible = CheckRun.objects.select_related("cluster").filter(cluster__in=accounts.clusters_of(who))
+        run = get_object_or_404(visible, pk=pk)
+        require(request, base.OPERATOR, run.cluster)
+        reason = base.body_of(request, base.Act)["reason"]
+        checking.stop(run, actor=accounts.actor(who), reason=reason, now=timezone.now())
+        return Response(CheckRunSerializer(visible.get(pk=pk)).data)

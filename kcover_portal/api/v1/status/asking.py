@@ -1,0 +1,117 @@
+"""The parameters of ``/status``, read strictly: what cannot be meant is refused by name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rest_framework import exceptions
+from rest_framework.request import Request
+
+from kcover import autopilot
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api import problems
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import selecting
+
+PARAMETERS = ("cluster", "check", "host", "batch", "job", "nodelabel", "r", "pingnodes", "wait")
+OFFERED = (*(name for name in autopilot.NAMES if name not in autopilot.BY_THE_PORTAL),)
+LONGEST_WAIT = 600
+WAIT = 300  # seconds
+MOST_PEERS = 256  # that an agent pings in one check
+LONGEST = 100_000  # characters of a list of names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is to be run where; ``wait``: for how many seconds somebody listens."""
+
+    cluster: Cluster
+    nodes: Sequence[Node]
+    checks: tuple[str, ...]
+    level: int
+    batch: int
+    peers: tuple[str, ...]
+    wait: int
+
+
+def read(request: Request) -> Question:
+    """The question of somebody who may ask it.
+
+    Raises ValidationError that names the parameter, PermissionDenied, NotAnswered where the cluster is silent.
+    """
+    base.known_only(request, PARAMETERS)
+    cluster = cluster_of(request)
+    require(request, base.OPERATOR, cluster)
+    checks = checks_of(_names(request, "check"))
+    level = _whole(request, "r", default=1, least=autopilot.LEVELS[0], most=autopilot.LEVELS[-1])
+    batch = _whole(request, "batch", default=0, least=0, most=100_000)
+    wait = _whole(request, "wait", default=WAIT, least=0, most=LONGEST_WAIT)
+    hosts, pinged = _names(request, "host"), "pingnodes" in request.query_params
+    given = {name: request.query_params.get(name, "") for name in ("job", "nodelabel")}
+    nodes = _selected(cluster, "host", hosts=() if hosts == ["all"] else hosts, **given)
+    peers = _selected(cluster, "pingnodes", hosts=_names(request, "pingnodes")) if pinged else []
+    if not nodes:
+        raise exceptions.ValidationError({"cluster": [f"The cluster {cluster.name} has no GPU node."]})
+    if len(peers) > MOST_PEERS:
+        raise exceptions.ValidationError({"pingnodes": [f"At most {MOST_PEERS} nodes are pinged from each."]})
+    addresses = tuple(peer.address or peer.name for peer in peers)
+    return Question(cluster=cluster, nodes=nodes, checks=checks, level=level, batch=batch, peers=addresses, wait=wait)
+
+
+def _selected(cluster: Cluster, parameter: str, *, hosts: Sequence[str], **given: str) -> list[Node]:
+    """The nodes; ``parameter`` is the one that names hosts. Raises ValidationError, NotAnswered."""
+    try:
+        return selecting.nodes(cluster, hosts=hosts, **given)
+    except selecting.Refused as error:
+        raise exceptions.ValidationError({parameter if error.field == "host" else error.field: [str(error)]}) from error
+    except selecting.Unanswered as error:
+        raise problems.NotAnswered(str(error), retry_after=error.retry_after) from error
+
+
+def cluster_of(request: Request) -> Cluster:
+    """The cluster that is named, else the token's, else the only one that the caller sees. Raises ValidationError."""
+    if name := request.query_params.get("cluster"):
+        return base.cluster_named(request, name)
+    who = principal(request)
+    if isinstance(who, ApiToken) and who.cluster is not None:
+        return who.cluster
+    seen = list(accounts.clusters_of(who).order_by("name")[:2])
+    if len(seen) != 1:
+        many = "You see several clusters" if seen else "There is no cluster"
+        raise exceptions.ValidationError({"cluster": [f"{many}: name one."]})
+    return seen[0]
+
+
+def checks_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The checks that the names mean, each once; none, or ``all``, are the periodic ones. Raises ValidationError."""
+    wanted = [one for name in names or ["all"] for one in (autopilot.PERIODIC if name == "all" else (name,))]
+    unknown = [name for name in wanted if name not in OFFERED]
+    if unknown:
+        known = ", ".join(("all", *OFFERED))
+        raise exceptions.ValidationError(
+            {"check": [f"check not supported: {', '.join(unknown)[:200]}; known are {known}"]}
+        )
+    return tuple(dict.fromkeys(wanted))
+
+
+def _names(request: Request, name: str) -> list[str]:
+    """A list with commas, each once."""
+    text = ",".join(request.query_params.getlist(name))
+    if len(text) > LONGEST:
+        raise exceptions.ValidationError({name: [f"At most {LONGEST} characters are read: use nodelabel."]})
+    listed = [one.strip() for one in text.split(",")]
+    if name in request.query_params and not any(listed):
+        raise exceptions.ValidationError({name: ["Name at least one, or leave the parameter out."]})
+    return list(dict.fromkeys(one for one in listed if one))
+
+
+def _whole(request: Request, name: str, *, default: int, least: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+        raise exceptions.ValidationError({name: [f"Write a whole number from {least} to {most}, not {text[:40]!r}."]})
+    return int(text)

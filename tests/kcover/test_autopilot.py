@@ -1,0 +1,138 @@
+"""Autopilot's words for check results, without its bugs."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kcover import autopilot
+from kcover.fault import Check
+
+
+def check(name: str, status: str, device: str = "", value: float | None = None, message: str = "") -> Check:
+    return Check(name=name, status=status, device=device, value=value, message=message)
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "value", "shown"),
+    [
+        ("pciebw", "pass", 24.5, 24.5),
+        ("pciebw", "fail", 3.2, 3.2),
+        ("remapped", "pass", 7.0, 0.0),  # the rows are ours, Autopilot's gauge says whether one waits
+        ("remapped", "fail", 7.0, 1.0),
+        ("gpupower", "warn", 0.0, 0.0),
+        ("dcgm", "error", None, None),
+        ("dcgm", "skipped", None, None),
+        ("xid", "fail", 1.0, None),
+    ],
+)
+def test_the_gauge_shows_a_measurement_or_zero_and_one(
+    name: str, status: str, value: float | None, shown: float | None
+) -> None:
+    assert autopilot.metric_value(name, status, value) == shown
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        ([check("pciebw", "pass"), check("dcgm", "skipped")], ["Ok"]),
+        ([check("pciebw", "warn")], ["Ok"]),
+        (
+            [check("pciebw", "fail"), check("pciebw", "pass"), check("gpumem", "fail")],
+            ["PCIE Failed", "GPU MEM Test Failed"],
+        ),
+        ([check("ping", "fail", "10.0.0.2")], ["PING Failed"]),  # Autopilot books it under pciebw
+        ([check("dcgm", "error")], ["DCGM Aborted"]),  # what broke is no bad node
+        ([check("dcgm", "error"), check("dcgm", "fail")], ["DCGM Failed", "DCGM Aborted"]),
+        ([check("dcgm", "skipped")], ["Not checked"]),
+        ([], ["Not checked"]),
+    ],
+)
+def test_a_status_names_every_failure(results: list[Check], said: list[str]) -> None:
+    assert autopilot.failures(results) == said
+
+
+def test_a_nodes_part_is_laid_out_as_autopilots() -> None:
+    results = [
+        check("pciebw", "pass", "GPU-0", 24.5),
+        check("pciebw", "fail", "GPU-1", 3.25, "under 4 GB/s"),
+        check("dcgm", "error", message="no host engine"),
+        check("ping", "skipped", message="nobody to ping"),
+        check("remapped", "pass", "GPU-0", 0.0),
+    ]
+    text = autopilot.node_text(
+        "n1", address="10.0.0.1", url="http://p/status?host=n1", results=results, said=autopilot.failures(results)
+    )
+    assert text == (
+        "Autopilot Endpoint: 10.0.0.1\nNode: n1\nurl(s): http://p/status?host=n1\nResponse:\n"
+        "Checking system status of host n1\n\n"
+        "[[ PCIEBW ]] FAIL\nn1 24.5 3.25\n[[ PCIEBW ]] FAIL GPU-1: under 4 GB/s\n\n"
+        "[[ DCGM ]] ABORT\n[[ DCGM ]] ABORT n1: no host engine\n\n"
+        "[[ PING ]] SKIPPED\n[[ PING ]] SKIPPED n1: nobody to ping\n\n"
+        "[[ REMAPPED ROWS ]] SUCCESS\nn1 0\n\n"
+        "Node Status: PCIE Failed, DCGM Aborted\n-------------------------------------\n\n"
+    )
+
+
+def test_a_node_that_does_not_answer_says_so() -> None:
+    text = autopilot.node_text("n1", address="", url="u", results=[], said=[autopilot.NO_ANSWER], note="no agent")
+    assert "Response:\nABORT: no agent\n\nNode Status: Connection to Server Failed\n" in text
+
+
+def test_the_summary_is_a_python_dict_and_the_runtime() -> None:
+    said = {"n2": ["Ok"], "n1": ["PCIE Failed", "DCGM Failed"]}
+    text = autopilot.summary_text(said, runtime=timedelta(seconds=31.84))
+    assert text == ("Node Summary:\n\n{'n1': ['PCIE Failed', 'DCGM Failed'], 'n2': ['Ok']}\n\nruntime: 31.8 sec\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "expected"),
+    [("gpumem", 1, True), ("dcgm", 1, False), ("dcgm", 2, True), ("pciebw", 3, False)],
+)
+def test_what_needs_idle_gpus(name: str, level: int, expected: bool) -> None:
+    assert autopilot.invasive(name, level=level) is expected
+
+
+def test_patience_grows_with_the_level_of_dcgm() -> None:
+    assert autopilot.patience(["remapped"], level=4) == timedelta(minutes=2)
+    assert autopilot.patience(["remapped", "dcgm"], level=1) == timedelta(minutes=7)
+    assert autopilot.patience(["dcgm"], level=4) == timedelta(hours=4)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "label"),
+    [({"pass"}, "PASS"), ({"pass", "fail"}, "WARN"), ({"warn", "error"}, "PASS"), ({"error"}, None), (set(), None)],
+)
+def test_the_label_of_periodic_results(statuses: set[str], label: str | None) -> None:
+    assert autopilot.periodic_label(statuses) == label
+
+
+@pytest.mark.parametrize(
+    ("results", "label"),
+    [
+        ([check("dcgm", "pass")], "PASS"),
+        ([check("dcgm", "fail"), check("dcgm", "fail", "gpu3 GPU Memory")], "EVICT"),
+        ([check("dcgm", "fail"), check("dcgm", "fail", "gpu3 PCIe")], "EVICT"),
+        ([check("dcgm", "fail"), check("dcgm", "fail", "gpu3 Diagnostic")], "WARN"),
+        ([check("dcgm", "pass"), check("gpumem", "fail", "GPU-0")], "WARN"),
+        ([check("dcgm", "error")], None),
+        ([check("dcgm", "skipped")], None),
+        ([check("pciebw", "fail", "gpu0 PCIe")], None),  # not an invasive one
+    ],
+)
+def test_the_verdict_of_an_invasive_run(results: list[Check], label: str | None) -> None:
+    assert autopilot.verdict(results) == label
+
+
+def test_level_3_names_what_failed_and_when() -> None:
+    at = datetime(2026, 11, 21, 8, 5, 9, tzinfo=UTC)
+    assert autopilot.level_3([check("dcgm", "pass")], at=at) == ("PASS_2026-11-21_08.05.09UTC", "")
+    failed = [
+        check("dcgm", "fail"),
+        check("dcgm", "fail", "gpu0 GPU Memory"),
+        check("dcgm", "fail", "gpu3 GPU Memory"),
+        check("dcgm", "fail", "gpu3 PCIe"),
+        check("dcgm", "warn", "gpu1 PCIe"),
+    ]
+    assert autopilot.level_3(failed, at=at) == ("ERR_2026-11-21_08.05.09UTC", "gpu_memory.0.3 pcie.3")
+    assert autopilot.level_3([check("dcgm", "error")], at=at) is None
+    assert autopilot.level_3([], at=at) is None

@@ -1,0 +1,218 @@
+"""GET /status: parameters, rights, text and JSON while the answers come in, and the run that survives its caller."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from kcover.fault import CommandResult
+from kcover_portal.api.v1.status import answering
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Agent, CheckResult, CheckRun, Cluster, Command, Node
+from kcover_portal.fleet.services import checking
+from tests.portal.api.conftest import Api, add_node, caller, fields, person, problem
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def nodes(east: Cluster, node: Node, now: datetime) -> list[Node]:
+    """Three nodes whose agents reported just now."""
+    found = [node, *(add_node(east, f"gpu-{number}", now, address=f"10.0.0.{number}") for number in (2, 3))]
+    Agent.objects.update(seen_at=timezone.now())
+    return found
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None]:
+    """Agents that answer while somebody listens: ``answered({"gpu-1": "pass"})``; others stay silent."""
+    wanted: dict[str, str] = {}
+
+    def look(_seconds: float) -> None:
+        for command in Command.objects.filter(state="offered").select_related("node"):
+            if status := wanted.get(command.node.name):
+                results = [
+                    {"name": name, "device": "GPU-0", "status": status, "value": 24.5, "unit": "GB/s", "message": ""}
+                    for name in command.args["checks"]
+                ]
+                result = CommandResult(id=str(command.pk), status="done", output={"checks": results})
+                fleet.settle_command(command.node, result, now=timezone.now())
+        for run in CheckRun.objects.filter(state="running"):
+            checking.advance(run.pk, now=timezone.now())
+
+    monkeypatch.setattr(answering, "pause", look)
+    return wanted.update
+
+
+def text_of(response: Any) -> str:
+    assert response.status_code == 200, response.content
+    return b"".join(response.streaming_content).decode()
+
+
+def test_each_node_is_told_and_then_the_summary(nodes: list[Node], operator: Api, answered: Any) -> None:
+    answered({"gpu-1": "pass", "gpu-2": "fail", "gpu-3": "pass"})
+    response = operator.get("status?cluster=east&check=pciebw&batch=2&r=1")
+    assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+    text = text_of(response)
+    run = CheckRun.objects.get()
+    assert text.startswith("Checking status of 3 nodes in cluster east: pciebw\nRun ")
+    assert f"http://testserver/api/v1/check-runs/{run.pk}" in text
+    assert [line for line in text.splitlines() if line.startswith("Node: ")] == [
+        "Node: gpu-1",
+        "Node: gpu-2",
+        "Node: gpu-3",
+    ]
+    assert "url(s): http://testserver/api/v1/status?host=gpu-2&cluster=east&check=pciebw&r=1" in text
+    assert "Autopilot Endpoint: 10.0.0.2\n" in text
+    assert "[[ PCIEBW ]] FAIL\ngpu-2 24.5 GB/s\n" in text
+    assert "Node Status: PCIE Failed\n-------------------------------------\n" in text
+    assert "Node Summary:\n\n{'gpu-1': ['Ok'], 'gpu-2': ['PCIE Failed'], 'gpu-3': ['Ok']}\n\nruntime: " in text
+    assert (run.state, run.batch, run.done, run.wrong) == ("finished", 2, 3, 1)
+
+
+def test_json_for_programs(nodes: list[Node], operator: Api, answered: Any) -> None:
+    answered({"gpu-2": "pass"})
+    response = operator.get("status?cluster=east&check=pciebw,dcgm&host=gpu-2&r=2", Accept="application/json")
+    body = json.loads(text_of(response))
+    assert (body["state"], body["checks"], body["r"], body["total"]) == ("finished", ["pciebw", "dcgm"], 2, 1)
+    assert body["summary"] == {"gpu-2": ["Ok"]}
+    [told] = body["nodes"]
+    assert (told["node"], told["address"], told["status"]) == ("gpu-2", "10.0.0.2", ["Ok"])
+    assert [one["name"] for one in told["checks"]] == ["pciebw", "dcgm"]
+    assert body["runtime"] >= 0
+    again = operator.get(f"check-runs/{body['run']}").json()
+    assert {key: again[key] for key in again} == {key: body[key] for key in again}
+
+
+def test_nobody_needs_to_listen(nodes: list[Node], operator: Api) -> None:
+    text = text_of(operator.get("status?cluster=east&check=remapped&wait=0"))
+    run = CheckRun.objects.get()
+    assert f"0 of 3 nodes have answered; the run goes on: http://testserver/api/v1/check-runs/{run.pk}" in text
+    checking.advance(run.pk, now=timezone.now())
+    shown = operator.get(f"check-runs/{run.pk}").json()
+    assert (shown["state"], [one["state"] for one in shown["nodes"]]) == ("running", ["asked"] * 3)
+    assert operator.get("check-runs?state=running&node=gpu-2").json()["results"][0]["total"] == 3
+    assert operator.get("check-runs?node=gpu-9").json()["results"] == []
+
+
+def test_a_caller_who_hangs_up_ends_the_answer_and_not_the_run(nodes: list[Node], operator: Api, answered: Any) -> None:
+    response = operator.get("status?cluster=east&check=remapped")
+    pieces = iter(response.streaming_content)
+    assert next(pieces).startswith(b"Checking status of 3 nodes")
+    response.close()
+    assert CheckRun.objects.get().state == "running"
+    for _ in range(answering.LISTENERS + 1):  # its place is free again
+        checking.prune(before=timezone.now())
+        operator.get("status?cluster=east&check=remapped").close()
+
+
+def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operator: Api) -> None:
+    held = [answering.Place() for _ in range(answering.LISTENERS)]
+    try:
+        refused = operator.get("status?cluster=east")
+        assert "nothing was asked of any node" in problem(refused, 429)["detail"]
+        assert refused.headers["Retry-After"] == "5"
+        assert not CheckRun.objects.exists()
+        assert operator.get("status?cluster=east&wait=0").status_code == 200
+    finally:
+        for place in held:
+            place.give_back()
+    for place in held:
+        place.give_back()  # twice is once
+    free = [answering.Place() for _ in range(answering.LISTENERS)]
+    with pytest.raises(answering.Full):
+        answering.Place()
+    for place in free:
+        place.give_back()
+
+
+def test_the_wait_is_bounded(nodes: list[Node], operator: Api, monkeypatch: Any) -> None:
+    moments = iter(range(0, 1000, 5))
+    monkeypatch.setattr(answering, "clock", lambda: float(next(moments)))
+    monkeypatch.setattr(answering, "pause", lambda seconds: None)
+    text = text_of(operator.get("status?cluster=east&check=remapped&wait=60"))
+    assert "0 of 3 nodes have answered" in text
+    assert "\n\n\n" in text  # a long silence is broken
+    assert CheckRun.objects.get().state == "running"
+
+
+@pytest.mark.parametrize(
+    ("query", "field", "words"),
+    [
+        ("check=pciebw,nope", "check", "check not supported: nope; known are all, pciebw"),
+        ("check=", "check", "Name at least one"),
+        ("check=iperf", "check", "check not supported: iperf"),
+        ("host=gpu-1,gpu-77", "host", "the cluster east has no node gpu-77"),
+        ("host=%00", "host", "No name has a NUL in it."),
+        ("batch=-1", "batch", "whole number from 0"),
+        ("batch=x", "batch", "whole number"),
+        ("r=5", "r", "whole number from 1 to 4"),
+        ("r=%EF%BC%91", "r", "whole number"),
+        ("wait=601", "wait", "whole number from 0 to 600"),
+        ("job=ml", "job", "write namespace:key=value"),
+        ("job=ml:a=b", "job", "no pod in ml"),
+        ("nodelabel=rack", "nodelabel", "write key=value"),
+        ("nodelabel=rack=1", "nodelabel", "no node carries rack=1"),
+        ("pingnodes=gpu-88", "pingnodes", "has no node gpu-88"),
+        ("hosts=gpu-1", "hosts", "Did you mean host?"),
+    ],
+)
+def test_bad_parameters_are_told_by_name(nodes: list[Node], operator: Api, query: str, field: str, words: str) -> None:
+    for accept in ("*/*", "application/json", "text/plain"):
+        found = fields(operator.get(f"status?cluster=east&{query}", Accept=accept))
+        assert words in found[field], found
+    assert not CheckRun.objects.exists()
+
+
+def test_the_cluster_is_the_tokens_or_named(nodes: list[Node], west: Cluster, operator: Api, now: datetime) -> None:
+    assert fields(operator.get("status"))["cluster"] == "You see several clusters: name one."
+    assert fields(operator.get("status?cluster=north"))["cluster"] == "There is no cluster north."
+    assert fields(operator.get("status?cluster=west"))["cluster"] == "The cluster west has no GPU node."
+    bound = caller("operator", now, cluster=Cluster.objects.get(name="east"))
+    assert "in cluster east: pciebw, remapped, dcgm, ping, gpupower" in text_of(bound.get("status?wait=0"))
+    assert fields(bound.get("status?cluster=west"))["cluster"] == "There is no cluster west."
+
+
+def test_it_takes_a_token_of_an_operator(nodes: list[Node], viewer: Api, now: datetime) -> None:
+    assert "role operator" in problem(viewer.get("status?cluster=east"), 403)["detail"]
+    assert "takes a token" in problem(person("ann", "admin", now).get("status?cluster=east"), 403)["detail"]
+    problem(Api().get("status?cluster=east"), 401)
+    assert not CheckRun.objects.exists()
+
+
+def test_a_cluster_that_does_not_say_is_asked_again_later(nodes: list[Node], west: Cluster, operator: Api) -> None:
+    add_node(west, "w-1", timezone.now())
+    silent = operator.get("status?cluster=west&job=ml:a=b")
+    assert silent.status_code in (400, 503)
+    assert "west" in problem(silent, silent.status_code)["detail"]
+
+
+def test_a_run_is_stopped_by_an_operator(nodes: list[Node], operator: Api, viewer: Api) -> None:
+    text_of(operator.get("status?cluster=east&wait=0"))
+    run = CheckRun.objects.get()
+    problem(viewer.post(f"check-runs/{run.pk}/stop", {"reason": "no"}), 403)
+    assert operator.post(f"check-runs/{run.pk}/stop", {"reason": "no"}).json()["state"] == "stopped"
+    assert "is over" in problem(operator.post(f"check-runs/{run.pk}/stop", {"reason": "no"}), 409)["detail"]
+    problem(operator.post("check-runs/999/stop", {"reason": "no"}), 404)
+
+
+def test_the_latest_results_are_a_list(nodes: list[Node], viewer: Api, now: datetime) -> None:
+    for status, device in (("pass", "GPU-0"), ("fail", "GPU-1")):
+        CheckResult.objects.create(
+            node=nodes[0], name="pciebw", device=device, status=status, value=3.5, seen_at=now, changed_at=now
+        )
+    [row] = viewer.get("checks?status=fail&check=pciebw&cluster=east&node=gpu-1").json()["results"]
+    assert (row["check"], row["device"], row["status"], row["value"]) == ("pciebw", "GPU-1", "fail", 3.5)
+    assert fields(viewer.get("checks?status=green"))["status"]
+    assert len(viewer.get("checks").json()["results"]) == 2
+
+
+def test_runs_of_other_clusters_are_not_seen(nodes: list[Node], west: Cluster, operator: Api, now: datetime) -> None:
+    text_of(operator.get("status?cluster=east&wait=0"))
+    elsewhere = caller("viewer", now, cluster=west)
+    assert elsewhere.get("check-runs").json()["results"] == []
+    problem(elsewhere.get(f"check-runs/{CheckRun.objects.get().pk}"), 404)
+    assert timedelta(0) <= timezone.now() - CheckRun.objects.get().asked_at < timedelta(minutes=1)

@@ -1,0 +1,227 @@
+"""Runs of checks: batches, agents that do not answer, what needs idle GPUs, and nothing twice."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.fleet import tasks
+from kcover_portal.fleet.models import Agent, CheckRun, CheckTurn, Command, Node
+from kcover_portal.fleet.services import checking, selecting
+from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
+from tests.portal.rescue import agents
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+FINE = {"name": "remapped", "device": "GPU-0", "status": "pass", "value": 0.0, "unit": "rows", "message": ""}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(policy="", nodes=5)
+    for number in range(1, 6):
+        made.report(node=f"gpu-{number}")
+    yield made
+    made.uninstall()
+
+
+def begin(world: World, *names: str, checks: tuple[str, ...] = ("remapped",), **more: Any) -> CheckRun:
+    nodes = selecting.nodes(world.cluster, hosts=names)
+    run = checking.begin(world.cluster, nodes, checks=checks, actor="user:ann", now=world.now, **more)
+    advance(world, run)
+    return run
+
+
+def advance(world: World, run: CheckRun) -> CheckRun:
+    checking.advance(run.pk, now=world.now)
+    run.refresh_from_db()
+    return run
+
+
+def states(run: CheckRun) -> list[str]:
+    return list(run.turns.values_list("state", flat=True))
+
+
+def answer(world: World, node: str, *results: dict[str, Any]) -> None:
+    [command] = [one for one in agents.commands("run_check", node) if one.state == "offered"]
+    agents.answers(world, command, checks=list(results))
+
+
+def test_a_batch_begins_when_the_one_before_is_done(world: World) -> None:
+    run = begin(world, batch=2)
+    assert states(run) == ["asked", "asked", "waiting", "waiting", "waiting"]
+    answer(world, "gpu-1", FINE)
+    advance(world, run)
+    assert states(run) == ["done", "asked", "waiting", "waiting", "waiting"]
+    assert (run.done, run.state) == (1, "running")
+    answer(world, "gpu-2", FINE)
+    advance(world, run)
+    assert states(run) == ["done", "done", "asked", "asked", "waiting"]
+    for name in ("gpu-3", "gpu-4"):
+        answer(world, name, FINE)
+    advance(world, run)
+    answer(world, "gpu-5", {**FINE, "status": "fail", "message": "a row waits for a reset"})
+    advance(world, run)
+    assert (run.state, run.done, run.wrong, run.finished_at) == ("finished", 5, 1, world.now)
+    assert run.turns.get(node__name="gpu-5").said == ["REMAPPED ROWS Failed"]
+    assert run.turns.get(node__name="gpu-1").said == ["Ok"]
+    verbs = list(Entry.objects.filter(subject=f"check run {run.pk}").values_list("verb", flat=True))
+    assert sorted(verbs) == ["checks.asked", "checks.finished"]
+
+
+def test_going_on_again_and_again_asks_nobody_twice(world: World) -> None:
+    run = begin(world, batch=2)
+    for _ in range(3):
+        advance(world, run)
+    assert Command.objects.count() == 2
+    assert {command.args["r"] for command in Command.objects.all()} == {1}
+
+
+def test_the_answer_rings_for_its_run(world: World, django_capture_on_commit_callbacks: Any, monkeypatch: Any) -> None:
+    rung: list[tuple[str, Any]] = []
+    monkeypatch.setattr("kcover_portal.doorbell._ring", lambda task, ids: rung.append((task, ids)))
+    run = begin(world, "gpu-1")
+    with django_capture_on_commit_callbacks(execute=True):
+        answer(world, "gpu-1", FINE)
+    assert ("fleet.advance_run", (run.pk,)) in rung
+
+
+def test_the_round_finds_every_run_that_goes_on(
+    world: World, django_capture_on_commit_callbacks: Any, monkeypatch: Any
+) -> None:
+    rung: list[tuple[str, Any]] = []
+    monkeypatch.setattr("kcover_portal.doorbell._ring", lambda task, ids: rung.append((task, ids)))
+    going_on, over = begin(world, "gpu-1"), begin(world, "gpu-2")
+    checking.stop(over, actor="user:ann", reason="enough", now=world.now)
+    with django_capture_on_commit_callbacks(execute=True):
+        tasks.advance_runs()
+    assert rung == [("fleet.advance_run", (going_on.pk,))]
+
+
+def test_a_silent_agent_is_not_waited_for(world: World) -> None:
+    Agent.objects.filter(node__name="gpu-1").update(seen_at=world.now - timedelta(hours=1))
+    run = begin(world, "gpu-1", "gpu-2", batch=1)
+    assert states(run) == ["silent", "asked"]
+    turn = run.turns.get(node__name="gpu-1")
+    assert (turn.said, turn.note) == (["Connection to Server Failed"], "its agent was not heard of lately")
+
+
+def test_an_agent_that_does_not_answer_in_time_ends_its_turn(world: World) -> None:
+    run = begin(world, "gpu-1")
+    world.now += timedelta(minutes=2, seconds=59)
+    assert advance(world, run).state == "running"
+    world.now += timedelta(seconds=1)
+    assert (advance(world, run).state, run.wrong) == ("finished", 1)
+    assert run.turns.get().note == "no answer in time"
+
+
+def test_a_refusal_and_silence_about_a_check_are_aborted_not_failed(world: World) -> None:
+    run = begin(world, "gpu-1", "gpu-2", checks=("remapped", "ping"))
+    [command] = agents.commands("run_check", "gpu-1")
+    agents.answers(world, command, status="refused", message="this agent has no check")
+    answer(world, "gpu-2", FINE, {"name": "remapped", "status": "green", "value": "x"})
+    advance(world, run)
+    assert run.turns.get(node__name="gpu-1").said == ["REMAPPED ROWS Aborted", "PING Aborted"]
+    told = run.turns.get(node__name="gpu-2")
+    assert told.said == ["REMAPPED ROWS Aborted", "PING Aborted"]
+    assert [(one["status"], one["value"]) for one in told.results] == [("pass", 0.0), ("error", None), ("error", None)]
+
+
+def test_what_needs_idle_gpus_is_left_out_where_a_pod_holds_some(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node="gpu-1", gpus=8)
+    world.kube.add_pod("default", "plain", node="gpu-2")
+    run = begin(world, "gpu-1", "gpu-2", checks=("remapped", "dcgm"), level=3)
+    asked = {command.node.name: command.args["checks"] for command in Command.objects.select_related("node")}
+    assert asked == {"gpu-1": ["remapped"], "gpu-2": ["remapped", "dcgm"]}
+    answer(world, "gpu-1", FINE)
+    advance(world, run)
+    turn = run.turns.get(node__name="gpu-1")
+    assert [(one["name"], one["status"], one["message"]) for one in turn.results] == [
+        ("dcgm", "skipped", "the pod default/train-0 holds GPUs"),
+        ("remapped", "pass", ""),
+    ]
+    assert turn.said == ["Ok"]
+
+
+def test_what_needs_idle_gpus_only_is_over_at_once_where_they_are_held(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node="gpu-1", gpus=8)
+    run = begin(world, "gpu-1", checks=("gpumem",))
+    assert (run.state, run.turns.get().said, Command.objects.count()) == ("finished", ["Not checked"], 0)
+
+
+def test_nobody_loads_gpus_while_the_cluster_does_not_say_who_holds_them(world: World) -> None:
+    world.kube.fail("list_pods", port.Unavailable("timed out"), times=9)
+    run = begin(world, "gpu-1", checks=("dcgm",), level=2)
+    turn = run.turns.get()
+    assert (turn.state, turn.results[0]["status"]) == ("done", "skipped")
+    assert "does not say which pods hold GPUs" in turn.results[0]["message"]
+
+
+def test_two_runs_never_load_one_node_at_once(world: World) -> None:
+    first = begin(world, "gpu-1", checks=("gpumem",))
+    second = begin(world, "gpu-1", "gpu-2", checks=("gpumem",))
+    assert states(first) == ["asked"]
+    assert states(second) == ["done", "asked"]
+    assert second.turns.get(node__name="gpu-1").results[0]["message"] == f"check run {first.pk} loads its GPUs"
+
+
+def test_ping_asks_the_neighbours_round_the_ring(world: World) -> None:
+    Node.objects.update(address="")
+    for number in (1, 3, 5):
+        Node.objects.filter(name=f"gpu-{number}").update(address=f"10.0.0.{number}")
+    begin(world, "gpu-3", checks=("ping",))
+    begin(world, "gpu-4", checks=("ping",), peers=("10.9.9.9",))
+    hosts = {command.node.name: command.args["hosts"] for command in Command.objects.select_related("node")}
+    assert hosts == {"gpu-3": ["10.0.0.5", "10.0.0.1"], "gpu-4": ["10.9.9.9"]}
+
+
+def test_a_stopped_run_asks_nobody_else_and_takes_back_what_was_not_begun(world: World) -> None:
+    run = begin(world, batch=2)
+    answer(world, "gpu-1", FINE)
+    checking.stop(run, actor="user:bo", reason="wrong nodes", now=world.now)
+    run.refresh_from_db()
+    assert (run.state, run.done) == ("stopped", 1)
+    assert states(run) == ["done", "stopped", "stopped", "stopped", "stopped"]
+    assert {command.state for command in Command.objects.all()} == {"done", "expired"}
+    advance(world, run)
+    assert Command.objects.count() == 2
+    with pytest.raises(checking.Refused, match="is over"):
+        checking.stop(run, actor="user:bo", reason="", now=world.now)
+
+
+def test_runs_are_bounded_and_forgotten(world: World) -> None:
+    runs = [begin(world, "gpu-1") for _ in range(checking.MOST_RUNS)]
+    with pytest.raises(checking.Refused, match="20 check runs go on in cluster c1"):
+        begin(world, "gpu-1")
+    checking.stop(runs[0], actor="user:bo", reason="", now=world.now)
+    begin(world, "gpu-1")
+    assert checking.prune(before=world.now) == 0
+    assert checking.prune(before=world.now + timedelta(seconds=1)) == 1
+    assert not CheckTurn.objects.filter(run=runs[0].pk).exists()
+
+
+def test_the_union_of_names_jobs_and_labels(world: World) -> None:
+    world.kube.add_pod("ml", "w-0", node="gpu-2", labels={"job": "a"})
+    Node.objects.filter(name="gpu-4").update(labels={"rack": "r1"})
+
+    def names(**asked: Any) -> list[str]:
+        return [node.name for node in selecting.nodes(world.cluster, **asked)]
+
+    assert names(hosts=["gpu-5"], job="ml:job=a", nodelabel="rack=r1") == ["gpu-2", "gpu-4", "gpu-5"]
+    assert len(names()) == 5
+    for asked, field in (
+        ({"hosts": ["gpu-9"]}, "host"),
+        ({"job": "ml:job=b"}, "job"),
+        ({"job": "ml"}, "job"),
+        ({"nodelabel": "rack"}, "nodelabel"),
+        ({"nodelabel": "rack=r2"}, "nodelabel"),
+    ):
+        with pytest.raises(selecting.Refused) as refusal:
+            names(**asked)
+        assert refusal.value.field == field
+    world.kube.fail("list_pods", port.Unavailable("timed out", retry_after=3.0), times=9)
+    with pytest.raises(selecting.Unanswered) as silence:
+        names(job="ml:job=a")
+    assert silence.value.retry_after == 3.0

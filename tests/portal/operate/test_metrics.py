@@ -1,0 +1,203 @@
+"""/metrics: every family that dashboards rely on, at a bounded number of queries."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from kcover import wire
+from kcover_portal.api.agent import tallying
+from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster, Gpu, Node, Tally
+from kcover_portal.incidents.models import Incident
+from kcover_portal.operate import autopilot
+from kcover_portal.rescue.models import Decision, Rescue, Step
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _embedded(settings: Any) -> None:
+    settings.REDIS_URL = ""
+
+
+@pytest.fixture
+def east(now: datetime) -> Cluster:
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+def node(cluster: Cluster, name: str, now: datetime, **more: Any) -> Node:
+    made = Node.objects.create(
+        cluster=cluster, name=name, created_at=now, **{"known": True, "model": "NVIDIA H100", **more}
+    )
+    Gpu.objects.create(node=made, index=0, uuid=f"GPU-{name}", model="NVIDIA H100 80GB HBM3", seen_at=now)
+    return made
+
+
+def result(of: Node, name: str, status: str, now: datetime, *, device: str = "", value: float | None = None) -> None:
+    CheckResult.objects.create(
+        node=of, name=name, device=device, status=status, value=value, seen_at=now, changed_at=now
+    )
+
+
+def lines(family: str) -> list[str]:
+    """The samples of one family."""
+    text = Client().get("/metrics").content.decode()
+    return [line for line in text.splitlines() if line.startswith((f"{family}{{", f"{family} "))]
+
+
+def test_autopilots_gauge_has_its_labels_and_values(east: Cluster, now: datetime) -> None:
+    one = node(east, "n1", now)
+    result(one, "pciebw", "pass", now, device="GPU-n1", value=24.5)
+    result(one, "remapped", "fail", now, device="GPU-n1", value=3)
+    result(one, "gpupower", "pass", now, device="GPU-n1", value=0)
+    result(one, "dcgm", "error", now)
+    result(one, "ping", "fail", now, device='10.0.0.9"\\')
+    result(one, "disk", "fail", now)  # none of Autopilot's
+    result(node(east, "gone", now, known=False), "pciebw", "fail", now, value=1)
+    assert sorted(lines("autopilot_health_checks")) == [
+        'autopilot_health_checks{health="pciebw",node="n1",cpumodel="",gpumodel="NVIDIA H100 80GB HBM3",'
+        'deviceid="GPU-n1",cluster="east"} 24.5',
+        'autopilot_health_checks{health="ping",node="n1",cpumodel="",gpumodel="NVIDIA H100",'
+        'deviceid="10.0.0.9\\"\\\\",cluster="east"} 1',
+        'autopilot_health_checks{health="power-slowdown",node="n1",cpumodel="",gpumodel="NVIDIA H100 80GB HBM3",'
+        'deviceid="GPU-n1",cluster="east"} 0',
+        'autopilot_health_checks{health="remapped",node="n1",cpumodel="",gpumodel="NVIDIA H100 80GB HBM3",'
+        'deviceid="GPU-n1",cluster="east"} 1',
+    ]
+
+
+def test_of_too_many_results_the_failures_are_shown(east: Cluster, now: datetime) -> None:
+    for number in range(3):
+        result(node(east, f"n{number}", now), "dcgm", "fail" if number == 2 else "pass", now)
+    text = autopilot.exposition(most=1)
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        'autopilot_health_checks{health="dcgm",node="n2",cpumodel="",gpumodel="NVIDIA H100",deviceid="",'
+        'cluster="east"} 1',
+        "kcover_autopilot_results_left_out 1",
+    ]
+    assert "kcover_autopilot_results_left_out 0" in autopilot.exposition(most=3)
+
+
+def test_queries_do_not_grow_with_the_fleet(east: Cluster, now: datetime) -> None:
+    counts = []
+    for number in (1, 2, 3):
+        one = node(east, f"n{number}", now)
+        result(one, "pciebw", "pass", now, value=24.5)
+        Incident.objects.create(cluster=east, node=one, kind="xid", code="62", opened_at=now, last_at=now)
+        with CaptureQueriesContext(
+            connection,
+        ) as captured:
+            Client().get("/metrics")
+        counts.append(len(captured))
+    assert len(set(counts)) == 1
+
+
+def rescue(of: Node, now: datetime, **more: Any) -> Rescue:
+    return Rescue.objects.create(
+        cluster=of.cluster, node=of, origin="manual", requested_by="x", plan_hash="h", opened_at=now, **more
+    )
+
+
+def test_phases_of_rescues_have_sums_and_counts(east: Cluster, now: datetime) -> None:
+    for number, seconds in ((1, 5), (2, 7)):
+        done = rescue(node(east, f"n{number}", now), now, state="succeeded", closed_at=now + timedelta(seconds=seconds))
+        Step.objects.create(
+            rescue=done,
+            index=0,
+            name="drain",
+            state="done",
+            started_at=now,
+            finished_at=now + timedelta(seconds=seconds, milliseconds=500),
+        )
+        Step.objects.create(rescue=done, index=1, name="reboot", state="running", started_at=now)
+    assert lines("kcover_rescue_phase_seconds_sum") == [
+        'kcover_rescue_phase_seconds_sum{cluster="east",phase="drain"} 13.0',
+        'kcover_rescue_phase_seconds_sum{cluster="east",phase="rescue"} 12.0',
+    ]
+    assert lines("kcover_rescue_phase_seconds_count") == [
+        'kcover_rescue_phase_seconds_count{cluster="east",phase="drain"} 2.0',
+        'kcover_rescue_phase_seconds_count{cluster="east",phase="rescue"} 2.0',
+    ]
+
+
+def test_refusals_of_guards_are_counted_for_a_day(east: Cluster, now: datetime) -> None:
+    one = node(east, "n1", now)
+    latest = timezone.now()
+    storm = {"code": "storm_code", "params": {"value": "x", "nodes": 3, "within": "5 min", "limit": 3}}
+    cool = {"code": "rule_cooldown", "params": {"until": "a", "rule": "r", "ended": "b"}}
+    matched = {"code": "no_policy", "params": {}}
+    for because, answer, age in (
+        ([matched, storm, cool], "hold", timedelta(hours=1)),
+        ([storm], "hold", timedelta(hours=25)),
+        ([storm], "none", timedelta(0)),
+    ):
+        Decision.objects.create(
+            cluster=east,
+            node=one,
+            answer=answer,
+            mode="enforce",
+            because=because,
+            count=4,
+            at=latest,
+            last_at=latest - age,
+        )
+    assert lines("kcover_guard_refusals") == [
+        'kcover_guard_refusals{cluster="east",guard="cooldown"} 4.0',
+        'kcover_guard_refusals{cluster="east",guard="storm"} 4.0',
+    ]
+
+
+def test_what_came_in_is_counted_across_processes() -> None:
+    tallying.note()
+    Tally.objects.all().delete()
+    kept = wire.Answer(accepted=3, duplicates=1, rejected=(), commands=())
+    tallying.taken([kept, kept, ValueError("no")])
+    tallying.refused()
+    assert lines("kcover_ingest_reports_total")[0] == 'kcover_ingest_reports_total{end="kept"} 0.0'
+    tallying.note()
+    tallying.taken([kept])
+    tallying.note()
+    tallying.note()
+    assert lines("kcover_ingest_reports_total") == [
+        'kcover_ingest_reports_total{end="kept"} 3.0',
+        'kcover_ingest_reports_total{end="failed"} 1.0',
+        'kcover_ingest_reports_total{end="busy"} 1.0',
+    ]
+    assert lines("kcover_ingest_items_total") == [
+        'kcover_ingest_items_total{end="accepted"} 9.0',
+        'kcover_ingest_items_total{end="duplicates"} 3.0',
+        'kcover_ingest_items_total{end="rejected"} 0.0',
+    ]
+
+
+def test_what_could_not_be_noted_is_noted_later(monkeypatch: Any) -> None:
+    tallying.note()
+    Tally.objects.all().delete()
+    tallying.taken([wire.Answer(accepted=1, duplicates=0, rejected=(), commands=())])
+
+    def fail(_counts: Any) -> None:
+        raise OSError("gone")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("kcover_portal.fleet.services.tallying.add", fail)
+        with pytest.raises(OSError, match="gone"):
+            tallying.note()
+    tallying.note()
+    assert Tally.objects.get(name="ingest reports").count == 1
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        *("kcover_incidents", "kcover_rescues", "kcover_decisions", "kcover_nodes", "kcover_agents_silent"),
+        *("kcover_sweep_age_seconds", "kcover_well", "kcover_rescue_phase_seconds", "kcover_guard_refusals"),
+        *("kcover_ingest_reports_total", "kcover_ingest_items_total", "kcover_check_runs", "autopilot_health_checks"),
+    ],
+)
+def test_every_family_is_declared(family: str, east: Cluster, now: datetime) -> None:
+    CheckRun.objects.create(cluster=east, asked_at=now)
+    assert f"# TYPE {family} " in Client().get("/metrics").content.decode()
