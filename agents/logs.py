@@ -64,7 +64,8 @@ class Logs:
                 check = health.judge(now=now, lost=chunk.lost)
                 more, moved, position = more or chunk.more, moved or bool(chunk.records), chunk.position
             if check is not None:
-                log.log(logging.INFO if check.status == "pass" else logging.WARNING, "kernel log: %s", check)
+                level = logging.INFO if check.status == "pass" else logging.WARNING
+                log.log(level, "kernel log %s: %s %s", source.name, check.status, check.message)
                 checks.append(check)
             self._remember_xids(found, now=now)
             faults += windows.fold(found, now=now)

@@ -30,7 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if bool(options.portal) != bool(options.enrol_token_file):
             parser.error("--portal and --enrol-token-file: give both (agents report to a portal) or neither")
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-        for noisy in ("agents.loop", "agents.commands"):  # one line a fault is plenty for one node, not for hundreds
+        for noisy in (
+            "agents.logs",
+            "agents.loop",
+            "agents.commands",
+        ):  # one line a fault is plenty for one node, not for hundreds
             logging.getLogger(noisy).setLevel(logging.ERROR)
         asyncio.run(server.serve(_settings(options)))
     except OSError as error:
