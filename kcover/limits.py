@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass
 
+from kcover.quoting import shown
+
 _PERCENT = re.compile(r"([0-9]{1,3})%")
 _EXAMPLE = 'write a whole number from 1, or a percentage such as "10%"'
 
@@ -41,7 +43,7 @@ def parse(value: object) -> Limit:
         return Limit(percent=int(found[1]))
     if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,5}", value):
         raise LimitError(f"write {value} without quotes: a count is a whole number")
-    raise LimitError(f"{value!r} is no limit: {_EXAMPLE}")
+    raise LimitError(f"{shown(value)} is no limit: {_EXAMPLE}")
 
 
 def render(limit: Limit) -> int | str:

@@ -966,3 +966,26 @@ def test_what_is_written_is_read_as_the_same(policy: document.Policy | document.
 
 def test_what_is_written_leaves_defaults_out() -> None:
     assert document.render(document.read(policy({}))) == policy({"priority": 0, "actions": [{"name": "cordon"}]})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"priority": 16**6000},
+        {"errorCode": ["6" * 10_000]},
+        {"errorCode": [16**6000]},
+        {"mode": "x" * 10_000},
+        {"x" * 10_000: 1},
+        {"budget": "9" * 10_000},
+        {"match": {"kinds": ["x" * 10_000]}},
+        {"actions": [{"name": "x" * 10_000}]},
+        {"actions": [{"name": "cordon", "attribute": {"x" * 10_000: "1"}}]},
+        {"actions": [{"name": "drain", "attribute": {"waittime": 16**6000}}]},
+        {"actions": [{"name": "taint", "attribute": {"effect": "x" * 10_000}}]},
+        {"nodeSelector": {"operator": "all", "labels": {"a": "v" * 10_000}}},
+    ],
+)
+def test_what_is_long_is_quoted_cut(fields: dict[str, Any]) -> None:
+    found = rule_problems(**fields)
+    assert found
+    assert all(len(message) < 600 for _, message in found)

@@ -10,6 +10,7 @@ from kcover import waits
 from kcover.policy.document.faults import WORD
 from kcover.policy.document.notes import LABEL_KEY, LABEL_VALUE, Notes, meant, quoted
 from kcover.policy.document.values import KCOVER, Action, Path
+from kcover.quoting import plain, shown
 
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 TEXT, URL = 500, 1000  # characters
@@ -27,25 +28,25 @@ def _wait(value: str) -> str | None:
 
 
 def _truth(value: str) -> str | None:
-    return None if value in ("true", "false") else f'unCordon must be "true" or "false", not "{value}"'
+    return None if value in ("true", "false") else f'unCordon must be "true" or "false", not "{plain(value)}"'
 
 
 def _effect(value: str) -> str | None:
-    return None if value in TAINT_EFFECTS else f"unknown effect {value!r}: use one of {', '.join(TAINT_EFFECTS)}"
+    return None if value in TAINT_EFFECTS else f"unknown effect {shown(value)}: use one of {', '.join(TAINT_EFFECTS)}"
 
 
 def _key(what: str) -> Refusal:
-    return lambda value: None if LABEL_KEY.fullmatch(value) else f"{value!r} is no {what} key"
+    return lambda value: None if LABEL_KEY.fullmatch(value) else f"{shown(value)} is no {what} key"
 
 
 def _value(what: str) -> Refusal:
     return lambda value: (
-        None if LABEL_VALUE.fullmatch(value.replace("<code>", "0")) else f"{value!r} is no {what} value"
+        None if LABEL_VALUE.fullmatch(value.replace("<code>", "0")) else f"{shown(value)} is no {what} value"
     )
 
 
 def _channel(value: str) -> str | None:
-    return None if CHANNEL.fullmatch(value) else f'{value!r} is no name of a channel: write "on-call" for example'
+    return None if CHANNEL.fullmatch(value) else f'{shown(value)} is no name of a channel: write "on-call" for example'
 
 
 def _text(value: str) -> str | None:
@@ -64,7 +65,7 @@ def _url(value: str) -> str | None:
     except ValueError:
         host, secret, parts = None, None, urlsplit("")
     if parts.scheme not in ("http", "https") or not host:
-        return f"{value!r} is no address: {example}"
+        return f"{shown(value)} is no address: {example}"
     return "no password in an address: everybody who reads the policy would read it" if secret else None
 
 
@@ -72,7 +73,8 @@ def _checks(value: str) -> str | None:
     names = value.split(",")
     if all(WORD.fullmatch(name) for name in names) and len(set(names)) == len(names):
         return None
-    return f'{value!r} is no list of checks: write their names with commas and no spaces, "pciebw,remapped" for example'
+    example = 'write their names with commas and no spaces, "pciebw,remapped" for example'
+    return f"{shown(value)} is no list of checks: {example}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +144,7 @@ def _action(item: object, at: Path, notes: Notes) -> Action | None:
     kind = ACTIONS.get(name)
     if kind is None or (kind.own and not notes.own):
         known = [one for one, kind in ACTIONS.items() if notes.own or not kind.own]
-        unknown = f"unknown action {name!r}: use one of {', '.join(known)}{meant(name, known)}"
+        unknown = f"unknown action {shown(name)}: use one of {', '.join(known)}{meant(name, known)}"
         notes.problem((*at, "name"), unknown if kind is None else f"action {name} needs apiVersion: {KCOVER}")
         return None
     notes.only(item, ("name", "attribute"), at)
@@ -164,7 +166,7 @@ def _attribute(name: str, kind: ActionKind, attribute: dict[Any, Any], at: Path,
             continue  # KCE's API sends it with every action
         if key not in kind.attributes:
             takes = f"takes {', '.join(kind.attributes)}" if kind.attributes else "takes no attribute"
-            notes.problem(where, f"{name} has no attribute {key!r}: it {takes}")
+            notes.problem(where, f"{name} has no attribute {shown(key)}: it {takes}")
         elif not isinstance(value, str):
             notes.problem(where, f"{key} must be a string: {quoted(key, value)}")
         elif (refusal := kind.attributes[key](value)) is not None:

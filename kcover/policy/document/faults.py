@@ -8,6 +8,7 @@ from typing import Any
 from kcover import fault
 from kcover.policy.document.notes import Notes, meant
 from kcover.policy.document.values import Minimum, Path
+from kcover.quoting import plain, shown
 
 CODE = re.compile(r"0|[1-9][0-9]{0,9}")
 WORD = re.compile(r"[a-z0-9_.-]{1,64}")  # as the wire format takes the code of a check
@@ -55,8 +56,8 @@ def _codes(value: object, at: Path, notes: Notes) -> tuple[str, ...] | None:
     codes = []
     for index, code in enumerate(value):
         if not isinstance(code, str) or not CODE.fullmatch(code):
-            written = f'"{code}"' if isinstance(code, int) and not isinstance(code, bool) else '"62" for example'
-            notes.problem((*at, index), f"an error code is a string of digits: write {written}, not {code!r}")
+            written = f'"{plain(code)}"' if isinstance(code, int) and not isinstance(code, bool) else '"62" for example'
+            notes.problem((*at, index), f"an error code is a string of digits: write {written}, not {shown(code)}")
         else:
             codes.append(code)
     return tuple(codes)
@@ -76,7 +77,7 @@ def _words(
     for index, word in enumerate(value):
         message = refusal(word)
         if message is None and word in words:
-            message = f"{word} is there twice"
+            message = f"{plain(word)} is there twice"
         if message is not None:
             notes.problem((*at, key, index), message)
         words.append(str(word))
@@ -86,20 +87,20 @@ def _words(
 def _kind(word: object) -> str | None:
     if word in fault.KINDS:
         return None
-    return f"unknown kind {word!r}: use one of {', '.join(fault.KINDS)}{meant(word, fault.KINDS)}"
+    return f"unknown kind {shown(word)}: use one of {', '.join(fault.KINDS)}{meant(word, fault.KINDS)}"
 
 
 def _sxid(word: object) -> str | None:
     if isinstance(word, str) and CODE.fullmatch(word):
         return None
-    written = f'"{word}"' if isinstance(word, int) and not isinstance(word, bool) else '"12028" for example'
-    return f"an SXid code is a string of digits: write {written}, not {word!r}"
+    written = f'"{plain(word)}"' if isinstance(word, int) and not isinstance(word, bool) else '"12028" for example'
+    return f"an SXid code is a string of digits: write {written}, not {shown(word)}"
 
 
 def _check(word: object) -> str | None:
     if isinstance(word, str) and WORD.fullmatch(word):
         return None
-    return f'{word!r} is no name of a check: write "remapped" for example'
+    return f'{shown(word)} is no name of a check: write "remapped" for example'
 
 
 def _minimum(content: dict[Any, Any], at: Path, notes: Notes) -> Minimum | None:
@@ -111,6 +112,6 @@ def _minimum(content: dict[Any, Any], at: Path, notes: Notes) -> Minimum | None:
             return None
     count, within = content["minCount"], notes.wait("within", content["within"], (*at, "within"))
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
-        notes.problem((*at, "minCount"), f"minCount must be a whole number from 1 to {MOST}, not {count!r}")
+        notes.problem((*at, "minCount"), f"minCount must be a whole number from 1 to {MOST}, not {shown(count)}")
         return None
     return Minimum(count=count, within=within) if within else None

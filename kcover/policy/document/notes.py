@@ -8,6 +8,7 @@ from typing import Any
 
 from kcover import waits
 from kcover.policy.document.values import Path, Problem
+from kcover.quoting import plain, shown
 
 LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
@@ -29,14 +30,14 @@ class Notes:
         known = tuple(allowed)
         for key in mapping:
             if key not in known:
-                message = f"unknown key {key!r}: known here are {', '.join(known)}{meant(key, known)}"
+                message = f"unknown key {shown(key)}: known here are {', '.join(known)}{meant(key, known)}"
                 self.problem((*at, key), message)
 
     def choice(self, mapping: Mapping[Any, Any], key: str, allowed: Sequence[str], default: str, at: Path) -> str:
         """One of the allowed words."""
         value = mapping.get(key, default)
         if value not in allowed:
-            message = f"unknown {key} {value!r}: use one of {', '.join(allowed)}{meant(value, allowed)}"
+            message = f"unknown {key} {shown(value)}: use one of {', '.join(allowed)}{meant(value, allowed)}"
             self.problem((*at, key), message)
             return default
         return str(value)
@@ -62,21 +63,21 @@ class Notes:
             return {}
         for key, wanted in labels.items():
             if not isinstance(key, str) or not LABEL_KEY.fullmatch(key):
-                self.problem((*at, key), f"{key!r} is no label name")
+                self.problem((*at, key), f"{shown(key)} is no label name")
             elif not isinstance(wanted, str) or not LABEL_VALUE.fullmatch(wanted):
-                self.problem((*at, key), f'a label\'s value is a short string, "true" for example: {wanted!r}')
+                self.problem((*at, key), f'a label\'s value is a short string, "true" for example: {shown(wanted)}')
         return labels
 
 
 def quoted(key: str, value: object) -> str:
     """What to write instead of a value that YAML did not read as a string."""
     if key in ("waittime", "within", "cooldown", "expires"):
-        return f'write "{value}min"' if type(value) is int else 'write "20min" for example'
-    return f'write "{str(value).lower()}"' if isinstance(value, bool | int | float) else "write it in quotes"
+        return f'write "{plain(value)}min"' if type(value) is int else 'write "20min" for example'
+    return f'write "{plain(value).lower()}"' if isinstance(value, bool | int | float) else "write it in quotes"
 
 
 def meant(word: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: the known one that it resembles, if any."""
     spelled = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(str(word).lower(), spelled, n=1)
+    close = difflib.get_close_matches(plain(word).lower(), spelled, n=1)
     return f" (did you mean {spelled[close[0]]}?)" if close else ""

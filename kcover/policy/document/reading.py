@@ -13,6 +13,7 @@ from kcover.policy.document.values import (
     PolicyInvalid,
     StandbyPolicy,
 )
+from kcover.quoting import shown
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
@@ -34,10 +35,10 @@ def _read(document: object, notes: Notes) -> Policy | StandbyPolicy | None:
     notes.only(document, ("apiVersion", "kind", "metadata", "spec"), ())
     version, kind = document.get("apiVersion"), document.get("kind")
     if version not in (KSYUN, KCOVER):
-        notes.problem(("apiVersion",), f"unknown apiVersion {version!r}: write {KSYUN} or {KCOVER}")
+        notes.problem(("apiVersion",), f"unknown apiVersion {shown(version)}: write {KSYUN} or {KCOVER}")
     if kind not in (RESCUE, STANDBY):
         known = (RESCUE, STANDBY)
-        notes.problem(("kind",), f"unknown kind {kind!r}: write {' or '.join(known)}{meant(kind, known)}")
+        notes.problem(("kind",), f"unknown kind {shown(kind)}: write {' or '.join(known)}{meant(kind, known)}")
     name = _name(document.get("metadata"), notes)
     if kind == STANDBY:
         return standby.read(document, name, notes)

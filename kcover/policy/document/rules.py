@@ -14,6 +14,7 @@ from kcover.policy.document.values import (
     Policy,
     Rule,
 )
+from kcover.quoting import shown
 
 KEYS = ("priority", "errorCode", "nodeSelector", "actions")
 OWN_KEYS = ("mode", "match", "budget", "cooldown", "approval", "onDrainTimeout", "verify", "escalate")
@@ -77,7 +78,7 @@ def _rule(rule: object, index: int, notes: Notes) -> Rule:
 
 def _priority(value: object, at: Path, notes: Notes) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**31 - 1:
-        notes.problem(at, f"priority must be a whole number from 0, not {value!r}")
+        notes.problem(at, f"priority must be a whole number from 0, not {shown(value)}")
         return 0
     return value
 
@@ -96,7 +97,7 @@ class _Selector:
         notes.only(value, ("operator", "labels"), at)
         operator = value.get("operator")
         if operator not in ("any", "all"):
-            what = "is missing" if operator is None else f"{operator!r} is unknown"
+            what = "is missing" if operator is None else f"{shown(operator)} is unknown"
             notes.problem((*at, "operator"), f'operator {what}: write "any" (one label is enough) or "all"')
         else:
             self.operator = str(operator)
@@ -126,9 +127,9 @@ def _approval(value: object, at: Path, notes: Notes) -> Approval | None:
     notes.only(value, APPROVAL, at)
     required, approvers = value.get("required", True), value.get("approvers", 1)
     if not isinstance(required, bool):
-        notes.problem((*at, "required"), f"required is true or false, not {required!r}")
+        notes.problem((*at, "required"), f"required is true or false, not {shown(required)}")
     if isinstance(approvers, bool) or approvers not in (1, 2):
-        notes.problem((*at, "approvers"), f"approvers is 1, or 2 for two persons: not {approvers!r}")
+        notes.problem((*at, "approvers"), f"approvers is 1, or 2 for two persons: not {shown(approvers)}")
         approvers = 1
     expires = notes.wait("expires", value["expires"], (*at, "expires")) if "expires" in value else None
     return Approval(approvers=int(approvers), expires=expires) if required is True else None
