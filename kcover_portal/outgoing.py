@@ -1,25 +1,30 @@
 """Calls to other systems, and words from them: signed with a shared secret, bounded in time and size.
 
+The bound in time is on all of a call: the name, the connection, the answer's head and its body. No time-out of a socket
+does that, for each byte that drips begins it anew; so at the end of the time the connection is cut.
+
 The signature is that of the common webhooks: ``X-Kcover-Signature: sha256=HEX``, HMAC-SHA-256 over the body as sent.
 An address is resolved once, and what was looked at is what is connected to: a name that answers otherwise a moment
 later (DNS rebinding) leads nowhere else.
 """
 
+import contextlib
 import hashlib
 import hmac
+import http.client
 import ipaddress
 import json
+import queue
 import socket
 import ssl
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
 
-import urllib3
-import urllib3.exceptions
 from django.conf import settings
 
 SIGNATURE: Final = "X-Kcover-Signature"
@@ -28,8 +33,6 @@ MOST_BYTES: Final = 256 * 1024  # of an answer
 METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")))
 TRIED: Final = 3  # addresses of one name
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
-
-_pool = urllib3.PoolManager(maxsize=8, retries=False)
 
 
 class Silent(Exception):
@@ -91,64 +94,82 @@ def send(
     headers: Mapping[str, str] = NO_HEADERS,
     most: int = MOST_BYTES,
 ) -> Reply:
-    """Sends a document once, follows no redirect, reads ``most`` bytes and one of the answer. Raises Silent."""
+    """Sends a document once, follows no redirect, reads ``most`` bytes and one of the answer; all of it within
+    ``seconds``. Raises Silent."""
     parts = urlsplit(url)
     body = json.dumps(document, separators=(",", ":")).encode()
     own = {"Content-Type": "application/json", "User-Agent": "kcover-portal", "Host": parts.netloc}
     if secret:
         own[SIGNATURE] = signature(secret, body)
     until = time.monotonic() + seconds
-    addresses = _addresses(url)
+    connected = _connect(parts, _addresses(url, until=until), until=until)
+    handle = connected.dup()
+    cut = threading.Timer(max(until - time.monotonic(), 0), _cut, [handle])
+    cut.daemon = True
+    cut.start()
+    sent = threading.Event()
+    try:
+        reply = _exchange(connected, parts, body, headers={**headers, **own}, most=most, sent=sent)
+    except (http.client.HTTPException, OSError, ValueError) as error:
+        why = f"took longer than {seconds:g} s" if time.monotonic() >= until else f"does not answer: {error}"
+        raise Silent(f"{parts.netloc} {why}"[:300], arrived=sent.is_set()) from error
+    finally:
+        cut.cancel()
+        cut.join()
+        handle.close()
+        connected.close()
+    if time.monotonic() >= until:  # cut at the end of what it had sent, it may look whole
+        raise Silent(f"{parts.netloc} took longer than {seconds:g} s")
+    return reply
+
+
+def _connect(parts: SplitResult, addresses: list[str], *, until: float) -> socket.socket:
+    """A connection to the first address that takes one; each has its part of the time. Raises Silent."""
+    port = parts.port or (443 if parts.scheme == "https" else 80)
     for more, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
         left = max(until - time.monotonic(), 0.1)
-        timeout = urllib3.Timeout(total=left, connect=left / (more + 1))
         try:
-            return _send(parts, address, body, headers={**headers, **own}, timeout=timeout, most=most)
-        except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            silence = Silent(f"{parts.netloc} does not answer: {error}"[:300], arrived=_may_have_arrived(error))
-            if silence.arrived or not more:
-                raise silence from error
+            made = socket.create_connection((address, port), timeout=left / (more + 1))
+        except OSError as error:
+            if not more:
+                raise Silent(f"{parts.netloc} does not answer: {error}"[:300], arrived=False) from error
+            continue
+        made.settimeout(max(until - time.monotonic(), 0.1))
+        return made
     raise Silent(f"{parts.hostname} has no address", arrived=False)
 
 
-def _send(
+def _exchange(
+    connected: socket.socket,
     parts: SplitResult,
-    address: str,
     body: bytes,
     *,
     headers: Mapping[str, str],
-    timeout: urllib3.Timeout,
     most: int,
+    sent: threading.Event,
 ) -> Reply:
-    host = parts.hostname
-    pool = _pool.connection_from_host(
-        address, parts.port, parts.scheme, pool_kwargs={"server_hostname": host, "assert_hostname": host}
-    )
-    response = pool.urlopen(
-        "POST",
-        (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
-        body=body,
-        headers=headers,
-        timeout=timeout,
-        retries=False,
-        redirect=False,
-        preload_content=False,
-    )
-    try:
-        data = response.read(most + 1, decode_content=True) if most else b""
-    finally:
-        response.close()
-    return Reply(status=response.status, data=data)
+    """One request and its answer. ``sent`` is set before the first byte of the request goes out."""
+    if parts.scheme == "https":
+        connected = ssl.create_default_context().wrap_socket(connected, server_hostname=parts.hostname)
+    with contextlib.closing(http.client.HTTPConnection(parts.netloc)) as connection:
+        connection.sock = connected
+        sent.set()
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        connection.request("POST", path, body=body, headers=dict(headers))
+        with connection.getresponse() as response:
+            data = response.read(most + 1) if most else b""
+            if most and len(data) <= most and response.length:
+                raise http.client.IncompleteRead(data, response.length)
+            return Reply(status=response.status, data=data)
 
 
-def _may_have_arrived(error: Exception) -> bool:
-    """False where the request was surely not sent: no connection, or one to somebody who is not who they should be."""
-    never = (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError)
-    cause = error.args[0] if error.args else None
-    return not isinstance(error, never) and not isinstance(cause, ssl.SSLCertVerificationError)
+def _cut(connected: socket.socket) -> None:
+    """Ends every read of the connection, in whichever thread, below TLS as well: the handle is its own."""
+    with contextlib.suppress(OSError):
+        connected.shutdown(socket.SHUT_RDWR)
 
 
-def _addresses(url: str) -> list[str]:
+def _addresses(url: str, *, until: float) -> list[str]:
     """Where to connect, in the resolver's order. Raises Silent.
 
     Whoever may write an address must not reach what only this machine may: a cloud's metadata lives on link-local
@@ -159,7 +180,7 @@ def _addresses(url: str) -> list[str]:
     if parts.scheme not in ("http", "https") or not host:
         raise Silent(f"{url[:100]} is no address of HTTP", arrived=False)
     try:
-        infos = socket.getaddrinfo(host, parts.port, type=socket.SOCK_STREAM)
+        infos = _look_up(host, parts.port, until=until)
         found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
     except (OSError, ValueError) as error:
         raise Silent(f"{host} has no address: {error}", arrived=False) from error
@@ -167,6 +188,26 @@ def _addresses(url: str) -> list[str]:
     if host not in allowed and any(_forbidden(one) and str(one) not in allowed for one in found):
         raise Silent(f"{host} is an address that nothing is sent to", arrived=False)
     return list(dict.fromkeys(map(str, found)))[:TRIED]
+
+
+def _look_up(host: str, port: int | None, *, until: float) -> Sequence[Any]:
+    """What the resolver says, if it does in time: its own patience has no bound that could be set. Raises OSError."""
+    said: queue.SimpleQueue[Sequence[Any] | OSError] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            said.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            said.put(OSError(str(error)))
+
+    threading.Thread(target=ask, name="look-up", daemon=True).start()
+    try:
+        answer = said.get(timeout=max(until - time.monotonic(), 0))
+    except queue.Empty:
+        raise OSError("the resolver does not answer") from None
+    if isinstance(answer, OSError):
+        raise answer
+    return answer
 
 
 def _forbidden(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

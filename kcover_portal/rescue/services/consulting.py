@@ -21,9 +21,14 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Word:
-    """What came of asking. ``rule`` None: it wants nothing done, or said nothing; then ``silence`` says why."""
+    """What came of asking. ``rule`` None: it wants nothing done, or said nothing; then ``silence`` says why.
+
+    ``mode`` and ``url``: under which ``decision_mode`` of the cluster, and where, it was asked.
+    """
 
     system: str
+    mode: str
+    url: str
     rule: matching.Candidate | None
     silence: str = ""
     reason: str = ""
@@ -38,9 +43,10 @@ def ask(incident_id: int, *, now: datetime) -> Word | None:
     if incident is None or incident.node is None or incident.judge_at is None or incident.program:
         return None
     cluster = incident.cluster
-    if not cluster.decision_url or cluster.decision_mode == Cluster.DecisionMode.POLICIES or not incident.node.known:
+    if not asks(cluster) or not incident.node.known:
         return None
     system = urlsplit(cluster.decision_url).hostname or cluster.decision_url
+    asked = {"system": system, "mode": cluster.decision_mode, "url": cluster.decision_url}
     try:
         answer = outgoing.post(
             cluster.decision_url,
@@ -48,9 +54,19 @@ def ask(incident_id: int, *, now: datetime) -> Word | None:
             secret=cluster.decision_secret,
             seconds=cluster.decision_timeout,
         )
-        return _read(answer.body, incident, system=system, now=now)
+        return _read(answer.body, asked, now=now)
     except outgoing.Silent as silence:
-        return Word(system=system, rule=None, silence=str(silence))
+        return Word(**asked, rule=None, silence=str(silence))
+
+
+def stands(word: Word, cluster: Cluster) -> bool:
+    """Whether the cluster still wants to be told by whom it was told: who decides may have changed meanwhile."""
+    return (word.mode, word.url) == (cluster.decision_mode, cluster.decision_url)
+
+
+def asks(cluster: Cluster) -> bool:
+    """Whether an external system is asked about the cluster's faults."""
+    return bool(cluster.decision_url) and cluster.decision_mode != Cluster.DecisionMode.POLICIES
 
 
 def judged_by(word: Word, situation: decision.Situation, *, fallback: str) -> decision.Decision | None:
@@ -91,15 +107,15 @@ def _question(incident: Incident, *, now: datetime) -> dict[str, Any]:
     }
 
 
-def _read(body: Any, incident: Incident, *, system: str, now: datetime) -> Word:
-    assert incident.node is not None
+def _read(body: Any, asked: dict[str, str], *, now: datetime) -> Word:
+    system = asked["system"]
     if not isinstance(body, dict) or not isinstance(body.get("actions"), list):
-        return Word(system=system, rule=None, silence=f"{system} does not answer with a list of actions")
+        return Word(**asked, rule=None, silence=f"{system} does not answer with a list of actions")
     if not body["actions"]:
-        return Word(system=system, rule=None)
+        return Word(**asked, rule=None)
     try:
         rule = external.rule(body["actions"])
     except (external.ParameterError, external.PreconditionError) as error:
-        return Word(system=system, rule=None, silence=f"{system}: {error}")
+        return Word(**asked, rule=None, silence=f"{system}: {error}")
     candidate = matching.Candidate(policy=f"{NAME}:{system}", revision=0, created_at=now, rule=rule)
-    return Word(system=system, rule=candidate)
+    return Word(**asked, rule=candidate)

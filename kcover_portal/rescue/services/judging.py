@@ -49,6 +49,11 @@ def _judge(
         if incident.state != Incident.State.OPEN or incident.judge_at is None:
             return None
         incident.cluster = node.cluster
+        if word is not None and not consulting.stands(word, node.cluster):
+            if consulting.asks(node.cluster):
+                doorbell.ring("rescue.judge", incident.pk)  # it is still due: whoever decides now is asked
+                return None
+            word = None
         situation, judged = _decide(node, incident, word, now=now)
         incidents.mark_judged(incident, now=now, again_at=judged.again_at)  # before the ledger's lock, as close() does
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)

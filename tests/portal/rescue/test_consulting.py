@@ -2,7 +2,8 @@
 
 import json
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -29,6 +30,8 @@ class Decider:
         self.pause = threading.Event()
         self.pause.set()
         self.asked: list[dict[str, Any]] = []
+        self.dripping = False
+        self.meanwhile: Callable[[], object] = lambda: None
         decider = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -37,10 +40,15 @@ class Decider:
                 if outgoing.signed(SECRET, body, self.headers.get(outgoing.SIGNATURE, "")):
                     decider.asked.append(json.loads(body))
                 decider.pause.wait(5)
+                decider.meanwhile()
                 self.send_response(decider.status)
                 self.send_header("Content-Length", str(len(decider.answer)))
                 self.end_headers()
-                self.wfile.write(decider.answer)
+                for byte in decider.answer if decider.dripping else ():
+                    self.wfile.write(bytes([byte]))
+                    time.sleep(0.05)
+                if not decider.dripping:
+                    self.wfile.write(decider.answer)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -124,6 +132,38 @@ def test_silence_lets_the_policies_decide_where_that_is_wanted(world: World, dec
     judge(world)
     assert world.kube.get_node(NODE).unschedulable
     assert Rescue.objects.get().rule == "heal#1"
+
+
+def test_a_dripping_answer_is_silence_in_time(world: World, decider: Decider) -> None:
+    decider.dripping = True
+    decider.answer = b'{"actions": [{"name": "cordon"}]}' + b" " * 200
+    began = time.monotonic()
+    judge(world)
+    assert time.monotonic() - began < 4
+    assert Rescue.objects.get().rule == "heal#1"  # the policies decide in its place
+
+
+def test_an_answer_is_not_used_where_policies_decide_by_then(world: World, decider: Decider) -> None:
+    decider.answer = b'{"actions": [{"name": "cordon"}]}'
+    decider.meanwhile = lambda: Cluster.objects.update(decision_mode="policies")
+    judge(world)
+    rescue = Rescue.objects.get()
+    assert (rescue.origin, rescue.rule) == ("policy", "heal#1")
+
+
+@pytest.mark.parametrize("change", [{"decision_mode": "both"}, {"decision_url": "http://127.0.0.1:9/other"}])
+def test_an_answer_to_another_question_is_asked_for_anew(
+    world: World, decider: Decider, change: dict[str, str]
+) -> None:
+    decider.answer = b'{"actions": [{"name": "cordon"}]}'
+    decider.meanwhile = lambda: Cluster.objects.update(**change)
+    judge(world)
+    assert not Rescue.objects.exists()
+    assert not Decision.objects.exists()
+    decider.meanwhile = lambda: None
+    Cluster.objects.update(decision_url=decider.url)
+    services.judge_and_run(Incident.objects.get().pk, clock=world.clock)
+    assert Rescue.objects.get().requested_by == "external:127.0.0.1"
 
 
 def test_inv_11_the_guards_hold_it_back_too(world: World, decider: Decider) -> None:

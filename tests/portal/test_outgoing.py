@@ -1,0 +1,132 @@
+"""Calls to other systems end in time, however the other side spends it."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from kcover_portal import outgoing
+
+SECONDS = 0.5
+SLACK = 1.5  # a machine that is busy with other things
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[[Callable[[socket.socket], None]], int]]:
+    """Starts a server that does this with each connection; returns its port."""
+    listening: list[socket.socket] = []
+    threads: list[threading.Thread] = []
+
+    def start(talk: Callable[[socket.socket], None]) -> int:
+        server = socket.create_server(("127.0.0.1", 0))
+        listening.append(server)
+
+        def accept() -> None:
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                with connection:
+                    try:
+                        talk(connection)
+                    except OSError:
+                        continue
+
+        threads.append(threading.Thread(target=accept, daemon=True))
+        threads[-1].start()
+        return int(server.getsockname()[1])
+
+    yield start
+    for server in listening:
+        server.shutdown(socket.SHUT_RDWR)
+        server.close()
+    for thread in threads:
+        thread.join(5)
+
+
+def drip(connection: socket.socket, text: bytes) -> None:
+    """A byte now and then, each long before any time-out of one read."""
+    for byte in text:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.05)
+
+
+def read(connection: socket.socket) -> None:
+    while b"{}" not in connection.recv(4096):
+        pass
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        lambda connection: (read(connection), connection.sendall(HEAD), drip(connection, b"[" * 400)),
+        lambda connection: (read(connection), drip(connection, b"HTTP/1.1 200 OK\r\nX: " + b"y" * 400)),
+        lambda connection: (
+            read(connection),
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+            drip(connection, b"1\r\n[\r\n" * 100),
+        ),
+        lambda connection: (
+            read(connection),
+            connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n"),  # no length: its end is the connection's
+            drip(connection, b" " * 400),
+        ),
+        lambda connection: (read(connection), time.sleep(2)),
+    ],
+    ids=["body", "head", "chunks", "until the end", "nothing"],
+)
+def test_a_dripping_answer_is_silence_in_time(serve, talk: Callable[[socket.socket], None]) -> None:
+    began = time.monotonic()
+    with pytest.raises(outgoing.Silent, match=r"took longer than 0\.5 s") as caught:
+        outgoing.post(f"http://127.0.0.1:{serve(talk)}/", {}, secret="", seconds=SECONDS)
+    assert time.monotonic() - began < SECONDS + SLACK
+    assert caught.value.arrived
+
+
+def test_a_dripping_handshake_was_never_an_answer(serve) -> None:
+    began = time.monotonic()
+    port = serve(lambda connection: drip(connection, b"\x16\x03\x03\x01\x00" + b"\x02" * 400))
+    with pytest.raises(outgoing.Silent) as caught:
+        outgoing.post(f"https://127.0.0.1:{port}/", {}, secret="", seconds=SECONDS)
+    assert time.monotonic() - began < SECONDS + SLACK
+    assert not caught.value.arrived
+
+
+def test_a_resolver_that_does_not_answer_is_silence_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+
+    def slow(*_: object, **__: object) -> list[object]:
+        done.wait(5)
+        return []
+
+    monkeypatch.setattr(outgoing.socket, "getaddrinfo", slow)
+    began = time.monotonic()
+    with pytest.raises(outgoing.Silent, match="the resolver does not answer") as caught:
+        outgoing.post("http://somewhere.example/", {}, secret="", seconds=SECONDS)
+    done.set()
+    assert time.monotonic() - began < SECONDS + SLACK
+    assert not caught.value.arrived
+
+
+def test_an_answer_that_is_cut_short_is_none(serve) -> None:
+    port = serve(lambda connection: (read(connection), connection.sendall(HEAD + b"[]")))
+    with pytest.raises(outgoing.Silent, match="does not answer"):
+        outgoing.post(f"http://127.0.0.1:{port}/", {}, secret="", seconds=5)
+
+
+def test_an_answer_in_time_is_one_and_nobody_is_cut_after_it(serve) -> None:
+    port = serve(
+        lambda connection: (
+            read(connection),
+            connection.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n{"actions": []}'),
+        )
+    )
+    answer = outgoing.post(f"http://127.0.0.1:{port}/", {}, secret="", seconds=5)
+    assert (answer.status, answer.body) == (200, {"actions": []})
+    assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer) and thread.is_alive()]
