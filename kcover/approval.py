@@ -13,12 +13,13 @@ from kcover import reasons
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is to be approved: one step of one plan for one node."""
+    """What is to be approved: one step of one plan for one node; ``uid`` tells machines of one name apart."""
 
     rescue: int
     step: int
     plan_hash: str
     node: str
+    uid: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -184,6 +184,7 @@ OUTCOMES: Final = {
     "expired": _("Nobody answered in time"),
     "rejected": _("A person said no"),
     "void": _("Nothing was left to answer"),
+    "replaced": _("The machine was replaced"),
 }
 
 VERBS: Final = {

@@ -70,6 +70,7 @@ class Rescue(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="rescues")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="rescues")
+    node_uid = models.CharField(max_length=64, blank=True, help_text="its machine's, when it was opened")
     decision = models.ForeignKey(Decision, on_delete=models.SET_NULL, null=True, related_name="rescues")
     incidents = models.ManyToManyField(Incident, related_name="rescues")
     origin = models.CharField(max_length=10, choices=Origin.choices)
@@ -90,10 +91,12 @@ class Rescue(models.Model):
     approvers = models.PositiveSmallIntegerField(default=1, help_text="how many people must say yes")
     approval_seconds = models.PositiveIntegerField(default=86_400, help_text="how long a request and a yes hold")
     expires_at = models.DateTimeField(null=True, help_text="when what it waits for comes too late")
-    overrides = models.JSONField(default=dict, help_text="guards that a named person passed over: guard to name")
+    overrides = models.JSONField(default=dict, help_text="guards that a named person may pass over: guard to name")
+    passed_over = models.JSONField(default=list, help_text="what was passed over: when, before which step, and why")
     request = models.JSONField(default=dict, help_text="what a decision system asked for, as it came")
     marks = models.JSONField(default=dict, help_text="what it changed on the node and has not taken back")
     opened_at = models.DateTimeField()
+    isolating_at = models.DateTimeField(null=True, help_text="when the guards last let it take the node out")
     closed_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(null=True, help_text="when a worker is to take it up next")
     token = models.PositiveBigIntegerField(default=0, help_text="fencing token of the last lease")
@@ -141,10 +144,16 @@ class Step(models.Model):
     because = models.CharField(max_length=1000, blank=True)
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
+    withdraw_at = models.DateTimeField(null=True, help_text="when what it asked for is called back; nothing: it is not")
 
     class Meta:
         ordering = ("rescue_id", "index")
         constraints = (models.UniqueConstraint(fields=("rescue", "index"), name="one_step_a_place"),)
+        indexes = (
+            models.Index(
+                fields=("withdraw_at",), condition=models.Q(withdraw_at__isnull=False), name="steps_to_withdraw"
+            ),
+        )
 
     def reserve(self, *, now: datetime) -> None:
         """Counts an attempt before it is made; saved by the caller. A crash leaves it counted (invariant 17)."""
@@ -159,6 +168,7 @@ class Approval(models.Model):
     rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="approvals")
     step = models.PositiveSmallIntegerField(default=0)
     node = models.CharField(max_length=253, blank=True)
+    node_uid = models.CharField(max_length=64, blank=True)
     plan_hash = models.CharField(max_length=64)
     approved = models.BooleanField()
     by = models.CharField(max_length=200)

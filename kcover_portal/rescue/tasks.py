@@ -38,6 +38,12 @@ def reconcile() -> None:
     services.reconcile(now=timezone.now())
 
 
+@shared_task(name="rescue.withdraw")
+def withdraw(step_id: int) -> None:
+    """Calls back what a step asked for and nobody wants any more."""
+    services.withdraw(step_id, clock=timezone.now)
+
+
 @shared_task(name="rescue.sweep")
 def sweep() -> None:
     """Finds everything that is due."""

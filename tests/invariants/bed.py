@@ -20,7 +20,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import queries, services
-from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.models import Decision, Rescue, Step
 from tests.invariants.watched import Violation, Watched, excluded, must
 from tests.portal.rescue.world import World
 
@@ -218,6 +218,8 @@ class Bed(World):
                 services.judge_and_run(pk, clock=self.clock)
             else:
                 services.judge(pk, now=self.now)
+        for pk in queries.to_withdraw(now=self.now):
+            services.withdraw(pk, clock=self.clock)
         rescues = queries.due(now=self.now)
         random_.shuffle(rescues)
         for pk in rescues:
@@ -250,7 +252,19 @@ class Bed(World):
         """After every step."""
         open_ = Rescue.objects.filter(state__in=("held", "waiting", "running")).values_list("node", flat=True)
         must(len(set(open_)) == len(open_), 8, "two open rescues on one node")
+        self._check_jobs()
         self.read_ledger()
+
+    def _check_jobs(self) -> None:
+        """A reboot that nobody wants any more is called back: its job is gone, or somebody is to delete it."""
+        for job in self.kube.objects.list("Job"):
+            _, _, rescue, index, _ = job["metadata"]["name"].split("-")
+            step = Step.objects.select_related("rescue").get(rescue=rescue, index=index)
+            wanted = step.state != "skipped" and step.rescue.state in ("held", "waiting", "running")
+            due = step.withdraw_at is not None
+            must(
+                wanted or due or step.state == "done" or job.get("status"), 20, f"{step.rescue} left {job['metadata']}"
+            )
 
     def read_ledger(self) -> None:
         """Follows the chain from where it was left; what it tells of asks for a reboot is held against the rules."""
@@ -316,7 +330,8 @@ class Bed(World):
             self.sweep()
             self.worker(random_)
             self.check()
-            if not Rescue.objects.filter(state__in=("waiting", "running")).exists() and not queries.at_odds():
+            unrest = Rescue.objects.filter(state__in=("waiting", "running")).exists() or queries.at_odds()
+            if not unrest and not Step.objects.exclude(withdraw_at=None).exists():
                 break
             self.now = self._next()
         self._check_end()
@@ -325,12 +340,14 @@ class Bed(World):
         """When something is due next; a lease counts too."""
         rows = Rescue.objects.filter(state__in=("waiting", "running"))
         found = rows.aggregate(due=Min("due_at"), lease=Min("lease_until"))
+        found["withdraw"] = Step.objects.aggregate(at=Min("withdraw_at"))["at"]
         later = [moment for moment in found.values() if moment is not None and moment > self.now]
         return max(min(later, default=self.now), self.now + timedelta(seconds=1))
 
     def _check_end(self) -> None:
         left = Rescue.objects.filter(state__in=("waiting", "running"))
         must(not left.exists(), 14, f"never ends: {[(one.pk, one.state, one.because) for one in left]}")
+        must(not Step.objects.exclude(withdraw_at=None).exists(), 14, "something is withdrawn for ever")
         for rescue in Rescue.objects.filter(outcome="healed"):
             must(not rescue.marks, 19, f"{rescue} healed the node and has marks {rescue.marks}")
         for name in self.names:

@@ -151,6 +151,7 @@ class Watched(FakeCluster):
         node = self.objects.find("Node", "", entry.node)
         if node is not None and verb == "ensure_job":
             must(_mark(node), 21, f"{entry.node} is to be rebooted and carries no mark")
+            must(rescue.node_uid == node["metadata"]["uid"], 43, f"another machine named {name} is to be rebooted")
         pod = self.objects.find("Pod", namespace, name)
         if pod is None or verb == "ensure_job" or pod["metadata"]["uid"] != self.asked_uid:
             return  # a pod of another uid is refused by the API server (25)
@@ -163,6 +164,8 @@ class Watched(FakeCluster):
         """What of a node the portal may change, and what it must give back (invariants 18, 19, 22)."""
         account = self.account(name)
         must(_rest(before) == _rest(after), 19, f"{entry.verb} changed more of {name} than is the portal's")
+        uid = Rescue.objects.filter(pk=entry.rescue).values_list("node_uid", flat=True).first()
+        must(uid == before["metadata"]["uid"], 43, f"{entry.verb} wrote to another machine named {name}")
         old, new = _taints(before), _taints(after)
         must(old - new <= account.taints, 19, f"{entry.verb} took {old - new - account.taints} from {name}")
         account.taints = (account.taints | (new - old)) & new

@@ -13,7 +13,7 @@ from kcover import approval
 ASKED = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
-SUBJECT = approval.Subject(rescue=7, step=2, plan_hash="abc", node="gpu-1")
+SUBJECT = approval.Subject(rescue=7, step=2, plan_hash="abc", node="gpu-1", uid="m-1")
 
 
 def request(**changes: Any) -> approval.Request:
@@ -139,6 +139,7 @@ OTHERS = [
     ("step", 3, "2", "3"),
     ("plan_hash", "abd", "abc", "abd"),
     ("node", "gpu-2", "gpu-1", "gpu-2"),
+    ("uid", "m-2", "m-1", "m-2"),
 ]
 
 

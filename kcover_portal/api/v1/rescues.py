@@ -116,6 +116,19 @@ class StepSerializer(serializers.ModelSerializer[Step]):
         )
 
 
+class PassedOverSerializer(serializers.Serializer[dict[str, Any]]):
+    """A guard that held something back and that a named person passed over; ``step`` "": when the rescue was opened."""
+
+    at = serializers.DateTimeField()
+    step = serializers.CharField(allow_blank=True)
+    guard = serializers.CharField()
+    by = serializers.CharField()
+    why = serializers.CharField()
+
+    def to_representation(self, instance: dict[str, Any]) -> dict[str, Any]:
+        return {**instance, "why": str(reasons.from_json(instance["why"]))}
+
+
 class RescueSerializer(serializers.ModelSerializer[Rescue]):
     """One plan for one node, and how far it came."""
 
@@ -123,6 +136,7 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
     incidents = serializers.PrimaryKeyRelatedField[Incident](many=True, read_only=True)
     steps = StepSerializer(many=True, read_only=True)
+    passed_over = PassedOverSerializer(many=True, read_only=True)
 
     class Meta:
         model = Rescue
@@ -145,6 +159,8 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
             "decision",
             "incidents",
             "plan_hash",
+            "overrides",
+            "passed_over",
             "steps",
             "opened_at",
             "due_at",

@@ -78,6 +78,8 @@ FACTS: dict[str, Any] = {
     "driver": lambda value: (_("Reboots by"), DRIVERS.get(value, lambda: value)()),
     "asked_at": lambda value: (_("Asked at"), parse_datetime(value) or value),
     "asked": lambda value: (_("Asked for by"), value),
+    "jobs": lambda value: None,  # named in "asked"
+    "withdrawal": lambda value: None,  # said in the step's own sentence
 }
 ON_TIMEOUT: dict[str, Any] = {
     "hold": lambda: _("hold for a person"),

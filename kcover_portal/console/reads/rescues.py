@@ -9,8 +9,8 @@ from typing import Any
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover import lifecycle
-from kcover_portal.console import looks
+from kcover import lifecycle, reasons
+from kcover_portal.console import looks, wording
 from kcover_portal.console.reads import facts
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
@@ -176,9 +176,16 @@ def held_back(rescue: Rescue) -> str:
     return rescue.because.removeprefix(HELD_BACK) if waits else ""
 
 
-def passed_over(rescue: Rescue) -> list[tuple[looks.Verb, str]]:
-    """The guards that somebody passed over for it, each with who did."""
-    return [(looks.GUARDS.get(name) or looks.Verb(name, "shield"), who) for name, who in rescue.overrides.items()]
+def passed_over(rescue: Rescue) -> list[tuple[looks.Verb, str, str]]:
+    """The guards that held something back and that somebody passed over, each with who did and what it had said."""
+    return [
+        (
+            looks.GUARDS.get(row["guard"]) or looks.Verb(row["guard"], "shield"),
+            row["by"],
+            wording.say(reasons.from_json(row["why"])),
+        )
+        for row in rescue.passed_over
+    ]
 
 
 def calls_of(entries: Sequence[Entry]) -> list[Call]:

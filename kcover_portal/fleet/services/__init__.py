@@ -130,10 +130,10 @@ def ask_agent(
     return command
 
 
-def withdraw_commands(prefix: str, *, now: datetime) -> int:
+def withdraw_commands(prefix: str, *, because: str, now: datetime) -> int:
     """Takes back what was asked under keys with this prefix and no agent has answered; returns how many."""
     return Command.objects.filter(key__startswith=prefix, state=Command.State.OFFERED).update(
-        state=Command.State.EXPIRED, message="withdrawn: its rescue has ended", finished_at=now
+        state=Command.State.EXPIRED, message=f"withdrawn: {because}"[:1000], finished_at=now
     )
 
 

@@ -1,24 +1,25 @@
 """What a step is given to work with, and the one way in which it may write to a cluster."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db import transaction
 
-from kcover import guards
+from kcover import guards, reasons
 from kcover import marks as kernel_marks
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.actions import guarding
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.queries import counts
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+HeldBack = guarding.HeldBack
 
 LEASE = timedelta(seconds=30)  # longer than any single call may take (25 s); renewed before each write
 MUCH_OF_IT = timedelta(seconds=3)
@@ -29,16 +30,12 @@ class LeaseLost(Exception):
     """Another worker has the rescue now, or an operator ended it: stop, settle nothing."""
 
 
-class HeldBack(Exception):
-    """A guard refuses the write that was about to be made, and says which. ``seconds``: until it is asked again."""
-
-    def __init__(self, text: str, *, seconds: float = 5.0) -> None:
-        super().__init__(text)
-        self.seconds = seconds
-
-
 class Stopped(Exception):
     """A call found, by what it read right before its write, that the write must not be made; nothing was written."""
+
+
+class AnotherMachine(Stopped):
+    """Under the node's name the cluster has another machine than the one that the rescue is about."""
 
 
 class TakenBack(Exception):
@@ -61,6 +58,7 @@ class Context:
     marks_changed: bool = False
     begun: str = ""  # the verb of a write that was begun with the claim
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
+    passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
 
     @property
     def now(self) -> datetime:
@@ -76,6 +74,13 @@ class Context:
     def marks(self) -> kernel_marks.Marks:
         """What this rescue (or the one whose marks it took over) has changed on the node."""
         return kernel_marks.read(self.rescue.marks) or kernel_marks.Marks(rescue=self.rescue.pk)
+
+    def check_machine(self, node: port.Node) -> None:
+        """Raises AnotherMachine where the live node is not the one that the rescue was opened for."""
+        if self.rescue.node_uid and node.uid != self.rescue.node_uid:
+            raise AnotherMachine(
+                f"the cluster has another machine named {node.name} now (uid {node.uid}, not {self.rescue.node_uid})"
+            )
 
     def remember(self, **progress: Any) -> None:
         """Stores what the step must know if it is run again, before the call that it is about."""
@@ -106,10 +111,13 @@ class Context:
             self._ask_once_more(verb, subject, node=node)
         else:
             with transaction.atomic():
+                passed = self._check_isolation()
                 self.renew()
                 self.check_guards(destructive=destructive)
                 self.keep_rows()
-                begun = self.begin(verb, subject=subject, node=node, data=data)
+                passed = (*passed, *(self.passed_over if destructive else ()))
+                self._keep_passed_over(passed)
+                begun = self.begin(verb, subject=subject, node=node, data=data, passed=passed)
                 ledger.append(self.cluster.name, [*self.answers, begun])
             self.answers, self.marks_changed = [], False
         try:
@@ -121,10 +129,19 @@ class Context:
         self.answers.append(self._draft(f"{verb}.done", subject, brief(result), node=node))
         return result
 
-    def begin(self, verb: str, *, subject: str = "", node: str = "", data: Any = None) -> ledger.Draft:
-        """What the ledger says before a write."""
+    def begin(
+        self,
+        verb: str,
+        *,
+        subject: str = "",
+        node: str = "",
+        data: Any = None,
+        passed: Sequence[reasons.Reason] = (),
+    ) -> ledger.Draft:
+        """What the ledger says before a write. ``passed``: the guards that a named person passed over for it."""
         node = node or self.node.name
-        said = {"wanted": data, "attempt": self.step.attempts}
+        over = [str(one) for one in passed]
+        said = {"wanted": data, "attempt": self.step.attempts, "passed_over": over or None}
         return self._draft(f"{verb}.begun", subject or f"node {node}", said, node=node)
 
     def _ask_once_more(self, verb: str, subject: str, *, node: str) -> None:
@@ -154,19 +171,34 @@ class Context:
     def _check_destructive(self) -> None:
         """The guards of ``kcover.guards`` before a call that takes work away; counted anew every two seconds."""
         now = self.now
-        node = Node.objects.select_related("cluster").get(pk=self.node.pk)
+        node = Node.objects.get(pk=self.node.pk)
         if node.labels.get(guards.EXCLUDE_LABEL) == "true":
             raise HeldBack(f"the node carries {guards.EXCLUDE_LABEL}=true")
         if self.counted_at is not None and now - self.counted_at < COUNTED_HOLDS:
             return
-        settings = fleet.guards_of(node.cluster)
-        kind, _, code = self.rescue.code.partition(" ")
-        facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
-        verdict = guards.destructive(settings, facts, act=self.step.name, now=now, overrides=self.rescue.overrides)
-        if verdict.held and verdict.again_at is not None:
-            text = "; ".join(str(reason) for reason in verdict.held)
-            raise HeldBack(text, seconds=(verdict.again_at - now).total_seconds())
+        self.passed_over = guarding.destructive(self.rescue, act=self.step.name, now=now)
         self.counted_at = now
+
+    def _check_isolation(self) -> Sequence[reasons.Reason]:
+        """The guards of isolation once more, where they were asked long ago and the node is still in service.
+
+        Returns what was passed over; raises HeldBack. What they let pass counts for others from now.
+        """
+        now = self.now
+        if not guarding.isolates_late(self.rescue, step=self.step.name, now=now):
+            return ()
+        passed = guarding.isolation(self.rescue, now=now)
+        self.rescue.isolating_at = now
+        Rescue.objects.filter(pk=self.rescue.pk, token=self.token).update(isolating_at=now)
+        return passed
+
+    def _keep_passed_over(self, passed: Sequence[reasons.Reason]) -> None:
+        """Writes what was passed over for this write, as part of the caller's transaction."""
+        rows = guarding.as_rows(passed, step=self.step.name, now=self.now)
+        new = guarding.fresh(self.rescue.passed_over, rows)
+        if new:
+            self.rescue.passed_over = [*self.rescue.passed_over, *new]
+            Rescue.objects.filter(pk=self.rescue.pk).update(passed_over=self.rescue.passed_over)
 
     def keep_marks(self, marks: kernel_marks.Marks | None) -> None:
         """Notes what is on the node now; None: everything was taken back, also by rescues before this one."""

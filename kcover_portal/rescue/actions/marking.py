@@ -8,6 +8,7 @@ from kcover import decision, standby
 from kcover import marks as kernel_marks
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions.context import Context, HeldBack, TakenBack
+from kcover_portal.rescue.actions.drivers import job
 from kcover_portal.rescue.models import Step
 
 Marks = kernel_marks.Marks
@@ -46,6 +47,7 @@ def change(
     planned: list[Marks] = []
 
     def wanted(node: port.Node) -> port.NodeChange:
+        context.check_machine(node)
         context.stay()
         marks = adopt(context, node)
         if cordon:
@@ -90,12 +92,17 @@ def restate(context: Context, state: str) -> None:
     if node.labels.get(kernel_marks.STATE_LABEL) == state or kernel_marks.STATE_LABEL not in context.marks.labels:
         return
     wanted = port.NodeChange(labels={kernel_marks.STATE_LABEL: state})
-    context.write("label", lambda: context.kube.apply_node(context.node.name, wanted), data={"state": state})
+    context.write(
+        "label",
+        lambda: context.kube.apply_node(context.node.name, wanted, expect=context.check_machine),
+        data={"state": state},
+    )
 
 
 def expect_isolated(context: Context) -> port.Node:
     """Reads the live node; raises TakenBack if the rescue's cordon or its marks are gone (invariant 20)."""
     node = context.kube.get_node(context.node.name)
+    context.check_machine(node)
     check = still_marked(context)
     if check is not None:
         check(node)
@@ -130,6 +137,7 @@ def take_back(context: Context, verb: str, *, foreign: bool = False, also: port.
     said: list[str] = []
 
     def wanted(node: port.Node) -> port.NodeChange:
+        context.check_machine(node)
         context.stay()
         marks = adopt(context, node)
         uncordon = marks.cordon or foreign
@@ -152,12 +160,13 @@ def take_back(context: Context, verb: str, *, foreign: bool = False, also: port.
 
 def _withdraw_jobs(context: Context) -> None:
     """Deletes reboot jobs that were asked for and have not rebooted the node: nothing may reboot it once it works."""
-    asked = Step.objects.filter(rescue__node=context.node, name="reboot", progress__driver="job")
-    for step in asked.exclude(state__in=("done", "pending")):
-        job = str(step.progress.get("asked", "")).removeprefix("job ")
-        namespace, _, name = job.partition("/")
-        if name:
-            context.write("withdraw", partial(context.kube.delete_job, namespace, name), subject=f"job {job}")
+    asked = Step.objects.filter(rescue__node=context.node, name="reboot").exclude(state__in=("done", "pending"))
+    for step in asked:
+        if (step.progress.get("withdrawal") or {}).get("done"):
+            continue
+        for place in job.asked_for(step.progress):
+            namespace, _, name = place.partition("/")
+            context.write("withdraw", partial(context.kube.delete_job, namespace, name), subject=f"job {place}")
 
 
 def _words(marks: Marks, *, uncordon: bool, unschedulable: bool) -> str:

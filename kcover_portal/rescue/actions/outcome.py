@@ -59,4 +59,11 @@ class Overruled:
     because: str
 
 
-Outcome = Done | Wait | Again | Hold | Failed | StartOver | Overruled
+@dataclass(frozen=True, slots=True)
+class Replaced:
+    """The machine that it is about is gone, and another has its name; the rescue ends and does nothing to that one."""
+
+    because: str
+
+
+Outcome = Done | Wait | Again | Hold | Failed | StartOver | Overruled | Replaced

@@ -5,6 +5,7 @@ settled by looking at the node's boot id, never by asking twice for the same boo
 """
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from kcover import lifecycle
 from kcover_portal.kube import port
@@ -41,7 +42,7 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
     if "driver" not in context.step.progress:
         context.check_guards(destructive=True)
         boot_id = context.step.progress.get("boot_id", node.boot_id)
-        context.remember(boot_id=boot_id, driver=_driver(context))
+        context.remember(boot_id=boot_id, **_way(context))
     marking.restate(context, "rebooting")
     name, key = context.step.progress["driver"], agent.key_of(context, "reboot")
     driver = DRIVERS[name]
@@ -68,9 +69,12 @@ def _after_asking(context: Context) -> Outcome:
     return Wait(POLL_SECONDS, f"asked for by {progress['asked']}; the node still reports the old boot")
 
 
-def _driver(context: Context) -> str:
-    """agent or job; auto takes the agent where one reported lately, else the job."""
+def _way(context: Context) -> dict[str, Any]:
+    """By whom it will be asked for; auto takes the agent where one reported lately, else a job, whose name is kept."""
     chosen = context.cluster.reboot
-    if chosen != "auto":
-        return chosen
-    return "agent" if agent.usable(context) else "job"
+    if chosen == "auto":
+        chosen = "agent" if agent.usable(context) else "job"
+    if chosen != "job":
+        return {"driver": chosen}
+    place = job.place(context, key=agent.key_of(context, "reboot"))
+    return {"driver": chosen, "jobs": [*context.step.progress.get("jobs", ()), place]}

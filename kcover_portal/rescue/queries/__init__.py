@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 
 from kcover import decision, guards, lifecycle, nvlink5, xid
 from kcover.policy import matching
@@ -141,6 +141,18 @@ def open_on(node: Node) -> Rescue | None:
     return Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE).first()
 
 
+def replaced() -> QuerySet[Rescue]:
+    """Open rescues under whose node's name the watch shows another machine than the one that they were opened for."""
+    rows = Rescue.objects.filter(state__in=lifecycle.OPEN_RESCUE, node__known=True)
+    return rows.exclude(node_uid="").exclude(node__uid=F("node_uid"))
+
+
+def is_replaced(rescue: Rescue) -> bool:
+    """Whether the rescue is one of them, by its node's row as it was read."""
+    node = rescue.node
+    return bool(node.known and rescue.node_uid) and node.uid != rescue.node_uid
+
+
 def marked_on(node: Node) -> Rescue | None:
     """The newest rescue that still has marks on the node."""
     return Rescue.objects.filter(node=node).exclude(marks={}).order_by("-pk").first()
@@ -177,6 +189,12 @@ def due(*, now: datetime, limit: int = 200) -> list[int]:
     """Rescues that a worker may take up: due, and under no lease that still runs."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
     rows = Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at")
+    return list(rows.values_list("pk", flat=True)[:limit])
+
+
+def to_withdraw(*, now: datetime, limit: int = 100) -> list[int]:
+    """Steps whose request is to be called back now."""
+    rows = Step.objects.filter(withdraw_at__lte=now).order_by("withdraw_at")
     return list(rows.values_list("pk", flat=True)[:limit])
 
 

@@ -5,9 +5,10 @@ see the last free place (invariant 29).
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from kcover import decision, guards, lifecycle
 from kcover.policy import matching
@@ -20,6 +21,18 @@ from kcover_portal.rescue.models import Rescue, Step
 SWITCH_LABELS = ("network.topology.nvidia.com/leaf", "kcover.io/switch")
 NO_SLOTS = guards.Slots(scope="", eligible=0, taken=0)
 ISOLATING = tuple(sorted(decision.ISOLATING))
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A rescue whose isolation is weighed once more: the place it has had since it was opened is not counted.
+
+    Places are given in the order of opening. Those of rescues opened after it are not counted either, until they have
+    taken their node out or were let through ``since`` then: of two that wait for one place none waits for the other.
+    """
+
+    rescue: int
+    since: datetime
 
 
 def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[matching.Candidate]) -> bool:
@@ -42,15 +55,17 @@ def facts(
     code: str = "",
     rules: Iterable[matching.Candidate] = (),
     destructive: bool = False,
+    again: Again | None = None,
 ) -> guards.Facts:
     """What surrounds the node now. ``kind`` and ``code`` name the fault at hand, "" where an operator asks for an act.
 
     ``destructive``: for the question before a call that takes work away; else for the one before an isolation.
+    ``again``: for the rescue that was let through before, and begins only now.
     """
     cluster = node.cluster
     bounded = [one for one in rules if one.rule.budget is not None or one.rule.cooldown is not None]
     ended = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-closed_at")
-    holds = taken(cluster).filter(node=node).exists()
+    holds = taken(cluster, again=again).filter(node=node).exists()
     return guards.Facts(
         cluster=cluster.name,
         node=node.name,
@@ -58,8 +73,10 @@ def facts(
         isolated_lately=isolated(cluster, since=now - settings.breaker.window, but=node)
         if settings.breaker.enabled
         else 0,
-        slots=_slots(node, settings.budget.by) if settings.budget.limit is not None else NO_SLOTS,
-        pool=_pool(node) if settings.floor.percent is not None else guards.Pool(name=node.pool, eligible=0, healthy=0),
+        slots=_slots(node, settings.budget.by, again=again) if settings.budget.limit is not None else NO_SLOTS,
+        pool=_pool(node, again=again)
+        if settings.floor.percent is not None
+        else guards.Pool(name=node.pool, eligible=0, healthy=0),
         labels=node.labels,
         serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
         holds_slot=holds,
@@ -67,7 +84,7 @@ def facts(
         faulty=faulty(cluster, now=now) if destructive and settings.rate.enabled else guards.Faulty(),
         last_rescue_ended_at=ended.values_list("closed_at", flat=True).first() if settings.cooldown else None,
         maintenance=tuple(_windows(node, now=now)),
-        rules={one.name: _rule(one, node) for one in bounded},
+        rules={one.name: _rule(one, node, again=again) for one in bounded},
     )
 
 
@@ -78,20 +95,27 @@ def eligible(cluster: Cluster) -> QuerySet[Node]:
     return rows.exclude(pk__in=excluded.values("pk"))
 
 
-def taken(cluster: Cluster) -> QuerySet[Rescue]:
+def taken(cluster: Cluster, *, again: Again | None = None) -> QuerySet[Rescue]:
     """Rescues that hold a place: open ones, and those whose marks are still on their node (a stuck node too)."""
-    return Rescue.objects.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}), cluster=cluster)
+    rows = Rescue.objects.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}), cluster=cluster)
+    if again is None:
+        return rows
+    begun = ~Q(marks={}) | Q(isolating_at__gte=again.since)
+    return rows.exclude(pk=again.rescue).filter(begun | Q(pk__lt=again.rescue))
 
 
 def isolated(cluster: Cluster, *, since: datetime, but: Node | None = None) -> int:
     """Distinct nodes that were taken out of scheduling since, or are about to be, ``but`` one."""
-    begun = Step.objects.filter(rescue__cluster=cluster, rescue__opened_at__gte=since, name__in=ISOLATING)
+    # A rescue that waits for a yes counts when it is opened, and once more when it begins.
+    waiting = Q(isolating_at=None, opened_at__gte=since, state__in=lifecycle.OPEN_RESCUE)
+    steps = Step.objects.filter(rescue=OuterRef("pk"), name__in=ISOLATING).exclude(state__in=("cancelled", "skipped"))
+    rows = Rescue.objects.filter(Q(isolating_at__gte=since) | waiting, Exists(steps), cluster=cluster)
     if but is not None:
-        begun = begun.exclude(rescue__node=but)
-    return begun.exclude(state__in=("cancelled", "skipped")).values("rescue__node").distinct().count()
+        rows = rows.exclude(node=but)
+    return rows.values("node").distinct().count()
 
 
-def _slots(node: Node, by: str) -> guards.Slots:
+def _slots(node: Node, by: str, *, again: Again | None) -> guards.Slots:
     rows, scope = eligible(node.cluster), f"cluster {node.cluster.name}"
     if by == "pool":
         rows, scope = rows.filter(pool=node.pool), f"pool {node.pool}"
@@ -100,17 +124,18 @@ def _slots(node: Node, by: str) -> guards.Slots:
         value = node.labels.get(key)
         rows = rows.filter(**{f"labels__{key}": value}) if value is not None else rows.exclude(labels__has_key=key)
         scope = f"{key}={value or ''}"
-    return _count(rows, node.cluster, scope=scope)
+    return _count(rows, node.cluster, scope=scope, again=again)
 
 
-def _count(rows: QuerySet[Node], cluster: Cluster, *, scope: str) -> guards.Slots:
-    used = rows.filter(pk__in=taken(cluster).values("node")).count()
+def _count(rows: QuerySet[Node], cluster: Cluster, *, scope: str, again: Again | None) -> guards.Slots:
+    used = rows.filter(pk__in=taken(cluster, again=again).values("node")).count()
     return guards.Slots(scope=scope, eligible=rows.count(), taken=used)
 
 
-def _pool(node: Node) -> guards.Pool:
+def _pool(node: Node, *, again: Again | None) -> guards.Pool:
     rows = eligible(node.cluster).filter(pool=node.pool)
-    healthy = rows.filter(ready=True, unschedulable=False).exclude(pk__in=taken(node.cluster).values("node"))
+    out = taken(node.cluster, again=again).values("node")
+    healthy = rows.filter(ready=True, unschedulable=False).exclude(pk__in=out)
     return guards.Pool(name=node.pool or "without a name", eligible=rows.count(), healthy=healthy.count())
 
 
@@ -195,7 +220,7 @@ def scope_of(row: Maintenance) -> tuple[str, str]:
     return ("cluster", row.cluster.name) if row.cluster is not None else ("all", "")
 
 
-def _rule(candidate: matching.Candidate, node: Node) -> guards.RuleFacts:
+def _rule(candidate: matching.Candidate, node: Node, *, again: Again | None) -> guards.RuleFacts:
     """The places that a rule with a budget has, of all nodes that it selects, and when it last ended here."""
     slots = NO_SLOTS
     if candidate.rule.budget is not None:
@@ -204,7 +229,8 @@ def _rule(candidate: matching.Candidate, node: Node) -> guards.RuleFacts:
             for pk, labels in eligible(node.cluster).values_list("pk", "labels")
             if matching.label_refusal(candidate.rule, labels) is None
         ]
-        held = set(taken(node.cluster).filter(rule=candidate.name).values_list("node", flat=True))
+        places = taken(node.cluster, again=again).filter(rule=candidate.name)
+        held = set(places.values_list("node", flat=True))
         slots = guards.Slots(
             scope=f"rule {candidate.name}", eligible=len(selected), taken=len(held.intersection(selected))
         )

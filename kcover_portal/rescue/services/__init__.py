@@ -7,6 +7,7 @@ from kcover_portal.rescue.services.opening import LimitReached, Preview, Refused
 from kcover_portal.rescue.services.reconciling import reconcile
 from kcover_portal.rescue.services.running import nudge, run, sweep
 from kcover_portal.rescue.services.steering import cancel, retry, skip
+from kcover_portal.rescue.services.withdrawing import withdraw
 
 __all__ = [
     "LimitReached",
@@ -29,4 +30,5 @@ __all__ = [
     "skip",
     "sweep",
     "take_over",
+    "withdraw",
 ]

@@ -4,6 +4,7 @@ What the votes come to is the kernel's rule (``kcover.approval``); it is asked w
 gated step is about to begin. Both under the lock of the rescue's row, so that of two clicks at once one is the second.
 """
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -82,7 +83,14 @@ def _vote(
             step=row.gate or 0,
             plan_hash=row.plan_hash,
             by=actor,
-            defaults={"node": row.node.name, "approved": approved, "reason": reason, "via": via, "at": now},
+            defaults={
+                "node": row.node.name,
+                "node_uid": row.node_uid,
+                "approved": approved,
+                "reason": reason,
+                "via": via,
+                "at": now,
+            },
         )
         answer = _answer(row, now=now)
         _note(row, approved, answer, actor=actor, reason=reason, via=via, now=now)
@@ -113,7 +121,11 @@ def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetim
 
 def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
     subject = approval.Subject(
-        rescue=rescue.pk, step=rescue.gate or 0, plan_hash=rescue.plan_hash, node=rescue.node.name
+        rescue=rescue.pk,
+        step=rescue.gate or 0,
+        plan_hash=rescue.plan_hash,
+        node=rescue.node.name,
+        uid=rescue.node_uid,
     )
     request = approval.Request(
         subject=subject,
@@ -124,7 +136,9 @@ def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
     )
     votes = [
         approval.Vote(
-            subject=approval.Subject(rescue=rescue.pk, step=vote.step, plan_hash=vote.plan_hash, node=vote.node),
+            subject=approval.Subject(
+                rescue=rescue.pk, step=vote.step, plan_hash=vote.plan_hash, node=vote.node, uid=vote.node_uid
+            ),
             approved=vote.approved,
             by=vote.by,
             at=vote.at,
@@ -132,7 +146,8 @@ def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
         )
         for vote in rescue.approvals.all()
     ]
-    return approval.check(request, votes, actual=subject, healed=_healed(rescue), now=now)
+    actual = replace(subject, uid=rescue.node.uid) if rescue.node_uid and rescue.node.known else subject
+    return approval.check(request, votes, actual=actual, healed=_healed(rescue), now=now)
 
 
 def _asked_at(rescue: Rescue) -> datetime:

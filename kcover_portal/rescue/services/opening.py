@@ -9,22 +9,21 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import decision as kernel
-from kcover import external, guards, lifecycle, plan
+from kcover import external, guards, lifecycle, plan, reasons
 from kcover.policy import document, matching
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet import services as fleet_services
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.actions import drain
+from kcover_portal.rescue.actions import drain, guarding
 from kcover_portal.rescue.actions.context import LEASE
-from kcover_portal.rescue.actions.drivers import agent
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.services import withdrawing
 
 ASKED = {"gate": 0, "approval_seconds": int(timedelta(days=1).total_seconds())}  # before anything is done
 BY_HAND = ("breaker", "rate")
@@ -103,12 +102,13 @@ def open_by_policy(
     return laid
 
 
-def _begins(gate: dict[str, Any], *, lease: bool, now: datetime) -> dict[str, Any]:
-    """How a rescue's row begins: asking for approval, claimed by whoever opened it, or waiting for a worker."""
+def _begins(gate: dict[str, Any], *, lease: bool, now: datetime, due_at: datetime | None = None) -> dict[str, Any]:
+    """How a rescue's row begins: asking for approval, claimed by whoever opened it, or waiting for a worker, which may
+    take it up from ``due_at`` on (nothing: at once)."""
     if gate.get("gate") == 0:
         return {**gate, **asks_for_approval(now + timedelta(seconds=gate["approval_seconds"]))}
     claimed = {"token": 1, "lease_until": now + LEASE} if lease else {}
-    return {**gate, "state": Rescue.State.RUNNING, **claimed}
+    return {**gate, "state": Rescue.State.RUNNING, "isolating_at": now, "due_at": due_at or now, **claimed}
 
 
 def asks_for_approval(expires_at: datetime) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def request(
             if before is not None:
                 return before
         overrides = dict.fromkeys([*override, *(BY_HAND if by_person else ())], actor)
-        refusals = _refusals(node, verb, overrides=overrides, now=now)
+        refusals, passed = _refusals(node, verb, overrides=overrides, now=now)
         if origin == Rescue.Origin.API and verb not in ENDING:
             refusals += _beyond_plans(node)
         if refusals:
@@ -194,7 +194,8 @@ def request(
             reason=reason,
             key=key,
             overrides=overrides,
-            **({"state": Rescue.State.RUNNING, "due_at": due_at} if may_run else _begins(ASKED, lease=False, now=now)),
+            passed=passed,
+            **_begins({} if may_run else ASKED, lease=False, now=now, due_at=due_at),
         )
         ledger.append(node.cluster.name, laid.drafts)
     return laid.rescue
@@ -224,7 +225,7 @@ def request_plan(
             if same == (Rescue.Origin.API, hash_, actor):
                 return under_way, False
             raise Unmet(f"rescue {under_way.pk} is open on node {node.name}, and a node has one at a time")
-        mode, refusals = _may_be_planned(node, asked, overrides=dict.fromkeys(override, actor), now=now)
+        mode, refusals, passed = _may_be_planned(node, asked, overrides=dict.fromkeys(override, actor), now=now)
         if refusals:
             raise Unmet("; ".join(refusals))
         full = _full(node)
@@ -240,6 +241,7 @@ def request_plan(
             reason="asked for by a decision system",
             code=f"xid {asked.xid}" if asked.xid is not None else "",
             overrides=dict.fromkeys(override, actor),
+            passed=passed,
             request={**payload, "startBy": asked.start_by.isoformat() if asked.start_by else None},
             **_begins(gate, lease=False, now=now),
         )
@@ -268,8 +270,8 @@ def _beyond_plans(node: Node) -> list[str]:
 
 def _may_be_planned(
     node: Node, asked: external.Request, *, overrides: Mapping[str, str], now: datetime
-) -> tuple[str, list[str]]:
-    """The mode that holds for it, and what stands against it."""
+) -> tuple[str, list[str], list[reasons.Reason]]:
+    """The mode that holds for it, what stands against it, and what is passed over."""
     mode, reason = fleet.mode_of(node.cluster)
     refusals = []
     if mode == "paused":
@@ -280,15 +282,15 @@ def _may_be_planned(
         refusals.append(f"cluster {node.cluster.name} leaves decisions to policies (decision_mode policies)")
     acts = [step.name for step in asked.steps]
     code = str(asked.xid) if asked.xid is not None else ""
-    refusals += _guards(node, acts, overrides=overrides, now=now, code=code)
-    return mode, refusals
+    held, passed = _guards(node, acts, overrides=overrides, now=now, code=code)
+    return mode, refusals + held, passed
 
 
 def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> Preview:
     """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
     steps = plan.manual(verb)
     with transaction.atomic():
-        held_back = _refusals(
+        held_back, _ = _refusals(
             node, verb, overrides=dict.fromkeys(BY_HAND if by_person else (), "whoever asks"), now=now
         )
     pods: list[dict[str, Any]] | None = None
@@ -309,9 +311,13 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
     )
 
 
-def _refusals(node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime) -> list[str]:
-    """What stands against an operator's request now; the same words in the dry run and in the refusal."""
-    refusals = []
+def _refusals(
+    node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime
+) -> tuple[list[str], list[reasons.Reason]]:
+    """What stands against an operator's request now, the same words in the dry run and in the refusal; and what is
+    passed over for it."""
+    refusals: list[str] = []
+    passed: list[reasons.Reason] = []
     mode, reason = fleet.mode_of(node.cluster)
     if not node.known:
         refusals.append(f"the cluster {node.cluster.name} has no node {node.name}")
@@ -321,28 +327,33 @@ def _refusals(node: Node, verb: str, *, overrides: Mapping[str, str], now: datet
         refusals.append("shadow mode: nothing is written to the cluster")
     if verb not in ENDING:
         acts = [step.name for step in plan.manual(verb)]
-        refusals += _guards(node, acts, overrides=overrides, now=now)
+        held, passed = _guards(node, acts, overrides=overrides, now=now)
+        refusals += held
         under_way = queries.open_on(node)
         if under_way is not None:
             refusals.append(f"rescue {under_way.pk} is open on this node: cancel it, or release the node")
-    return refusals
+    return refusals, passed
 
 
 def _guards(
     node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime, code: str = ""
-) -> list[str]:
-    """What the guards say to an act that was asked for: the same as to a policy's, unless somebody passes over them."""
+) -> tuple[list[str], list[reasons.Reason]]:
+    """What the guards say to an act that was asked for: the same as to a policy's, unless somebody passes over them.
+
+    Returns what holds it back, in words, and what is passed over, with its figures.
+    """
     if node.labels.get(guards.EXCLUDE_LABEL) == "true" and "exclusion" not in overrides:
-        return [f"the node carries {guards.EXCLUDE_LABEL}=true: hands off"]
+        return [f"the node carries {guards.EXCLUDE_LABEL}=true: hands off"], []
     if node.gpus < 1:
-        return []  # limits are counted over GPU nodes
+        return [], []  # limits are counted over GPU nodes
     settings = fleet.guards_of(node.cluster)
     counts.lock(node.cluster, settings, ())
     facts = counts.facts(node, settings=settings, now=now, kind="xid" if code else "", code=code, destructive=True)
-    held = list(guards.isolation(settings, facts, now=now, overrides=overrides).held)
+    verdicts = [guards.isolation(settings, facts, now=now, overrides=overrides)]
     for act in [name for name in steps if name in plan.DESTRUCTIVE]:
-        held += guards.destructive(settings, facts, act=act, now=now, overrides=overrides).held
-    return list(dict.fromkeys(str(reason) for reason in held))
+        verdicts.append(guards.destructive(settings, facts, act=act, now=now, overrides=overrides))
+    held = dict.fromkeys(str(reason) for verdict in verdicts for reason in verdict.held)
+    return list(held), list(dict.fromkeys(reason for verdict in verdicts for reason in verdict.overridden))
 
 
 def _open(
@@ -351,18 +362,23 @@ def _open(
     *,
     now: datetime,
     drafts: Sequence[ledger.Draft] = (),
+    passed: Sequence[reasons.Reason] = (),
     **fields: Any,
 ) -> Laid:
     """Writes the rescue and its steps; the caller puts ``drafts`` into the ledger, last in its transaction.
+
+    ``passed``: the guards that a named person passes over with it.
 
     The caller holds the lock of the node's row and has seen that no rescue is open on it; a constraint of the database
     stands behind that (invariant 8).
     """
     rescue = Rescue.objects.create(
         node=node,
+        node_uid=node.uid,
         cluster=node.cluster,
         plan_hash=plan.digest(steps),
         opened_at=now,
+        passed_over=guarding.fresh((), guarding.as_rows(passed, step="", now=now)),
         **{"due_at": None if fields["state"] == Rescue.State.HELD else now, **fields},
     )
     rows = [Step(rescue=rescue, index=index, name=step.name, args=dict(step.args)) for index, step in enumerate(steps)]
@@ -382,6 +398,7 @@ def _open(
             "reason": rescue.reason,
             "state": rescue.state,
             "overrides": rescue.overrides,
+            **({"passed_over": [str(reason) for reason in passed]} if passed else {}),
         },
     )
     if rescue.lease_until is None:
@@ -424,8 +441,10 @@ def end(
         if not ended:
             return False
         rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
-        for verb in agent.VERBS:
-            fleet_services.withdraw_commands(f"{verb}-{rescue.pk}-", now=now)
+        withdrawn = withdrawing.call_back(rescue, because="its rescue has ended", now=now)
+        if withdrawn:
+            because = f"{because}; {withdrawn}"
+            Rescue.objects.filter(pk=rescue.pk).update(because=because[:1000])
         ledger.write(
             rescue.cluster.name,
             actor=actor,

@@ -25,12 +25,31 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import LEASE, Context, HeldBack, LeaseLost, TakenBack
-from kcover_portal.rescue.actions.outcome import Again, Done, Failed, Given, Hold, Outcome, Overruled, StartOver, Wait
+from kcover_portal.rescue.actions.context import LEASE, AnotherMachine, Context, HeldBack, LeaseLost, TakenBack
+from kcover_portal.rescue.actions.outcome import (
+    Again,
+    Done,
+    Failed,
+    Given,
+    Hold,
+    Outcome,
+    Overruled,
+    Replaced,
+    StartOver,
+    Wait,
+)
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.services import announcing, approving, listening, opening, reconciling, starting_over
+from kcover_portal.rescue.services import (
+    announcing,
+    approving,
+    listening,
+    opening,
+    reconciling,
+    replacing,
+    starting_over,
+)
 
 log = logging.getLogger(__name__)
 
@@ -77,6 +96,9 @@ def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> 
 def sweep(*, now: datetime) -> None:
     """Wakes workers for everything that is due: the net under every lost message and dead worker."""
     approving.expire(now=now)
+    replacing.look(now=now)
+    for pk in queries.to_withdraw(now=now):  # first: it keeps a machine from a reboot that nobody wants any more
+        doorbell.ring("rescue.withdraw", pk)
     for pk in queries.due(now=now):
         doorbell.ring("rescue.run", pk)
     for pk in incident_queries.to_judge(now=now):
@@ -126,6 +148,9 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
         if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + LEASE):
             return None
         rescue = Rescue.objects.select_related("node__cluster", "cluster").get(pk=rescue_id)
+        if queries.is_replaced(rescue):
+            replacing.end(rescue, now=now)
+            return None
         step = queries.current_step(rescue)
         if step is None:
             _finish(rescue, list(rescue.steps.all()), now=now)
@@ -201,6 +226,14 @@ def _attempt(context: Context) -> Outcome:
 
 def _act(context: Context) -> Outcome:
     try:
+        return _act_or_yield(context)
+    except AnotherMachine as found:
+        context.keep_marks(None)  # they went with the machine
+        return Replaced(str(found))
+
+
+def _act_or_yield(context: Context) -> Outcome:
+    try:
         return ACTIONS[context.step.name](context)
     except TakenBack as drift:
         marking.take_back(context, "yield")
@@ -256,6 +289,8 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
             )
         case Failed(because):
             return _end(rescue, step, state="failed", because=because, now=now)
+        case Replaced(because):
+            return _end(rescue, step, state="cancelled", outcome=replacing.OUTCOME, because=because, now=now)
         case Overruled(because):
             if not _end(rescue, step, state="cancelled", because=because, now=now):
                 return False
@@ -298,10 +333,11 @@ def _hold(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bool:
     return held
 
 
-def _end(rescue: Rescue, step: Step, *, state: str, because: str, now: datetime) -> bool:
+def _end(rescue: Rescue, step: Step, *, state: str, because: str, now: datetime, outcome: str = "") -> bool:
     ended = opening.end(
         rescue,
         state=state,
+        outcome=outcome,
         because=f"{step.name}: {because}",
         actor=f"rescue {rescue.pk}",
         now=now,

@@ -10,7 +10,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import opening
+from kcover_portal.rescue.services import opening, withdrawing
 from kcover_portal.rescue.services.opening import Refused
 
 
@@ -45,6 +45,7 @@ def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime,
         )
         if not moved:
             raise Refused(f"rescue {rescue.pk} is not held (any more)")
+        withdrawn = ""
         if verb == "retry":
             # A fresh start of the step: its own time, its own request; what was asked before stays in the ledger.
             Step.objects.filter(pk=step.pk).update(
@@ -55,17 +56,17 @@ def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime,
                 # The boot that was to end stays known: if it ended meanwhile, nothing is rebooted a second time.
                 progress={
                     "retry": int(step.progress.get("retry", 0)) + 1,
-                    **({"boot_id": step.progress["boot_id"]} if "boot_id" in step.progress else {}),
+                    **{key: step.progress[key] for key in ("boot_id", "jobs") if key in step.progress},
                 },
             )
         else:
-            Step.objects.filter(pk=step.pk).update(
-                state=Step.State.SKIPPED, finished_at=now, because=f"skipped by {actor}: {reason}"[:1000]
-            )
+            because = f"skipped by {actor}: {reason}"
+            Step.objects.filter(pk=step.pk).update(state=Step.State.SKIPPED, finished_at=now, because=because[:1000])
+            withdrawn = withdrawing.call_back(rescue, step=step, because="its step was skipped", now=now)
             if step.name == "verify":  # the person vouches for the node instead
                 seen = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
                 incidents.close(seen, because=f"{actor} skipped the proof: {reason}", actor=actor, now=now, before=now)
-        _ledger(rescue, f"step.{verb}", actor=actor, reason=reason, now=now, step=step.name)
+        _ledger(rescue, f"step.{verb}", actor=actor, reason=reason, now=now, step=step.name, withdrawn=withdrawn)
         doorbell.ring("rescue.run", rescue.pk)
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
     rescue.refresh_from_db()
@@ -77,7 +78,8 @@ def _check_plan(rescue: Rescue, plan_hash: str | None) -> None:
         raise Refused("the plan is not the one you saw: look at it again")
 
 
-def _ledger(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, step: str) -> None:
+def _ledger(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, step: str, withdrawn: str) -> None:
+    more = {"withdrawn": withdrawn} if withdrawn else {}
     ledger.write(
         rescue.cluster.name,
         actor=actor,
@@ -86,5 +88,5 @@ def _ledger(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime
         node=rescue.node.name,
         rescue=rescue.pk,
         now=now,
-        data={"reason": reason, "step": step, "plan_hash": rescue.plan_hash},
+        data={"reason": reason, "step": step, "plan_hash": rescue.plan_hash, **more},
     )

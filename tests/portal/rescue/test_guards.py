@@ -13,6 +13,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
+from kcover_portal.rescue.actions import guarding
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.portal.rescue.world import CORDON, HEAL, NODE, World
 
@@ -297,3 +298,142 @@ def test_inv_15_nothing_is_done_about_what_a_reboot_has_ended_meanwhile(make) ->
     world.fault(62)  # and if it comes back, it is acted on
     world.work()
     assert isolated(world) == [NODE]
+
+
+class TestBeginningLate:
+    """What the guards said when a rescue was opened is not acted on for ever: they are asked again (29, 36)."""
+
+    def approved(self, world: World, *numbers: int) -> None:
+        """Rescues in approve mode that were opened one by one, and are approved together, long after."""
+        fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+        for number in numbers:
+            hurt(world, number)
+            world.work()
+            world.pass_time(400)  # beyond the breaker's window: each alone is within the limit
+        assert Rescue.objects.filter(state="held", hold="approval").count() == len(numbers)
+        for rescue in Rescue.objects.order_by("pk"):
+            services.approve(rescue, actor="user:bob", reason="", now=world.now)
+
+    def test_inv_29_many_that_are_approved_at_once_begin_no_faster_than_the_breaker_lets(self, make) -> None:
+        world = make(nodes=8, breaker={"enabled": True, "limit": 2})
+        self.approved(world, 1, 2, 3, 4, 5)
+        world.work()
+        assert len(isolated(world)) == 2
+        held = Rescue.objects.filter(state="waiting").first()
+        assert held.because.startswith("held back: breaker tripped: 2 of 8")
+        assert held.steps.get(name="cordon").started_at is None
+        world.pass_time(400)
+        assert len(isolated(world)) == 4
+        world.pass_time(400)
+        assert len(isolated(world)) == 5
+
+    def test_inv_36_a_floor_that_would_be_broken_by_now_holds_an_approved_cordon(self, make) -> None:
+        world = make(nodes=4, floor={"percent": 75})
+        self.approved(world, 1)
+        world.kube.cordon("gpu-2")
+        world.sync()
+        world.work()
+        assert isolated(world) == ["gpu-2"]
+        assert "keeps at least 3" in world.rescue("gpu-1").because
+        world.kube.uncordon("gpu-2")
+        world.pass_time(20)
+        assert isolated(world) == ["gpu-1"]
+
+    def test_a_budget_that_was_lowered_lets_them_begin_one_by_one_and_none_waits_for_ever(self, make) -> None:
+        world = make(nodes=8, budget={"limit": 3})
+        self.approved(world, 1, 2, 3)
+        bounds.set_guards(world.cluster, {"budget": {"limit": 1}}, actor="user:ann", reason="", now=world.now)
+        world.work()
+        assert isolated(world) == ["gpu-1"]
+        assert "no budget of cluster c1 left" in world.rescue("gpu-2").because
+        for number in (1, 2):
+            name = f"gpu-{number}"
+            services.request(world.node(name), "release", actor="user:ann", reason="mended", now=world.now)
+            world.work()
+            world.sync()
+            world.pass_time(20)
+            assert isolated(world) == [f"gpu-{number + 1}"]
+
+    def test_a_pause_in_between_is_such_a_time_too(self, make) -> None:
+        world = make(nodes=8, breaker={"enabled": True, "limit": 1})
+        world.kube.fail("apply_node", port.Unavailable("away"), times=1)
+        hurt(world, 1)
+        world.work()
+        fleet.pause(cluster=world.cluster, reason="stop", actor="user:ann", now=world.now)
+        world.pass_time(400)
+        fleet.resume(cluster=world.cluster, reason="go", actor="user:ann", now=world.now)
+        hurt(world, 2)
+        world.work()
+        assert isolated(world) == ["gpu-2"]  # the other one is asked for again, and the place is taken
+        world.pass_time(10)
+        assert "breaker tripped" in world.rescue("gpu-1").because
+        world.pass_time(400)
+        assert isolated(world) == ["gpu-1", "gpu-2"]
+
+    def test_inv_37_one_that_was_excluded_meanwhile_is_not_cordoned(self, make) -> None:
+        world = make(nodes=4)
+        self.approved(world, 1)
+        world.kube.label_node("gpu-1", {"kcover.io/exclude": "true"})
+        world.sync()
+        world.work()
+        assert isolated(world) == []
+        assert "kcover.io/exclude" in world.rescue("gpu-1").because
+
+    def test_a_storm_holds_it(self, make) -> None:
+        world = make(nodes=8, storm={"enabled": True})
+        self.approved(world, 1)
+        hurt(world, 2, 3, 1)
+        world.work()
+        assert isolated(world) == []
+        assert "storm" in world.rescue("gpu-1").because
+
+    def test_what_begins_at_once_is_asked_once(self, make, monkeypatch) -> None:
+        world = make(nodes=8, breaker={"enabled": True, "limit": 1})
+        asked: list[object] = []
+        monkeypatch.setattr(guarding, "isolation", lambda *a, **k: asked.append(a) or ())
+        hurt(world, 1)
+        world.work()
+        assert (isolated(world), asked) == (["gpu-1"], [])
+
+
+class TestPassedOver:
+    """What a named person really passed over is on record, with its figures; what they might have is not the same."""
+
+    def test_what_held_nothing_back_was_not_passed_over(self, make) -> None:
+        world = make(nodes=4, breaker={"enabled": True, "limit": 3})
+        made = services.request(world.node("gpu-1"), "cordon", actor="user:ann", reason="", now=world.now)
+        world.work()
+        made.refresh_from_db()
+        assert made.overrides == {"breaker": "user:ann", "rate": "user:ann"}
+        assert made.passed_over == []
+        assert "passed_over" not in Entry.objects.get(verb="rescue.opened").data
+
+    def test_inv_11_what_did_is_kept_when_it_is_asked_for(self, make) -> None:
+        world = make(nodes=4, breaker={"enabled": True, "limit": 1})
+        hurt(world, 1)
+        world.work()
+        made = services.request(world.node("gpu-2"), "cordon", actor="user:ann", reason="", now=world.now)
+        [row] = made.passed_over
+        assert (row["step"], row["guard"], row["by"]) == ("", "breaker", "user:ann")
+        said = Entry.objects.get(verb="rescue.opened", rescue=made.pk).data["passed_over"]
+        assert said == [
+            "user:ann overrode the guard breaker: breaker tripped: 1 of 4 nodes were isolated within 5 min, 1 at most"
+        ]
+
+    def test_what_did_before_a_call_is_kept_with_the_call(self, make) -> None:
+        world = make(nodes=8, rate={"enabled": True})
+        for number in (1, 2):
+            world.kube.add_pod("default", f"train-{number}", node="gpu-3", labels={"app": "train"})
+        made = services.request(world.node("gpu-3"), "drain", actor="user:ann", reason="", now=world.now)
+        hurt(world, 1, 2)  # from here on more nodes are faulty than chance explains
+        world.work()
+        assert len(world.kube.called("evict")) == 2
+        made.refresh_from_db()
+        [row] = made.passed_over
+        assert (row["step"], row["guard"], row["by"]) == ("drain", "rate", "user:ann")
+        begun = Entry.objects.filter(verb="evict.begun", rescue=made.pk)
+        assert begun.count() == 2
+        for entry in begun:
+            [said] = entry.data["passed_over"]
+            assert said.startswith("user:ann overrode the guard rate: 2 of 8 nodes became faulty within 10 min")
+        assert "passed_over" not in Entry.objects.get(verb="cordon.begun", rescue=made.pk).data

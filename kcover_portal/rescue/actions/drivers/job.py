@@ -1,5 +1,8 @@
 """A privileged pod pinned to the node reboots, if the kernel's boot id is still the one in its spec."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions.context import Context
 
@@ -12,9 +15,10 @@ DEADLINE_SECONDS = 300
 
 def ask(context: Context, *, key: str, boot_id: str) -> str:
     """Creates the job; its name comes from the key, so that asking twice makes one job."""
+    namespace, _, called = place(context, key=key).partition("/")
     spec = port.JobSpec(
-        name=name(key),
-        namespace=context.cluster.job_namespace,
+        name=called,
+        namespace=namespace,
         node=context.node.name,
         image=context.cluster.job_image,
         command=("sh", "-c", SCRIPT),
@@ -31,10 +35,20 @@ def ask(context: Context, *, key: str, boot_id: str) -> str:
 
 def ended(context: Context, *, key: str) -> str | None:
     """Why the job will not reboot the node, if it failed."""
-    state = context.kube.job_state(context.cluster.job_namespace, name(key))
+    namespace, _, called = place(context, key=key).partition("/")
+    state = context.kube.job_state(namespace, called)
     return f"the reboot job failed: {state.reason or 'no reason given'}" if state.failed else None
 
 
-def name(key: str) -> str:
-    """The job's name for a key."""
-    return f"kcover-{key}"
+def place(context: Context, *, key: str) -> str:
+    """``namespace/name`` of the job for a key: as it was kept before it was asked for, wherever jobs go since."""
+    name = f"kcover-{key}"
+    kept = (one for one in asked_for(context.step.progress) if one.endswith(f"/{name}"))
+    return next(kept, f"{context.cluster.job_namespace}/{name}")
+
+
+def asked_for(progress: Mapping[str, Any]) -> list[str]:
+    """``namespace/name`` of every job that a step asked, or was about to ask, for; what it did before a retry too."""
+    kept: list[str] = progress.get("jobs") or []
+    asked = str(progress.get("asked", ""))  # all that steps of the first releases kept
+    return kept or ([asked.removeprefix("job ")] if asked.startswith("job ") else [])

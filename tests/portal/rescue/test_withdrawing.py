@@ -1,0 +1,198 @@
+"""What was asked for and nobody wants any more is called back at once, whatever dies or is away meanwhile."""
+
+import uuid
+
+import pytest
+
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Command
+from kcover_portal.kube import port
+from kcover_portal.ledger import queries as ledger
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import queries, services
+from kcover_portal.rescue.models import Rescue, Step
+from tests.portal.rescue.killing import Killed, kill_at
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+
+
+def withdraw(world: World) -> int:
+    """What workers do that the sweep wakes; returns how many steps were due."""
+    due = queries.to_withdraw(now=world.now)
+    for pk in due:
+        services.withdraw(pk, clock=world.clock)
+    return len(due)
+
+
+def asked(world: World) -> Rescue:
+    world.fault(62)
+    assert world.until_reboot_is_asked().startswith("job kcover-system/")
+    return world.rescue()
+
+
+def cancelled(world: World) -> Rescue:
+    return services.cancel(asked(world), actor="user:anna", reason="not now", now=world.now)
+
+
+def jobs(world: World) -> list[str]:
+    return [job["metadata"]["name"] for job in world.kube.objects.list("Job")]
+
+
+def verbs(rescue: Rescue) -> list[str]:
+    told = Entry.objects.filter(rescue=rescue.pk, verb__startswith="withdraw.").order_by("pk")
+    return list(told.values_list("verb", flat=True))
+
+
+def test_cancelling_deletes_the_job_at_once_and_says_what_cannot_be_called_back(world: World) -> None:
+    rescue = cancelled(world)
+    assert "job kcover-system/kcover-reboot-" in rescue.because
+    assert "what the node had begun by then cannot be called back" in rescue.because
+    assert withdraw(world) == 1
+    assert jobs(world) == []
+    assert "was deleted" in world.step("reboot").because
+    assert verbs(rescue) == ["withdraw.begun", "withdraw.done"]
+    ended = Entry.objects.get(verb="rescue.cancelled", rescue=rescue.pk)
+    assert "withdrawn" in ended.data["because"]
+    assert ledger.verify("c1").intact
+
+
+def test_it_is_looked_for_once_more_when_no_call_can_be_under_way_any_more(world: World) -> None:
+    rescue = asked(world)
+    kept = rescue.steps.get(name="reboot").progress["jobs"][0].partition("/")[2]
+    world.kube.delete_job("kcover-system", kept)  # as if the call that makes it were still on its way
+    services.cancel(rescue, actor="user:anna", reason="", now=world.now)
+    assert withdraw(world) == 1
+    assert verbs(rescue) == []
+    world.kube.objects.create(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": kept, "namespace": "kcover-system"}, "spec": {}}
+    )  # it arrives
+    assert withdraw(world) == 0
+    world.now += services.withdrawing.LEASE
+    assert withdraw(world) == 1
+    assert jobs(world) == []
+    assert (verbs(rescue), world.step("reboot").withdraw_at) == (["withdraw.begun", "withdraw.done"], None)
+
+
+def test_an_api_server_that_is_away_is_asked_again(world: World) -> None:
+    rescue = cancelled(world)
+    world.kube.fail("delete_job", port.Unavailable("away"), times=2)
+    assert withdraw(world) == 1
+    assert jobs(world)
+    assert "not withdrawn yet" in world.step("reboot").because
+    for _ in range(4):
+        world.now += services.withdrawing.timedelta(seconds=3)
+        withdraw(world)
+    assert jobs(world) == []
+    assert verbs(rescue) == ["withdraw.begun", "withdraw.failed"] * 2 + ["withdraw.begun", "withdraw.done"]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_worker_that_dies_leaves_it_to_the_next(world: World, after: bool) -> None:
+    cancelled(world)
+    kill_at(world.kube, "delete_job", call=1, after=after)
+    with pytest.raises(Killed):
+        withdraw(world)
+    assert withdraw(world) == 0  # it is the dead one's for as long as a call may take
+    world.now += services.withdrawing.LEASE
+    assert withdraw(world) == 1
+    assert jobs(world) == []
+    world.now += services.withdrawing.LEASE
+    withdraw(world)
+    assert not Step.objects.exclude(withdraw_at=None).exists()
+
+
+def test_a_worker_that_died_before_it_noted_the_job_is_cleaned_up_after(world: World) -> None:
+    world.fault(62)
+    kill_at(world.kube, "ensure_job", call=1, after=True)
+    with pytest.raises(Killed):
+        world.until_reboot_is_asked()
+    services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
+    assert "asked" not in world.step("reboot").progress
+    withdraw(world)
+    assert jobs(world) == []
+
+
+def test_skipping_a_held_reboot_calls_it_back_and_goes_on(world: World) -> None:
+    rescue = asked(world)
+    world.cluster.__class__.objects.update(ready_within=60)
+    rescue = world.until("held", seconds=30)
+    services.retry(rescue, actor="user:anna", reason="once more", now=world.now)
+    world.work()
+    rescue = world.until("held", seconds=30)
+    assert len(jobs(world)) == 2
+    services.skip(rescue, actor="user:anna", reason="by hand", now=world.now)
+    assert withdraw(world) == 1
+    assert jobs(world) == []
+    assert "withdrawn" in Entry.objects.get(verb="step.skip").data["withdrawn"]
+    assert world.step("reboot").state == "skipped"
+
+
+def test_skipping_withdraws_the_agents_command(world: World) -> None:
+    type(world.cluster).objects.update(reboot="agent", ready_within=60)
+    world.fault(62)
+    asked_ = world.until_reboot_is_asked()
+    rescue = world.until("held", seconds=30)
+    Command.objects.update(state="offered")  # the time that it may be on offer is longer than we waited
+    services.skip(rescue, actor="user:anna", reason="by hand", now=world.now)
+    command = Command.objects.get()
+    assert (command.state, command.message) == ("expired", "withdrawn: its step was skipped")
+    assert asked_ in Entry.objects.get(verb="step.skip").data["withdrawn"]
+
+
+def test_an_uncordon_by_hand_leaves_no_job(world: World) -> None:
+    asked(world)
+    world.kube.uncordon(NODE)
+    world.sync()
+    world.work()
+    assert jobs(world) == []
+    assert world.rescue().state == "cancelled"
+
+
+def test_an_uncordon_asked_of_the_portal_calls_the_job_back_before_the_node_works_again(world: World) -> None:
+    asked(world)
+    services.request(world.node(), "uncordon", actor="user:anna", reason="it is fine", now=world.now)
+    withdraw(world)
+    assert jobs(world) == []
+    world.work()
+    assert not world.kube.get_node(NODE).unschedulable
+
+
+@pytest.mark.parametrize("mode", ["paused", "shadow"])
+def test_inv_48_nothing_is_deleted_while_nothing_may_be_written(world: World, mode: str) -> None:
+    cancelled(world)
+    type(world.cluster).objects.update(mode=mode)
+    writes = len(world.kube.writes)
+    assert withdraw(world) == 1
+    assert len(world.kube.writes) == writes
+    assert mode in world.step("reboot").because
+    fleet.resume(cluster=world.cluster, reason="", actor="user:anna", now=world.now, mode="enforce")
+    world.now += services.withdrawing.timedelta(seconds=6)
+    withdraw(world)
+    assert jobs(world) == []
+
+
+def test_what_has_rebooted_is_not_withdrawn(world: World) -> None:
+    rescue = asked(world)
+    world.kube.reboot(NODE)
+    world.until("waiting", step="verify")
+    services.cancel(rescue, actor="user:anna", reason="", now=world.now)
+    assert withdraw(world) == 0
+    assert "withdrawn" not in world.rescue().because
+
+
+def test_the_job_is_found_where_it_was_made_whatever_is_set_since(world: World) -> None:
+    rescue = asked(world)
+    world.kube.add_namespace(f"other-{uuid.uuid4().hex[:6]}")
+    type(world.cluster).objects.update(job_namespace="elsewhere")
+    services.cancel(rescue, actor="user:anna", reason="", now=world.now)
+    withdraw(world)
+    assert jobs(world) == []
+
+
+def test_the_sweep_wakes_whoever_withdraws(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled(world)
+    rung: list[tuple[object, ...]] = []
+    monkeypatch.setattr(services.running.doorbell, "ring", lambda *call: rung.append(call))
+    services.sweep(now=world.now)
+    assert ("rescue.withdraw", world.step("reboot").pk) in rung
