@@ -1,9 +1,11 @@
-"""What every test may rely on: a fixed time, browser tests last, nothing left running."""
+"""What every test may rely on: a fixed time, the same examples, browser tests last, nothing left running."""
 
+import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import hypothesis
 import psutil
 import pytest
 from django.db import connection
@@ -12,6 +14,9 @@ from pytest_django import DjangoDbBlocker
 from tests.portal.ledger import tampering
 
 BROWSER = Path(__file__).parent / "browser"
+# The same examples in every run, however slow the machine is; others where KCOVER_TEST_SEED is set.
+hypothesis.settings.register_profile("suite", derandomize="KCOVER_TEST_SEED" not in os.environ, deadline=None)
+hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -65,9 +65,7 @@ def test_whatever_happens_in_whatever_order_the_invariants_hold() -> None:
         settings=settings(
             max_examples=20,
             stateful_step_count=50,
-            deadline=None,
             database=None,
-            derandomize="KCOVER_TEST_SEED" not in os.environ,
             print_blob=True,
             suppress_health_check=list(HealthCheck),
         ),
