@@ -4,6 +4,7 @@ kcover's own values are forgiving, as kcover is: a value out of range is its def
 its name and what is accepted.
 """
 
+import json
 import pathlib
 import re
 import shlex
@@ -14,12 +15,12 @@ from dataclasses import dataclass, field
 from datetime import time, timedelta
 from typing import Any
 
-import yaml
-
+from agents import programs
 from kcover.wire import fields
 
 VENDORS = {1: "nvidia", 2: "metax"}
 MAX_INTERVAL = 86_400.0
+READ_SECONDS = 30.0  # for a YAML file, on whatever it may lie
 
 
 class ConfigError(ValueError):
@@ -148,9 +149,12 @@ def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
 
 def _read(file: pathlib.Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(file.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        ended = programs.run_own("agents.yaml_file", str(file), timeout=READ_SECONDS)
+    except (OSError, programs.TookTooLong) as error:
         raise ConfigError(f"--config {file}: {error}") from error
+    if ended.status:
+        raise ConfigError(f"--config {file}: {ended.said}")
+    content = json.loads(ended.out)
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -4,7 +4,9 @@ import gzip
 import http.client
 import json
 import logging
+import os
 import pathlib
+import re
 import socket
 import ssl
 import threading
@@ -26,6 +28,7 @@ ENROL = "/api/v1/agent/enrol"
 CREDENTIAL = "credential.json"  # the node's own token, in the store
 RENEW_BEFORE = timedelta(days=1)
 MAX_ANSWER = 1 << 20
+HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")  # how OpenSSL finds a certificate in a folder
 GZIP_FROM = 1024  # under this, compressing costs more than it saves
 
 Answered = tuple[int, Mapping[str, str], bytes]
@@ -54,8 +57,8 @@ class Portal:
         the token does not (a Kubernetes service-account token). Raises OSError for an unreadable ``ca_file``."""
         self._node, self._token, self._store, self._clock = node, token, store, clock
         self._cluster = cluster
-        context = ssl.create_default_context(cafile=ca_file) if url.startswith("https:") else None
-        self._reports, self._commands = (_Line(url, context=context, timeout=timeout) for _ in range(2))
+        trust = Trust(ca_file) if url.startswith("https:") else None
+        self._reports, self._commands = (_Line(url, trust=trust, timeout=timeout) for _ in range(2))
         self._enrolling = threading.Lock()
         self._own = self._stored()
 
@@ -166,13 +169,44 @@ class Portal:
             return False  # no date, or one this side cannot read: the portal's 401 will tell
 
 
+class Trust:
+    """Whose certificates are believed: those of ``ca_file``, else the system's.
+
+    The system's bundle costs 2.5 MiB for as long as an agent lives. Where its certificates lie in a folder by hash too,
+    OpenSSL finds there the one that it needs, and the bundle is read only if that did not do.
+    """
+
+    def __init__(self, ca_file: pathlib.Path | None, *, folder: pathlib.Path | None = None) -> None:
+        """``folder``: in place of the system's. Raises OSError for an unreadable ``ca_file``."""
+        by_hash = None if ca_file is not None else folder or _system_folder()
+        self.context = ssl.create_default_context(cafile=ca_file, capath=by_hash)
+        self._whole = by_hash is None
+
+    def widen(self) -> bool:
+        """Take the system's bundle in, after a certificate was not believed. False: it is in already."""
+        if self._whole:
+            return False
+        self._whole = True
+        self.context.load_default_certs()
+        return True
+
+
+def _system_folder() -> pathlib.Path | None:
+    """The folder in which the system keeps certificates by hash, if it does and nobody has named another place."""
+    paths = ssl.get_default_verify_paths()
+    if paths.capath is None or os.environ.keys() & {paths.openssl_cafile_env, paths.openssl_capath_env}:
+        return None
+    folder = pathlib.Path(paths.capath)
+    return folder if any(HASHED.fullmatch(entry.name) for entry in folder.iterdir()) else None
+
+
 class _Line:
     """One kept-alive connection. Every failure is an UplinkError; one thread at a time, a lock sees to it."""
 
-    def __init__(self, url: str, *, context: ssl.SSLContext | None, timeout: float) -> None:
+    def __init__(self, url: str, *, trust: Trust | None, timeout: float) -> None:
         parts = urllib.parse.urlsplit(url)
         self._host, self._port, self._base = parts.hostname or "", parts.port, parts.path.rstrip("/")
-        self._context, self._timeout = context, timeout
+        self._trust, self._timeout = trust, timeout
         self._connection: http.client.HTTPConnection | None = None
         self._guard = threading.Lock()
         self._closed = False
@@ -186,16 +220,18 @@ class _Line:
         agent may be sent twice.
         """
         with self._guard:
-            for fresh in (self._connection is None, True):
+            for fresh in (self._connection is None, True, True):
                 if self._closed:
                     raise UplinkError("closed")
                 try:
                     return self._exchange(method, path, body=body, headers=headers, patience=patience)
                 except (OSError, http.client.HTTPException) as error:
                     self._drop()
+                    if isinstance(error, ssl.SSLCertVerificationError) and self._trust and self._trust.widen():
+                        continue
                     if fresh or isinstance(error, TimeoutError):
                         raise UplinkError(f"{method} {path}: {type(error).__name__}: {error}") from error
-            raise AssertionError("the second attempt returns or raises")
+            raise AssertionError("the last attempt returns or raises")
 
     def close(self) -> None:
         """End a call under way, and allow no other."""
@@ -229,9 +265,9 @@ class _Line:
         return response.status, {name.title(): value for name, value in response.headers.items()}, content
 
     def _connect(self) -> http.client.HTTPConnection:
-        if self._context is None:
+        if self._trust is None:
             return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
-        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._context)
+        return http.client.HTTPSConnection(self._host, self._port, timeout=self._timeout, context=self._trust.context)
 
     def _drop(self) -> None:
         if self._connection is not None:

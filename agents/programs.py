@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -57,6 +58,13 @@ def run(command: Sequence[str], *, timeout: float, environ: Mapping[str, str] | 
         _kill(process)
         raise TookTooLong(f"{os.path.basename(command[0])} did not end within {timeout:g} s") from expired
     return Ended(status=process.returncode, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
+
+
+def run_own(module: str, *arguments: str, timeout: float, environ: Mapping[str, str] | None = None) -> Ended:
+    """Runs a module of this agent in a process of its own; see ``run``."""
+    here = os.pathsep.join(path for path in sys.path if path)  # where this agent came from: a folder, or one file
+    command = (sys.executable, "-m", module, *arguments)
+    return run(command, timeout=timeout, environ={"PYTHONPATH": here, **(environ or {})})
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

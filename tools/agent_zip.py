@@ -1,8 +1,8 @@
 """``python tools/agent_zip.py [FILE]``: the node agent as one file, with all it needs beside Python 3.11.
 
 The dependencies are those installed here, in the versions that agents/requirements.txt pins. Byte code for this Python
-lies beside each source, as a zip archive cannot keep what an import compiles; another Python reads the sources.
-The same sources give the same file.
+lies beside each source, as a zip archive cannot keep what an import compiles (without docstrings, which an agent would
+keep in memory); another Python reads the sources. The same sources give the same file.
 """
 
 import io
@@ -71,7 +71,7 @@ def _compiled(name: str, data: bytes, folder: Path) -> bytes:
     source, target = folder / "source.py", folder / "source.pyc"
     source.write_bytes(data)
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(str(source), str(target), dfile=name, doraise=True, invalidation_mode=unchecked)
+    py_compile.compile(str(source), str(target), dfile=name, doraise=True, invalidation_mode=unchecked, optimize=2)
     return target.read_bytes()
 
 

@@ -1,9 +1,7 @@
 """``pciebw`` and ``gpumem``: measured bandwidth and compute, held against Autopilot's limits."""
 
 import json
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -27,9 +25,8 @@ Run = Callable[[str, Iterable[str], float], programs.Ended]
 
 def in_child(name: str, uuids: Iterable[str], timeout: float) -> programs.Ended:
     """Runs ``agents.checks.bench`` on these GPUs in a child process."""
-    here = os.pathsep.join(path for path in sys.path if path)  # where this agent came from: a folder, or one file
-    environ = {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "PYTHONPATH": here}
-    return programs.run((sys.executable, "-m", bench.__name__, name), timeout=timeout, environ=environ)
+    environ = {"CUDA_VISIBLE_DEVICES": ",".join(uuids), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    return programs.run_own(bench.__name__, name, timeout=timeout, environ=environ)
 
 
 def measure(name: str, devices: Iterable[Device], run: Run) -> dict[str, dict[str, Any]]:

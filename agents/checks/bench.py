@@ -238,7 +238,9 @@ BENCHES = {"pciebw": pciebw, "gpumem": gpumem}
 
 def main() -> int:
     """Runs one bench on every visible GPU, one after the other; exit status 3: a library is missing."""
-    parser = argparse.ArgumentParser(prog="python -m agents.checks.bench", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m agents.checks.bench", description="Measures GPUs; see agents.checks.bandwidth"
+    )
     parser.add_argument("bench", choices=sorted(BENCHES))
     bench = BENCHES[parser.parse_args().bench]
     try:

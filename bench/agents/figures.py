@@ -54,6 +54,7 @@ def _idle(folder: Path, *, settle: float, seconds: float) -> list[tuple[str, str
     os.mkfifo(kmsg)
     held = os.open(kmsg, os.O_RDWR | os.O_NONBLOCK)  # or the agent sees a pipe that nobody writes to
     portal = FakePortal()
+    portal.patience = 60.0
     settings = {
         "NODE_NAME": "gpu-1",
         "KCOVER_AGENT_URL": portal.url,

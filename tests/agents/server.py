@@ -52,6 +52,7 @@ class FakePortal:
         self.commands = []
         self.tokens = None  # bearers taken; None: all
         self.expires_at = "2099-01-01T00:00:00Z"
+        self.patience = 1.0  # the longest that a poll waits, in seconds
         self._server = Server(("127.0.0.1", 0), Handler)
         self._server.portal = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
@@ -80,7 +81,7 @@ class FakePortal:
 
     def get(self, path, headers):
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query)
-        until = time.monotonic() + min(float(query["wait"][0]), 1.0)
+        until = time.monotonic() + min(float(query["wait"][0]), self.patience)
         while not self.commands and time.monotonic() < until:
             time.sleep(0.02)
         return 200, {}, {"commands": [wire.encode_command(command) for command in self.commands]}

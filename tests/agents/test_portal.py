@@ -227,7 +227,9 @@ def test_the_cluster_is_named_when_wanted(connect, portal):
     assert seen == ["east", None]
 
 
-def test_tls_with_our_own_authority(connect, portal, tmp_path):
+@pytest.fixture
+def authority(portal, tmp_path):
+    """Makes the portal speak TLS; the file with the certificate, for the name localhost."""
     key, certificate = tmp_path / "key.pem", tmp_path / "ca.pem"
     made = subprocess.run(
         f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -keyout {key} "
@@ -240,10 +242,50 @@ def test_tls_with_our_own_authority(connect, portal, tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     portal._server.socket = context.wrap_socket(portal._server.socket, server_side=True)
-    url = portal.url.replace("http://127.0.0.1", "https://localhost")
-    assert connect(url, ca_file=certificate).post_report(body()).accepted == 1
+    portal.url = portal.url.replace("http://127.0.0.1", "https://localhost")
+    return certificate
+
+
+def test_tls_with_our_own_authority(connect, portal, authority):
+    assert connect(portal.url, ca_file=authority).post_report(body()).accepted == 1
     with pytest.raises(UplinkError, match="certificate verify failed"):
-        connect(url).post_report(body())
+        connect(portal.url).post_report(body())
+
+
+def test_certificates_of_the_system_are_looked_up_one_by_one(authority, portal, connect, tmp_path, monkeypatch):
+    folder = tmp_path / "certs"
+    folder.mkdir()
+    by_hash = subprocess.run(("openssl", "x509", "-hash", "-noout", "-in", authority), capture_output=True, text=True)
+    (folder / f"{by_hash.stdout.strip()}.0").write_bytes(authority.read_bytes())
+    monkeypatch.setattr(line, "_system_folder", lambda: folder)
+    narrow = line.Trust(None)
+    monkeypatch.setattr(line, "Trust", lambda ca_file: narrow)
+    assert connect(portal.url).post_report(body()).accepted == 1
+    assert len(narrow.context.get_ca_certs()) == 1
+    assert narrow.widen()
+    assert not narrow.widen()
+
+
+def test_a_certificate_that_is_in_the_bundle_alone_is_believed(authority, portal, connect, tmp_path, monkeypatch):
+    folder = tmp_path / "certs"
+    folder.mkdir()
+    monkeypatch.setattr(line, "_system_folder", lambda: folder)
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority))
+    agent = connect(portal.url)
+    assert agent.post_report(body()).accepted == 1
+    assert agent.poll_commands(wait=0) == ()
+
+
+def test_the_systems_folder_is_used_where_nobody_named_another(monkeypatch, tmp_path):
+    paths = ssl.get_default_verify_paths()
+    monkeypatch.setenv(paths.openssl_cafile_env, str(tmp_path / "ca.pem"))
+    assert line._system_folder() is None
+    monkeypatch.delenv(paths.openssl_cafile_env)
+    monkeypatch.delenv(paths.openssl_capath_env, raising=False)
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: paths._replace(capath=str(tmp_path)))
+    assert line._system_folder() is None  # a folder, but not by hash
+    (tmp_path / "0a1b2c3d.0").touch()
+    assert line._system_folder() == tmp_path
 
 
 def test_a_service_accounts_token_is_sent_as_it_is_and_read_anew(connect, portal):
