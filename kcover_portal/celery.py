@@ -20,5 +20,7 @@ app.conf.beat_schedule = {
     "sweep": {"task": "rescue.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS * 5}},
     "prune": {"task": "incidents.prune", "schedule": 3600.0},
     "check runs": {"task": "fleet.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
+    "preflight": {"task": "preflight.sweep", "schedule": 5.0, "options": {"expires": 30.0}},
+    "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
     "prune check runs": {"task": "fleet.prune", "schedule": 3600.0},
 }

@@ -98,6 +98,7 @@ INSTALLED_APPS = [
     "kcover_portal.policies",
     "kcover_portal.incidents",
     "kcover_portal.rescue",
+    "kcover_portal.preflight",
     "kcover_portal.api",
     "kcover_portal.console",
     "kcover_portal.operate",

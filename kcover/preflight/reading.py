@@ -66,11 +66,12 @@ def bus_bandwidth(*, elements: float, element_bytes: float, milliseconds: float,
     """
     try:
         figures = [float(one) for one in (elements, element_bytes, milliseconds, ranks)]
-    except OverflowError:
+        if not all(math.isfinite(one) and one > 0 for one in figures) or ranks <= 1:
+            return None
+        found = (figures[0] * figures[1] / GIB) / (figures[2] / 1000) * 2 * (figures[3] - 1) / figures[3]
+    except (OverflowError, ZeroDivisionError):  # of figures that no machine measures
         return None
-    if not all(math.isfinite(one) and one > 0 for one in figures) or ranks <= 1:
-        return None
-    return (figures[0] * figures[1] / GIB) / (milliseconds / 1000) * 2 * (ranks - 1) / ranks
+    return found if math.isfinite(found) else None
 
 
 def read(body: bytes | str | Mapping[str, Any]) -> Report:

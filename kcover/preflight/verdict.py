@@ -69,25 +69,58 @@ class Verdict:
         return tuple(sorted({*self.abnormal, *self.slow}))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head:
+    """What must be known of a run to take one more report in: its size, its first report's time, how many came."""
+
+    size: int
+    first_at: datetime
+    received: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a report does to a run: one of CHANGES; ``over``: the run's time was up, so that it ended without it."""
+
+    name: str
+    because: reasons.Reason | None = None
+    over: bool = False
+
+
+def change(
+    head: Head | None, earlier: Report | None, report: Report, *, now: datetime, within: timedelta = COLLECTED_WITHIN
+) -> Change:
+    """What the report does to the run, of which ``earlier`` is the one that this node sent before."""
+    if head is None:
+        return Change(name="counted")
+    complete = head.received >= head.size
+    if not complete and now >= head.first_at + within:
+        return Change(name="restarted", over=True)
+    if earlier == report:
+        return Change(name="same")
+    if report.size != head.size:
+        dropped = reasons.of(
+            "preflight_size", node=report.node, size=report.size, before=head.size, received=head.received
+        )
+        return Change(name="restarted", because=dropped)
+    if complete:
+        return Change(name="restarted", because=reasons.of("preflight_again", node=report.node))
+    return Change(name="counted" if earlier is None else "replaced")
+
+
 def receive(run: Run | None, report: Report, *, now: datetime, within: timedelta = COLLECTED_WITHIN) -> Received:
     """The run after the report. The time to collect counts from the first report, and nothing extends it."""
     begun = Run(size=report.size, first_at=now, reports={report.node: report})
     if run is None:
         return Received(run=begun, change="counted")
-    earlier = run.reports.get(report.node)
-    if earlier == report and not expired(run, now=now, within=within):
+    head = Head(size=run.size, first_at=run.first_at, received=len(run.reports))
+    found = change(head, run.reports.get(report.node), report, now=now, within=within)
+    if found.name == "same":
         return Received(run=run, change="same")
-    if expired(run, now=now, within=within):
-        return Received(run=begun, change="restarted", because=_expiry(run, within=within))
-    if report.size != run.size:
-        dropped = reasons.of(
-            "preflight_size", node=report.node, size=report.size, before=run.size, received=len(run.reports)
-        )
-        return Received(run=begun, change="restarted", because=dropped)
-    if run.complete:
-        return Received(run=begun, change="restarted", because=reasons.of("preflight_again", node=report.node))
-    grown = replace(run, reports={**run.reports, report.node: report})
-    return Received(run=grown, change="counted" if earlier is None else "replaced")
+    if found.name == "restarted":
+        because = _expiry(run, within=within) if found.over else found.because
+        return Received(run=begun, change="restarted", because=because)
+    return Received(run=replace(run, reports={**run.reports, report.node: report}), change=found.name)
 
 
 def expired(run: Run, *, now: datetime, within: timedelta = COLLECTED_WITHIN) -> bool:

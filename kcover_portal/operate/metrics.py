@@ -15,6 +15,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckRun, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.operate import autopilot, health
+from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue.models import Decision, Rescue, Step
 
 DAY = timedelta(days=1)
@@ -60,6 +61,12 @@ class Rows(Collector):
             "Runs of checks on many nodes, by cluster and state",
             ("cluster", "state"),
             CheckRun.objects.values_list("cluster__name", "state").annotate(n=Count("pk")),
+        )
+        yield _counted(
+            "kcover_preflight_runs",
+            "Preflight runs by cluster and state",
+            ("cluster", "state"),
+            PreflightRun.objects.values_list("cluster__name", "state").annotate(n=Count("pk")),
         )
         text = f"Agents not heard of for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s"
         silent = GaugeMetricFamily("kcover_agents_silent", text, labels=("cluster",))

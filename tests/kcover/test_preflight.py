@@ -204,6 +204,13 @@ def test_figures_that_mean_nothing(name: str, value: float) -> None:
     assert preflight.bus_bandwidth(**figures) is None
 
 
+@pytest.mark.parametrize("figures", [{"milliseconds": 5e-324}, {"elements": 1e308, "element_bytes": 1e308}])
+def test_figures_that_no_machine_measures(figures: dict[str, float]) -> None:
+    assert (
+        preflight.bus_bandwidth(**{"elements": 1, "element_bytes": 1, "milliseconds": 1, "ranks": 2, **figures}) is None
+    )
+
+
 def test_one_rank_alone_has_no_bandwidth() -> None:
     assert preflight.bus_bandwidth(elements=1, element_bytes=1, milliseconds=1, ranks=1) is None
     assert preflight.bus_bandwidth(elements=1, element_bytes=1, milliseconds=1, ranks=1.5) is not None

@@ -1,0 +1,215 @@
+"""Preflight: the door of the reports, and what the runs came to."""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.authentication import SessionAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import preflight as rule
+from kcover import reasons
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api import authentication, filtering
+from kcover_portal.api.permissions import RolePermission, require
+from kcover_portal.api.v1 import base, status
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.preflight import services
+from kcover_portal.preflight.filtersets import PreflightRunFilter
+from kcover_portal.preflight.models import PreflightReport, PreflightRun
+
+NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+
+
+class AgentsToo(authentication.TokenAuthentication):
+    """Bearer tokens, those of agents included: a node may report about itself."""
+
+    def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
+        """The token as ``request.auth``. Raises AuthenticationFailed."""
+        scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
+        if scheme.lower() != self.keyword.lower():
+            return None
+        token = accounts.find_token(secret.strip(), now=timezone.now())
+        if token is None:
+            raise exceptions.AuthenticationFailed("The token is unknown, withdrawn or expired.")
+        return AnonymousUser(), token
+
+
+class Reporting(RolePermission):
+    """Agents, and everyone with a role; what each may report about the view asks."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Lets an agent's token in."""
+        if isinstance(request.auth, ApiToken) and request.auth.kind == ApiToken.Kind.AGENT:
+            return True
+        return super().has_permission(request, view)
+
+
+class ReportBody(base.Strict):
+    """One node's report, and whose it is."""
+
+    namespace = serializers.RegexField(NAMESPACE, max_length=63)
+    workload = serializers.CharField(
+        required=False, allow_blank=True, default="", max_length=253, help_text="where the report does not name it"
+    )
+    workload_uid = serializers.CharField(
+        required=False, allow_blank=True, allow_null=True, default="", max_length=64, help_text="of the owner"
+    )
+    report = serializers.JSONField(help_text="kcover's report, whole or compacted")
+
+
+class TakenSerializer(serializers.Serializer[Any]):
+    """What became of a report; ``change`` is ``counted``, ``replaced``, ``same`` or ``restarted``."""
+
+    run = serializers.IntegerField()
+    change = serializers.ChoiceField(rule.CHANGES)
+    because = serializers.CharField(allow_null=True)
+    state = serializers.ChoiceField(PreflightRun.State.choices)
+    received = serializers.IntegerField()
+    expected_reports = serializers.IntegerField()
+
+
+class Reports(base.Acts):
+    """The door of preflight reports."""
+
+    authentication_classes = (AgentsToo, SessionAuthentication)
+    permission_classes = (Reporting,)
+
+    @extend_schema(
+        operation_id="preflight_report",
+        parameters=[OpenApiParameter("cluster", str, description="where the token is not bound to one")],
+        request=ReportBody,
+        responses={202: TakenSerializer},
+    )
+    def post(self, request: Request) -> Response:
+        """Takes one node's report in (202 once it is durable); the same one again changes nothing.
+
+        An agent reports about its own node only; everybody else needs the role operator. 400 names what is wrong with
+        a report that is not counted.
+        """
+        base.known_only(request, ("cluster",))
+        cluster = _cluster(request)
+        body = base.body_of(request, ReportBody)
+        report = body["report"]
+        if not isinstance(report, dict):
+            raise exceptions.ValidationError({"report": ["A report is a JSON object."]})
+        _speaks_for(request, report.get("node_name"), cluster)
+        workload = services.Workload(
+            cluster=cluster, namespace=body["namespace"], name=_name(body, report), uid=body["workload_uid"] or ""
+        )
+        try:
+            taken = services.receive(workload, report, now=timezone.now())
+        except rule.ReportRefused as refusal:
+            field = f"report/{refusal.path}" if refusal.path else "report"
+            raise exceptions.ValidationError({field: [refusal.reason]}) from refusal
+        run = taken.run
+        answer = {
+            "run": run.pk,
+            "change": taken.change,
+            "because": str(taken.because) if taken.because else None,
+            "state": run.state,
+            "received": run.received,
+            "expected_reports": run.size,
+        }
+        return Response(answer, status=HTTPStatus.ACCEPTED)
+
+
+def _cluster(request: Request) -> Cluster:
+    token = request.auth
+    if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT:
+        if token.cluster is None or not token.node:
+            raise exceptions.PermissionDenied("An enrolment token is good for enrolling only.")
+        if (named := request.query_params.get("cluster")) not in (None, token.cluster.name):
+            raise exceptions.PermissionDenied(f"The token is of cluster {token.cluster.name}, not {named}.")
+        return token.cluster
+    cluster = status.cluster_of(request)
+    require(request, base.OPERATOR, cluster)
+    return cluster
+
+
+def _speaks_for(request: Request, node: object, cluster: Cluster) -> None:
+    """Raises PermissionDenied where an agent speaks of another node than its own (invariant 47)."""
+    token = request.auth
+    if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT and node != token.node:
+        raise exceptions.PermissionDenied(f"The token is of node {token.node} in cluster {cluster.name}.")
+
+
+def _name(body: dict[str, Any], report: dict[str, Any]) -> str:
+    """The workload's name, by the report or beside it. Raises ValidationError."""
+    told = report.get("workload")
+    if told is not None and (not isinstance(told, str) or len(told) > 253 or "\0" in told):
+        raise exceptions.ValidationError({"report/workload": ["Must be a name of at most 253 characters."]})
+    name = str(told or body["workload"])
+    if not name:
+        raise exceptions.ValidationError({"report/workload": ["Name the workload, in the report or beside it."]})
+    if told and body["workload"] and told != body["workload"]:
+        raise exceptions.ValidationError({"workload": [f"The report is of {told[:100]}."]})
+    return name
+
+
+class PreflightRunSerializer(serializers.ModelSerializer[PreflightRun]):
+    """A run; ``suspects`` are the two nodes of a job of two, which cannot be told apart."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    expected_reports = serializers.IntegerField(source="size", read_only=True)
+    slow_nodes = serializers.ListField(source="slow", child=serializers.CharField(), read_only=True)
+    abnormal_nodes = serializers.ListField(source="abnormal", child=serializers.CharField(), read_only=True)
+    suspect_nodes = serializers.ListField(source="suspects", child=serializers.CharField(), read_only=True)
+    because = serializers.SerializerMethodField()
+
+    class Meta:
+        model = PreflightRun
+        fields = (
+            *("id", "cluster", "namespace", "workload", "uid", "state", "received", "expected_reports"),
+            *("slow_nodes", "abnormal_nodes", "suspect_nodes", "rejected", "because"),
+            *("first_at", "last_at", "due_at", "ended_at"),
+        )
+
+    def get_because(self, run: PreflightRun) -> list[str]:
+        """The reasons in English."""
+        return [str(reasons.from_json(one)) for one in run.because]
+
+
+class Runs(base.Reads[PreflightRun]):
+    """Runs of preflight, newest first."""
+
+    queryset = PreflightRun.objects.select_related("cluster")
+    serializer_class = PreflightRunSerializer
+    filterset_class = PreflightRunFilter
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """The runs. Where ``namespace``, ``workload`` and ``uid`` are all given, the newest one's fields stand beside
+        ``results``: a program that waits for one run need not look into the list."""
+        answer = super().list(request, *args, **kwargs)
+        rows = answer.data["results"]
+        if rows and {"namespace", "workload", "uid"} <= set(request.query_params):
+            answer.data = {**rows[0], **answer.data}
+        return answer
+
+    @extend_schema(operation_id="preflight_runs_read", responses={200: OpenApiTypes.OBJECT})
+    def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """One run with every report in it, and what was refused."""
+        filtering.refuse_unknown(request, ())
+        run = self.get_object()
+        return Response(
+            {
+                **PreflightRunSerializer(run).data,
+                "reports": [_report(one) for one in _reports(run)],
+                "refusals": list(run.refusals.values("node", "path", "reason", "at")),
+            }
+        )
+
+
+def _reports(run: PreflightRun) -> QuerySet[PreflightReport]:
+    return run.reports.select_related("node").order_by("node__name")
+
+
+def _report(one: PreflightReport) -> dict[str, Any]:
+    return {"node": one.node.name, "verdict": one.verdict, "at": one.at, "report": one.body}

@@ -1,0 +1,94 @@
+"""Runs of preflight, their reports, and reports that were refused."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kcover_portal.fleet.models import Cluster, Node
+
+
+class PreflightRun(models.Model):
+    """The reports of one run of one workload; complete with as many as it has nodes, or expired."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("Waiting for reports")
+        COMPLETE = "complete", _("Complete")
+        EXPIRED = "expired", _("Expired")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="preflight_runs")
+    namespace = models.CharField(max_length=63)
+    workload = models.CharField(max_length=253)
+    uid = models.CharField(max_length=64, blank=True, help_text="of the workload's owner: a rerun is another run")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    size = models.PositiveIntegerField(help_text="reports that are expected: one a node")
+    received = models.PositiveIntegerField(default=0)
+    rejected = models.PositiveIntegerField(default=0)
+    slow = models.JSONField(default=list)
+    abnormal = models.JSONField(default=list)
+    suspects = models.JSONField(default=list, help_text="the two nodes of a job of two")
+    because = models.JSONField(default=list)
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    due_at = models.DateTimeField(help_text="when it expires unless it is complete")
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "namespace", "workload", "uid"),
+                condition=models.Q(state="waiting"),
+                name="one_waiting_run_a_workload",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("due_at",), condition=models.Q(state="waiting"), name="preflight_runs_due"),
+            models.Index(fields=("cluster", "namespace", "workload", "-id"), name="preflight_runs_of"),
+        )
+
+    def __str__(self) -> str:
+        return f"preflight run {self.pk} of {self.namespace}/{self.workload}"
+
+
+class PreflightReport(models.Model):
+    """One node's report, and what it comes to."""
+
+    class Verdict(models.TextChoices):
+        NONE = "", _("Nothing")
+        ABNORMAL = "abnormal", _("Abnormal")
+        SLOW = "slow", _("Slow")
+        SUSPECT = "suspect", _("One of two")
+
+    run = models.ForeignKey(PreflightRun, on_delete=models.CASCADE, related_name="reports")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="preflight_reports")
+    body = models.JSONField(help_text="the fields that are read")
+    verdict = models.CharField(max_length=10, choices=Verdict.choices, blank=True)
+    at = models.DateTimeField()
+    told_at = models.DateTimeField(null=True, help_text="when the incidents learnt of the verdict")
+
+    class Meta:
+        ordering = ("run_id", "node_id")
+        constraints = (models.UniqueConstraint(fields=("run", "node"), name="one_report_a_node"),)
+        indexes = (
+            models.Index(
+                fields=("id",),
+                condition=models.Q(verdict__in=("abnormal", "slow"), told_at=None),
+                name="preflight_to_tell",
+            ),
+        )
+
+
+class PreflightRefusal(models.Model):
+    """A report that was not counted, and why."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    run = models.ForeignKey(PreflightRun, on_delete=models.CASCADE, null=True, related_name="refusals")
+    namespace = models.CharField(max_length=63)
+    workload = models.CharField(max_length=253)
+    uid = models.CharField(max_length=64, blank=True)
+    node = models.CharField(max_length=253, blank=True)
+    path = models.CharField(max_length=200, blank=True)
+    reason = models.CharField(max_length=500)
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        ordering = ("-id",)

@@ -1,0 +1,270 @@
+"""Taking preflight reports in, and what follows from them.
+
+A run's row is locked while a report changes it, so that whatever order they come in, and however often, the verdict is
+made once, from all of them. The incidents are told afterwards, row by row: of a job in which every node is flagged that
+may be many, and nobody's report waits for it.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import F
+
+from kcover import fault, preflight, reasons
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import services as incidents
+from kcover_portal.ledger import services as ledger
+from kcover_portal.preflight import queries
+from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
+
+log = logging.getLogger(__name__)
+
+FIELDS = (
+    *("workload_size", "rank", "node_name", "node_ip", "gpu_check", "storage_check", "node_check_busbw_threshold_gbps"),
+)
+BATCH_FIELDS = (
+    *("batch_idx", "pair", "self_ip", "status", "allreduce_ms", "world_size", "allreduce_shape", "dtype_bytes"),
+)
+LONGEST = 200  # characters of a field: all that say something are shorter
+NUL = "\\u0000"  # which PostgreSQL does not store
+TOLD_AT_ONCE = 200  # verdicts in one look: the next one is not far
+REFUSALS_KEPT = 100  # of one workload
+NAMED = 50  # nodes in the ledger
+AT_ONE_TIME = 500  # runs that are removed in one go
+
+Waiting, Complete, Expired = PreflightRun.State.WAITING, PreflightRun.State.COMPLETE, PreflightRun.State.EXPIRED
+Verdict = PreflightReport.Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Whose preflight it is; ``uid`` is of the workload's owner, so that a rerun does not mix with it."""
+
+    cluster: Cluster
+    namespace: str
+    name: str
+    uid: str = ""
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """The columns that name it."""
+        return {"cluster": self.cluster, "namespace": self.namespace, "workload": self.name, "uid": self.uid}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """The run that a report is now part of, and what the report changed (``kcover.preflight.CHANGES``)."""
+
+    run: PreflightRun
+    change: str
+    because: reasons.Reason | None
+
+
+def receive(workload: Workload, body: Mapping[str, Any], *, now: datetime) -> Taken:
+    """Takes one node's report in; when this returns it is durable, and so is the verdict if it was the last one.
+
+    Raises preflight.ReportRefused for one that is not counted, after keeping why.
+    """
+    try:
+        if NUL in json.dumps(body):
+            raise preflight.ReportRefused("", "no text has a NUL in it")
+        report = preflight.read(body)
+        node = Node.objects.filter(cluster=workload.cluster, name=report.node, known=True).first()
+        if node is None:
+            raise preflight.ReportRefused("node_name", f"the cluster {workload.cluster.name} has no node {report.node}")
+    except preflight.ReportRefused as refusal:
+        _refuse(workload, body, refusal, now=now)
+        raise
+    while True:
+        try:
+            with transaction.atomic():
+                return _take(workload, node, report, body, now=now)
+        except IntegrityError:  # two first reports at once: the other one has begun the run
+            log.info("preflight of %s/%s: begun twice at once", workload.namespace, workload.name)
+
+
+def _take(workload: Workload, node: Node, report: preflight.Report, body: Mapping[str, Any], *, now: datetime) -> Taken:
+    within = timedelta(seconds=workload.cluster.preflight_within)
+    run = PreflightRun.objects.select_for_update(no_key=True).filter(**workload.key).order_by("-pk").first()
+    head = earlier = row = None
+    if run is not None and run.state != Expired:
+        head = preflight.Head(size=run.size, first_at=run.first_at, received=run.received)
+        row = run.reports.filter(node=node).first()
+        earlier = preflight.read(row.body) if row is not None else None
+    found = preflight.change(head, earlier, report, now=now, within=within)
+    if found.name == "same" and run is not None:
+        return Taken(run=run, change="same", because=None)
+    if found.name == "restarted" and run is not None and run.state == Waiting:
+        _end(run, now=now, dropped=found.because)
+    if run is None or head is None or found.name == "restarted":
+        run, row = _begin(workload, report, within=within, now=now), None
+    verdict = Verdict.ABNORMAL if report.failed_checks else Verdict.NONE
+    PreflightReport.objects.update_or_create(
+        run=run,
+        node=node,
+        defaults={
+            "body": _kept(body, report),
+            "verdict": verdict,
+            "at": now,
+            "told_at": row.told_at if row is not None and row.verdict == verdict else None,
+        },
+    )
+    received = F("received") + (found.name != "replaced")
+    PreflightRun.objects.filter(pk=run.pk).update(received=received, last_at=now)
+    run.refresh_from_db()
+    if run.received >= run.size:
+        _complete(run, now=now)
+    elif report.failed_checks or found.name == "replaced":
+        abnormal = run.reports.filter(verdict=Verdict.ABNORMAL).order_by("node__name")
+        run.abnormal = list(abnormal.values_list("node__name", flat=True))
+        run.save(update_fields=["abnormal"])
+    if run.abnormal or run.slow:
+        doorbell.ring("preflight.tell")
+    doorbell.tell("preflight", run.pk, cluster=workload.cluster.name)
+    return Taken(run=run, change=found.name, because=found.because)
+
+
+def _begin(workload: Workload, report: preflight.Report, *, within: timedelta, now: datetime) -> PreflightRun:
+    """Raises IntegrityError where somebody else has begun it in this moment."""
+    run = PreflightRun.objects.create(**workload.key, size=report.size, first_at=now, last_at=now, due_at=now + within)
+    run.rejected = PreflightRefusal.objects.filter(**workload.key, run=None).update(run=run)
+    run.save(update_fields=["rejected"])
+    return run
+
+
+def _complete(run: PreflightRun, *, now: datetime) -> None:
+    """Every node has reported: the verdict."""
+    verdict = preflight.judge(queries.kernel_run(run), now=now)
+    run.state, run.ended_at = Complete, now
+    run.slow, run.abnormal, run.suspects = list(verdict.slow), list(verdict.abnormal), list(verdict.suspects)
+    run.because = [one.to_json() for one in verdict.because]
+    run.save(update_fields=["state", "ended_at", "slow", "abnormal", "suspects", "because"])
+    for name, nodes in ((Verdict.SLOW, verdict.slow), (Verdict.SUSPECT, verdict.suspects)):
+        run.reports.filter(node__name__in=nodes).update(verdict=name)
+    _note(run, "preflight.complete", now=now)
+
+
+def _end(run: PreflightRun, *, now: datetime, dropped: reasons.Reason | None = None) -> None:
+    """Ends a run without a verdict on slowness: its time is up, or it is ``dropped``."""
+    if dropped is None:
+        within = run.due_at - run.first_at
+        because: Collection[reasons.Reason] = preflight.judge(
+            queries.kernel_run(run), now=run.due_at, within=within
+        ).because
+    else:
+        because = (dropped,)
+    run.state, run.ended_at, run.because = Expired, now, [one.to_json() for one in because]
+    run.save(update_fields=["state", "ended_at", "because"])
+    _note(run, "preflight.expired", now=now)
+    log.warning("%s: %s", run, "; ".join(map(str, because)))
+
+
+def expire(run_id: int, *, now: datetime) -> None:
+    """Ends a run whose time is up; one that is complete by now, or over, stays as it is."""
+    with transaction.atomic():
+        due = PreflightRun.objects.select_for_update(no_key=True).filter(pk=run_id, state=Waiting, due_at__lte=now)
+        run = due.first()
+        if run is not None:
+            _end(run, now=now)
+            doorbell.tell("preflight", run.pk, cluster=run.cluster.name)
+
+
+def tell(*, now: datetime) -> int:
+    """Makes faults of the nodes that are flagged and not told yet, each once; returns how many."""
+    return sum(_tell(pk, now=now) for pk in queries.to_tell(limit=TOLD_AT_ONCE))
+
+
+@transaction.atomic
+def _tell(report_id: int, *, now: datetime) -> bool:
+    waiting = PreflightReport.objects.filter(pk=report_id, told_at=None, verdict__in=(Verdict.ABNORMAL, Verdict.SLOW))
+    if not waiting.update(told_at=now):
+        return False
+    report = PreflightReport.objects.select_related("run", "node__cluster").get(pk=report_id)
+    run = report.run
+    seen = fault.Fault(
+        kind="preflight",
+        code=report.verdict,
+        message=f"preflight of {run.namespace}/{run.workload}: {_why(report)} (run {run.pk})",
+        source="preflight",
+    )
+    incidents.keep_fault(report.node, seen, boot_id=report.node.boot_id, now=now)
+    return True
+
+
+def _why(report: PreflightReport) -> str:
+    """The sentence of the verdict that names the node."""
+    if report.verdict == Verdict.ABNORMAL:
+        failed = preflight.read(report.body).failed_checks
+        return str(reasons.of("preflight_abnormal", node=report.node.name, checks=", ".join(failed)))
+    slow = [one for one in report.run.because if one["code"] == "preflight_slow"]
+    mine = (str(reasons.from_json(one)) for one in slow if one["params"]["node"] == report.node.name)
+    return next(mine, report.verdict)
+
+
+def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:
+    """The fields that are read, and nothing else: a report may bring as much more as it likes."""
+    kept = _short(body, FIELDS)
+    if report.batches:
+        judged = {batch.slot for batch in report.batches}
+        kept["batches"] = [_short(one, BATCH_FIELDS) for one in body["batches"] if one["batch_idx"] in judged]
+    return kept
+
+
+def _short(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: values[name] for name in names if name in values and len(str(values[name])) <= LONGEST}
+
+
+@transaction.atomic
+def _refuse(workload: Workload, body: Mapping[str, Any], refusal: preflight.ReportRefused, *, now: datetime) -> None:
+    run = PreflightRun.objects.filter(**workload.key).order_by("-pk").first()
+    node = body.get("node_name")
+    PreflightRefusal.objects.create(
+        **workload.key,
+        run=run,
+        node=node[:253].replace("\0", "") if isinstance(node, str) else "",
+        path=refusal.path[:200],
+        reason=refusal.reason[:500].replace("\0", ""),
+        at=now,
+    )
+    if run is not None:
+        PreflightRun.objects.filter(pk=run.pk).update(rejected=F("rejected") + 1)
+        doorbell.tell("preflight", run.pk, cluster=workload.cluster.name)
+    kept = PreflightRefusal.objects.filter(**workload.key).order_by("-pk")
+    oldest = kept.values_list("pk", flat=True)[REFUSALS_KEPT:]
+    PreflightRefusal.objects.filter(pk__in=list(oldest)).delete()
+
+
+def _note(run: PreflightRun, verb: str, *, now: datetime) -> None:
+    ledger.write(
+        run.cluster.name,
+        actor="system",
+        verb=verb,
+        subject=f"preflight run {run.pk}",
+        now=now,
+        data={
+            "namespace": run.namespace,
+            "workload": run.workload,
+            "received": run.received,
+            "expected": run.size,
+            "slow": run.slow[:NAMED],
+            "abnormal": run.abnormal[:NAMED],
+            "suspects": run.suspects,
+        },
+    )
+
+
+def prune(*, before: datetime) -> int:
+    """Forgets runs that ended, and refusals, from before a moment; returns how many runs."""
+    PreflightRefusal.objects.filter(at__lt=before, run=None).delete()
+    past = PreflightRun.objects.exclude(state=Waiting).filter(ended_at__lt=before).order_by("pk")
+    removed = 0
+    while some := list(past.values_list("pk", flat=True)[:AT_ONE_TIME]):
+        removed += len(some)
+        PreflightRun.objects.filter(pk__in=some).delete()
+    return removed
