@@ -258,6 +258,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "kcover portal",
     "DESCRIPTION": "Faults, decisions and rescues of GPU nodes on Kubernetes.",
     "VERSION": "1",
+    "ENUM_NAME_OVERRIDES": {"PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State"},
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": [],
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -17,7 +17,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
         """The token as ``request.auth``; None without a bearer header, so that a session is tried.
 
-        Raises AuthenticationFailed for a token that is not in force, PermissionDenied for an agent's.
+        Raises AuthenticationFailed for a token that is not in force, PermissionDenied for an agent's where the view has
+        not said ``agents_too``.
         """
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != self.keyword.lower():
@@ -25,8 +26,9 @@ class TokenAuthentication(authentication.BaseAuthentication):
         token = services.find_token(secret.strip(), now=timezone.now())
         if token is None:
             raise exceptions.AuthenticationFailed("The token is unknown, withdrawn or expired.")
-        if token.kind == ApiToken.Kind.AGENT:
-            raise exceptions.PermissionDenied("An agent's token is good for /api/v1/agent/ only.")
+        view = request.parser_context.get("view") if request.parser_context else None
+        if token.kind == ApiToken.Kind.AGENT and not getattr(view, "agents_too", False):
+            raise exceptions.PermissionDenied("An agent's token is good for /api/v1/agent/ and preflight reports only.")
         return AnonymousUser(), token
 
     def authenticate_header(self, request: Request) -> str:

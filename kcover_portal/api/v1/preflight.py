@@ -3,21 +3,18 @@
 from http import HTTPStatus
 from typing import Any
 
-from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import exceptions, serializers
-from rest_framework.authentication import SessionAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import preflight as rule
 from kcover import reasons
-from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api import authentication, filtering
+from kcover_portal.api import filtering
 from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, status
 from kcover_portal.fleet.models import Cluster
@@ -26,20 +23,6 @@ from kcover_portal.preflight.filtersets import PreflightRunFilter
 from kcover_portal.preflight.models import PreflightReport, PreflightRun
 
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
-
-
-class AgentsToo(authentication.TokenAuthentication):
-    """Bearer tokens, those of agents included: a node may report about itself."""
-
-    def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
-        """The token as ``request.auth``. Raises AuthenticationFailed."""
-        scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
-        if scheme.lower() != self.keyword.lower():
-            return None
-        token = accounts.find_token(secret.strip(), now=timezone.now())
-        if token is None:
-            raise exceptions.AuthenticationFailed("The token is unknown, withdrawn or expired.")
-        return AnonymousUser(), token
 
 
 class Reporting(RolePermission):
@@ -79,7 +62,7 @@ class TakenSerializer(serializers.Serializer[Any]):
 class Reports(base.Acts):
     """The door of preflight reports."""
 
-    authentication_classes = (AgentsToo, SessionAuthentication)
+    agents_too = True  # a node may report about itself
     permission_classes = (Reporting,)
 
     @extend_schema(

@@ -40,7 +40,7 @@ def test_an_agents_token_is_told_where_it_belongs(east: Cluster, now: datetime) 
     for node in ("", "gpu-1"):
         _, secret = accounts.make_token("agent", cluster=east, node=node, created_by="t", now=now)
         assert problem(Api(secret).get("policies"), 403)["detail"] == (
-            "An agent's token is good for /api/v1/agent/ only."
+            "An agent's token is good for /api/v1/agent/ and preflight reports only."
         )
 
 

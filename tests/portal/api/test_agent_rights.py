@@ -1,4 +1,4 @@
-"""An agent's credential is good for its own node's reports and commands and for nothing else (invariant 47)."""
+"""An agent's credential is good for its own node's reports, preflight and commands, nothing else (invariant 47)."""
 
 import re
 from datetime import datetime
@@ -36,6 +36,8 @@ def test_inv_47_an_agents_credential_opens_nothing_of_rest(node, now: datetime, 
     offered = operations()
     assert len(offered) > 40
     answers = {(method, path): Api(secret).call(method, path).status_code for method, path in offered}
+    own_report = answers.pop(("post", "preflight/reports"))  # of its own node (test_preflight.py); this one is empty
+    assert own_report == (400 if bound else 403)
     assert set(answers.values()) == {403}, {where: status for where, status in answers.items() if status != 403}
     assert Api(secret).post(f"rescues/{rescue.pk}/approve", {"reason": "I am healed"}).status_code == 403
     assert Api(secret).post(f"nodes/{node.cluster.name}/{node.name}/uncordon", {"reason": "mine"}).status_code == 403
