@@ -64,7 +64,10 @@ class ClusterFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Situation:
-    """Everything that one decision is made from. ``counts`` None: nothing was counted, and no guard is asked."""
+    """Everything that one decision is made from. ``counts`` None: nothing was counted, and no guard is asked.
+
+    Counting is dear, and most of what is judged again waits for something else: see ``asks_guards``.
+    """
 
     now: datetime
     fault: FaultFacts
@@ -103,20 +106,12 @@ def strictest(*modes: str) -> str:
 
 def decide(situation: Situation) -> Decision:
     """Judges one fault. A reason for doing nothing is as much an answer as a plan (rule 3 of the house)."""
-    fault, node, cluster = situation.fault, situation.node, situation.cluster
+    fault, cluster = situation.fault, situation.cluster
     installed = strictest(cluster.installation_mode, cluster.mode)
     refusal = _beyond_rules(situation)
     if refusal:
         return Decision(answer="none", because=(refusal,), mode=installed)
-    chosen, tried = matching.match(
-        situation.rules,
-        kind=fault.kind,
-        code=fault.code,
-        cause=fault.cause,
-        labels=node.labels,
-        fatal=fault.fatal,
-        seen_within=fault.seen_within,
-    )
+    chosen, tried = _match(situation)
     if chosen is None:
         return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried)
     matched = reasons.of(
@@ -124,6 +119,29 @@ def decide(situation: Situation) -> Decision:
     )
     weighed = _weigh(situation, chosen)
     return replace(weighed, because=(matched, *weighed.because), tried=tried)
+
+
+def asks_guards(situation: Situation) -> bool:
+    """Whether the answer depends on ``counts``: a rule matches, and neither a person, a pause, another rescue nor what
+    was done already has the word before the guards. Whoever decides: an external system's word is weighed likewise."""
+    chosen, _ = _match(situation)
+    if chosen is None:
+        return False
+    judged = _planned(situation, chosen)
+    return _taken(situation, judged) is None and _stop(situation, judged) is None
+
+
+def _match(situation: Situation) -> tuple[matching.Candidate | None, tuple[matching.Tried, ...]]:
+    fault = situation.fault
+    return matching.match(
+        situation.rules,
+        kind=fault.kind,
+        code=fault.code,
+        cause=fault.cause,
+        labels=situation.node.labels,
+        fatal=fault.fatal,
+        seen_within=fault.seen_within,
+    )
 
 
 def _beyond_rules(situation: Situation) -> reasons.Reason | None:
@@ -148,37 +166,40 @@ def _no_rule(tried: tuple[matching.Tried, ...]) -> tuple[reasons.Reason, ...]:
 
 def _weigh(situation: Situation, chosen: matching.Candidate) -> Decision:
     """The answer once a rule matches, and what holds it back, if anything; the caller adds the match itself."""
-    cluster, rule = situation.cluster, chosen.rule
-    mode = strictest(cluster.installation_mode, cluster.mode, rule.mode)
-    steps = plan.of_rule(rule, code=situation.fault.code)
-    judged = Decision(
-        answer="none",
-        because=(),
-        mode=mode,
-        rule=chosen.name,
-        policy=chosen.policy,
-        revision=chosen.revision,
-        steps=steps,
-    )
+    judged = _planned(situation, chosen)
     taken = _taken(situation, judged)
     if taken is not None:
         return taken
     stop = _stop(situation, judged)
     if stop is not None:
         return _hold(situation, judged, stop)
-    verdict = _guards(situation, chosen, steps=steps)
+    verdict = _guards(situation, chosen, steps=judged.steps)
     if verdict is not None:
         judged = replace(judged, passed=verdict.passed)
         if verdict.held:
             found = guards.storm(situation.settings, situation.counts) if situation.counts else None
             return _hold(situation, replace(judged, storm=found), *verdict.held, again_at=verdict.again_at)
-    if mode == "shadow":
+    if judged.mode == "shadow":
         return replace(judged, answer="shadow", because=(reasons.of("shadow"),))
-    if mode == "approve":
+    if judged.mode == "approve":
         return replace(judged, answer="approve", because=(reasons.of("approve"),))
-    if rule.approval is not None:
+    if chosen.rule.approval is not None:
         return replace(judged, answer="approve", because=(reasons.of("approval_required"),))
     return replace(judged, answer="rescue", because=(reasons.of("nothing_holds_back"),))
+
+
+def _planned(situation: Situation, chosen: matching.Candidate) -> Decision:
+    """What the rule would do, with no answer yet."""
+    cluster, rule = situation.cluster, chosen.rule
+    return Decision(
+        answer="none",
+        because=(),
+        mode=strictest(cluster.installation_mode, cluster.mode, rule.mode),
+        rule=chosen.name,
+        policy=chosen.policy,
+        revision=chosen.revision,
+        steps=plan.of_rule(rule, code=situation.fault.code),
+    )
 
 
 def _taken(situation: Situation, judged: Decision) -> Decision | None:

@@ -398,6 +398,29 @@ def test_who_has_the_node_is_named_before_the_guards() -> None:
     assert "is open on this node" in weigh(node={"open_rescue": 7}, **TRIPPED)[1][1]
 
 
+PLACES = range(len(HOLDS))
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if HOLDS[place][0] in ("none", "hold")])
+def test_what_has_the_word_before_the_guards_needs_no_counts(place: int) -> None:
+    facts = HOLDS[place][1]
+    held = situation(REBOOTS, **facts)
+    assert not decision.asks_guards(held)
+    full = counted(isolated_lately=99, symptoms=(guards.Symptom(trait="code", value="xid 62", nodes=50),))
+    assert decision.decide(replace(held, counts=full)) == decision.decide(held)
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if HOLDS[place][0] not in ("none", "hold")])
+def test_what_is_only_shown_or_asked_about_is_weighed_all_the_same(place: int) -> None:
+    assert decision.asks_guards(situation(REBOOTS, **HOLDS[place][1]))
+
+
+def test_counts_are_asked_for_where_a_rule_matches_whoever_decides() -> None:
+    assert decision.asks_guards(situation())
+    assert decision.asks_guards(situation(cluster={"decision_mode": "external"}))
+    assert not decision.asks_guards(situation(candidate(codes=("79",))))
+
+
 # --- again, and never again
 
 

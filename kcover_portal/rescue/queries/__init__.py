@@ -1,6 +1,7 @@
 """Gathering the facts that a decision or a step needs."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
@@ -8,7 +9,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 from kcover import decision, guards, lifecycle, nvlink5, xid
 from kcover.policy import matching
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Agent, Node
+from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
@@ -26,32 +27,53 @@ def situation(
     rules: tuple[matching.Candidate, ...] | None = None,
 ) -> decision.Situation:
     """Every fact that the judgement of one incident depends on. ``lock``: whoever acts on it queues for the counts.
-    ``rules``: others than those in force, to be tried out."""
-    cluster = node.cluster
+    ``rules``: others than those in force, to be tried out.
+
+    Nothing is counted, and nobody queues, where something else has the word before the guards: most of what is judged
+    again and again waits for a person, a pause or another rescue.
+    """
     rules = policies.candidates() if rules is None else rules
-    fault = _fault(incident, rules, now=now)
-    chosen = _chosen(node, fault, rules)
-    if lock and chosen is not None and counts.lock(cluster, fleet.guards_of(cluster), [chosen]):
-        cluster.refresh_from_db()  # whoever had the lock before may have changed the mode or the guards
-    mode, pause_reason = fleet.mode_of(cluster)
-    settings = fleet.guards_of(cluster)
-    return decision.Situation(
+    settings = fleet.guards_of(node.cluster)
+    found = decision.Situation(
         now=now,
-        fault=fault,
+        fault=_fault(incident, rules, now=now),
         node=node_facts(node, incident, settings=settings, now=now),
         settings=settings,
-        counts=counts.facts(node, settings=settings, now=now, kind=fault.kind, code=fault.code, rules=[chosen])
-        if chosen is not None
-        else None,
-        cluster=decision.ClusterFacts(
-            name=cluster.name,
-            installation_mode=mode,
-            mode=cluster.mode,
-            pause_reason=pause_reason,
-            decision_mode=cluster.decision_mode,
-            drills=cluster.drills,
-        ),
+        cluster=_cluster_facts(node.cluster),
         rules=rules,
+    )
+    return _counted(found, node, incident, lock=lock) if decision.asks_guards(found) else found
+
+
+def _counted(found: decision.Situation, node: Node, incident: Incident, *, lock: bool) -> decision.Situation:
+    """With what the guards weigh; by the cluster as it is once nobody else counts."""
+    cluster, fault = node.cluster, found.fault
+    chosen = _chosen(node, fault, found.rules)
+    bounded = [chosen] if chosen is not None else []
+    if lock and counts.lock(cluster, found.settings, bounded):
+        cluster.refresh_from_db()  # whoever had the lock before may have changed the mode or the guards
+        settings = fleet.guards_of(cluster)
+        if settings != found.settings:
+            facts = node_facts(node, incident, settings=settings, now=found.now)
+            found = replace(found, settings=settings, node=facts)
+        said = found.cluster
+        if (cluster.mode, cluster.decision_mode, cluster.drills) != (said.mode, said.decision_mode, said.drills):
+            found = replace(found, cluster=_cluster_facts(cluster))
+    counted = counts.facts(
+        node, settings=found.settings, now=found.now, kind=fault.kind, code=fault.code, rules=bounded
+    )
+    return replace(found, counts=counted)
+
+
+def _cluster_facts(cluster: Cluster) -> decision.ClusterFacts:
+    mode, pause_reason = fleet.mode_of(cluster)
+    return decision.ClusterFacts(
+        name=cluster.name,
+        installation_mode=mode,
+        mode=cluster.mode,
+        pause_reason=pause_reason,
+        decision_mode=cluster.decision_mode,
+        drills=cluster.drills,
     )
 
 

@@ -437,3 +437,16 @@ class TestPassedOver:
             [said] = entry.data["passed_over"]
             assert said.startswith("user:ann overrode the guard rate: 2 of 8 nodes became faulty within 10 min")
         assert "passed_over" not in Entry.objects.get(verb="cordon.begun", rescue=made.pk).data
+
+
+def test_nothing_is_counted_where_something_else_has_the_word_before_the_guards(make) -> None:
+    world = make(nodes=3, breaker={"enabled": True, "limit": 1})
+    fleet.pause(cluster=world.cluster, reason="look first", actor="test", now=world.now)
+    hurt(world, 1)
+    world.work()
+    paused = Decision.objects.latest("pk")
+    assert (paused.answer, paused.facts["counts"]) == ("hold", None)
+    fleet.resume(cluster=world.cluster, reason="", actor="test", now=world.now)
+    world.pass_time(16)
+    assert Decision.objects.latest("pk").facts["counts"]["eligible"] == 3
+    assert isolated(world) == ["gpu-1"]
