@@ -6,12 +6,14 @@ there. The first episode that breaks an invariant is made as short as it gets, p
 """
 
 import argparse
+import contextlib
+import gc
 import json
 import logging
 import multiprocessing
 import os
 import secrets
-import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -20,10 +22,12 @@ from pathlib import Path
 from typing import Any
 
 import django
+from django.db import connection
 from django.utils.module_loading import import_string
 
-STEPS = 100  # of an episode
+STEPS = 250  # of an episode; a longer one meets more of its own past, and ends less often
 SAID_EVERY = 10.0  # seconds
+GARBAGE = 50_000  # objects, between two looks for cycles: many short-lived ones are made
 STATE = Path("var/soak.json")
 
 Failure = tuple[str, list[tuple[str, int]]] | None  # what broke, and the fewest steps that break something
@@ -93,12 +97,16 @@ def _environment(database: Path) -> dict[str, str]:
 
 
 def _begin(template: Path) -> None:
-    """A process's own database. Every episode is rolled back, so that it stays as empty as it is."""
-    own = template.with_name(f"{os.getpid()}.sqlite3")
-    shutil.copy(template, own)
-    os.environ.update(_environment(own))
+    """A process's own database, in memory. Every episode is rolled back, so that it stays as empty as it is."""
+    os.environ.update(_environment(template))
     django.setup()
+    connection.settings_dict["NAME"] = ":memory:"
+    connection.ensure_connection()
+    with contextlib.closing(sqlite3.connect(template)) as migrated:
+        migrated.backup(connection.connection)
     logging.disable(logging.CRITICAL)
+    gc.freeze()  # what is imported stays, and need not be looked through again and again
+    gc.set_threshold(GARBAGE)
 
 
 def _play(what: tuple[str, int]) -> Failure:

@@ -46,7 +46,7 @@ def resend(bed: Bed, chance: random.Random) -> None:
     if not bed.sent:
         return
     before = _incidents()
-    answer = bed.deliver(chance.choice(bed.sent))
+    [answer] = bed.deliver(chance.choice(bed.sent))
     must(answer.accepted == 0 and _incidents() == before, 2, f"a resent batch changed something: {answer}")
 
 
@@ -99,8 +99,7 @@ def quiet(bed: Bed, chance: random.Random) -> None:
     """Machines and agents do what they should for a minute."""
     for _ in range(8):
         bed.kubelets()
-        for name in bed.names:
-            bed.agent(name)
+        bed.agents()
         bed.sync()
         bed.worker(chance)
         bed.now += timedelta(seconds=8)
@@ -162,14 +161,25 @@ def request(bed: Bed, chance: random.Random) -> None:
     _may(lambda: services.request(node, verb, actor=chance.choice(PEOPLE), reason="so", now=bed.now))
 
 
+def give_back(bed: Bed, chance: random.Random) -> None:
+    """A person who has seen to a node that was left to people gives it back."""
+    marked = (
+        Rescue.objects.exclude(marks={}).exclude(state__in=OPEN).order_by("pk").values_list("node__name", flat=True)
+    )
+    names = sorted(set(marked))
+    if names:
+        node = bed.node(chance.choice(names))
+        _may(lambda: services.request(node, "release", actor=chance.choice(PEOPLE), reason="seen to", now=bed.now))
+
+
 def mode(bed: Bed, chance: random.Random) -> None:
-    """A person pauses, resumes, or sets a mode."""
-    cluster = chance.choice((None, bed.cluster))
-    if chance.random() < 0.4:
-        fleet.pause(cluster=cluster, reason="look first", actor="user:ann", now=bed.now)
+    """A person pauses, resumes, or sets a mode; more often lets it go on than not, or little else would ever happen."""
+    if chance.random() < 0.25:
+        fleet.pause(cluster=chance.choice((None, bed.cluster)), reason="look first", actor="user:ann", now=bed.now)
     else:
-        named = chance.choice((None, "enforce", "enforce", "approve", "shadow"))
-        fleet.resume(cluster=cluster, reason="", actor="user:ann", now=bed.now, mode=named)
+        named = chance.choice((None, "enforce", "enforce", "enforce", "enforce", "approve", "shadow"))
+        for cluster in chance.choice(((None, bed.cluster), (None, bed.cluster), (None,), (bed.cluster,))):
+            fleet.resume(cluster=cluster, reason="", actor="user:ann", now=bed.now, mode=named)
     bed.cluster.refresh_from_db()
 
 
@@ -247,8 +257,8 @@ def limits(bed: Bed, chance: random.Random) -> None:
         "storm": {"enabled": chance.random() < 0.2},
         "rate": {"enabled": chance.random() < 0.2},
         "breaker": {"enabled": chance.random() < 0.3, "limit": chance.randint(1, 3)},
-        "budget": {"limit": chance.choice((None, None, 1, 2, "50%"))},
-        "floor": {"percent": chance.choice((None, None, None, 50))},
+        "budget": {"limit": chance.choice((None, None, None, 1, 2, "50%"))},
+        "floor": {"percent": chance.choice((None, None, None, None, 50))},
         "cooldown": chance.choice((0, 0, 60)),
         "hold_down": chance.choice((0, 10)),
     }
@@ -292,7 +302,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "resend": (2, resend),
     "heartbeat": (6, heartbeat),
     "kubelets": (5, kubelets),
-    "all_clear": (1, all_clear),
+    "all_clear": (4, all_clear),
     "time": (10, time),
     "watch": (4, watch),
     "work": (10, work),
@@ -303,6 +313,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "again": (2, again),
     "steer": (6, steer),
     "request": (3, request),
+    "give_back": (6, give_back),
     "mode": (3, mode),
     "exclude": (2, exclude),
     "kubectl": (6, kubectl),

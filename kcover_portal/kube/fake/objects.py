@@ -55,7 +55,8 @@ class Objects:
     def list(self, kind: str, namespace: str | None = None) -> list[Manifest]:
         """The objects of a kind, everywhere or in a namespace, by name."""
         with self.changed:
-            return [m for (k, ns, _), m in sorted(self._objects.items()) if k == kind and namespace in (None, ns)]
+            keys = sorted(key for key in self._objects if key[0] == kind and namespace in (None, key[1]))
+            return [self._objects[key] for key in keys]
 
     def create(self, manifest: Manifest) -> Manifest:
         """Add an object. Raises ``Conflict`` when the name is taken, ``NotFound`` without its namespace."""
@@ -89,7 +90,7 @@ class Objects:
     def remove(self, kind: str, namespace: str, name: str) -> None:
         """Take an object away."""
         with self.changed:
-            self._commit((kind, namespace, name), copy.deepcopy(self.get(kind, namespace, name)), "DELETED")
+            self._commit((kind, namespace, name), dict(self.get(kind, namespace, name)), "DELETED")
 
     def compact(self) -> None:
         """Forget the history: watches from before now are ``Expired``."""
@@ -147,10 +148,10 @@ def _key(manifest: Manifest) -> Key:
 
 
 def _merged(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
+    """RFC 7386. What the patch leaves alone is shared with the target: neither is ever changed in place."""
     if not isinstance(patch, Mapping):
         return copy.deepcopy(patch)
-    result = copy.deepcopy(target) if isinstance(target, dict) else {}
+    result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
