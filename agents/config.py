@@ -16,15 +16,12 @@ from datetime import time, timedelta
 from typing import Any
 
 from agents import programs
+from agents.errors import ConfigError
 from kcover.wire import fields
 
 VENDORS = {1: "nvidia", 2: "metax"}
 MAX_INTERVAL = 86_400.0
 READ_SECONDS = 30.0  # for a YAML file, on whatever it may lie
-
-
-class ConfigError(ValueError):
-    """A setting that cannot be used: its name, and what is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

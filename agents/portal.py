@@ -176,9 +176,9 @@ class Trust:
     OpenSSL finds there the one that it needs, and the bundle is read only if that did not do.
     """
 
-    def __init__(self, ca_file: pathlib.Path | None, *, folder: pathlib.Path | None = None) -> None:
-        """``folder``: in place of the system's. Raises OSError for an unreadable ``ca_file``."""
-        by_hash = None if ca_file is not None else folder or _system_folder()
+    def __init__(self, ca_file: pathlib.Path | None) -> None:
+        """Raises OSError for an unreadable ``ca_file``."""
+        by_hash = _system_folder() if ca_file is None else None
         self.context = ssl.create_default_context(cafile=ca_file, capath=by_hash)
         self._whole = by_hash is None
 
@@ -194,7 +194,7 @@ class Trust:
 def _system_folder() -> pathlib.Path | None:
     """The folder in which the system keeps certificates by hash, if it does and nobody has named another place."""
     paths = ssl.get_default_verify_paths()
-    if paths.capath is None or os.environ.keys() & {paths.openssl_cafile_env, paths.openssl_capath_env}:
+    if not paths.capath or os.environ.keys() & {paths.openssl_cafile_env, paths.openssl_capath_env}:
         return None
     folder = pathlib.Path(paths.capath)
     return folder if any(HASHED.fullmatch(entry.name) for entry in folder.iterdir()) else None

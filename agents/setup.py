@@ -6,7 +6,7 @@ import pathlib
 import time
 from datetime import UTC, datetime
 
-from agents import config, execute, loop, portal, process, spool, store
+from agents import config, errors, execute, loop, portal, process, spool, store
 from agents.checks import bandwidth, dcgm, gpu_state, network
 from agents.checks.runner import Runner
 from agents.gpu_users import GpuUsers
@@ -122,24 +122,24 @@ def _folders(settings: config.Config) -> tuple[pathlib.Path, ...]:
 
 def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
     if not settings.url:
-        raise config.ConfigError("KCOVER_AGENT_URL: accepted is the portal's address, such as https://portal.example")
+        raise errors.ConfigError("KCOVER_AGENT_URL: accepted is the portal's address, such as https://portal.example")
     for name in settings.unknown:
         log.warning("settings: %s is not known", name)
     try:
         if not settings.read_token():
-            raise config.ConfigError("KCOVER_AGENT_TOKEN (or _FILE): accepted is an agent's or an enrolment token")
+            raise errors.ConfigError("KCOVER_AGENT_TOKEN (or _FILE): accepted is an agent's or an enrolment token")
     except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_TOKEN_FILE: {error}") from error
+        raise errors.ConfigError(f"KCOVER_AGENT_TOKEN_FILE: {error}") from error
     try:
         settings.read_boot_id()
     except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_BOOT_ID: {error}; accepted is a file with the boot id") from error
+        raise errors.ConfigError(f"KCOVER_AGENT_BOOT_ID: {error}; accepted is a file with the boot id") from error
     try:
         folder = store.Folder(settings.spool)
     except BlockingIOError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: another agent uses it") from error
+        raise errors.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: another agent uses it") from error
     except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: {error}") from error
+        raise errors.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: {error}") from error
     try:
         uplink = portal.Portal(
             url=settings.url,
@@ -151,5 +151,5 @@ def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
             ca_file=settings.ca_file,
         )
     except OSError as error:
-        raise config.ConfigError(f"KCOVER_AGENT_CA_FILE={settings.ca_file}: {error}") from error
+        raise errors.ConfigError(f"KCOVER_AGENT_CA_FILE={settings.ca_file}: {error}") from error
     return uplink, folder

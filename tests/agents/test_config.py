@@ -6,7 +6,7 @@ from datetime import time, timedelta
 
 import pytest
 
-from agents import config
+from agents import config, errors
 
 
 @pytest.fixture
@@ -109,18 +109,18 @@ def test_newer_kcovers_time_of_day(load, text, at):
     ],
 )
 def test_nonsense_is_refused_by_name(environ, name):
-    with pytest.raises(config.ConfigError, match=name):
+    with pytest.raises(errors.ConfigError, match=name):
         config.load(None, {"NODE_NAME": "n"} | environ)
 
 
 @pytest.mark.parametrize("text", ["- a\n", "a: [\n", "just words"])
 def test_a_file_that_is_no_mapping(load, text):
-    with pytest.raises(config.ConfigError, match="--config"):
+    with pytest.raises(errors.ConfigError, match="--config"):
         load(text)
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(config.ConfigError, match="--config"):
+    with pytest.raises(errors.ConfigError, match="--config"):
         config.load(pathlib.Path("/nonexistent"), {})
 
 
@@ -165,7 +165,7 @@ def test_probes_and_checks(load):
     ],
 )
 def test_nonsense_about_probes_is_refused_by_name(name, value):
-    with pytest.raises(config.ConfigError, match=name):
+    with pytest.raises(errors.ConfigError, match=name):
         config.load(None, {"NODE_NAME": "n", name: value})
 
 
