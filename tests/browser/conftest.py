@@ -28,7 +28,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[products.Produ
     """The product with a few simulated nodes whose agents report, and a policy that heals."""
     with products.on_sqlite(tmp_path_factory.mktemp("browser")) as made:
         made.set_up(nodes=NODES, policies=HEAL)
-        made.wait(lambda: len(made.get("/api/v1/gpus")["results"]) >= NODES * 8, "the agents to report", seconds=60)
+        made.wait(lambda: len(made.get("/api/v1/gpus")["results"]) >= NODES * 8, "the agents to report")
         yield made
 
 

@@ -26,7 +26,7 @@ def asked(product: Product) -> int:
     product.manage("policy", "apply", "-f", str(path))
     node = node_names(product)[6]  # those before it are cordoned and healed by other tests
     product.inject(node, 92)
-    return int(product.wait_rescue(node, "held", seconds=30)["id"])
+    return int(product.wait_rescue(node, "held")["id"])
 
 
 def settled(page: Page) -> None:

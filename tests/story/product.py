@@ -162,7 +162,7 @@ class Product:
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
@@ -176,7 +176,7 @@ class Product:
             input=json.dumps(commands),
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return list(json.loads(done.stdout))
@@ -231,7 +231,7 @@ class Product:
         found = self.get(f"/api/v1/rescues?node={node}")["results"]
         return found[0] if found else None
 
-    def wait_rescue(self, node: str, *states: str, seconds: float = 60, after: int = 0) -> dict[str, Any]:
+    def wait_rescue(self, node: str, *states: str, seconds: float = 120, after: int = 0) -> dict[str, Any]:
         """Waits until the newest rescue of the node (newer than ``after``) is in one of the states."""
 
         def look() -> dict[str, Any] | None:
@@ -243,7 +243,7 @@ class Product:
         except AssertionError as error:
             raise AssertionError(f"{json.dumps(self.rescue_of(node), indent=1)}\n{error}") from error
 
-    def wait(self, look: Callable[[], T], what: str, *, seconds: float = 40) -> T:
+    def wait(self, look: Callable[[], T], what: str, *, seconds: float = 120) -> T:
         """Looks until there is something; fails with every process's log."""
         deadline = time.monotonic() + seconds
         while True:

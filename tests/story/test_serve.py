@@ -106,7 +106,7 @@ def test_a_fault_heals_while_a_page_listens(product: Product, anna: Person) -> N
         heard: set[str] = set()
         while not {"incident", "rescue", "node"} <= heard:
             heard.add(json.loads(page.recv(timeout=30))["t"])
-    rescue = product.wait_rescue("gpu-0001", "succeeded", seconds=90)
+    rescue = product.wait_rescue("gpu-0001", "succeeded")
     assert rescue["outcome"] == "healed"
     assert f"/rescues/{rescue['id']}/" in anna.get("/rescues/")
 
@@ -183,7 +183,7 @@ def test_a_process_that_is_killed_is_started_again(product: Product, name: str) 
     assert f"{name} was ended by SIGKILL" in product.logs()
     code, node = 48, f"gpu-000{2 + list(CHILDREN).index(name)}"
     product.inject(node, code)
-    product.wait_rescue(node, "succeeded", seconds=90)
+    product.wait_rescue(node, "succeeded")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda one: one.name)
