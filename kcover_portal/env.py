@@ -56,6 +56,20 @@ def _redis(text: str) -> str:
     return text
 
 
+def _mail(text: str) -> str:
+    """A server that takes mail; without a port the usual one of the scheme."""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in MAIL_PORTS or not parts.hostname or parts.port == 0 or parts.path.strip("/")):
+        raise ValueError
+    return text
+
+
+def _sender(text: str) -> str:
+    if not MAILBOX.fullmatch(text):
+        raise ValueError
+    return text
+
+
 def _mode(text: str) -> str:
     if text not in document.MODES:
         raise ValueError
@@ -110,6 +124,8 @@ def _count(most: int) -> Callable[[str], int]:
 
 HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
 ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}")
+MAILBOX = re.compile(r"[^\s@<>]+@[^\s@<>]+|[^<>@\r\n]+ <[^\s@<>]+@[^\s@<>]+>")
+MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
 DATABASES = ("sqlite", "postgres", "postgresql")
 
 VARIABLES = (
@@ -153,6 +169,21 @@ VARIABLES = (
         "",
         "host names or addresses, separated by commas",
         "called although they are link-local or serve a cloud's metadata; nothing else is ever sent there",
+    ),
+    Variable(
+        "KCOVER_MAIL_URL",
+        _mail,
+        "",
+        "smtp://, smtp+tls:// (STARTTLS) or smtps://USER:PASSWORD@HOST:PORT",
+        "the server that takes the notifications' e-mail; nothing: there is none",
+        secret=True,
+    ),
+    Variable(
+        "KCOVER_MAIL_FROM",
+        _sender,
+        "kcover portal <kcover@localhost>",
+        "an address, or a name and <an address>",
+        "who sends that e-mail",
     ),
     Variable("KCOVER_MODE", _mode, "enforce", "paused, shadow, approve or enforce", "the upper bound for everything"),
     Variable("KCOVER_TIME_ZONE", _zone, "UTC", "a zone such as Asia/Shanghai", "the zone pages use by default"),

@@ -6,6 +6,7 @@ import secrets
 import sys
 from pathlib import Path
 from typing import Any, NoReturn, cast
+from urllib.parse import unquote, urlsplit
 
 import dj_database_url
 from csp.constants import SELF
@@ -78,6 +79,8 @@ KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
 # What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
 KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"
+# What tells the channels that rules may name; they, too, stand above the policies.
+KCOVER_CHANNELS = "kcover_portal.notify.queries.channel_names"
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -99,6 +102,7 @@ INSTALLED_APPS = [
     "kcover_portal.incidents",
     "kcover_portal.rescue",
     "kcover_portal.preflight",
+    "kcover_portal.notify",
     "kcover_portal.api",
     "kcover_portal.console",
     "kcover_portal.operate",
@@ -241,6 +245,14 @@ CELERY_WORKER_POOL = "threads"
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TASK_DEFAULT_QUEUE = "kcover"
 
+_mail = urlsplit(cast("str", ENV["KCOVER_MAIL_URL"]))
+EMAIL_HOST = _mail.hostname or ""
+EMAIL_PORT = _mail.port or env.MAIL_PORTS.get(_mail.scheme, 25)
+EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_mail.username or ""), unquote(_mail.password or "")
+EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.scheme == "smtp+tls", _mail.scheme == "smtps"
+EMAIL_TIMEOUT = 10  # seconds: a server that does not answer holds a worker no longer
+DEFAULT_FROM_EMAIL = cast("str", ENV["KCOVER_MAIL_FROM"])
+
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "kcover_portal.api.authentication.TokenAuthentication",
@@ -258,9 +270,14 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "kcover portal",
     "DESCRIPTION": "Faults, decisions and rescues of GPU nodes on Kubernetes.",
     "VERSION": "1",
-    "ENUM_NAME_OVERRIDES": {"PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State"},
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": [],
+    "ENUM_NAME_OVERRIDES": {  # lists of choices that share the name of their field with others
+        "ChannelKindEnum": "kcover_portal.notify.models.Channel.Kind",
+        "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
+        "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
+        "TokenKindEnum": "kcover_portal.accounts.models.ApiToken.Kind",
+    },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
 }

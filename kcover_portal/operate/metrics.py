@@ -14,6 +14,7 @@ from kcover import guards, reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckRun, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.notify import queries as notify
 from kcover_portal.operate import autopilot, health
 from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue.models import Decision, Rescue, Step
@@ -74,6 +75,16 @@ class Rows(Collector):
         for cluster in fleet.clusters():  # 0 too: an alert must tell none silent from no data
             silent.add_metric((cluster.name,), counts.get(cluster.name, 0))
         yield silent
+        yield _counted(
+            "kcover_notify_deliveries",
+            "Messages that are kept, by channel and state",
+            ("channel", "state"),
+            notify.counts(),
+        )
+        waiting = GaugeMetricFamily("kcover_notify_waiting_seconds", "Age of the oldest message that is tried again")
+        oldest = notify.oldest_waiting()
+        waiting.add_metric((), (now - oldest).total_seconds() if oldest else 0.0)
+        yield waiting
         pulse = fleet.pulse("sweep")
         age = GaugeMetricFamily("kcover_sweep_age_seconds", "Seconds since the last sweep")
         if pulse is not None:

@@ -51,6 +51,11 @@ def steps() -> frozenset[str]:
     return frozenset(import_string(settings.KCOVER_STEPS))
 
 
+def channels() -> frozenset[str]:
+    """The names of the channels that a rule's ``notify`` may use; like the engine, they stand above the policies."""
+    return frozenset(import_string(settings.KCOVER_CHANNELS)())
+
+
 def candidates() -> tuple[matching.Candidate, ...]:
     """Every rule in force, as the kernel matches it.
 

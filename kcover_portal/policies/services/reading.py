@@ -119,7 +119,27 @@ def _beyond(policy: document.Policy | document.StandbyPolicy, able: frozenset[st
     return [
         (("spec", "rules", rule.index, *problem.path), problem.message)
         for rule in policy.rules
-        for problem in plan.beyond(rule, steps=able)
+        for problem in (*plan.beyond(rule, steps=able), *_channels(rule))
+    ]
+
+
+def _channels(rule: document.Rule) -> list[document.Problem]:
+    """Channels that the rule names and nobody has made."""
+    named = [
+        (index, action.attribute["channel"])
+        for index, action in enumerate(rule.actions)
+        if action.name == "notify" and "channel" in action.attribute
+    ]
+    if not named:
+        return []
+    known = queries.channels()
+    there_are = f"there are {', '.join(sorted(known))}" if known else "there is none yet, an admin makes them"
+    return [
+        document.Problem(
+            ("actions", index, "attribute", "channel"), f"there is no channel {name}: {there_are} (page Notifications)"
+        )
+        for index, name in named
+        if name not in known
     ]
 
 

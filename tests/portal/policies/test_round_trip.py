@@ -21,9 +21,14 @@ ALL_STEPS = (
 )
 
 
+def channels() -> tuple[str, ...]:
+    return ("on-call",)
+
+
 @pytest.fixture
 def all_steps(settings) -> None:
     settings.KCOVER_STEPS = f"{__name__}.ALL_STEPS"
+    settings.KCOVER_CHANNELS = f"{__name__}.channels"
 
 
 @st.composite

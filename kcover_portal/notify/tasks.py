@@ -1,0 +1,24 @@
+"""What workers are woken for. A lost call is found by the sweep."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from kcover_portal.notify import services
+
+
+@shared_task(name="notify.sweep")
+def sweep() -> None:
+    """Collects what came about, and finds everything that is due."""
+    services.sweep(now=timezone.now())
+
+
+@shared_task(name="notify.send")
+def send(delivery_id: int) -> None:
+    """Sends one delivery, if it is due."""
+    services.send(delivery_id, clock=timezone.now)
+
+
+@shared_task(name="notify.prune")
+def prune() -> None:
+    """Forgets old deliveries."""
+    services.prune(now=timezone.now())

@@ -1,0 +1,234 @@
+"""A rule's ``notify`` step: people are told before anything is taken away, and healing never depends on it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.notify import services
+from kcover_portal.notify.models import Channel, Delivery
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.actions import notify
+from kcover_portal.rescue.services import telling
+from tests.portal.notify.conftest import make_channel, tell
+from tests.portal.notify.receiver import Receiver
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {{name: heal}}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions:
+        - name: cordon
+        - {{name: notify, attribute: {{{attribute}}}}}
+        - name: drain
+"""
+
+
+def rule(world: World, attribute: str = 'channel: on-call, message: "Xid <code>: call Bo"') -> None:
+    policies.apply(POLICY.format(attribute=attribute), author="test", reason="", now=world.now)
+
+
+@pytest.fixture
+def silent(world: World, receiver: Receiver) -> Channel:
+    """A channel without a route: only rules speak to it."""
+    return make_channel(receiver, now=world.now)
+
+
+def pass_time(world: World, seconds: float) -> None:
+    world.now += timedelta(seconds=seconds)
+    tell(world)
+    world.sync()
+    world.work()
+
+
+def test_people_are_told_and_then_the_plan_goes_on(world: World, silent: Channel, receiver: Receiver):
+    rule(world)
+    world.fault(62)
+    world.work()
+    step = world.step("notify")
+    assert (step.state, step.because) == ("waiting", "waits until people are told")
+    assert world.step("drain").state == "pending"
+    pass_time(world, 0)
+    pass_time(world, 2)
+    (document,) = receiver.asked
+    assert document["lines"][0].startswith("Word of a rule: xid 62 · gpu-1 · c1 – Xid 62: call Bo")
+    assert document["happenings"][0]["record"] == world.rescue().pk
+    assert (world.step("notify").state, world.step("notify").because) == ("done", "on-call was told")
+    assert world.step("drain").state == "done"
+
+
+def test_a_channel_that_is_down_stops_no_healing(world: World, silent: Channel, receiver: Receiver):
+    receiver.statuses = [500]
+    rule(world)
+    world.fault(62)
+    world.work()
+    for _ in range(7):
+        pass_time(world, 15)
+    assert world.step("notify").state == "waiting"
+    pass_time(world, 16)
+    step = world.step("notify")
+    assert (step.state, step.because) == ("done", "not delivered within 2 min: the plan goes on")
+    assert step.finished_at - step.started_at < notify.WITHIN + timedelta(seconds=30)
+    assert world.step("drain").state == "done"
+
+
+def test_a_refusal_settles_the_step_at_once(world: World, silent: Channel, receiver: Receiver):
+    receiver.statuses = [404]
+    rule(world)
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    pass_time(world, 2)
+    step = world.step("notify")
+    assert (step.state, step.because) == ("done", "not delivered: on-call: 127.0.0.1 answers 404")
+
+
+def test_with_nobody_at_work_here_the_plan_goes_on_all_the_same(world: World, silent: Channel):
+    rule(world)
+    world.fault(62)
+    world.work()
+    world.until("done", step="notify", seconds=20)
+    assert world.step("notify").because == "not delivered within 2 min: the plan goes on"
+
+
+def test_without_a_channel_the_routes_decide(world: World, receiver: Receiver):
+    for name in ("a", "b", "c"):
+        row = make_channel(receiver, name=name, now=world.now)
+        if name != "c":
+            services.make_route(row, kinds=["rule.notify"], actor="test", now=world.now)
+    rule(world, 'message: "look"')
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    pass_time(world, 2)
+    assert sorted(one["channel"] for one in receiver.asked) == ["a", "b"]
+    assert world.step("notify").because in ("a was told", "b was told")
+
+
+def test_without_anybody_to_tell_it_says_so(world: World, silent: Channel):
+    rule(world, 'message: "look"')
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    assert world.step("notify").because == "nobody was told: no route asks for the words of rules"
+
+
+def test_one_of_two_that_fails_does_not_speak_for_the_other(world: World, receiver: Receiver):
+    other = Receiver()
+    other.statuses = [404]
+    for name, to in (("a", other), ("b", receiver)):
+        row = make_channel(to, name=name, now=world.now)
+        services.make_route(row, kinds=["rule.notify"], actor="test", now=world.now)
+    rule(world, 'message: "look"')
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    pass_time(world, 2)
+    other.stop()
+    assert len(other.asked) == 1
+    assert world.step("notify").because == "b was told"
+
+
+def test_a_channel_that_was_switched_off_since(world: World, silent: Channel, receiver: Receiver):
+    rule(world)
+    services.change_channel(silent, {"enabled": False}, actor="test", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    assert world.step("notify").because == "nobody was told: there is no channel on-call that is switched on"
+
+
+def test_a_hundred_rescues_are_few_messages(db: None, receiver: Receiver):
+    world = World(nodes=30)
+    services.sweep(now=world.now)
+    make_channel(receiver, now=world.now)
+    rule(world)
+    world.cluster.guards = {"storm": {"enabled": False}, "breaker": {"enabled": False}, "floor": {"percent": None}}
+    world.cluster.save()
+    for index in range(1, 31):
+        world.fault(62, node=f"gpu-{index}")
+    world.work()
+    pass_time(world, 0)
+    pass_time(world, 2)
+    assert len(receiver.asked) == 1
+    assert receiver.asked[0]["lines"][0].startswith("Word of a rule: xid 62 · gpu-1, gpu-2")
+    assert "and 22 more nodes" in receiver.asked[0]["lines"][0]
+    assert {world.step("notify", f"gpu-{index}").state for index in range(1, 31)} == {"done"}
+    world.uninstall()
+
+
+def test_a_rescue_that_was_cancelled_is_not_woken(world: World, silent: Channel, receiver: Receiver):
+    rule(world)
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    rescue.cancel(world.rescue(), actor="user:bo", reason="no", now=world.now)
+    pass_time(world, 2)
+    assert len(receiver.asked) == 1
+    assert world.rescue().state == "cancelled"
+    assert not telling.told(world.rescue().steps.get(name="notify").pk, said="x", now=world.now)
+
+
+def test_a_manual_uncordon_ends_it_while_people_are_told(world: World, silent: Channel):
+    rule(world)
+    world.fault(62)
+    world.work()
+    world.kube.uncordon(NODE)
+    world.pass_time()
+    assert world.rescue().state == "cancelled"
+
+
+def test_a_worker_that_died_asks_once(world: World, silent: Channel, receiver: Receiver):
+    rule(world)
+    world.fault(62)
+    world.work()
+    asked_at = world.step("notify").progress["asked_at"]
+    for _ in range(3):
+        pass_time(world, 0)
+    assert world.step("notify").progress["asked_at"] == asked_at
+    assert Delivery.objects.count() == 1
+
+
+def test_a_deleted_channels_word_is_settled(world: World, silent: Channel, receiver: Receiver, now: Any):
+    rule(world)
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    policies.delete("heal", author="test", reason="", now=world.now)
+    services.delete_channel(silent, actor="test", reason="", now=world.now)
+    pass_time(world, 2)
+    assert world.step("notify").because == "not delivered: the channel on-call was deleted"
+    assert receiver.asked == []
+
+
+# --- the rule
+
+
+def problems(text: str) -> list[tuple[int, str]]:
+    return [(one.line, one.message) for one in policies.validate(text).problems]
+
+
+def test_a_channel_that_nobody_made_is_a_problem_with_its_line(world: World):
+    text = POLICY.format(attribute="channel: on-cal")
+    none = "there is no channel on-cal: there is none yet, an admin makes them (page Notifications)"
+    assert problems(text) == [(11, none)]
+
+
+def test_the_channels_that_there_are_are_named(world: World, silent: Channel):
+    text = POLICY.format(attribute="channel: on-cal")
+    assert problems(text) == [(11, "there is no channel on-cal: there are on-call (page Notifications)")]
+    assert problems(POLICY.format(attribute="channel: on-call")) == []
+
+
+def test_a_channel_in_use_is_not_deleted(world: World, silent: Channel):
+    rule(world)
+    with pytest.raises(services.Refused, match=r"channel on-call is named by rule heal#1: change that first"):
+        services.delete_channel(silent, actor="test", reason="", now=world.now)
+    assert Channel.objects.filter(name="on-call").exists()
