@@ -14,6 +14,7 @@ from kcover_portal.api.v1 import (
     decisions,
     fleet,
     incidents,
+    notifications,
     policies,
     preflight,
     rescues,
@@ -30,6 +31,7 @@ ITEM: dict[str, Any] = {"get": "retrieve"}
 POLICY: dict[str, Any] = {"get": "retrieve", "put": "update", "delete": "destroy"}
 DIFFERENCE: dict[str, Any] = {"get": "difference", "post": "proposal"}
 ROLLBACK: dict[str, Any] = {"post": "rollback"}
+CHANNEL: dict[str, Any] = {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
 
 # Swagger's own style sheet needs inline styles; everything else stays as strict as the pages.
 relaxed = csp_replace({"style-src": [SELF, "'unsafe-inline'"], "img-src": [SELF, "data:"]})
@@ -99,6 +101,14 @@ urlpatterns = [
         name="standby-policy-rollback",
     ),
     path("v1/standbys", standbys.Standbys.as_view(), name="standbys"),
+    path("v1/channels", notifications.Channels.as_view({"get": "list", "post": "create"}), name="channels"),
+    path("v1/channels/<slug:name>", notifications.Channels.as_view(CHANNEL), name="channel"),
+    path("v1/channels/<slug:name>/test", notifications.Channels.as_view({"post": "test"}), name="channel-test"),
+    path("v1/routes", notifications.Routes.as_view({"get": "list", "post": "create"}), name="routes"),
+    path("v1/routes/<int:pk>", notifications.Routes.as_view({"get": "retrieve", "delete": "destroy"}), name="route"),
+    path("v1/deliveries", notifications.Deliveries.as_view(LIST), name="deliveries"),
+    path("v1/deliveries/<int:pk>", notifications.Deliveries.as_view(ITEM), name="delivery"),
+    path("v1/deliveries/<int:pk>/retry", notifications.Deliveries.as_view({"post": "retry"}), name="delivery-retry"),
     path("v1/audit", audit.Audit.as_view(LIST), name="audit"),
     path("v1/audit/<int:pk>", audit.Audit.as_view(ITEM), name="audit-entry"),
     path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),

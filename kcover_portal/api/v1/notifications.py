@@ -1,0 +1,270 @@
+"""Channels, routes and deliveries: who is told of what, and whether it arrived. For admins of everything."""
+
+from typing import Any, NoReturn
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import catalog, notices
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.api import idempotency, paging, problems
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.notify import services
+from kcover_portal.notify.filtersets import DeliveryFilter
+from kcover_portal.notify.models import Channel, Delivery, Notice, Route
+
+
+class ChannelSerializer(serializers.ModelSerializer[Channel]):
+    """A channel; of its address only the ``host`` is shown, of its secret that there is one."""
+
+    host = serializers.CharField(read_only=True)
+    signed = serializers.SerializerMethodField()
+    person = serializers.SlugRelatedField[User](slug_field="username", read_only=True)
+
+    class Meta:
+        model = Channel
+        fields = (
+            *("id", "name", "kind", "host", "signed", "recipients", "language", "person", "gather", "spacing"),
+            *("enabled", "created_by", "created_at", "tried_at", "sent_at", "trouble"),
+        )
+
+    def get_signed(self, row: Channel) -> bool:
+        return bool(row.secret)
+
+
+class ChannelSettings(base.Strict):
+    """What may be set of a channel. ``url`` and ``secret`` are never shown again."""
+
+    url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
+    secret = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    recipients = serializers.ListField(child=serializers.EmailField(), required=False, max_length=20)
+    language = serializers.ChoiceField(settings.LANGUAGES, required=False)
+    person = serializers.CharField(required=False, allow_null=True, max_length=150)
+    gather = serializers.IntegerField(required=False, min_value=0, max_value=3600)
+    spacing = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
+    enabled = serializers.BooleanField(required=False)
+
+
+class ChannelBody(ChannelSettings):
+    """A channel to be made."""
+
+    name = serializers.CharField(max_length=63)
+    kind = serializers.ChoiceField(Channel.Kind.choices)
+
+
+class ChannelPatch(ChannelSettings):
+    """Settings to be changed, and why."""
+
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON, default="")
+
+
+class RouteSerializer(serializers.ModelSerializer[Route]):
+    """Which happenings go to a channel; without a cluster those of all."""
+
+    channel = serializers.SlugRelatedField[Channel](slug_field="name", read_only=True)
+    cluster = serializers.CharField(source="cluster.name", default=None)
+
+    class Meta:
+        model = Route
+        fields = ("id", "channel", "kinds", "cluster", "least", "created_by", "created_at")
+
+
+class RouteBody(base.Strict):
+    """A route to be made; ``least`` is about incidents only."""
+
+    channel = serializers.CharField(max_length=63)
+    kinds = serializers.ListField(child=serializers.ChoiceField(notices.KINDS), min_length=1)
+    cluster = serializers.CharField(required=False, allow_null=True, default=None)
+    least = serializers.ChoiceField(catalog.SEVERITIES, required=False, allow_blank=True, default="")
+
+
+class NoticeSerializer(serializers.ModelSerializer[Notice]):
+    """One happening of a delivery."""
+
+    class Meta:
+        model = Notice
+        fields = ("kind", "at", "cluster", "node", "what", "severity", "record", "because", "drill", "nodes")
+
+
+class DeliverySerializer(serializers.ModelSerializer[Delivery]):
+    """One message: what was sent, how often it was tried, what the other side said."""
+
+    channel = serializers.CharField(source="name")
+
+    class Meta:
+        model = Delivery
+        fields = (
+            *("id", "channel", "state", "test", "subject", "text", "attempts", "because"),
+            *("opened_at", "due_at", "closed_at", "left_out", "key"),
+        )
+
+
+class WholeDelivery(DeliverySerializer):
+    """The message with what it tells."""
+
+    happenings = NoticeSerializer(source="notices", many=True)
+
+    class Meta(DeliverySerializer.Meta):
+        fields = (*DeliverySerializer.Meta.fields, "happenings")  # type: ignore[assignment]
+
+
+class Channels(base.Reads[Channel]):
+    """Channels by name."""
+
+    queryset = Channel.objects.select_related("person")
+    serializer_class = ChannelSerializer
+    pagination_class = paging.ByName
+    lookup_field = "name"
+
+    def get_queryset(self) -> QuerySet[Channel]:
+        """All, for whoever may see them."""
+        return _for_admins(self, Channel.objects.select_related("person"))
+
+    @extend_schema(request=ChannelBody, responses={201: ChannelSerializer})
+    def create(self, request: Request) -> Response:
+        """Makes a channel; not under an idempotency key, because its secrets must not be kept to be compared."""
+        base.known_only(request)
+        require(request, base.ADMIN, None)
+        body = _with_person(base.body_of(request, ChannelBody))
+        name, kind = body.pop("name"), body.pop("kind")
+        try:
+            row = services.make_channel(name, kind, body, actor=_actor(request), now=timezone.now())
+        except services.Refused as error:
+            _refuse(error)
+        return Response(ChannelSerializer(row).data, status=201)
+
+    @extend_schema(request=ChannelPatch, responses={200: ChannelSerializer})
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Changes the named settings, all or none."""
+        base.known_only(request)
+        row = self.get_object()
+        body = _with_person(base.body_of(request, ChannelPatch))
+        reason = body.pop("reason")
+        try:
+            services.change_channel(row, body, actor=_actor(request), reason=reason, now=timezone.now())
+        except services.Refused as error:
+            _refuse(error)
+        return Response(ChannelSerializer(row).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Takes a channel and its routes away; 409 while a rule in force names it."""
+        base.known_only(request)
+        try:
+            services.delete_channel(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
+        except services.Refused as error:
+            raise problems.Conflict(str(error)) from error
+        return Response(status=204)
+
+    @extend_schema(operation_id="channels_test", request=None, responses={202: DeliverySerializer})
+    @idempotency.once
+    def test(self, request: Request, name: str) -> Response:
+        """Sends a test message; the delivery tells what came of it."""
+        base.known_only(request)
+        delivery = services.test(self.get_object(), actor=_actor(request), now=timezone.now())
+        return Response(DeliverySerializer(delivery).data, status=202)
+
+
+class Routes(base.Reads[Route]):
+    """Routes, newest first."""
+
+    queryset = Route.objects.select_related("channel", "cluster")
+    serializer_class = RouteSerializer
+
+    def get_queryset(self) -> QuerySet[Route]:
+        """All, for whoever may see them."""
+        return _for_admins(self, Route.objects.select_related("channel", "cluster"))
+
+    @extend_schema(request=RouteBody, responses={201: RouteSerializer})
+    @idempotency.once
+    def create(self, request: Request) -> Response:
+        """Lets happenings go to a channel."""
+        base.known_only(request)
+        require(request, base.ADMIN, None)
+        body: dict[str, Any] = base.body_of(request, RouteBody)
+        channel = Channel.objects.filter(name=body["channel"]).first()
+        if channel is None:
+            raise exceptions.ValidationError({"channel": [f"There is no channel {body['channel']}."]})
+        cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
+        try:
+            row = services.make_route(
+                channel,
+                kinds=body["kinds"],
+                cluster=cluster,
+                least=body["least"],
+                actor=_actor(request),
+                now=timezone.now(),
+            )
+        except services.Refused as error:
+            _refuse(error)
+        return Response(RouteSerializer(row).data, status=201)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, pk: int) -> Response:
+        """Takes a route away."""
+        base.known_only(request)
+        services.delete_route(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
+        return Response(status=204)
+
+
+class Deliveries(base.Reads[Delivery]):
+    """Deliveries, newest first; one by its number with everything that it tells."""
+
+    queryset = Delivery.objects.all()
+    serializer_class = DeliverySerializer
+    filterset_class = DeliveryFilter
+
+    def get_queryset(self) -> QuerySet[Delivery]:
+        """All, for whoever may see them."""
+        return _for_admins(self, Delivery.objects.all())
+
+    def get_serializer_class(self) -> type[serializers.BaseSerializer[Delivery]]:
+        """One delivery is shown whole."""
+        return WholeDelivery if self.action == "retrieve" else DeliverySerializer
+
+    @extend_schema(operation_id="deliveries_retry", request=None, responses={202: DeliverySerializer})
+    @idempotency.once
+    def retry(self, request: Request, pk: int) -> Response:
+        """Tries a delivery anew that was given up; 409 where it was not."""
+        base.known_only(request)
+        row = self.get_object()
+        if not services.again(row, now=timezone.now()):
+            raise problems.Conflict(f"Delivery {pk} was not given up, or its channel is gone.")
+        row.refresh_from_db()
+        return Response(DeliverySerializer(row).data, status=202)
+
+
+def _for_admins(view: Any, rows: QuerySet[Any]) -> QuerySet[Any]:
+    """The rows; raises PermissionDenied for whoever is no admin of everything."""
+    if getattr(view, "swagger_fake_view", False):
+        return rows.none()
+    require(view.request, base.ADMIN, None)
+    return rows
+
+
+def _with_person(body: dict[str, Any]) -> dict[str, Any]:
+    """The body with the person's row in place of the name. Raises ValidationError."""
+    if body.get("person"):
+        person = User.objects.filter(username=body["person"], is_active=True).first()
+        if person is None:
+            raise exceptions.ValidationError({"person": [f"There is no user {body['person']}."]})
+        body["person"] = person
+    elif "person" in body:
+        body["person"] = None
+    return body
+
+
+def _refuse(error: services.Refused) -> NoReturn:
+    raise exceptions.ValidationError({error.field: [str(error)]}) from error
+
+
+def _actor(request: Request) -> str:
+    return accounts.actor(principal(request))

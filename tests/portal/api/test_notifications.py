@@ -1,0 +1,198 @@
+"""Channels, routes and deliveries over REST: for admins, and no secret ever comes back."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.ledger.models import Entry
+from kcover_portal.notify import services
+from kcover_portal.notify.models import Channel, Delivery, Route
+from kcover_portal.policies import services as policies
+from tests.portal.api.conftest import Api, fields, person, problem
+
+pytestmark = pytest.mark.django_db
+SECRET = "a secret of some length"
+HOOK = {"name": "on-call", "kind": "webhook", "url": "https://hooks.example/T0/hush", "secret": SECRET}
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: tell}
+spec:
+  rules:
+    - {priority: 1, errorCode: ["62"], actions: [{name: cordon}, {name: notify, attribute: {channel: on-call}}]}
+"""
+
+
+def make(admin: Api, **more: Any) -> dict[str, Any]:
+    response = admin.post("channels", {**HOOK, **more})
+    assert response.status_code == 201, response.content
+    body: dict[str, Any] = response.json()
+    return body
+
+
+def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(admin: Api):
+    made = make(admin, gather=5)
+    assert (made["name"], made["kind"], made["host"], made["signed"]) == ("on-call", "webhook", "hooks.example", True)
+    assert (made["gather"], made["spacing"], made["enabled"], made["language"]) == (5, 60, True, "en")
+    row = Channel.objects.get()
+    assert (row.url, row.secret) == (HOOK["url"], SECRET)
+    patch = {"url": "https://other.example/hush", "enabled": False, "reason": "moved"}
+    changed = admin.call("patch", "channels/on-call", patch)
+    assert (changed.json()["host"], changed.json()["enabled"]) == ("other.example", False)
+    assert Channel.objects.get().secret == SECRET
+    said = str([admin.get("channels").json(), admin.get("channels/on-call").json(), made, changed.json()])
+    assert admin.call("delete", "channels/on-call").status_code == 204
+    assert not Channel.objects.exists()
+    created, moved, deleted = Entry.objects.filter(verb__startswith="channel.").order_by("sequence")
+    assert (created.verb, created.subject, created.actor) == ("channel.created", "channel on-call", "user:ada")
+    assert moved.data["changed"]["url"] == {"from": "", "to": "changed"}
+    assert moved.data["changed"]["enabled"] == {"from": True, "to": False}
+    assert (moved.data["reason"], deleted.verb) == ("moved", "channel.deleted")
+    for text in (said, str([created.data, moved.data, deleted.data])):
+        assert "hush" not in text
+        assert SECRET not in text
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({"name": "On Call"}, "name", "lower-case"),
+        ({"kind": "pigeon"}, "kind", "not a valid choice"),
+        ({"url": "ftp://x"}, "url", "write an address"),
+        ({"url": "https://a b"}, "url", "write an address"),
+        ({"url": "https://x:99999999/"}, "url", "write an address"),
+        ({"url": ""}, "url", "write an address"),
+        ({"url": "https://anna:pass@x.example/"}, "url", "no user and password"),
+        ({"secret": "short"}, "secret", "16 to 200"),
+        ({"secret": ""}, "secret", "is signed"),
+        ({"kind": "slack"}, "secret", "has no secret"),
+        ({"recipients": ["a@b.example"]}, "recipients", "has a url"),
+        ({"kind": "mail"}, "url", "no url"),
+        ({"kind": "mail", "url": "", "secret": ""}, "kind", "set KCOVER_MAIL_URL"),
+        ({"recipients": ["nobody"]}, "recipients.0", "valid email"),
+        ({"language": "fr"}, "language", "not a valid choice"),
+        ({"gather": -1}, "gather", "greater than or equal to 0"),
+        ({"spacing": 86_401}, "spacing", "less than or equal to 86400"),
+        ({"person": "nobody"}, "person", "There is no user"),
+        ({"person": "ada"}, "person", "reaches a program"),
+        ({"colour": "red"}, "colour", "Unknown field"),
+        ({"url": "https://x.example/\0"}, "url", "null"),
+    ],
+)
+def test_nonsense_is_refused_by_name(admin: Api, body: dict[str, Any], field: str, words: str):
+    found = fields(admin.post("channels", {**HOOK, **body}))
+    assert list(found) == [field]
+    assert words.lower() in found[field].lower()
+    assert not Channel.objects.exists()
+
+
+def test_mail_has_recipients(admin: Api, settings: Any):
+    settings.EMAIL_HOST = "mail.example"
+    body = {"name": "mail", "kind": "mail", "recipients": ["a@example.com"], "person": "ada"}
+    made = admin.post("channels", body)
+    assert (made.json()["recipients"], made.json()["person"]) == (["a@example.com"], "ada")
+    assert "name 1 to 20" in fields(admin.call("patch", "channels/mail", {"recipients": []}))["recipients"]
+
+
+def test_a_name_is_taken_once(admin: Api):
+    make(admin)
+    assert fields(admin.post("channels", HOOK)) == {"name": "there is a channel on-call already"}
+
+
+def test_a_change_that_makes_no_sense_changes_nothing(admin: Api):
+    make(admin)
+    found = fields(admin.call("patch", "channels/on-call", {"gather": 1, "url": "nowhere"}))
+    assert list(found) == ["url"]
+    assert Channel.objects.get().gather == 10
+    assert list(fields(admin.call("patch", "channels/on-call", {"kind": "slack"}))) == ["kind"]
+
+
+def test_a_channel_that_a_rule_names_stays(admin: Api, now: datetime):
+    make(admin)
+    policies.apply(POLICY, author="t", reason="", now=now)
+    detail = problem(admin.call("delete", "channels/on-call"), 409)["detail"]
+    assert detail == "channel on-call is named by rule tell#1: change that first"
+
+
+def test_routes_are_made_listed_and_deleted(admin: Api, east: Cluster):
+    make(admin)
+    body = {"channel": "on-call", "kinds": ["incident.opened", "rescue.failed"], "cluster": "east", "least": "fatal"}
+    made = admin.post("routes", body).json()
+    # In the order of their urgency, whatever order they were named in.
+    assert (made["kinds"], made["cluster"], made["least"]) == (["rescue.failed", "incident.opened"], "east", "fatal")
+    assert admin.get("routes").json()["results"] == [made]
+    assert admin.get(f"routes/{made['id']}").json() == made
+    assert admin.call("delete", f"routes/{made['id']}").status_code == 204
+    assert not Route.objects.exists()
+    verbs = Entry.objects.filter(subject="channel on-call").order_by("sequence").values_list("verb", flat=True)
+    assert list(verbs) == ["channel.created", "route.created", "route.deleted"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"channel": "nobody"}, "channel"),
+        ({"kinds": []}, "kinds"),
+        ({"kinds": ["sunrise"]}, "kinds.0"),
+        ({"cluster": "nowhere"}, "cluster"),
+        ({"least": "bad"}, "least"),
+    ],
+)
+def test_a_route_of_nonsense_is_refused(admin: Api, body: dict[str, Any], field: str):
+    make(admin)
+    whole = {"channel": "on-call", "kinds": ["rescue.failed"], **body}
+    assert [name.removesuffix(".0") for name in fields(admin.post("routes", whole))] == [field.removesuffix(".0")]
+
+
+def test_a_test_is_asked_for_and_looked_up(admin: Api):
+    make(admin)
+    asked = admin.post("channels/on-call/test", Idempotency_Key="k")
+    assert (asked.status_code, asked.json()["state"], asked.json()["test"]) == (202, "pending", True)
+    assert admin.post("channels/on-call/test", Idempotency_Key="k").json()["id"] == asked.json()["id"]
+    number = asked.json()["id"]
+    assert admin.ids("deliveries?channel=on-call&state=pending&test=true") == [number]
+    assert admin.ids("deliveries?state=sent") == []
+    assert admin.get(f"deliveries/{number}").json()["happenings"] == []
+    assert problem(admin.post(f"deliveries/{number}/retry"), 409)["detail"].startswith(f"Delivery {number} was not")
+    Delivery.objects.update(state="failed", attempts=1)
+    again = admin.post(f"deliveries/{number}/retry")
+    assert (again.status_code, again.json()["state"], again.json()["attempts"]) == (202, "pending", 0)
+
+
+def test_deliveries_are_found_by_what_they_tell(admin: Api, now: datetime):
+    make(admin)
+    channel = Channel.objects.get()
+    services.make_route(channel, kinds=["automation.paused"], actor="t", now=now)
+    services.sweep(now=now)
+    admin.post("pause", {"reason": "fire drill"})
+    services.sweep(now=now)
+    (number,) = admin.ids("deliveries?kind=automation.paused")
+    assert admin.ids("deliveries?kind=rescue.failed") == []
+    assert admin.ids("deliveries?cluster=east") == []
+    (told,) = admin.get(f"deliveries/{number}").json()["happenings"]
+    assert (told["kind"], told["because"]) == ("automation.paused", "user:ada: fire drill")
+
+
+@pytest.mark.parametrize("path", ["channels", "channels/on-call", "routes", "deliveries"])
+def test_only_admins_of_everything_see_any_of_it(
+    admin: Api, operator: Api, viewer: Api, now: datetime, east: Cluster, path: str
+):
+    make(admin)
+    part = person("paula", "admin", now, cluster=east)
+    approver = person("abe", "approver", now)
+    for api in (operator, viewer, part, approver):
+        assert "role admin for all clusters" in problem(api.get(path), 403)["detail"]
+
+
+def test_nobody_else_makes_or_changes_anything(admin: Api, operator: Api, now: datetime, east: Cluster):
+    make(admin)
+    part = person("paula", "admin", now, cluster=east)
+    for api in (operator, part):
+        assert problem(api.post("channels", {**HOOK, "name": "mine"}), 403)
+        assert problem(api.call("patch", "channels/on-call", {"enabled": False}), 403)
+        assert problem(api.call("delete", "channels/on-call"), 403)
+        assert problem(api.post("channels/on-call/test"), 403)
+        assert problem(api.post("routes", {"channel": "on-call", "kinds": ["rescue.failed"]}), 403)
+    assert (Channel.objects.count(), Delivery.objects.count(), Route.objects.count()) == (1, 0, 0)
