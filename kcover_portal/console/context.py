@@ -32,6 +32,7 @@ class Place:
     key: str
     views: tuple[str, ...]
     admin: bool = False
+    everywhere: bool = False  # for admins of everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,14 @@ PLACES = (
     Place("policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")),
     Place("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
     Place("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
+    Place(
+        "notifications",
+        _("Notifications"),
+        "bell",
+        "m",
+        ("notifications", "channel-new", "channel", "channel-delete", "route-new", "route-delete"),
+        everywhere=True,
+    ),
     Place("audit", _("Audit"), "clipboard-list", "l", ("audit",)),
     Place("system", _("System"), "activity", "s", ("system",)),
     Place("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
@@ -108,8 +117,8 @@ def shared(request: HttpRequest) -> dict[str, Any]:
 
 def places(user: User) -> list[Place]:
     """The navigation, without what the person may not open."""
-    admin = accounts.may_somewhere(user, Role.ADMIN)
-    return [place for place in PLACES if admin or not place.admin]
+    admin, everywhere = accounts.may_somewhere(user, Role.ADMIN), accounts.may(user, Role.ADMIN, None)
+    return [place for place in PLACES if (admin or not place.admin) and (everywhere or not place.everywhere)]
 
 
 def palette(user: User, mode: str) -> list[Entry]:

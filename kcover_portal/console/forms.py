@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from kcover import notices
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.console import lists, looks
@@ -209,6 +210,8 @@ def shown(request: Request, found: lists.Found, *names: str) -> list[dict[str, A
 
 
 def _label(name: str, value: Any, label: Any) -> Any:
+    if name == "kind":
+        return looks.happening(value) if value in notices.KINDS else label
     return looks.of("severity", value).label if name == "severity" else label
 
 

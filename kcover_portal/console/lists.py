@@ -19,7 +19,7 @@ from django_filters import FilterSet
 
 from kcover import lifecycle, reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import User
+from kcover_portal.accounts.models import Role, User
 from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.filtersets import NodeFilter
 from kcover_portal.fleet.models import Node
@@ -27,6 +27,8 @@ from kcover_portal.incidents.filtersets import EventFilter, IncidentFilter
 from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger.filtersets import EntryFilter
 from kcover_portal.ledger.models import Entry
+from kcover_portal.notify.filtersets import DeliveryFilter
+from kcover_portal.notify.models import Delivery
 from kcover_portal.policies.filtersets import RevisionFilter
 from kcover_portal.policies.models import Revision
 from kcover_portal.rescue.filtersets import DecisionFilter, RescueFilter
@@ -247,4 +249,14 @@ REVISIONS = Listing(
     lambda user: Revision.objects.all(),
     {"id": "id", "policy": "policy__name", **_same("number", "author", "reason", "at", "text")},
 )
-LISTINGS = {one.name: one for one in (NODES, INCIDENTS, EVENTS, DECISIONS, RESCUES, AUDIT, REVISIONS)}
+DELIVERIES = Listing(
+    "deliveries",
+    DeliveryFilter,
+    lambda user: Delivery.objects.all() if accounts.may(user, Role.ADMIN, None) else Delivery.objects.none(),
+    {
+        "id": "id",
+        "channel": "name",
+        **_same("state", "test", "subject", "text", "attempts", "because", "opened_at", "due_at", "closed_at"),
+    },
+)
+LISTINGS = {one.name: one for one in (NODES, INCIDENTS, EVENTS, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)}

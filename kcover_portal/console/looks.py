@@ -10,6 +10,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from kcover_portal.notify.services import composing
+
 
 @dataclass(frozen=True, slots=True)
 class Look:
@@ -125,6 +127,20 @@ TABLES: Final = {
         "expired": Look(_("Expired"), "off", "clock"),
         "revoked": Look(_("Withdrawn"), "off", "ban"),
     },
+    "channel": {
+        "works": Look(_("Works"), "ok", "circle-check"),
+        "trouble": Look(_("Does not take it"), "bad", "alert-circle"),
+        "new": Look(_("Nothing sent yet"), "off", "circle-dashed"),
+        "off": Look(_("Switched off"), "off", "player-pause"),
+    },
+    "delivery": {
+        "gathers": Look(_("Gathers"), "heal", "stack"),
+        "pending": Look(_("Waiting"), "heal", "clock"),
+        "sending": Look(_("Being sent"), "heal", "send"),
+        "sent": Look(_("Sent"), "ok", "circle-check"),
+        "failed": Look(_("Not delivered"), "bad", "circle-x"),
+        "dropped": Look(_("Dropped"), "off", "ban"),
+    },
     "verified": {
         "yes": Look(_("Verified healthy"), "ok", "shield-check"),
         "no": Look(_("Verification failed"), "bad", "circle-x"),
@@ -147,6 +163,7 @@ STEP_TITLES: Final = {
     "standby": _("Bring a standby in"),
     "restart_jobs": _("Restart jobs"),
     "webhook": _("Tell another system"),
+    "notify": _("Tell people"),
     "reset": _("Reset the GPU"),
     "run_checks": _("Run checks"),
 }
@@ -244,6 +261,11 @@ VERBS: Final = {
 def of(table: str, state: str) -> Look:
     """The look of a state; one that no table knows is shown by its own name, in slate."""
     return TABLES[table].get(state) or Look(state, "off", "circle-dashed")
+
+
+def happening(kind: str) -> str | Promise:
+    """What people call a kind of happening."""
+    return composing.TITLES.get(kind, kind)
 
 
 def verb(name: str) -> Verb:

@@ -152,6 +152,12 @@ def step_title(name: str) -> Any:
 
 
 @register.filter
+def happening(kind: str) -> Any:
+    """What people call a kind of happening."""
+    return looks.happening(kind)
+
+
+@register.filter
 def shown(value: Any) -> Any:
     """A fact's value: a moment to come as a countdown, one that passed as a time, everything else as it is."""
     if not isinstance(value, datetime):

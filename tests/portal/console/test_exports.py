@@ -2,6 +2,7 @@
 
 import csv
 import json
+import uuid
 from datetime import UTC, datetime, timedelta
 from io import StringIO
 
@@ -14,6 +15,7 @@ from kcover_portal.console import exports, lists
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.notify.models import Delivery
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue.models import Decision, Rescue
 
@@ -28,6 +30,7 @@ HEADERS = {
     "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason code policy "
     "revision rule decision plan_hash opened_at due_at closed_at",
     "audit": "id cluster sequence at actor verb subject node rescue data previous digest",
+    "deliveries": "id channel state test subject text attempts because opened_at due_at closed_at",
     "revisions": "id policy number author reason at text",
 }
 POLICY = """
@@ -70,6 +73,7 @@ def fill(cluster: Cluster, number: int) -> None:
         opened_at=NOW,
         closed_at=NOW + timedelta(minutes=3),
     )
+    Delivery.objects.create(name="on-call", key=uuid.uuid4(), subject="=x", opened_at=NOW)
     ledger.write(cluster.name, actor="@x", verb="told", subject="s", node=node.name, now=NOW)
 
 

@@ -9,7 +9,7 @@ from django.conf import settings
 
 FOLDER = Path(settings.BASE_DIR) / "locale" / "zh_Hans" / "LC_MESSAGES"
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
-CONSOLE = Path(settings.BASE_DIR) / "kcover_portal" / "console"
+SPEAKING = [Path(settings.BASE_DIR) / "kcover_portal" / name for name in ("console", "notify")]
 TAG = re.compile(r'{%\s*translate\s+"([^"]+)"(?:\s+context\s+"([^"]+)")?')
 CALL = re.compile(r'(?:(?<![a-z])_|gettext_lazy|gettext_noop)\(\s*"((?:[^"\\]|\\.)*)",?\s*\)')
 BLOCK = re.compile(r"{%\s*blocktranslate\b[^%]*%}(.*?){%\s*(?:plural|endblocktranslate)\s*%}", re.DOTALL)
@@ -52,6 +52,6 @@ def test_every_text_of_the_templates_is_translated(catalogue: gettext.GNUTransla
         asked |= {f"{context}\x04{text}" if context else text for text, context in TAG.findall(page)}
         asked |= set(CALL.findall(page))
         asked |= {re.sub(r"{{ (\w+) }}", r"%(\1)s", text) for text in BLOCK.findall(page)}
-    for path in CONSOLE.rglob("*.py"):
+    for path in [path for folder in SPEAKING for path in folder.rglob("*.py")]:
         asked |= set(CALL.findall(path.read_text(encoding="utf-8")))
     assert sorted(asked - known) == []

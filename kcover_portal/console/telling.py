@@ -1,0 +1,177 @@
+"""Forms of the notifications: a channel of one kind, and a route to a channel."""
+
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from kcover import notices
+from kcover_portal.accounts.models import User
+from kcover_portal.console import looks
+from kcover_portal.console.forms import Somewhere
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.notify.models import Channel, Route
+from kcover_portal.notify.services import arranging
+
+ADDRESSES = {  # what the address of each kind looks like, and where people get it
+    Channel.Kind.WEBHOOK: gettext_lazy("Gets signed JSON by POST: X-Kcover-Signature, HMAC-SHA-256 over the body."),
+    Channel.Kind.SLACK: gettext_lazy("The address of an incoming webhook: https://hooks.slack.com/services/…"),
+    Channel.Kind.TEAMS: gettext_lazy("The address of a workflow that posts to a channel when a webhook is received."),
+    Channel.Kind.DINGTALK: gettext_lazy(
+        "The address of a custom robot: https://oapi.dingtalk.com/robot/send?access_token=…"
+    ),
+    Channel.Kind.FEISHU: gettext_lazy("The address of a custom bot: https://open.feishu.cn/open-apis/bot/v2/hook/…"),
+    Channel.Kind.WECOM: gettext_lazy(
+        "The address of a group robot: https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=…"
+    ),
+}
+KEPT = gettext_lazy("Empty: as it is. It is not shown again.")
+
+
+def _line(**more: str) -> forms.TextInput:
+    return forms.TextInput(attrs={"class": "form-control", "autocomplete": "off", "spellcheck": "false", **more})
+
+
+def _hidden() -> forms.PasswordInput:
+    return forms.PasswordInput(attrs={"class": "form-control", "autocomplete": "new-password"})
+
+
+def _seconds(label: Any, most: int, text: Any) -> forms.IntegerField:
+    widget = forms.NumberInput(attrs={"class": "form-control"})
+    return forms.IntegerField(label=label, min_value=0, max_value=most, help_text=text, widget=widget)
+
+
+class ChannelForm(forms.Form):
+    """A channel of one kind; without a ``channel`` a new one. Address and secret are never shown, not even here."""
+
+    name = forms.CharField(
+        label=gettext_lazy("Name"),
+        max_length=63,
+        widget=_line(),
+        help_text=gettext_lazy("As rules name it: on-call for example. It stays."),
+    )
+    url = forms.CharField(label=gettext_lazy("Address"), max_length=1000, widget=_hidden())
+    secret = forms.CharField(label=gettext_lazy("Secret"), max_length=200, widget=_hidden())
+    recipients = forms.CharField(
+        label=gettext_lazy("Recipients"),
+        max_length=4000,
+        widget=_line(),
+        help_text=gettext_lazy("Addresses of e-mail, separated by commas."),
+    )
+    language = forms.ChoiceField(
+        label=gettext_lazy("Language"),
+        choices=settings.LANGUAGES,
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    person = forms.ModelChoiceField(
+        User.objects.filter(is_active=True).order_by("username"),
+        label=gettext_lazy("Reaches one person alone"),
+        required=False,
+        to_field_name="username",
+        empty_label=gettext_lazy("nobody in particular"),
+        widget=forms.Select(attrs={"class": "form-select"}),
+        help_text=gettext_lazy(
+            "Questions carry a link that answers in this person's name: choose nobody where others read along."
+        ),
+    )
+    gather = _seconds(
+        gettext_lazy("Gather, in seconds"),
+        arranging.MOST_GATHER,
+        gettext_lazy("What happens meanwhile is one message."),
+    )
+    spacing = _seconds(
+        gettext_lazy("Seconds between messages"),
+        arranging.MOST_SPACING,
+        gettext_lazy("At least so long from one message to the next."),
+    )
+    enabled = forms.ChoiceField(
+        label=gettext_lazy("Switched on"),
+        choices=[("yes", gettext_lazy("yes")), ("no", gettext_lazy("no"))],
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"), max_length=500, widget=_line(), help_text=gettext_lazy("Goes into the audit log.")
+    )
+
+    def __init__(self, data: Any = None, *, kind: str, channel: Channel | None = None) -> None:
+        first = {"language": "en", "gather": 10, "spacing": 60, "enabled": "yes"}
+        super().__init__(data, initial=first if channel is None else _initial(channel))
+        self.kind = kind
+        mail = kind == Channel.Kind.MAIL
+        dropped = ["url", "secret"] if mail else ["recipients"]
+        dropped += ["enabled", "reason"] if channel is None else ["name"]
+        dropped += [] if kind in arranging.SIGNS else ["secret"]
+        dropped += ["person"] if kind == Channel.Kind.WEBHOOK else []
+        for name in set(dropped):
+            del self.fields[name]
+        if not mail:
+            self.fields["url"].help_text = ADDRESSES[Channel.Kind(kind)]
+        if "secret" in self.fields:
+            self.fields["secret"].required = kind == Channel.Kind.WEBHOOK
+            self.fields["secret"].help_text = _("Signs what is sent.")
+        if channel is not None:
+            for name in ("url", "secret"):
+                if name in self.fields:
+                    self.fields[name].required, self.fields[name].help_text = False, KEPT
+
+    def settings(self) -> dict[str, Any]:
+        """What the services take; an address or a secret that was left empty stays as it is."""
+        given = {name: value for name, value in self.cleaned_data.items() if name not in ("name", "reason")}
+        if "recipients" in given:
+            given["recipients"] = [one.strip() for one in given["recipients"].split(",") if one.strip()]
+        if "enabled" in given:
+            given["enabled"] = given["enabled"] == "yes"
+        return {name: value for name, value in given.items() if name not in ("url", "secret") or value}
+
+    def refuse(self, error: arranging.Refused) -> None:
+        """Puts the service's word beside the field that it is about."""
+        self.add_error(error.field if error.field in self.fields else None, str(error))
+
+
+def _initial(channel: Channel) -> dict[str, Any]:
+    return {
+        "recipients": ", ".join(channel.recipients),
+        "language": channel.language,
+        "person": channel.person,
+        "gather": channel.gather,
+        "spacing": channel.spacing,
+        "enabled": "yes" if channel.enabled else "no",
+    }
+
+
+class RouteForm(Somewhere):
+    """Which happenings go to a channel."""
+
+    channel = forms.ModelChoiceField(
+        Channel.objects.order_by("name"),
+        label=gettext_lazy("Channel"),
+        to_field_name="name",
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    kinds = forms.MultipleChoiceField(label=gettext_lazy("What happened"), initial=list(notices.URGENT))
+    least = forms.ChoiceField(
+        label=gettext_lazy("Incidents from severity"),
+        choices=[
+            ("", gettext_lazy("any")),
+            *((name, looks.of("severity", name).label) for name, _label in Route.SEVERITIES),
+        ],
+        required=False,
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    field_order = ("channel", "kinds", "cluster", "least")
+
+    def __init__(self, data: Any = None, *, clusters: QuerySet[Cluster], channel: str = "") -> None:
+        super().__init__(data, initial={"channel": channel})
+        field, kinds = self.fields["cluster"], self.fields["kinds"]
+        assert isinstance(field, forms.ModelChoiceField)
+        assert isinstance(kinds, forms.MultipleChoiceField)
+        field.queryset = clusters.order_by("name")
+        kinds.choices = [(kind, kind) for kind in notices.KINDS]
+
+    def offered(self) -> list[tuple[str, Any, bool]]:
+        """Every kind of happening: its name, what people call it, and whether it is chosen."""
+        chosen = self["kinds"].value() or []
+        return [(kind, looks.happening(kind), kind in chosen) for kind in notices.KINDS]

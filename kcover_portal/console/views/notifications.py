@@ -1,0 +1,177 @@
+"""Notifications: channels, routes, a test of each, and the log of what was delivered. For admins of everything."""
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
+from kcover_portal.console import forms, lists, telling
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.notify import queries, services
+from kcover_portal.notify.models import Channel, Delivery, Route
+
+PAGE = 50
+
+
+@require_GET
+@signed_in
+def notifications(request: Request) -> HttpResponse:
+    """Channels with their routes, and deliveries, newest first; older ones by key."""
+    require(request, Role.ADMIN, None)
+    found = lists.find(lists.DELIVERIES, request.user, request.GET)
+    rows = found.rows
+    before = request.GET.get("before", "")
+    if lists.KEY.fullmatch(before):
+        rows = rows.filter(pk__lt=int(before))
+    deliveries = list(rows.order_by("-pk").prefetch_related("notices")[: PAGE + 1])
+    context = {
+        "channels": [(channel, state(channel)) for channel in queries.channels()],
+        "kinds": Channel.Kind.choices,
+        "found": found,
+        "form": forms.shown(request, found, "state", "channel", "kind", "cluster"),
+        "deliveries": deliveries[:PAGE],
+        "older": deliveries[PAGE - 1].pk if len(deliveries) > PAGE else None,
+        "before": before,
+        "filtered": bool(found.query),
+    }
+    return render(request, "console/pages/notifications.html", context)
+
+
+def state(channel: Channel) -> str:
+    """How a channel is: of ``looks.TABLES["channel"]``."""
+    if not channel.enabled:
+        return "off"
+    if channel.trouble:
+        return "trouble"
+    return "works" if channel.sent_at else "new"
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_channel(request: Request, kind: str) -> HttpResponse:
+    """Asks what a channel of this kind needs (GET), then makes it (POST)."""
+    require(request, Role.ADMIN, None)
+    label = dict(Channel.Kind.choices).get(kind)
+    if label is None:
+        return redirect("console:notifications")
+    form = telling.ChannelForm(request.POST or None, kind=kind)
+    if request.method == "POST" and form.is_valid():
+        actor = accounts.actor(request.user)
+        try:
+            services.make_channel(form.cleaned_data["name"], kind, form.settings(), actor=actor, now=timezone.now())
+        except services.Refused as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:notifications"))
+    address = reverse("console:channel-new", args=(kind,))
+    return _ask(request, form, title=_("New channel: %(kind)s") % {"kind": label}, verb=_("Make it"), address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def channel(request: Request, name: str) -> HttpResponse:
+    """Changes a channel's settings."""
+    require(request, Role.ADMIN, None)
+    row = get_object_or_404(Channel.objects.select_related("person"), name=name)
+    form = telling.ChannelForm(request.POST or None, kind=row.kind, channel=row)
+    if request.method == "POST" and form.is_valid():
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        try:
+            services.change_channel(row, form.settings(), actor=actor, reason=reason, now=timezone.now())
+        except services.Refused as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:notifications"))
+    address = reverse("console:channel", args=(name,))
+    return _ask(request, form, title=_("Channel %(name)s") % {"name": name}, verb=_("Save"), address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def delete_channel(request: Request, name: str) -> HttpResponse:
+    """Takes a channel away, with its routes; refused while a rule in force names it."""
+    require(request, Role.ADMIN, None)
+    row = get_object_or_404(Channel, name=name)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        try:
+            services.delete_channel(row, actor=actor, reason=reason, now=timezone.now())
+        except services.Refused as error:
+            form.add_error(None, str(error))
+        else:
+            return lead(request, reverse("console:notifications"))
+    title = _("Delete channel %(name)s…") % {"name": name}
+    text = _("Its routes go with it. What was delivered stays in the log.")
+    address = reverse("console:channel-delete", args=(name,))
+    return _ask(request, form, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True)
+
+
+@require_POST
+@signed_in
+def test_channel(request: Request, name: str) -> HttpResponse:
+    """Sends a test message; the log below shows what came of it."""
+    require(request, Role.ADMIN, None)
+    row = get_object_or_404(Channel, name=name)
+    services.test(row, actor=accounts.actor(request.user), now=timezone.now())
+    return lead(request, reverse("console:notifications"))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_route(request: Request) -> HttpResponse:
+    """Lets happenings go to a channel."""
+    require(request, Role.ADMIN, None)
+    clusters = accounts.clusters_of(request.user)
+    form = telling.RouteForm(request.POST or None, clusters=clusters, channel=request.GET.get("channel", ""))
+    if request.method == "POST" and form.is_valid():
+        given = form.cleaned_data
+        try:
+            services.make_route(
+                given["channel"],
+                kinds=given["kinds"],
+                cluster=given["cluster"],
+                least=given["least"],
+                actor=accounts.actor(request.user),
+                now=timezone.now(),
+            )
+        except services.Refused as error:
+            form.add_error(error.field, str(error))
+        else:
+            return lead(request, reverse("console:notifications"))
+    context = {"form": form, "base": dialog(request)}
+    return render(request, "console/pages/route_new.html", context, status=422 if form.errors else 200)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def delete_route(request: Request, pk: int) -> HttpResponse:
+    """Takes a route away."""
+    require(request, Role.ADMIN, None)
+    row = get_object_or_404(Route.objects.select_related("channel", "cluster"), pk=pk)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        services.delete_route(row, actor=actor, reason=reason, now=timezone.now())
+        return lead(request, reverse("console:notifications"))
+    title = _("Delete this route to %(name)s…") % {"name": row.channel.name}
+    address = reverse("console:route-delete", args=(pk,))
+    return _ask(request, form, title=title, verb=_("Delete"), address=address, icon="trash", grave=True)
+
+
+@require_POST
+@signed_in
+def retry(request: Request, pk: int) -> HttpResponse:
+    """Tries a message anew that was given up."""
+    require(request, Role.ADMIN, None)
+    services.again(get_object_or_404(Delivery, pk=pk), now=timezone.now())
+    return lead(request, reverse("console:notifications"))
+
+
+def _ask(request: Request, form: forms.Act | telling.ChannelForm, **shown: object) -> HttpResponse:
+    context = {"icon": "bell", "form": form, "back": reverse("console:notifications"), "base": dialog(request), **shown}
+    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
