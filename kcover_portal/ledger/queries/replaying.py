@@ -22,6 +22,12 @@ LEFT_IN = {
     "step.failed": "failed",
     "step.overruled": "cancelled",
 }
+# Acts of a rescue that leave its state as it is: a vote is followed by what it came to, a callback by its step's end.
+NO_MOVE = ("rescue.rejected", "rescue.link_made", "rescue.called_back")
+ENDS = frozenset(f"rescue.{state}" for state in lifecycle.CLOSED_RESCUE)
+STEERED = ("step.retry", "step.skip")
+SETTLED = frozenset(LEFT_IN) | {"step.startover", "step.replaced"}
+KNOWN = frozenset(("rescue.opened", "rescue.approved", "rescue.held", *NO_MOVE, *ENDS, *STEERED, *SETTLED))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +61,8 @@ class RescueState:
 
 
 def replay(cluster: str, *, rescue: int) -> RescueState:
-    """The rescue's state from its entries. Raises LookupError where the ledger does not know when it was opened."""
+    """The rescue's state from its entries. Raises LookupError where the ledger does not know when it was opened, or has
+    an act of a rescue that is not known here: a state that is guessed is none."""
     state: RescueState | None = None
     entries = Entry.objects.filter(cluster=cluster, rescue=rescue).order_by("sequence")
     for entry in entries.iterator(chunk_size=1000):
@@ -85,16 +92,18 @@ def _opened(entry: Entry, *, rescue: int) -> RescueState:
 
 
 def _after(state: RescueState, entry: Entry) -> RescueState:
-    """One entry further. What it does not know is a call to the cluster: it tells of the node, not of the plan."""
+    """One entry further. What is no act of a rescue or a step is a call: it tells of the node, not of the plan."""
     thing, _, act = entry.verb.partition(".")
-    if thing == "rescue" and act in lifecycle.CLOSED_RESCUE:
+    if thing in ("rescue", "step") and entry.verb not in KNOWN:
+        raise LookupError(f"the ledger has an entry {entry.verb} of rescue {state.rescue}, which is not known here")
+    if entry.verb in ENDS:
         return _ended(state, entry, act)
     if entry.verb == "rescue.approved":
         granted = entry.data.get("granted", True)  # one yes of several; the first releases did not say
         return replace(state, state="running", needs_human=False) if granted else state
     if entry.verb == "rescue.held":
         return replace(state, state="held", needs_human=True)
-    if entry.verb in ("step.retry", "step.skip"):
+    if entry.verb in STEERED:
         index = _held_at(state, entry.data["step"])
         skipped = act == "skip"
         state = _with_step(

@@ -1,14 +1,26 @@
 """Replaying a rescue's entries gives its row (invariant 46), however the rescue went."""
 
+import ast
 from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
 
+import kcover_portal
+from kcover import external, lifecycle
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries
+from kcover_portal.ledger import services as ledger
+from kcover_portal.ledger.queries import replaying
 from kcover_portal.rescue import services
+from kcover_portal.rescue.actions import outcome
+from kcover_portal.rescue.actions.context import LEASE
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.services import links
+from tests.portal.rescue import test_actions_standby, test_actions_webhook
+from tests.portal.rescue.other_system import OtherSystem
 from tests.portal.rescue.world import CORDON, HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -80,6 +92,93 @@ def never_answers(world: World) -> None:
     world.until("held", seconds=120)
 
 
+def second_boot(world: World) -> None:
+    """A fault of the same rule in the verification."""
+    half_way(world)
+    world.kube.reboot(NODE)
+    world.until("waiting", step="verify")
+    world.fault(64)
+    world.pass_time()
+
+
+def starts_over(world: World) -> None:
+    second_boot(world)
+    for _ in range(5):
+        world.pass_time()
+    world.reboot()
+    world.until("succeeded")
+
+
+def starts_over_too_often(world: World) -> None:
+    world.fault(62)
+    for reboots in (1, 2):
+        for _ in range(50):
+            if len(world.kube.called("ensure_job")) == reboots:
+                break
+            world.pass_time()
+        world.kube.reboot(NODE)
+        world.fault(62)
+        for _ in range(4):
+            world.pass_time()
+
+
+def second_round_skipped(world: World) -> None:
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    second_boot(world)
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.work()
+    for _ in range(60):
+        if world.rescue().state == "held":
+            break
+        world.pass_time(30)
+    services.retry(world.rescue(), actor="user:anna", reason="again", now=world.now)
+    for _ in range(60):
+        world.pass_time(30)
+        if world.rescue().state == "held":
+            break
+    services.skip(world.rescue(), actor="user:anna", reason="it may go", now=world.now)
+
+
+def replaced_under_way(world: World) -> None:
+    half_way(world)
+    world.kube.delete_node(NODE)
+    world.kube.add_node(NODE, gpus=8)
+    world.pass_time()
+
+
+def replaced_while_held(world: World) -> None:
+    hold(world)
+    world.kube.delete_node(NODE)
+    world.kube.add_node(NODE, gpus=8)
+    world.sync()
+    services.sweep(now=world.now)
+
+
+def withdrawn(world: World) -> None:
+    cancel(world)
+    for _ in range(2):
+        services.withdraw(world.step("reboot").pk, clock=world.clock)
+        world.now += LEASE
+
+
+def ended_by_a_release(world: World) -> None:
+    half_way(world)
+    first = world.rescue()
+    services.request(world.node(), "release", actor="user:anna", reason="mine", now=world.now)
+    world.work()
+    world.rescue = lambda *_: first  # it is the first one that is told of
+    first.refresh_from_db()
+
+
+def too_late(world: World) -> None:
+    asked = external.read(
+        {"nodeName": NODE, "xid": 62, "escalateTime": "30min", "actions": [{"name": "cordon"}]}, now=world.now
+    )
+    rescue, _ = services.request_plan(world.node(), asked, actor="token:x", payload={}, now=world.now)
+    world.now += timedelta(hours=1)
+    services.run(rescue.pk, clock=world.clock)
+
+
 WAYS: dict[str, tuple[Callable[[World], None], str]] = {
     "heal": (heal, "succeeded"),
     "half way": (half_way, "running"),
@@ -90,6 +189,14 @@ WAYS: dict[str, tuple[Callable[[World], None], str]] = {
     "skipped": (skip, "succeeded"),
     "refused": (refused, "failed"),
     "never an answer": (never_answers, "held"),
+    "starts over": (starts_over, "succeeded"),
+    "starts over once too often": (starts_over_too_often, "failed"),
+    "retried and skipped in its second round": (second_round_skipped, "running"),
+    "replaced under way": (replaced_under_way, "cancelled"),
+    "replaced while held": (replaced_while_held, "cancelled"),
+    "cancelled and withdrawn": (withdrawn, "cancelled"),
+    "ended by a release": (ended_by_a_release, "cancelled"),
+    "not to be started any more": (too_late, "cancelled"),
 }
 
 
@@ -202,3 +309,144 @@ def test_a_rescue_whose_row_is_gone_is_replayed_all_the_same(world: World, capsy
     assert "succeeded, healed" in capsys.readouterr().out
     with pytest.raises(CommandError, match="no rescue 99"):
         call_command("ledger", "replay", "--rescue", "99", "--cluster", "c1")
+
+
+def equals_its_row(rescue: Rescue, capsys: pytest.CaptureFixture[str]) -> bool:
+    call_command("ledger", "replay", "--rescue", str(rescue.pk))
+    return capsys.readouterr().out.endswith("equals the row\n")
+
+
+@pytest.mark.parametrize("word", ["done", "failed", "taken over", "taken over and skipped", "given"])
+def test_inv_46_replay_of_a_node_that_was_given_away(
+    db: None, word: str, settings, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.KCOVER_PUBLIC_URL = "https://portal.example"
+    other = OtherSystem("shared")
+    world = World(policy=test_actions_webhook.POLICY.format(url=other.url, wait=', waittime: "2h"'))
+    try:
+        world.cluster.decision_secret = "shared"
+        world.cluster.save()
+        world.fault(62)
+        world.work()
+        assert world.rescue().hold == "external"
+        if word.startswith("taken over"):
+            services.take_over(world.rescue(), actor="user:anna", reason="mine", now=world.now)
+            if word.endswith("skipped"):
+                services.skip(world.rescue(), actor="user:anna", reason="mended", now=world.now)
+                world.work()
+        elif word != "given":
+            services.callback(world.rescue(), word, now=world.now, message="so")
+            assert equals_its_row(world.rescue(), capsys)
+            world.work()
+        states = {"done": "succeeded", "failed": "held", "taken over": "held", "given": "running"}
+        assert queries.replay("c1", rescue=world.rescue().pk).state == states.get(word, "succeeded")
+        assert equals_its_row(world.rescue(), capsys)
+    finally:
+        world.uninstall()
+        other.stop()
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+def test_inv_46_replay_of_a_standby(db: None, spares: int, capsys: pytest.CaptureFixture[str]) -> None:
+    world = World(policy=test_actions_standby.POLICY)
+    try:
+        if spares:
+            world.kube.add_node("spare-1", labels=test_actions_standby.SPARE, unschedulable=True)
+        world.sync()
+        world.fault(62)
+        world.until("succeeded")
+        assert equals_its_row(world.rescue(), capsys)
+        verbs = set(ledger_verbs(world.rescue()))
+        assert {"activate.done", "reserve.done"} <= verbs if spares else "reserve.done" not in verbs
+    finally:
+        world.uninstall()
+
+
+@pytest.mark.parametrize("end", ["asked", "expired", "rejected", "healed", "approved"])
+def test_inv_46_replay_of_a_question_by_link(
+    db: None, end: str, django_user_model, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World(policy=APPROVE)
+    try:
+        world.fault(62)
+        world.work()
+        rescue = world.rescue()
+        ann = django_user_model.objects.create_user("ann", is_superuser=True)
+        links.invite(rescue, ann, maker=ann, now=world.now)
+        if end == "expired":
+            world.now += timedelta(days=2)
+            services.sweep(now=world.now)
+        elif end == "healed":
+            rescue.incidents.update(state="closed")
+            services.sweep(now=world.now)
+        elif end != "asked":
+            say = services.approve if end == "approved" else services.reject
+            say(rescue, actor="user:ann", reason="", now=world.now, via="link")
+        assert equals_its_row(world.rescue(), capsys)
+        assert "rescue.link_made" in ledger_verbs(rescue)
+    finally:
+        world.uninstall()
+
+
+def ledger_verbs(rescue: Rescue) -> list[str]:
+    return list(queries.timeline("c1", rescue=rescue.pk).values_list("verb", flat=True))
+
+
+# What a verb that is put together in the code can come to.
+PUT_TOGETHER = {
+    "rescue.{}": {f"rescue.{state}" for state in lifecycle.CLOSED_RESCUE},
+    "step.{}": {
+        *(f"step.{one.__name__.lower()}" for one in outcome.Outcome.__args__ if one is not outcome.Wait),
+        "step.retry",
+        "step.skip",
+    },
+}
+TASKS = ("ring", "shared_task")  # workers are woken by names that look the same
+
+
+def written_verbs() -> set[str]:
+    """Every verb of a rescue or a step that the portal's code has in it."""
+    found: set[str] = set()
+    for path in Path(kcover_portal.__file__).parent.rglob("*.py"):
+        if path.parent.name in ("console", "views", "reads", "queries", "migrations"):
+            continue  # they read
+        tree = ast.parse(path.read_text())
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        tasks = [call for call in calls if getattr(call.func, "attr", getattr(call.func, "id", "")) in TASKS]
+        passed_over = {id(node) for call in tasks for node in ast.walk(call)}
+        for node in ast.walk(tree):
+            if id(node) in passed_over:
+                continue
+            if isinstance(node, ast.keyword | ast.Call):
+                values = [node.value] if isinstance(node, ast.keyword) else node.args
+                for value in values if not isinstance(node, ast.keyword) or node.arg == "verb" else ():
+                    found |= _verbs(value)
+    return {verb for verb in found if verb.partition(".")[0] in ("rescue", "step")}
+
+
+def _verbs(value: ast.AST) -> set[str]:
+    if isinstance(value, ast.IfExp):
+        return _verbs(value.body) | _verbs(value.orelse)
+    if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value.count(".") == 1:
+        return {value.value} if value.value.replace(".", "").replace("_", "").isalpha() else set()
+    if isinstance(value, ast.JoinedStr) and len(value.values) == 2 and isinstance(value.values[0], ast.Constant):
+        beginning = value.values[0].value
+        return PUT_TOGETHER.get(f"{beginning}{{}}", {beginning}) if beginning in ("rescue.", "step.") else set()
+    return set()
+
+
+def test_inv_46_replay_knows_every_verb_that_is_written() -> None:
+    written = written_verbs()
+    assert {"rescue.opened", "rescue.cancelled", "rescue.called_back", "step.skip", "step.startover"} <= written
+    assert written - replaying.KNOWN == set()
+    assert replaying.KNOWN - written == set(), "nobody writes these any more"
+
+
+def test_inv_46_an_act_that_is_not_known_is_not_guessed_at(world: World) -> None:
+    half_way(world)
+    rescue = world.rescue()
+    ledger.write(
+        "c1", actor="system", verb="rescue.teleported", subject="rescue", node=NODE, rescue=rescue.pk, now=world.now
+    )
+    with pytest.raises(LookupError, match=r"rescue\.teleported"):
+        queries.replay("c1", rescue=rescue.pk)
