@@ -211,9 +211,11 @@ class Approvals(base.Lists[Approval]):
 
 
 class SteerBody(base.Act):
-    """``plan_hash``: the plan that the caller saw; another one in its place is refused."""
+    """``plan_hash``: the plan that the caller saw, ``step``: the index of the step at which it stood when it is to be
+    retried or skipped; another one in its place is refused."""
 
     plan_hash = serializers.CharField(required=False, allow_null=True, max_length=64, default=None)
+    step = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=32767, default=None)
 
 
 class RescueAct(base.Acts):
@@ -247,6 +249,7 @@ class RescueAct(base.Acts):
             now=timezone.now(),
             plan_hash=body["plan_hash"],
             **({"via": "rest"} if role == base.APPROVER else {}),
+            **({"step": body["step"]} if verb in ("retry", "skip") else {}),
         )
         return Response(RescueSerializer(detailed().get(pk=pk)).data)
 

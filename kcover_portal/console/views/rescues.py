@@ -123,6 +123,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
                 now=timezone.now(),
                 plan_hash=request.POST.get("plan_hash") or None,
                 **({"via": "console"} if verb in ("approve", "reject") else {}),
+                **({"step": _number(request.POST.get("step", ""))} if verb in ("retry", "skip") else {}),
             )
         except services.Refused as error:
             form.add_error(None, str(error))
@@ -135,6 +136,11 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     if verb in ("approve", "reject"):
         context["question"] = approvals.question(row, user=request.user)
     return render(request, "console/pages/rescue_act.html", context, status=422 if form.errors else 200)
+
+
+def _number(text: str) -> int | None:
+    """The place of the step that was on the screen; None where none was sent."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len("32767") else None
 
 
 def _find(request: Request, pk: int) -> Rescue:

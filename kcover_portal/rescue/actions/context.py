@@ -145,13 +145,27 @@ class Context:
         return self._draft(f"{verb}.begun", subject or f"node {node}", said, node=node)
 
     def _ask_once_more(self, verb: str, subject: str, *, node: str) -> None:
-        """A pause or another mode since the decision holds back what was begun with it. Raises HeldBack."""
+        """A pause, another mode, or a person who ended the rescue since the decision, holds back what was begun with
+        it. Raises HeldBack, LeaseLost."""
         try:
             self.check_guards(destructive=False)
-        except HeldBack as refusal:
-            said = {"error": str(refusal), "kind": "HeldBack"}
-            self.answers.append(self._draft(f"{verb}.failed", subject, said, node=node))
+            if not Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).exists():
+                raise LeaseLost(f"rescue {self.rescue.pk} is no longer held with token {self.token}")
+        except (HeldBack, LeaseLost) as refusal:
+            self._note_not_made(verb, subject, refusal, node=node)
             raise
+
+    def _note_not_made(self, verb: str, subject: str, why: Exception, *, node: str) -> None:
+        said = {"error": str(why), "kind": type(why).__name__}
+        self.answers.append(self._draft(f"{verb}.failed", subject, said, node=node))
+
+    def drop_begun(self) -> None:
+        """Notes that what was begun with the claim is not made: a person ended the rescue before."""
+        if self.begun:
+            lost = LeaseLost(f"rescue {self.rescue.pk} was ended before")
+            self._note_not_made(self.begun, f"node {self.node.name}", lost, node=self.node.name)
+            self.begun = ""
+            self.note_answers()
 
     def _has_begun(self, verb: str) -> bool:
         """Whether the write was begun in the transaction that decided it, and took the lease, a moment ago."""

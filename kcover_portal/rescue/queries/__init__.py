@@ -158,21 +158,26 @@ def _reboots(past: Sequence[Rescue], *, since: datetime, code: str = "") -> int:
     return Step.objects.filter(rescue__in=by_policy, name="reboot").count() if by_policy else 0
 
 
-def open_on(node: Node) -> Rescue | None:
-    """The node's open rescue; there is at most one."""
-    return Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE).first()
+def open_on(node: Node, *, lock: bool = False) -> Rescue | None:
+    """The node's open rescue; there is at most one. ``lock``: nobody changes its row until the transaction ends."""
+    rows = Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE)
+    return (rows.select_for_update(of=("self",), no_key=True) if lock else rows).first()
 
 
 def replaced() -> QuerySet[Rescue]:
-    """Open rescues under whose node's name the watch shows another machine than the one that they were opened for."""
+    """Open rescues under whose node's name the watch shows another machine than the one that they were opened for.
+
+    Not those whose node another system has: what it does with the machine is its business until it is done (invariant
+    10), and the rescue finds out when it goes on.
+    """
     rows = Rescue.objects.filter(state__in=lifecycle.OPEN_RESCUE, node__known=True)
-    return rows.exclude(node_uid="").exclude(node__uid=F("node_uid"))
+    return rows.exclude(node_uid="").exclude(node__uid=F("node_uid")).exclude(hold=Rescue.Hold.EXTERNAL)
 
 
 def is_replaced(rescue: Rescue) -> bool:
     """Whether the rescue is one of them, by its node's row as it was read."""
-    node = rescue.node
-    return bool(node.known and rescue.node_uid) and node.uid != rescue.node_uid
+    node, given = rescue.node, rescue.hold == Rescue.Hold.EXTERNAL
+    return bool(node.known and rescue.node_uid and not given) and node.uid != rescue.node_uid
 
 
 def marked_on(node: Node) -> Rescue | None:

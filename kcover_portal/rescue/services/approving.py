@@ -39,15 +39,24 @@ def expire(*, now: datetime) -> int:
     about = Incident.objects.filter(rescues=OuterRef("pk"))
     waiting = Rescue.objects.filter(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
     over = waiting.filter(Q(expires_at__lte=now) | (Exists(about) & ~Exists(about.filter(state="open"))))
-    ended = 0
-    for rescue in over.select_related("node", "cluster").order_by("expires_at")[:100]:
+    return sum(_end_unanswered(pk, now=now) for pk in over.order_by("expires_at").values_list("pk", flat=True)[:100])
+
+
+@transaction.atomic
+def _end_unanswered(pk: int, *, now: datetime) -> bool:
+    """Ends one; whoever votes in this moment comes before it or after it, and is told so."""
+    with ledger.last():
+        waiting = Rescue.objects.filter(pk=pk, state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
+        rescue = waiting.select_for_update(of=("self",)).select_related("node", "cluster").first()
+        if rescue is None:
+            return False
         answer = _answer(rescue, now=now)
         because = str(answer.because[0])
         if isinstance(answer, approval.Expired):
-            ended += _end(rescue, because, outcome="expired", actor="system", now=now, human=True)
-        elif isinstance(answer, approval.Void):
-            ended += _end(rescue, because, outcome="void", actor="system", now=now, human=False)
-    return ended
+            return _end(rescue, because, outcome="expired", actor="system", now=now, human=True)
+        if isinstance(answer, approval.Void):
+            return _end(rescue, because, outcome="void", actor="system", now=now, human=False)
+    return False
 
 
 def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:

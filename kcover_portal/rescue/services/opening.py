@@ -173,10 +173,11 @@ def request(
         if refusals:
             raise Refused("; ".join(refusals))
         may_run = by_person or verb in ENDING or fleet.mode_of(node.cluster)[0] != "approve"
-        under_way = queries.open_on(node)
+        under_way = queries.open_on(node, lock=True)
         due_at = now
         if under_way is not None:
-            # A call of its worker may be in flight: what takes back begins when that must be over.
+            # A call of its worker may be in flight: what takes back begins when that must be over. Locked, so that the
+            # lease that is read is the last one that there is.
             due_at = max(now, under_way.lease_until or now)
             end(
                 under_way,

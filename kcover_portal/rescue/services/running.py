@@ -57,13 +57,18 @@ BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 TOO_MANY_FAILURES = 40  # about half an hour of back-off, then a person is asked
 RECONCILED_EVERY = timedelta(seconds=15)
 LISTENED_EVERY = timedelta(seconds=10)
+LOOK_AGAIN = timedelta(seconds=5)
 TAKING_BACK = ("release", "uncordon")
 
 
 def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
     """Takes the rescue as far as it goes now; does nothing if it is not due or somebody else has it."""
     rescue = _claim(rescue_id, now=clock())
-    if rescue is not None:
+    if rescue is None:
+        return
+    if rescue.hold == Rescue.Hold.STEP:
+        _look(rescue, clock=clock)
+    else:
         go_on(rescue, clock=clock)
 
 
@@ -74,10 +79,38 @@ def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Context | Non
     """
     steps = list(rescue.steps.order_by("index"))
     step = _unfinished(steps)
+    if first is not None and (step is None or step.state != Step.State.RUNNING):
+        first.drop_begun()
     while step is not None and step.state == Step.State.RUNNING:
         context = first or context_of(rescue, step, clock=clock)
         context.step, first = step, None
         step = _advance(context, steps)
+
+
+def _look(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
+    """Looks at the node of a held rescue that somebody seems to have uncordoned, and yields to them if it is so.
+
+    Nothing else: the step that it is held at is a person's to retry, whatever the watch showed.
+    """
+    steps = list(rescue.steps.order_by("index"))
+    step = _unfinished(steps)
+    assert step is not None  # it is held at one
+    context = context_of(rescue, step, clock=clock)
+    outcome = _attempt(context, _isolated)
+    if isinstance(outcome, Overruled | Replaced):
+        if not _settle(context, steps, outcome):
+            context.note_answers()
+        return
+    later = isinstance(outcome, Wait | Again)  # the cluster is away, or nothing may be written: it is looked at again
+    state, due = (Rescue.State.WAITING, clock() + LOOK_AGAIN) if later else (Rescue.State.HELD, None)
+    with transaction.atomic():
+        _still_ours(rescue, state=state, due_at=due, lease_until=None)
+        context.note_answers()
+
+
+def _isolated(context: Context) -> Outcome:
+    marking.expect_isolated(context)
+    return Hold(context.rescue.because)
 
 
 def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> Context:
@@ -155,7 +188,7 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
         if step is None:
             _finish(rescue, list(rescue.steps.all()), now=now)
             return None
-        if not _begin(rescue, step, now=now):
+        if rescue.hold != Rescue.Hold.STEP and not _begin(rescue, step, now=now):
             return None
     return rescue
 
@@ -191,7 +224,7 @@ def _begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
 def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
     """Runs the current step once and settles it; returns the step that may follow at once."""
     try:
-        outcome = _attempt(context)
+        outcome = _attempt(context, ACTIONS[context.step.name])
         settled = _settle(context, steps, outcome)
     except LeaseLost as lost:
         log.info("rescue %s: %s", context.rescue.pk, lost)
@@ -208,10 +241,10 @@ def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
     return _unfinished(steps) if isinstance(outcome, Done) else None
 
 
-def _attempt(context: Context) -> Outcome:
+def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     """Runs the action; every way in which it can break becomes an outcome."""
     try:
-        return _act(context)
+        return _act(context, action)
     except HeldBack as refusal:
         if not context.step.progress and not context.answers:
             context.step.started_at = None  # nothing was begun: what bounds the step's time counts from when it is
@@ -224,17 +257,17 @@ def _attempt(context: Context) -> Outcome:
         return Again(f"the cluster does not answer: {error}", after=getattr(error, "retry_after", None))
 
 
-def _act(context: Context) -> Outcome:
+def _act(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     try:
-        return _act_or_yield(context)
+        return _act_or_yield(context, action)
     except AnotherMachine as found:
         context.keep_marks(None)  # they went with the machine
         return Replaced(str(found))
 
 
-def _act_or_yield(context: Context) -> Outcome:
+def _act_or_yield(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     try:
-        return ACTIONS[context.step.name](context)
+        return action(context)
     except TakenBack as drift:
         marking.take_back(context, "yield")
         return Overruled(str(drift))

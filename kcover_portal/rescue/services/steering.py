@@ -24,22 +24,34 @@ def cancel(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash:
     return rescue
 
 
-def retry(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
-    """Runs the step that a held rescue stopped at once more, from its beginning. Raises Refused."""
-    return _go_on(rescue, "retry", actor=actor, reason=reason, now=now, plan_hash=plan_hash)
+def retry(
+    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, step: int | None = None
+) -> Rescue:
+    """Runs the step that a held rescue stopped at once more, from its beginning. Raises Refused, also where it stopped
+    at another step than ``step`` by now."""
+    return _go_on(rescue, "retry", actor=actor, reason=reason, now=now, plan_hash=plan_hash, seen=step)
 
 
-def skip(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
-    """Goes on without the step that a held rescue stopped at; on record as this person's doing. Raises Refused."""
-    return _go_on(rescue, "skip", actor=actor, reason=reason, now=now, plan_hash=plan_hash)
+def skip(
+    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, step: int | None = None
+) -> Rescue:
+    """Goes on without the step that a held rescue stopped at; on record as this person's doing. Raises Refused, as
+    ``retry`` does."""
+    return _go_on(rescue, "skip", actor=actor, reason=reason, now=now, plan_hash=plan_hash, seen=step)
 
 
-def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, plan_hash: str | None) -> Rescue:
-    _check_plan(rescue, plan_hash)
+def _go_on(
+    rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime, plan_hash: str | None, seen: int | None
+) -> Rescue:
     with transaction.atomic(), ledger.last():
-        step = queries.current_step(rescue)
+        # Locked before it is looked at: since the page was shown it may have gone on and stopped somewhere else.
+        row = Rescue.objects.select_for_update(of=("self",), no_key=True).get(pk=rescue.pk)
+        _check_plan(row, plan_hash)
+        step = queries.current_step(row)
         if step is None or step.state != Step.State.FAILED:
             raise Refused(f"rescue {rescue.pk} is not held at a step: there is nothing to {verb}")
+        if seen is not None and step.index != seen:
+            raise Refused(f"rescue {rescue.pk} stands at step {step.index + 1} ({step.name}) by now: look at it again")
         moved = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.HELD).update(
             state=Rescue.State.RUNNING, hold="", due_at=now, because="", needs_human=False
         )
@@ -64,8 +76,8 @@ def _go_on(rescue: Rescue, verb: str, *, actor: str, reason: str, now: datetime,
             Step.objects.filter(pk=step.pk).update(state=Step.State.SKIPPED, finished_at=now, because=because[:1000])
             withdrawn = withdrawing.call_back(rescue, step=step, because="its step was skipped", now=now)
             if step.name == "verify":  # the person vouches for the node instead
-                seen = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
-                incidents.close(seen, because=f"{actor} skipped the proof: {reason}", actor=actor, now=now, before=now)
+                about = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
+                incidents.close(about, because=f"{actor} skipped the proof: {reason}", actor=actor, now=now, before=now)
         _ledger(rescue, f"step.{verb}", actor=actor, reason=reason, now=now, step=step.name, withdrawn=withdrawn)
         doorbell.ring("rescue.run", rescue.pk)
         doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)

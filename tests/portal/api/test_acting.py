@@ -348,7 +348,10 @@ def test_a_rescue_is_cancelled_once(node: Node, operator: Api, now: datetime) ->
 def test_a_held_step_is_repeated_or_left_out(verb: str, state: str, node: Node, operator: Api, now: datetime) -> None:
     rescue = add_story(node, now)
     Step.objects.filter(name="drain").update(state="failed")
-    body = operator.post(f"rescues/{rescue.pk}/{verb}", {"reason": "go on"}).json()
+    another = problem(operator.post(f"rescues/{rescue.pk}/{verb}", {"reason": "go on", "step": 0}), 409)
+    assert "stands at step 2 (drain) by now" in another["detail"]
+    problem(operator.post(f"rescues/{rescue.pk}/{verb}", {"reason": "go on", "step": -1}), 400)
+    body = operator.post(f"rescues/{rescue.pk}/{verb}", {"reason": "go on", "step": 1}).json()
     assert [step["state"] for step in body["steps"]] == ["done", state]
     assert body["state"] == "running"
 

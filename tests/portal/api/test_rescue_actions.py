@@ -99,6 +99,10 @@ def test_inv_11_the_same_guards_hold_it_back_unless_the_token_may_override(
     opened = Entry.objects.get(verb="rescue.opened")
     assert list(opened.data["overrides"]) == ["floor"]
     assert opened.data["overrides"]["floor"].startswith("token:decision")
+    [passed] = caller(east, now, kind="viewer").get(f"rescues/{Rescue.objects.get().pk}").json()["passed_over"]
+    assert (passed["guard"], passed["step"]) == ("floor", "")
+    assert passed["by"].startswith("token:decision")
+    assert "keeps at least" in passed["why"]
 
 
 @pytest.mark.parametrize(
