@@ -47,6 +47,7 @@ class Incident(models.Model):
     closed_at = models.DateTimeField(null=True)
     closed_because = models.CharField(max_length=500, blank=True)
     judged_at = models.DateTimeField(null=True)
+    judged_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels then")
     announced_at = models.DateTimeField(null=True, help_text="when the cluster's Events told of it")
     judge_at = models.DateTimeField(null=True, help_text="when it is to be judged next; nothing: it was")
 
@@ -103,3 +104,17 @@ class Event(models.Model):
             ),
         )
         indexes = (models.Index(fields=("incident", "-id"), name="events_of_incident"),)
+
+
+class JobSeen(models.Model):
+    """A training job that had pods on a node while a fault of it was fresh: what several faulty nodes may share."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="jobs_seen")
+    job = models.CharField(max_length=320, blank=True, help_text="namespace/name; nothing: the node was looked at")
+    at = models.DateTimeField(help_text="when it was last seen there")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("node", "job"), name="one_row_a_job_and_node"),)
+
+    def __str__(self) -> str:
+        return f"{self.job} on {self.node_id}"

@@ -2,7 +2,14 @@
 
 from kcover_portal.incidents.services.closing import Refused, close, close_by_hand
 from kcover_portal.incidents.services.ingesting import Delivery, ingest, prune
-from kcover_portal.incidents.services.keeping import call_for_judgement, keep_fault, keep_storm, mark_judged
+from kcover_portal.incidents.services.keeping import (
+    call_for_judgement,
+    judge_under,
+    keep_fault,
+    keep_storm,
+    mark_judged,
+)
+from kcover_portal.incidents.services.sharing import note_jobs
 
 __all__ = [
     "Delivery",
@@ -11,8 +18,10 @@ __all__ = [
     "close",
     "close_by_hand",
     "ingest",
+    "judge_under",
     "keep_fault",
     "keep_storm",
     "mark_judged",
+    "note_jobs",
     "prune",
 ]

@@ -18,9 +18,10 @@ from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import CheckChange, Cluster, Node
 from kcover_portal.fleet.services import hearing, statements
-from kcover_portal.incidents.models import Batch, Event, Incident
+from kcover_portal.incidents.models import Batch, Event, Incident, JobSeen
 from kcover_portal.incidents.services import keeping
 
+JOBS_KEPT = timedelta(days=30)  # as long as a storm's window may be
 BATCHES_KEPT = timedelta(days=7)  # longer than any agent's spool is old
 AT_ONE_TIME = 5_000  # rows that are removed in one statement
 
@@ -122,6 +123,7 @@ def prune(*, now: datetime) -> int:
     """
     before = now - timedelta(days=settings.KCOVER_KEEP_DAYS)
     removed, _ = Batch.objects.filter(at__lt=now - BATCHES_KEPT).delete()
+    removed += JobSeen.objects.filter(at__lt=now - JOBS_KEPT).delete()[0]
     past = Event.objects.filter(
         incident__state=Incident.State.CLOSED, incident__closed_at__lt=before, at__lt=before
     ).order_by()

@@ -1,12 +1,14 @@
 """Keeping faults: one path for every source, whatever the fault."""
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, DateTimeField, F, Value, When
 
-from kcover import catalog, fault, nvlink5, xid
+from kcover import catalog, fault, marks, nvlink5, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Event, Incident
@@ -139,10 +141,29 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
     return storm, opened
 
 
-def mark_judged(incident: Incident, *, now: datetime, again_at: datetime | None) -> None:
-    """Notes that the incident was judged as it stood; a sighting that came meanwhile keeps its own call."""
+def mark_judged(incident: Incident, *, labels: Mapping[str, str], now: datetime, again_at: datetime | None) -> None:
+    """Notes that the incident was judged as it stood, on a node with these labels; a sighting that came meanwhile keeps
+    its own call."""
     as_it_stood = When(judge_at__lte=now, last_at=incident.last_at, then=Value(again_at, output_field=DateTimeField()))
-    Incident.objects.filter(pk=incident.pk).update(judged_at=now, judge_at=Case(as_it_stood, default=F("judge_at")))
+    Incident.objects.filter(pk=incident.pk).update(
+        judged_at=now, judged_labels=_digest(labels), judge_at=Case(as_it_stood, default=F("judge_at"))
+    )
+
+
+def judge_under(node: Node, *, now: datetime) -> None:
+    """Asks for a new judgement of what was settled on the node when it had other labels: an exclusion that is taken
+    back, or a label that a rule selects by, is as good a reason as a new sighting."""
+    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN, judge_at=None, judged_at__isnull=False)
+    other = rows.exclude(judged_labels__in=("", _digest(node.labels)))
+    for pk in other.values_list("pk", flat=True):
+        if rows.filter(pk=pk).update(judge_at=now):
+            doorbell.ring("rescue.judge", pk)
+
+
+def _digest(labels: Mapping[str, str]) -> str:
+    """Tells labels apart; the portal's own word on the node's state is none that a rule means."""
+    said = sorted((key, value) for key, value in labels.items() if key != marks.STATE_LABEL)
+    return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
 def call_for_judgement(node: Node, *, now: datetime) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
+from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import marking
 from kcover_portal.rescue.actions.context import Context, HeldBack
@@ -23,7 +24,10 @@ def run(context: Context) -> Outcome:
     """One round: asks for every pod that is still in the way, then waits for them to go."""
     _ask(context)
     marking.restate(context, "draining")
-    left = in_the_way(context.kube.list_pods(node=context.node.name))
+    pods = context.kube.list_pods(node=context.node.name)
+    if "asked" not in context.step.progress:  # once they have left nobody could tell any more whose node it was
+        incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
+    left = in_the_way(pods)
     if not left:
         evicted = len(context.step.progress.get("evicted", ()))
         return Done(f"{evicted} pods evicted" if evicted else "no pod was in the way")
@@ -64,6 +68,11 @@ def _ask(context: Context) -> None:
 def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
     """The pods that a drain must move: not DaemonSets' or mirror pods, not those that have ended."""
     return [pod for pod in pods if not (pod.daemonset or pod.mirror or pod.terminal)]
+
+
+def jobs_of(pods: Sequence[port.Pod]) -> set[str]:
+    """The jobs that these pods belong to, also of those that have just ended: it may be what they ended of."""
+    return {f"{pod.namespace}/{pod.job}" for pod in pods if pod.job}
 
 
 def _deadline(context: Context) -> datetime:

@@ -14,7 +14,7 @@ from kcover import decision, guards, lifecycle
 from kcover.policy import matching
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster, Maintenance, Node
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import Incident, JobSeen
 from kcover_portal.rescue.models import Rescue, Step
 
 # What tells the switch that a node hangs on: NVIDIA's topograph, then our own.
@@ -172,11 +172,15 @@ def _traits(node: Node, kind: str, code: str, *, since: datetime) -> Iterable[tu
     key = next((key for key in SWITCH_LABELS if key in node.labels), None)
     if key is not None:
         yield "switch", node.labels[key], faults.filter(**{f"node__labels__{key}": node.labels[key]})
+    for job in JobSeen.objects.filter(node=node, at__gte=since).exclude(job="").values_list("job", flat=True):
+        there = JobSeen.objects.filter(job=job, at__gte=since, node__cluster=node.cluster)
+        yield "job", job, faults.filter(node__in=there.values("node"))
 
 
-def storm_nodes(node: Node, kind: str, code: str, *, trait: str, since: datetime) -> list[str]:
-    """The names of the nodes that show the trait."""
-    rows = next(rows for name, _, rows in _traits(node, kind, code, since=since) if name == trait)
+def storm_nodes(node: Node, kind: str, code: str, *, symptom: guards.Symptom, since: datetime) -> list[str]:
+    """The names of the nodes that show the symptom."""
+    shared = (symptom.trait, symptom.value)
+    rows = next(rows for trait, value, rows in _traits(node, kind, code, since=since) if (trait, value) == shared)
     return sorted(set(rows.values_list("node__name", flat=True)))
 
 

@@ -34,13 +34,12 @@ class Word:
     reason: str = ""
 
 
-def ask(incident_id: int, *, now: datetime) -> Word | None:
+def ask(incident: Incident, *, now: datetime) -> Word | None:
     """Asks the cluster's external system about an incident; None where there is none, or nothing to ask.
 
     Takes as long as the cluster's ``decision_timeout`` at most; never call it inside a transaction.
     """
-    incident = Incident.objects.select_related("node", "cluster").filter(pk=incident_id, state="open").first()
-    if incident is None or incident.node is None or incident.judge_at is None or incident.program:
+    if incident.node is None or incident.program:
         return None
     cluster = incident.cluster
     if not asks(cluster) or not incident.node.known:

@@ -20,7 +20,7 @@ from kcover_portal.rescue.actions import cordon
 from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import counts
-from kcover_portal.rescue.services import consulting, opening, running
+from kcover_portal.rescue.services import comparing, consulting, opening, running
 
 
 def judge(
@@ -55,7 +55,7 @@ def _judge(
                 return None
             word = None
         situation, judged = _decide(node, incident, word, now=now)
-        incidents.mark_judged(incident, now=now, again_at=judged.again_at)  # before the ledger's lock, as close() does
+        incidents.mark_judged(incident, labels=node.labels, now=now, again_at=judged.again_at)
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
         context = None
         if judged.answer in ("rescue", "approve"):
@@ -75,7 +75,7 @@ def _storm(node: Node, situation: kernel.Situation, storm: guards.Storm) -> list
     """Keeps the storm's one incident; what the ledger is to say of it, if it is new."""
     symptom, fault, now = storm.symptom, situation.fault, situation.now
     since = now - situation.settings.storm.window
-    names = counts.storm_nodes(node, fault.kind, fault.code, trait=symptom.trait, since=since)
+    names = counts.storm_nodes(node, fault.kind, fault.code, symptom=symptom, since=since)
     code = counts.storm_code(symptom.trait, symptom.value)
     row, opened = incidents.keep_storm(node.cluster, kind=counts.STORM, code=code, nodes=names, now=now)
     if not opened:
@@ -105,7 +105,12 @@ def _decide(
 
 def judge_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
     """Judges an incident and goes on at once with what came of it: no second commit, no second message."""
-    word = consulting.ask(incident_id, now=clock())
+    due = Incident.objects.filter(pk=incident_id, state=Incident.State.OPEN, judge_at__isnull=False)
+    incident = due.select_related("node", "cluster").first()
+    if incident is None:
+        return
+    comparing.look(incident, now=clock())
+    word = consulting.ask(incident, now=clock())
     context = _judge(incident_id, clock=clock, lease=True, word=word)
     if context is not None and context.rescue.lease_until is not None:
         running.go_on(context.rescue, clock=clock, first=context)

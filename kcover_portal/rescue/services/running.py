@@ -159,6 +159,7 @@ def nudge(node: Node, *, now: datetime) -> None:
         if rows.exclude(due_at__lte=now).update(state=Rescue.State.RUNNING, due_at=now):
             doorbell.ring("rescue.run", rescue.pk)
         return
+    incidents.judge_under(node, now=now)
     marked = queries.marked_on(node)
     if marked is not None and node.known and _uncordoned(marked, node):
         reconciling.let_go(node, now=now)

@@ -450,3 +450,114 @@ def test_nothing_is_counted_where_something_else_has_the_word_before_the_guards(
     world.pass_time(16)
     assert Decision.objects.latest("pk").facts["counts"]["eligible"] == 3
     assert isolated(world) == ["gpu-1"]
+
+
+class TestOneJob:
+    """One training job on all of the nodes that fail is a storm (invariant 33), whatever their codes."""
+
+    def world(self, make, **more: object) -> World:
+        world = make(HEAL, nodes=8, storm={"enabled": True}, **more)
+        for number in range(1, 9):
+            job = "llm" if number <= 4 else f"other-{number}"
+            world.kube.add_pod(
+                "train", f"{job}-{number}", node=f"gpu-{number}", labels={port.KUBEFLOW_JOB_LABEL: job}, gpus=8
+            )
+        return world
+
+    def judge(self, world: World, *faults: tuple[int, int]) -> None:
+        for number, code in faults:
+            hurt(world, number, code=code)
+            services.judge_and_run(Incident.objects.latest("pk").pk, clock=world.clock)
+
+    def test_inv_33_nodes_of_one_job_that_fail_with_different_codes_are_one_storm(self, make) -> None:
+        world = self.world(make)
+        self.judge(world, (1, 48), (2, 62), (3, 64), (4, 48))
+        assert isolated(world) == ["gpu-1", "gpu-2"]  # two are no storm yet
+        storm = Incident.objects.get(kind="storm")
+        assert (storm.code, storm.scope) == ("job train/llm", ["gpu-1", "gpu-2", "gpu-3", "gpu-4"])
+        assert whys(world).endswith("storm: 4 nodes of job train/llm failed within 5 min, and 3 have a common cause")
+
+    def test_nodes_of_different_jobs_are_none(self, make) -> None:
+        world = self.world(make)
+        self.judge(world, (1, 48), (5, 62), (6, 64))
+        assert not Incident.objects.filter(kind="storm").exists()
+
+    def test_a_job_that_a_drain_has_moved_away_is_known_all_the_same(self, make) -> None:
+        world = self.world(make)
+        self.judge(world, (1, 48))
+        assert len(world.kube.called("evict")) == 1
+        world.kube.finish_deletions()
+        self.judge(world, (2, 62), (3, 64))
+        assert Incident.objects.get(kind="storm").scope == ["gpu-1", "gpu-2", "gpu-3"]
+
+    def test_a_fault_alone_asks_the_cluster_for_no_pods(self, make) -> None:
+        world = make(CORDON, nodes=8, storm={"enabled": True})
+        self.judge(world, (1, 62))
+        assert world.kube.called("list_pods") == []
+        world.pass_time(301)  # and neither does one that comes when the other is no news any more
+        self.judge(world, (2, 62))
+        assert world.kube.called("list_pods") == []
+
+    def test_each_node_is_looked_up_once(self, make) -> None:
+        world = make(CORDON, nodes=8, storm={"enabled": True})
+        self.judge(world, (1, 48), (2, 62), (3, 64), (4, 79))
+        assert len(world.kube.called("list_pods")) == 4
+        assert not Incident.objects.filter(kind="storm").exists()
+
+    def test_a_cluster_that_does_not_tell_holds_nothing_up(self, make) -> None:
+        world = make(CORDON, nodes=8, storm={"enabled": True})
+        world.kube.fail("list_pods", port.Unavailable("away"), times=100)
+        self.judge(world, (1, 62), (2, 62))
+        assert isolated(world) == ["gpu-1", "gpu-2"]
+
+
+class TestOtherLabels:
+    """What was settled because of a node's labels is judged again when they change (invariant 15)."""
+
+    def test_an_exclusion_that_is_taken_back_lets_the_fault_be_acted_on(self, make) -> None:
+        world = make(nodes=2)
+        world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
+        world.sync()
+        hurt(world, 1)
+        world.work()
+        assert Decision.objects.get().answer == "none"
+        world.pass_time(3600)
+        assert isolated(world) == []
+        world.kube.label_node(NODE, {"kcover.io/exclude": None})
+        world.pass_time(1)
+        assert isolated(world) == [NODE]
+
+    def test_a_label_that_a_rule_selects_by_is_such_a_change(self, make) -> None:
+        selecting = CORDON.replace(
+            'errorCode: ["62"],', 'errorCode: ["62"], nodeSelector: {operator: all, labels: {team: a}},'
+        )
+        world = make(selecting, nodes=2)
+        hurt(world, 1)
+        world.work()
+        assert isolated(world) == []
+        world.kube.label_node(NODE, {"team": "a"})
+        world.pass_time(1)
+        assert isolated(world) == [NODE]
+
+    def test_what_changes_nothing_is_judged_once(self, make) -> None:
+        world = make(nodes=2)
+        hurt(world, 1, code=999)
+        world.work()
+        for number in range(5):
+            world.kube.label_node(NODE, {"kcover.io/state": f"s{number}"})
+            world.kube.set_ready(NODE, number % 2 == 0)
+            world.pass_time(60)
+        assert Decision.objects.get().count == 1
+        world.kube.label_node(NODE, {"team": "b"})
+        world.pass_time(1)
+        world.pass_time(60)
+        assert Decision.objects.get().count == 2
+
+    def test_what_is_closed_stays_closed(self, make) -> None:
+        world = make(nodes=2)
+        hurt(world, 1, code=999)
+        world.work()
+        incidents.close([Incident.objects.get().pk], because="gone", actor="test", now=world.now)
+        world.kube.label_node(NODE, {"team": "b"})
+        world.pass_time(1)
+        assert Incident.objects.get().judge_at is None

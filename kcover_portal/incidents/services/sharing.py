@@ -1,0 +1,13 @@
+"""What faulty nodes have in common beside what their rows say: the training jobs that run on them."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import JobSeen
+
+
+def note_jobs(node: Node, jobs: Iterable[str], *, now: datetime) -> None:
+    """Notes which jobs have pods on the node; none is noted too, so that nobody looks again."""
+    for job in {"", *jobs}:
+        JobSeen.objects.update_or_create(node=node, job=job[:320], defaults={"at": now})
