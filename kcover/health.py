@@ -1,21 +1,23 @@
 """How well a node and its GPUs are: a pure function of open faults, latest checks and the agent's silence.
 
 Silence is never health and never by itself a fault of the node: an agent that is not heard of makes its node unknown,
-and unhealthy only where the cluster says so too (the Ready condition). A check that moves to and fro is flapping: it
-counts as its worst until it has kept still for a while. A check that broke says nothing about the node (invariant 42).
+and unhealthy only where the cluster says so too (the Ready condition). A check that moves to and fro is flapping, and
+so is a fault that opens and closes: it counts against health until it has kept still for a while. A check that broke
+says nothing about the node (invariant 42).
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+CAUSES = ("fault", "check", "flapping", "silence", "ready")
 STATES = ("healthy", "unknown", "degraded", "unhealthy")  # best first: the last that holds is the answer
 
 HEARTBEAT = timedelta(seconds=30)
 LATE_AFTER = 2  # intervals without a report
 SILENT_AFTER = 4
 
-FLAPS = 4  # moves of one check within FLAP_WINDOW that make it flap
+FLAPS = 4  # moves of one check or fault within FLAP_WINDOW that make it flap
 FLAP_WINDOW = timedelta(minutes=30)
 CALM_AFTER = timedelta(minutes=10)  # without a move, and it flaps no more
 
@@ -24,12 +26,17 @@ _OF_SEVERITY = {"fatal": "unhealthy", "critical": "unhealthy", "degraded": "degr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An open fault of the node. ``devices``: the names of the GPU that it is about, () where it names none."""
+    """A fault of the node. ``devices``: the names of the GPU that it is about, () where it names none.
+
+    ``moves``: when it opened and closed lately (any order); one that is closed counts only while it flaps.
+    """
 
     kind: str
     code: str
     severity: str
     devices: frozenset[str] = frozenset()
+    open: bool = True
+    moves: tuple[datetime, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +59,7 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """What speaks against health: ``kind`` is fault, check, flapping, silence or ready; ``about`` names which."""
+    """What speaks against health: ``kind`` is one of CAUSES; ``about`` names which."""
 
     kind: str
     about: str
@@ -79,7 +86,10 @@ def silence(seen_at: datetime | None, *, now: datetime, interval: timedelta = HE
 
 
 def flapping(moves: Sequence[datetime], *, now: datetime) -> bool:
-    """Whether a check that moved at these moments is not to be trusted yet when it says that all is well."""
+    """Whether what moved at these moments is not to be trusted yet when it says that all is well.
+
+    FLAPS moves within FLAP_WINDOW begin it, CALM_AFTER without any ends it.
+    """
     lately = [at for at in moves if now - at <= FLAP_WINDOW + CALM_AFTER]
     if not lately or now - max(lately) > CALM_AFTER:
         return False
@@ -96,7 +106,7 @@ def of_node(
     interval: timedelta = HEARTBEAT,
 ) -> Health:
     """The node as a whole. ``ready`` None: the cluster has not been heard of, and nothing is concluded from that."""
-    causes = [*_of_faults(faults), *_of_checks(checks, now=now)]
+    causes = [*_of_faults(faults, now=now), *_of_checks(checks, now=now)]
     heard = silence(seen_at, now=now, interval=interval)
     if ready is False:
         causes.append(Cause(kind="ready", about="", state="unhealthy"))
@@ -108,19 +118,24 @@ def of_node(
 def of_gpu(gpu: Gpu, *, node: Health, faults: Iterable[Fault], checks: Iterable[Check], now: datetime) -> Health:
     """One GPU: what names it. Where nothing is known of the node, nothing is known of its GPUs."""
     causes = [
-        *_of_faults(one for one in faults if one.devices & gpu.names),
+        *_of_faults((one for one in faults if one.devices & gpu.names), now=now),
         *_of_checks((one for one in checks if one.device in gpu.names), now=now),
         *(cause for cause in node.causes if cause.kind == "silence"),
     ]
     return _worst(causes)
 
 
-def _of_faults(faults: Iterable[Fault]) -> list[Cause]:
-    return [
-        Cause(kind="fault", about=f"{one.kind} {one.code}", state=_OF_SEVERITY[one.severity])
-        for one in faults
-        if one.severity in _OF_SEVERITY
-    ]
+def _of_faults(faults: Iterable[Fault], *, now: datetime) -> list[Cause]:
+    causes = []
+    for one in faults:
+        about = f"{one.kind} {one.code}"
+        if one.severity not in _OF_SEVERITY:
+            continue
+        if one.open:
+            causes.append(Cause(kind="fault", about=about, state=_OF_SEVERITY[one.severity]))
+        elif flapping(one.moves, now=now):
+            causes.append(Cause(kind="flapping", about=about, state="degraded"))
+    return causes
 
 
 def _of_checks(checks: Iterable[Check], *, now: datetime) -> list[Cause]:

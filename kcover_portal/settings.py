@@ -277,6 +277,8 @@ SPECTACULAR_SETTINGS = {
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
         "TokenKindEnum": "kcover_portal.accounts.models.ApiToken.Kind",
+        "HealthStateEnum": "kcover.health.STATES",
+        "HealthCauseEnum": "kcover.health.CAUSES",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

@@ -118,6 +118,12 @@ TABLES: Final = {
         "released": Look(_("Given back"), "off", "arrow-back-up"),
         "unfit": Look(_("Not fit"), "ask", "alert-triangle"),
     },
+    "health": {
+        "healthy": Look(pgettext_lazy("health", "Healthy"), "ok", "circle-check"),
+        "unknown": Look(pgettext_lazy("health", "Unknown"), "off", "help"),
+        "degraded": Look(pgettext_lazy("health", "Degraded"), "ask", "alert-triangle"),
+        "unhealthy": Look(pgettext_lazy("health", "Unhealthy"), "bad", "alert-circle"),
+    },
     "well": {
         "yes": Look(_("Well"), "ok", "circle-check"),
         "no": Look(_("Not well"), "bad", "alert-circle"),

@@ -45,6 +45,7 @@ class NodeFilter(filters.FilterSet):
     kind = filters.CharFilter(method="by_fault", label=_("Kind of an open fault"))
     code = filters.CharFilter(method="by_fault", label=_("Code of an open fault"))
     label = filters.CharFilter(method="by_label", label=_("Label: key, or key=value"))
+    version = filters.CharFilter(field_name="agent__version", label=_("Agent version"))
     seen_before = Moment(field_name="agent__seen_at", lookup_expr="lt", label=_("Agent last heard before"))
     q = filters.CharFilter(method="search", label=_("Search"))
 

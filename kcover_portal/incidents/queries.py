@@ -1,12 +1,30 @@
 """Reading incidents."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 
-from kcover_portal.fleet.models import Node
+from kcover import health, xid
+from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
 from kcover_portal.incidents.models import Incident
+
+WATCHED_WITHIN = timedelta(minutes=2)  # an older word of the cluster says nothing about now (invariant 34)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHealth:
+    """How well a node is, and each of its GPUs by the key of its row."""
+
+    node: health.Health
+    gpus: Mapping[int, health.Health]
+
+    @property
+    def flapping(self) -> bool:
+        """Whether something on it comes and goes."""
+        return any(cause.kind == "flapping" for cause in self.node.causes)
 
 
 def to_judge(*, now: datetime, limit: int = 200) -> list[int]:
@@ -28,3 +46,75 @@ def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[
     if boot_id:
         return list(rows.filter(Q(boot_id=boot_id) | Q(boot_id="", last_at__gte=since)))
     return list(rows.filter(last_at__gte=since))
+
+
+def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth]:
+    """The health of nodes (with their agents and clusters) by key; four queries, however many there are."""
+    keys = [node.pk for node in nodes]
+    since = now - health.FLAP_WINDOW - health.CALM_AFTER
+    faults, checks = _faults(keys, since=since), _checks(keys, since=since)
+    devices: defaultdict[int, list[tuple[int, health.Gpu]]] = defaultdict(list)
+    for pk, node_id, uuid, pci in Gpu.objects.filter(node__in=keys).values_list("pk", "node_id", "uuid", "pci"):
+        devices[node_id].append((pk, health.Gpu(uuid=uuid, names=_names(uuid, pci))))
+    found = {}
+    for node in nodes:
+        agent = getattr(node, "agent", None)
+        wrong, told = faults[node.pk], checks[node.pk]
+        ready, seen_at = _ready(node, now=now), agent and agent.seen_at
+        whole = health.of_node(ready=ready, seen_at=seen_at, faults=wrong, checks=told, now=now)
+        gpus = {pk: health.of_gpu(gpu, node=whole, faults=wrong, checks=told, now=now) for pk, gpu in devices[node.pk]}
+        found[node.pk] = NodeHealth(whole, gpus)
+    return found
+
+
+def _ready(node: Node, *, now: datetime) -> bool | None:
+    """The cluster's word on the node, None where there is none that is fresh."""
+    watched_at = node.cluster.watched_at
+    if not node.known or watched_at is None or now - watched_at > WATCHED_WITHIN:
+        return None
+    return node.ready
+
+
+def _faults(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list[health.Fault]]:
+    """The faults of each node that are open, or were closed since then."""
+    lately = Q(state=Incident.State.OPEN) | Q(closed_at__gte=since)
+    rows = Incident.objects.filter(lately, node__in=nodes, program=False)
+    runs: defaultdict[tuple[int | None, str, str, str], list[Incident]] = defaultdict(list)
+    columns = ("node_id", "kind", "code", "device", "gpu_uuid", "severity", "state", "opened_at", "closed_at")
+    for row in rows.order_by("pk").only(*columns):
+        runs[row.node_id, row.kind, row.code, row.device].append(row)
+    found: defaultdict[int, list[health.Fault]] = defaultdict(list)
+    for (node, kind, code, device), run in runs.items():
+        moves = [at for row in run for at in (row.opened_at, row.closed_at) if at is not None and at >= since]
+        fault = health.Fault(
+            kind=kind,
+            code=code,
+            severity=run[-1].severity,
+            devices=_names(device, run[-1].gpu_uuid),
+            open=any(row.state == Incident.State.OPEN for row in run),
+            moves=tuple(moves),
+        )
+        found[node or 0].append(fault)
+    return found
+
+
+def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list[health.Check]]:
+    """The checks of each node that fail, or whose status moved since then; a first result is no move."""
+    moves: defaultdict[tuple[int, str, str], list[datetime]] = defaultdict(list)
+    statuses: dict[tuple[int, str, str], str] = {}
+    changes = CheckChange.objects.filter(node__in=nodes, at__gte=since).exclude(before="").order_by("pk")
+    for node, name, device, status, at in changes.values_list("node_id", "name", "device", "status", "at"):
+        moves[node, name, device].append(at)
+        statuses[node, name, device] = status
+    failing = CheckResult.objects.filter(node__in=nodes, status="fail").order_by()
+    statuses |= dict.fromkeys(failing.values_list("node_id", "name", "device"), "fail")
+    found: defaultdict[int, list[health.Check]] = defaultdict(list)
+    for (node, name, device), status in statuses.items():
+        check = health.Check(name=name, status=status, device=device, moves=tuple(moves[node, name, device]))
+        found[node].append(check)
+    return found
+
+
+def _names(*names: str) -> frozenset[str]:
+    """Every name of a device, addresses as slots too."""
+    return frozenset(one for name in names if name for one in (name, xid.slot(name)) if one)

@@ -114,6 +114,20 @@ def test_a_check_flaps_until_it_has_kept_still(minutes_ago: tuple[float, ...], f
     assert found.state == ("degraded" if flaps else "healthy")
 
 
+def test_a_fault_that_comes_and_goes_counts_until_it_has_kept_still() -> None:
+    def closed(*minutes_ago: float) -> health.Health:
+        return node(fault("fatal", open=False, moves=moved(*minutes_ago)))
+
+    assert closed(1).state == "healthy"
+    assert closed(1, 3, 6).state == "healthy"
+    found = closed(1, 3, 6, 9)
+    assert found.state == "degraded"
+    assert [(cause.kind, cause.about) for cause in found.causes] == [("flapping", "xid 79")]
+    assert closed(11, 13, 16, 19).state == "healthy"
+    assert node(fault("info", open=False, moves=moved(1, 2, 3, 4))).state == "healthy"
+    assert node(fault("fatal", moves=moved(1, 3, 6, 9))).state == "unhealthy"  # open again
+
+
 def test_a_gpu_answers_for_what_names_it_by_any_name() -> None:
     gpus = [health.Gpu(uuid=f"GPU-{n}", names=frozenset({f"GPU-{n}", f"0000:0{n}:00"})) for n in (1, 2)]
     faults = [fault(devices=frozenset({"0000:01:00"})), fault()]

@@ -1,20 +1,21 @@
 """Clusters, nodes and GPUs; acts on a node; the pause of everything."""
 
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Any, Literal, cast
 
 import django_filters as filters
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_field
 from rest_framework import exceptions, serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from kcover import guards, lifecycle
+from kcover import guards, health, lifecycle
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api import idempotency, paging
@@ -26,7 +27,9 @@ from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.filtersets import GpuFilter, NodeFilter
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Mode, Node
 from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.queries import NodeHealth
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
 
@@ -74,6 +77,34 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
         fields = ("seen_at", "version", "boot_id", "boot_seen_at", "skew")
 
 
+class CauseSerializer(serializers.Serializer[Any]):
+    """What speaks against health: an open ``fault``, a ``check`` that fails, either of them ``flapping``, the agent's
+    ``silence``, the cluster's word (``ready``); ``about`` names which."""
+
+    kind = serializers.ChoiceField(health.CAUSES)
+    about = serializers.CharField()
+    state = serializers.ChoiceField(health.STATES)
+
+
+class HealthSerializer(serializers.Serializer[Any]):
+    """How well something is, from open faults, checks and the agent's silence; the worst cause first."""
+
+    state = serializers.ChoiceField(health.STATES)
+    causes = CauseSerializer(many=True)
+
+
+def _health_of(serializer: serializers.BaseSerializer[Any], node: Node, page: Callable[[Any], Node]) -> NodeHealth:
+    """The node's health, asked for once for all rows of the page that the serializer is at; ``page``: a row's node."""
+    context = cast("dict[str, Any]", serializer.context)  # the root's, which all of its fields share
+    held: dict[int, NodeHealth] = context.setdefault("health_of", {})
+    if node.pk not in held:
+        many = serializer.parent
+        rows = many.instance if isinstance(many, serializers.ListSerializer) else None
+        nodes = {one.pk: one for one in (map(page, rows) if rows is not None else (node,))}
+        held.update(incidents.health_of(list(nodes.values()), now=timezone.now()))
+    return held[node.pk]
+
+
 class NodeSerializer(serializers.ModelSerializer[Node]):
     """A node, with the one word for its state, its open faults and its open rescue."""
 
@@ -83,6 +114,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     agent = AgentSerializer(read_only=True, allow_null=True)
     faults = serializers.IntegerField(read_only=True, help_text="open incidents that are faults of the node")
     rescue = serializers.IntegerField(read_only=True, allow_null=True, help_text="the open rescue's id")
+    health = serializers.SerializerMethodField()
 
     class Meta:
         model = Node
@@ -91,6 +123,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "cluster",
             "name",
             "state",
+            "health",
             "known",
             "ready",
             "ready_since",
@@ -127,16 +160,27 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
         }
         return next((state for state, held in holds.items() if held), "healthy")
 
+    @extend_schema_field(HealthSerializer)
+    def get_health(self, node: Any) -> Any:
+        """Beside ``state``, which is one word for all that is going on."""
+        return HealthSerializer(_health_of(self, node, lambda row: row).node).data
+
 
 class GpuSerializer(serializers.ModelSerializer[Gpu]):
     """A GPU of a node's last inventory."""
 
     cluster = serializers.CharField(source="node.cluster.name", read_only=True)
     node = serializers.CharField(source="node.name", read_only=True)
+    health = serializers.SerializerMethodField()
 
     class Meta:
         model = Gpu
-        fields = ("id", "uuid", "cluster", "node", "index", "pci", "model", "serial", "seen_at")
+        fields = ("id", "uuid", "cluster", "node", "index", "pci", "model", "serial", "health", "seen_at")
+
+    @extend_schema_field(HealthSerializer)
+    def get_health(self, gpu: Any) -> Any:
+        """What names this GPU; of a node that is not heard of nothing is known."""
+        return HealthSerializer(_health_of(self, gpu.node, lambda row: row.node).gpus[gpu.pk]).data
 
 
 class ClusterFilter(filters.FilterSet):
@@ -238,7 +282,7 @@ class Nodes(base.Reads[Node]):
 class Gpus(base.Lists[Gpu]):
     """GPUs as the agents last listed them."""
 
-    queryset = Gpu.objects.select_related("node__cluster")
+    queryset = Gpu.objects.select_related("node__cluster", "node__agent")
     serializer_class = GpuSerializer
     filterset_class = GpuFilter
     pagination_class = paging.Oldest

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Count, Min, Q
 
+from kcover import skew
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster, Command, Node
 from kcover_portal.incidents.models import Incident
@@ -25,6 +26,7 @@ class Agents:
     silent: int
     never: int
     versions: list[tuple[str, int]]
+    usual: str
     skewed: list[Agent]
 
 
@@ -47,13 +49,26 @@ def agents(clusters: Collection[Cluster], *, now: datetime) -> Agents:
         late=Count("pk", filter=Q(seen_at__lt=late, seen_at__gte=silent)),
         silent=Count("pk", filter=Q(seen_at__lt=silent)),
     )
+    versions = _versions(clusters)
     off = rows.filter(Q(skew__gt=SKEWED) | Q(skew__lt=-SKEWED)).select_related("node__cluster")
     return Agents(
         **counts,
         never=Node.objects.filter(cluster__in=clusters, gone_at=None, known=True, gpus__gt=0, agent=None).count(),
-        versions=list(rows.values_list("version").annotate(n=Count("pk")).order_by("-n", "version")),
+        versions=versions,
+        usual=skew.usual(dict(versions)),
         skewed=list(off.order_by("-skew")[:LISTED]),
     )
+
+
+def usual_version(clusters: Collection[Cluster]) -> str:
+    """The agents' version that most nodes of the clusters have, "" where no agent was heard of; one query."""
+    return skew.usual(dict(_versions(clusters)))
+
+
+def _versions(clusters: Collection[Cluster]) -> list[tuple[str, int]]:
+    """How many agents say each version, the most first."""
+    rows = Agent.objects.filter(node__cluster__in=clusters, node__gone_at=None)
+    return list(rows.values_list("version").annotate(n=Count("pk")).order_by("-n", "version"))
 
 
 def queue(clusters: Collection[Cluster], *, now: datetime) -> Queue:

@@ -14,9 +14,11 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.console.reads import fleet, many, safety, timeline
+from kcover_portal.console.reads import fleet, many, safety, system, timeline
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.queries import NodeHealth
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 
@@ -37,11 +39,13 @@ def nodes(request: Request) -> HttpResponse:
     page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
     clusters = list(accounts.clusters_of(request.user))
     tiles = {tile.pk: tile for tile in fleet.tiles(clusters, now=now, nodes=[node.pk for node in page.object_list])}
+    wells = incidents.health_of(list(page.object_list), now=now)
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "pool", "state", "model", "code"),
         "page": page,
-        "rows": [(node, tiles.get(node.pk)) for node in page.object_list],
+        "rows": [(node, tiles.get(node.pk), wells[node.pk]) for node in page.object_list],
+        "usual": system.usual_version(clusters),
         "sort": order,
         "any": found.seen.filter(gone_at=None).exists(),
         "verbs": many.NODE_VERBS if accounts.may_somewhere(request.user, Role.OPERATOR) else (),
@@ -82,7 +86,9 @@ def search_nodes(request: Request) -> JsonResponse:
 def node(request: Request, cluster: str, name: str) -> HttpResponse:
     """One node: its state and GPUs, what is wrong, what was decided and done, and why nothing is, if nothing is."""
     row = _find(request, cluster, name)
-    tile = next(iter(fleet.tiles([row.cluster], now=timezone.now(), nodes=[row.pk])), None)
+    now = timezone.now()
+    tile = next(iter(fleet.tiles([row.cluster], now=now, nodes=[row.pk])), None)
+    well = incidents.health_of([row], now=now)[row.pk]
     state = tile.state if tile else "unknown"
     opened = list(Incident.objects.filter(node=row, state=Incident.State.OPEN))
     context = {
@@ -90,12 +96,14 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "marks": marks.read(row.marks),
         "agent": getattr(row, "agent", None),
         "state": state,
-        "gpus": _gpus(row, opened),
+        "health": well.node,
+        "usual": system.usual_version([row.cluster]),
+        "gpus": _gpus(row, opened, well),
         "checks": list(row.checks.all()),
         "incidents": opened,
         "rescue": Rescue.objects.filter(node=row, state__in=lifecycle.OPEN_RESCUE).first(),
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
-        "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=timezone.now()),
+        "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
         "verbs": many.NODE_VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
     }
@@ -146,11 +154,12 @@ def _find(request: Request, cluster: str, name: str) -> Node:
     return get_object_or_404(Node.objects.select_related("cluster", "agent"), cluster=seen, name=name)
 
 
-def _gpus(row: Node, opened: list[Incident]) -> list[dict[str, Any]]:
-    """The node's GPUs with the open faults that name each; faults that name none are the node's."""
+def _gpus(row: Node, opened: list[Incident], well: NodeHealth) -> list[dict[str, Any]]:
+    """The node's GPUs with their health and the open faults that name each; faults that name none are the node's."""
     return [
         {
             "gpu": gpu,
+            "health": well.gpus[gpu.pk],
             "faults": [
                 one
                 for one in opened
