@@ -21,8 +21,8 @@ from kcover import lifecycle, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.console.reads import fleet
-from kcover_portal.fleet.filtersets import NodeFilter
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.filtersets import CheckRunFilter, NodeFilter
+from kcover_portal.fleet.models import CheckRun, Node
 from kcover_portal.incidents.filtersets import EventFilter, IncidentFilter
 from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger.filtersets import EntryFilter
@@ -31,6 +31,8 @@ from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies.filtersets import RevisionFilter
 from kcover_portal.policies.models import Revision
+from kcover_portal.preflight.filtersets import PreflightRunFilter
+from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue.filtersets import DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Decision, Rescue
 
@@ -259,4 +261,35 @@ DELIVERIES = Listing(
         **_same("state", "test", "subject", "text", "attempts", "because", "opened_at", "due_at", "closed_at"),
     },
 )
-LISTINGS = {one.name: one for one in (NODES, INCIDENTS, EVENTS, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)}
+CHECK_RUNS = Listing(
+    "check-runs",
+    CheckRunFilter,
+    _of_clusters(CheckRun.objects.all()),
+    {
+        "id": "id",
+        "cluster": "cluster__name",
+        **_same("state", "checks"),
+        "r": "level",
+        **_same("batch", "total", "done", "wrong", "asked_by", "asked_at", "finished_at"),
+    },
+)
+PREFLIGHT_RUNS = Listing(
+    "preflight-runs",
+    PreflightRunFilter,
+    _of_clusters(PreflightRun.objects.all()),
+    {
+        "id": "id",
+        "cluster": "cluster__name",
+        **_same("namespace", "workload", "uid", "state", "received"),
+        "expected_reports": "size",
+        "slow_nodes": "slow",
+        "abnormal_nodes": "abnormal",
+        "suspect_nodes": "suspects",
+        **_same("rejected", "because", "first_at", "last_at", "due_at", "ended_at"),
+    },
+    said={"because": _because},
+)
+LISTINGS = {
+    one.name: one
+    for one in (CHECK_RUNS, PREFLIGHT_RUNS, NODES, INCIDENTS, EVENTS, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
+}

@@ -88,6 +88,29 @@ TABLES: Final = {
         "error": Look(_("Check broke"), "ask", "alert-circle"),
         "skipped": Look(_("Skipped"), "off", "circle-minus"),
     },
+    "check_run": {
+        "running": Look(_("Running"), "heal", "refresh"),
+        "finished": Look(_("Finished"), "ok", "circle-check"),
+        "stopped": Look(_("Stopped"), "off", "ban"),
+    },
+    "check_turn": {
+        "waiting": Look(_("Waiting"), "off", "clock"),
+        "asked": Look(_("Running"), "heal", "refresh"),
+        "done": Look(_("Done"), "ok", "circle-check"),
+        "silent": Look(_("No answer"), "ask", "wifi-off"),
+        "stopped": Look(_("Stopped"), "off", "ban"),
+    },
+    "preflight": {
+        "waiting": Look(_("Waiting for reports"), "heal", "clock"),
+        "complete": Look(pgettext_lazy("preflight", "Complete"), "ok", "circle-check"),
+        "expired": Look(pgettext_lazy("preflight", "Expired"), "ask", "hourglass"),
+    },
+    "preflight_node": {
+        "abnormal": Look(_("Abnormal"), "bad", "circle-x"),
+        "slow": Look(pgettext_lazy("preflight", "Slow"), "bad", "trending-down"),
+        "suspect": Look(_("One of two"), "ask", "help"),
+        "": Look(_("Nothing found"), "ok", "circle-check"),
+    },
     "severity": {
         "critical": Look(_("Critical"), "bad", "bolt"),
         "fatal": Look(_("Fatal"), "bad", "flame"),

@@ -115,7 +115,7 @@ def _take(workload: Workload, node: Node, report: preflight.Report, body: Mappin
             "told_at": row.told_at if row is not None and row.verdict == verdict else None,
         },
     )
-    received = F("received") + (found.name != "replaced")
+    received = F("received") + int(found.name != "replaced")
     PreflightRun.objects.filter(pk=run.pk).update(received=received, last_at=now)
     run.refresh_from_db()
     if run.received >= run.size:

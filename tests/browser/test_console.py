@@ -11,7 +11,18 @@ from tests.story.product import Product
 
 PAGES = (
     *("/", "/nodes/", "/nodes/?q=none-such", "/incidents/", "/events/", "/decisions/", "/incidents/log/", "/rescues/"),
-    *("/approvals/", "/policies/", "/policies/heal/", "/safety/", "/standbys/", "/audit/", "/system/", "/access/"),
+    *(
+        "/approvals/",
+        "/policies/",
+        "/policies/heal/",
+        "/safety/",
+        "/standbys/",
+        "/checks/",
+        "/preflight/",
+        "/audit/",
+        "/system/",
+        "/access/",
+    ),
 )
 EDITOR = "/policies/heal/edit/"
 HEALING_SECONDS = 60_000  # milliseconds, as Playwright counts

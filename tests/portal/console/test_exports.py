@@ -12,11 +12,12 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover import reasons
 from kcover_portal.console import exports, lists
-from kcover_portal.fleet.models import Agent, Cluster, Node
+from kcover_portal.fleet.models import Agent, CheckRun, Cluster, Node
 from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies import services as policies
+from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue.models import Decision, Rescue
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -32,6 +33,9 @@ HEADERS = {
     "audit": "id cluster sequence at actor verb subject node rescue data previous digest",
     "deliveries": "id channel state test subject text attempts because opened_at due_at closed_at",
     "revisions": "id policy number author reason at text",
+    "check-runs": "id cluster state checks r batch total done wrong asked_by asked_at finished_at",
+    "preflight-runs": "id cluster namespace workload uid state received expected_reports slow_nodes abnormal_nodes "
+    "suspect_nodes rejected because first_at last_at due_at ended_at",
 }
 POLICY = """
 apiVersion: kcover.io/v1
@@ -52,6 +56,10 @@ def fill(cluster: Cluster, number: int) -> None:
     at = {"opened_at": NOW, "last_at": NOW}
     incident = Incident.objects.create(cluster=cluster, node=node, kind="xid", code="62", message="=1+1", **at)
     Event.objects.create(incident=incident, node=node, source="kmsg", message="+1", at=NOW)
+    CheckRun.objects.create(cluster=cluster, checks=["dcgm"], asked_by="user:x", asked_at=NOW)
+    PreflightRun.objects.create(
+        cluster=cluster, namespace="ml", workload=f"w{number}", size=2, first_at=NOW, last_at=NOW, due_at=NOW
+    )
     decision = Decision.objects.create(
         cluster=cluster,
         node=node,

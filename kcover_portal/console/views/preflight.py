@@ -1,0 +1,46 @@
+"""Preflight: the runs, and one with the matrix of who met whom."""
+
+from django.core.paginator import Paginator
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.console import forms, lists
+from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.reads import preflight as reads
+from kcover_portal.preflight.models import PreflightRun
+
+PAGE = 50
+NODES = 100
+REFUSALS = 20
+
+
+@require_GET
+@signed_in
+def preflight_runs(request: Request) -> HttpResponse:
+    """The list, newest first."""
+    found = lists.find(lists.PREFLIGHT_RUNS, request.user, request.GET)
+    context = {
+        "found": found,
+        "form": forms.shown(request, found, "q", "cluster", "namespace", "state"),
+        "page": Paginator(found.rows.select_related("cluster"), PAGE).get_page(request.GET.get("page")),
+        "any": found.seen.exists(),
+    }
+    return render(request, "console/pages/preflight_runs.html", context)
+
+
+@require_GET
+@signed_in
+def preflight_run(request: Request, pk: int) -> HttpResponse:
+    """One run: how many reports are in, the verdict and why, each node slot by slot, the flagged ones first."""
+    seen = PreflightRun.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    run = get_object_or_404(seen.select_related("cluster"), pk=pk)
+    matrix = reads.matrix(run)
+    context = {
+        "run": run,
+        "slots": range(1, matrix.slots + 1),
+        "page": Paginator(matrix.rows, NODES).get_page(request.GET.get("page")),
+        "refusals": list(run.refusals.all()[:REFUSALS]),
+    }
+    return render(request, "console/pages/preflight_run.html", context)

@@ -1,0 +1,158 @@
+"""Pages of check runs and of preflight: what they show, who may act, and no more queries for more rows."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from kcover_portal.fleet.models import CheckRun, Cluster
+from kcover_portal.fleet.services import checking, selecting
+from kcover_portal.preflight.models import PreflightRun
+from tests.portal.console.conftest import Person
+from tests.portal.fleet.test_checking import FINE, answer
+from tests.portal.preflight.test_runs import raw, receive
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def world(db: None) -> Iterator[World]:
+    made = World(policy="", nodes=4)
+    for number in range(1, 5):
+        made.report(node=f"gpu-{number}")
+    yield made
+    made.uninstall()
+
+
+def words(client: Client, path: str) -> str:
+    response = client.get(path)
+    assert response.status_code == 200, response.content
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
+
+
+def begin(world: World) -> CheckRun:
+    nodes = selecting.nodes(world.cluster)
+    run = checking.begin(world.cluster, nodes, checks=("remapped",), actor="user:ann", now=world.now, batch=2)
+    checking.advance(run.pk, now=world.now)
+    return run
+
+
+def test_a_run_shows_how_far_it_is_and_what_is_wrong_first(world: World, person: Person) -> None:
+    client = person("operator")
+    assert "No checks were asked for yet" in words(client, "/checks/")
+    run = begin(world)
+    answer(world, "gpu-1", FINE)
+    answer(world, "gpu-2", {**FINE, "status": "fail", "message": "a row waits for a reset"})
+    checking.advance(run.pk, now=world.now)
+    listed = words(client, "/checks/")
+    assert "#1" in listed.replace(f"#{run.pk}", "#1")
+    assert "2/4" in listed
+    assert "1 not well" in listed
+    page = words(client, f"/checks/{run.pk}/")
+    order = [page.index(name) for name in ("gpu-3", "gpu-4", "gpu-2", "gpu-1")]
+    assert order == sorted(order)  # under way, wrong, well
+    assert "REMAPPED ROWS Failed" in page
+    assert "a row waits for a reset" in page
+    assert "Stop the run" in page
+    assert "Stop the run" not in words(person("viewer"), f"/checks/{run.pk}/")
+    assert "No run matches" in words(client, "/checks/?state=finished")
+
+
+def test_a_person_begins_and_stops_a_run(world: World, person: Person) -> None:
+    client = person("operator", name="bo")
+    asked = {"cluster": "c1", "checks": ["remapped", "dcgm"], "level": "2", "host": "gpu-1, gpu-3,", "batch": "1"}
+    done = client.post("/checks/new/", asked)
+    run = CheckRun.objects.get()
+    assert (done.status_code, done.headers["Location"]) == (302, f"/checks/{run.pk}/")
+    assert (run.checks, run.level, run.batch, run.total, run.asked_by) == (["remapped", "dcgm"], 2, 1, 2, "user:bo")
+    assert client.get(f"/checks/{run.pk}/stop/").status_code == 200
+    assert client.post(f"/checks/{run.pk}/stop/", {"reason": "wrong"}).status_code == 302
+    again = client.post(f"/checks/{run.pk}/stop/", {"reason": "wrong"})
+    assert (again.status_code, b"is over" in again.content) == (422, True)
+
+
+def test_what_is_wrong_with_the_form_is_told(world: World, person: Person) -> None:
+    client = person("operator")
+    asked = {"cluster": "c1", "checks": ["remapped"], "level": "1"}
+    for change, said in (
+        ({"host": "gpu-9"}, "has no node gpu-9"),
+        ({"nodelabel": "a"}, "write key=value"),
+        ({"checks": []}, "This field is required"),
+        ({"level": "7"}, "Select a valid choice"),
+        ({"batch": "0"}, "greater than or equal to 1"),
+    ):
+        response = client.post("/checks/new/", {**asked, **change})
+        assert (response.status_code, said in response.content.decode()) == (422, True), said
+    assert not CheckRun.objects.exists()
+
+
+def test_viewers_and_people_of_other_clusters_begin_nothing(world: World, person: Person) -> None:
+    asked = {"cluster": "c1", "checks": ["remapped"], "level": "1"}
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    assert person("viewer").post("/checks/new/", asked).status_code == 403
+    assert person("operator", cluster=other).post("/checks/new/", asked).status_code == 422
+    run = begin(world)
+    assert person("viewer").post(f"/checks/{run.pk}/stop/", {"reason": "x"}).status_code == 403
+    assert person("viewer", cluster=other).get(f"/checks/{run.pk}/").status_code == 404
+
+
+def test_preflight_shows_the_matrix_and_the_verdict(world: World, person: Person) -> None:
+    client = person("viewer")
+    assert "No preflight report yet" in words(client, "/preflight/")
+    for node in range(1, 5):
+        failed = {(0, 1), (1, 4), (2, 3)} if node == 2 else {(0, 2)} if node == 1 else set()
+        receive(world, raw(node, failed=failed))
+    run = PreflightRun.objects.get()
+    listed = words(client, "/preflight/")
+    assert "ml/job" in listed
+    assert "4/4" in listed
+    page = words(client, f"/preflight/{run.pk}/")
+    assert "gpu-2 failed in each of the 3 slots that count" in page
+    assert page.index("gpu-2 Slow") < page.index("gpu-1 Nothing found")
+    assert "gpu-1 both say so" in page  # in the row of gpu-2
+    assert "gpu-2 the peer says so" in page  # in the rows of gpu-3 and gpu-4
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    assert person("viewer", cluster=other).get(f"/preflight/{run.pk}/").status_code == 404
+    assert "第 1 轮" in client.get(f"/preflight/{run.pk}/", headers={"Accept-Language": "zh-hans"}).content.decode()
+
+
+def test_a_run_that_waits_says_until_when_and_an_abnormal_node_why(world: World, person: Person) -> None:
+    receive(world, raw(3, gpu_check=2))
+    receive(world, raw(1))
+    page = words(person("viewer"), f"/preflight/{PreflightRun.objects.get().pk}/")
+    assert "Waiting for reports" in page
+    assert "Expires" in page
+    assert "Abnormal gpu_check" in page
+    assert "2/4" in page
+
+
+@pytest.mark.parametrize("kind", ["check", "preflight"])
+def test_queries_do_not_grow_with_the_rows(world: World, person: Person, kind: str) -> None:
+    client, counts = person("viewer"), []
+    for number in (1, 3):
+        if kind == "check":
+            begin(world)
+            paths = ["/checks/", f"/checks/{CheckRun.objects.latest('pk').pk}/"]
+        else:
+            for node in range(1, number + 1):
+                receive(world, raw(node), uid="same")
+            receive(world, raw(1), uid=f"u{number}")
+            paths = ["/preflight/", f"/preflight/{PreflightRun.objects.get(uid='same').pk}/"]
+        for path in paths:
+            with CaptureQueriesContext(connection) as captured:
+                words(client, path)
+            counts.append(len(captured))
+    assert counts[:2] == counts[2:]
+
+
+@pytest.mark.parametrize("name", ["check-runs", "preflight-runs"])
+def test_lists_are_exported(world: World, person: Person, name: str) -> None:
+    begin(world)
+    receive(world, raw(1))
+    body = b"".join(person("viewer").get(f"/export/{name}.csv").streaming_content).decode()
+    assert body.count("\n") == 2
+    assert body.startswith("id,cluster,")
