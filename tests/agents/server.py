@@ -24,6 +24,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self._answer(*self.server.portal.get(self.path, dict(self.headers)))
 
     def _answer(self, status, headers, answer):
+        if self.command == "POST" and self.server.portal.cut:
+            self.server.portal.cut -= 1
+            self.close_connection = True  # what was sent is kept, and nobody is told
+            return
         content = json.dumps(answer).encode()
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(content))}.items():
@@ -52,6 +56,7 @@ class FakePortal:
         self.commands = []
         self.tokens = None  # bearers taken; None: all
         self.expires_at = "2099-01-01T00:00:00Z"
+        self.cut = 0  # answers to reports that never arrive
         self.patience = 1.0  # the longest that a poll waits, in seconds
         self._server = Server(("127.0.0.1", 0), Handler)
         self._server.portal = self

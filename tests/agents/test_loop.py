@@ -288,6 +288,18 @@ def test_many_faults_go_in_several_reports(bench):
     assert max(len(report.faults) for report in sent) == loop.PER_BATCH
 
 
+def test_a_clock_set_forward_a_day_and_back_repeats_nothing(bench):
+    bench.step()
+    bench.log()
+    assert faults(bench.step(1)) == [(79, 1)]
+    bench.log()  # within the window of the first: held, to be told with its count
+    assert faults(bench.step(1)) == []
+    assert faults(bench.step(86_400)) == [(79, 1)]
+    bench.log(XID_79.replace(" 79,", " 62,"))
+    assert faults(bench.step(-86_400)) == [(62, 1)]
+    assert [faults(bench.step(5)) for _ in range(20)] == [[]] * 20
+
+
 def test_a_clock_set_back_a_day_silences_nothing(bench):
     bench.step()
     bench.portal.errors = [UplinkError("down")]

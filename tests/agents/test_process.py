@@ -103,6 +103,16 @@ def test_kill_between_spool_and_post_loses_nothing_and_sends_the_same_batch_agai
     assert carrying[0].batch_id == before
 
 
+def test_an_answer_that_is_lost_after_the_commit_is_the_same_batch_again(node, portal):
+    portal.cut = 2
+    node.write(XID_79)
+    node.start()
+    portal.wait_for(lambda: portal.cut == 0 and portal.reports[-1].faults == ())
+    carrying = [report for report in portal.reports if report.faults]
+    assert len(carrying) == 3
+    assert len({report.batch_id for report in carrying}) == 1
+
+
 def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(node, portal):
     node.write(XID_79)
     first = node.start()
