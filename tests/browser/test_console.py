@@ -19,6 +19,7 @@ PAGES = (
         "/standbys/",
         "/checks/",
         "/preflight/",
+        "/notifications/",
         "/audit/",
         "/system/",
         "/access/",

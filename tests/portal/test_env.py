@@ -39,6 +39,11 @@ def test_defaults_need_no_environment() -> None:
         ("KCOVER_WORKERS", "many"),
         ("KCOVER_DEBUG", "maybe"),
         ("KCOVER_DEMO_URL", "ftp://x"),
+        ("KCOVER_MAIL_URL", "mail.example.com"),
+        ("KCOVER_MAIL_URL", "smtp://"),
+        ("KCOVER_MAIL_URL", "smtp://mail:twentyfive"),
+        ("KCOVER_MAIL_FROM", "nobody"),
+        ("KCOVER_MAIL_FROM", "a@b.example\nBcc: c@d.example"),
     ],
 )
 def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str) -> None:
@@ -56,6 +61,8 @@ def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str
         ("KCOVER_REDIS_URL", "redis://:secret@10.0.0.1:6379/3"),
         ("KCOVER_REDIS_URL", "unix:///run/redis.sock"),
         ("KCOVER_PUBLIC_URL", "https://[2001:db8::1]:8443"),
+        ("KCOVER_MAIL_URL", "smtp+tls://kcover:se%2Fcret@mail.example.com:587"),
+        ("KCOVER_MAIL_FROM", "kcover portal <kcover@example.com>"),
     ],
 )
 def test_what_makes_sense_is_taken_as_it_is(name: str, value: str) -> None:

@@ -29,6 +29,8 @@ RULES_GATHER, RULES_SPACING = timedelta(seconds=2), timedelta(seconds=10)
 
 def collect(*, now: datetime) -> int:
     """Reads on from where the last look ended; returns how many happenings found a channel."""
+    if not reading.news():
+        return 0
     with transaction.atomic():
         Cursor.objects.get_or_create(name=LOCK, defaults={"at": now})
         lock = Cursor.objects.select_for_update(skip_locked=True).filter(name=LOCK).first()

@@ -59,6 +59,16 @@ class _Facts:
     decisions: Mapping[int, Decision] = field(default_factory=dict)
 
 
+def news() -> bool:
+    """Whether there is anything to read; asked each second, so without a lock or a transaction."""
+    positions = dict(Cursor.objects.values_list("name", "position"))
+    heads = Chain.objects.values_list("cluster", "sequence")
+    if any(positions.get(f"ledger {cluster}", -1) < head for cluster, head in heads):
+        return True
+    cursor = Cursor.objects.filter(name=INCIDENTS).first()
+    return cursor is None or bool(cursor.gaps) or cursor.position < _newest()
+
+
 def look(*, first: bool, now: datetime) -> list[Found]:
     """What came about since the last look; moves the cursors, as part of the caller's transaction.
 
@@ -208,10 +218,10 @@ def _number(subject: str) -> int | None:
 
 
 def _incidents(*, first: bool, now: datetime) -> Iterator[Found]:
-    newest = Incident.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    newest = _newest()
     cursor, _ = Cursor.objects.get_or_create(name=INCIDENTS, defaults={"position": newest if first else 0, "at": now})
     gaps = {int(pk): at for pk, at in cursor.gaps.items() if now - datetime.fromisoformat(at) <= GAPS_KEPT}
-    if newest <= cursor.position and not gaps:
+    if newest <= cursor.position and not cursor.gaps:
         return
     rows = Incident.objects.select_related("node", "cluster").order_by("pk")
     fresh = list(rows.filter(Q(pk__gt=cursor.position, pk__lte=newest) | Q(pk__in=list(gaps)))[:AT_ONE_TIME])
@@ -223,6 +233,11 @@ def _incidents(*, first: bool, now: datetime) -> Iterator[Found]:
     if until != cursor.position or kept != cursor.gaps:
         Cursor.objects.filter(name=INCIDENTS).update(position=until, gaps=kept, at=now)
     yield from _opened(fresh)
+
+
+def _newest() -> int:
+    """The highest id of an incident that is committed."""
+    return Incident.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def _opened(rows: Iterable[Incident]) -> Iterator[Found]:

@@ -269,3 +269,14 @@ def test_a_channel_that_is_switched_off_gathers_nothing(world: World, channel: C
     world.fault(62)
     assert told() == []
     assert not Delivery.objects.exists()
+
+
+def test_a_look_at_nothing_new_writes_nothing(
+    world: World, channel: Channel, told: Told, django_assert_num_queries: Any
+):
+    world.fault(62)
+    told()
+    told()
+    with django_assert_num_queries(7) as captured:
+        services.sweep(now=world.now)
+    assert all(query["sql"].startswith("SELECT") for query in captured.captured_queries)

@@ -47,7 +47,7 @@ def test_in_chinese(world: World, channel: Channel, told: Told):
     services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     world.fault(79)
     (document,) = told()
-    assert document["lines"] == ["新事件: xid 79 (致命) · gpu-1 · c1"]
+    assert document["lines"] == ["新故障: xid 79 (致命) · gpu-1 · c1"]
     assert document["happenings"][0]["kind"] == "incident.opened"
 
 

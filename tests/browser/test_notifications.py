@@ -1,0 +1,71 @@
+"""Notifications as an admin sets them up: a channel, a test that arrives, a route, and what comes of a pause, live."""
+
+from collections.abc import Iterator
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Open
+from tests.browser.test_console import live
+from tests.portal.notify.receiver import Receiver
+from tests.story.product import Product
+
+SECRET = "a secret of some length"
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    made = Receiver(SECRET)
+    yield made
+    made.stop()
+
+
+def violations(page: Page) -> list[tuple[str, str]]:
+    return [(one["id"], one["nodes"][0]["html"][:120]) for one in Axe().run(page).response["violations"]]
+
+
+def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open, product: Product, receiver: Receiver):
+    page = open_page("/notifications/")
+    live(page)
+    page.get_by_text("New channel").click()
+    page.get_by_role("link", name="Signed webhook").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Name").fill("on-call")
+    dialog.get_by_label("Address").fill(receiver.url)
+    dialog.get_by_label("Secret").fill(SECRET)
+    dialog.get_by_label("Gather, in seconds").fill("0")
+    dialog.get_by_label("Seconds between messages").fill("0")
+    found = violations(page)
+    with page.expect_navigation():
+        dialog.get_by_role("button", name="Make it").click()
+    live(page)
+    card = page.get_by_role("region", name="on-call")
+    expect(card).to_contain_text("Nothing sent yet")
+
+    with page.expect_navigation():
+        card.get_by_role("button", name="Send a test").click()
+    expect(card).to_contain_text("Works", timeout=15_000)
+    expect(page.locator("table.rows")).to_contain_text("answers 200")
+    assert [one["test"] for one in receiver.asked] == [True]
+
+    card.get_by_role("link", name="Add a route").click()
+    expect(dialog.get_by_label("Channel")).to_have_value("on-call")
+    expect(dialog.get_by_label("Automation paused")).to_be_checked()
+    found += violations(page)
+    with page.expect_navigation():
+        dialog.get_by_role("button", name="Add it").click()
+    live(page)
+    expect(card).to_contain_text("Automation paused")
+
+    assert product.post("/api/v1/pause", {"reason": "fire drill", "cluster": "sim"})[0] == 200
+    try:
+        expect(page.locator("table.rows")).to_contain_text("Automation paused", timeout=15_000)
+        expect(page.locator("table.rows tbody tr").first).to_contain_text("Sent", timeout=15_000)
+    finally:
+        product.post("/api/v1/resume", {"reason": "over", "cluster": "sim"})
+    assert receiver.asked[1]["lines"][0].endswith("fire drill")
+    assert receiver.signed == [True, True]
+    page.locator("table.rows summary").first.click()
+    found += violations(page)
+    assert found == []
