@@ -17,7 +17,7 @@ from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import counts
-from kcover_portal.rescue.services import opening
+from kcover_portal.rescue.services import requesting
 
 NEAR = 0.75  # of the limit: from here on a gauge says that little is left
 LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
@@ -162,7 +162,7 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
 
     Those that a person's own act always passes are not among them, nor is exclusion, over which nobody passes.
     """
-    acts = [] if verb in opening.ENDING else [step.name for step in plan.manual(verb)]
+    acts = [] if verb in requesting.ENDING else [step.name for step in plan.manual(verb)]
     settings = fleet.guards_of(node.cluster)
     facts = counts.facts(node, settings=settings, now=now, destructive=True)
     everyone = dict.fromkeys(guards.GUARDS, "")  # whoever it is: what is passed over then is what holds now
@@ -176,7 +176,7 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
     for reason in (reason for verdict in verdicts for reason in verdict.overridden):
         params = dict(reason.params)
         guard, why = params["guard"], params["why"]
-        if isinstance(guard, str) and isinstance(why, reasons.Reason) and guard not in opening.BY_HAND:
+        if isinstance(guard, str) and isinstance(why, reasons.Reason) and guard not in requesting.BY_HAND:
             found.setdefault(guard, why)
     return found
 

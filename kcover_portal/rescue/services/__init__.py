@@ -3,8 +3,9 @@
 from kcover_portal.rescue.services.approving import approve, reject
 from kcover_portal.rescue.services.calling_back import callback, take_over
 from kcover_portal.rescue.services.judging import judge, judge_and_run
-from kcover_portal.rescue.services.opening import LimitReached, Preview, Refused, Unmet, preview, request, request_plan
+from kcover_portal.rescue.services.opening import Refused
 from kcover_portal.rescue.services.reconciling import reconcile
+from kcover_portal.rescue.services.requesting import LimitReached, Preview, Unmet, preview, request, request_plan
 from kcover_portal.rescue.services.running import nudge, run, sweep
 from kcover_portal.rescue.services.steering import cancel, retry, skip
 from kcover_portal.rescue.services.withdrawing import withdraw

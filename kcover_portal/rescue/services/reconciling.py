@@ -17,7 +17,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.services import opening
+from kcover_portal.rescue.services import opening, requesting
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def _look(node: Node, *, now: datetime) -> None:
 def let_go(node: Node, *, now: datetime) -> None:
     """Somebody uncordoned a node that no rescue is open on: its marks go, too (invariant 20)."""
     try:
-        opening.request(node, "release", actor="system", reason="somebody uncordoned the node by hand", now=now)
+        requesting.request(node, "release", actor="system", reason="somebody uncordoned the node by hand", now=now)
     except opening.Refused as refusal:
         log.info("%s keeps the portal's marks for now: %s", node.name, refusal)
 

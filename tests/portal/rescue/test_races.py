@@ -82,13 +82,13 @@ def test_a_release_waits_for_the_lease_that_was_renewed_in_this_moment(
     world.fault(62)
     world.work()
     later = world.now + timedelta(seconds=50)
-    refusals = services.opening._refusals
+    refusals = services.requesting._refusals
 
     def renewed_meanwhile(*args: object, **more: object) -> object:
         Rescue.objects.update(state="running", lease_until=later)
         return refusals(*args, **more)
 
-    monkeypatch.setattr(services.opening, "_refusals", renewed_meanwhile)
+    monkeypatch.setattr(services.requesting, "_refusals", renewed_meanwhile)
     made = services.request(world.node(), "release", actor="user:anna", reason="", now=world.now)
     assert made.due_at == later
 
