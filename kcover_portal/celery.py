@@ -25,5 +25,6 @@ app.conf.beat_schedule = {
     "check runs": {"task": "fleet.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
     "preflight": {"task": "preflight.sweep", "schedule": 5.0, "options": {"expires": 30.0}},
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
+    "autopilot labels": {"task": "fleet.label_nodes", "schedule": 10.0, "options": {"expires": 10.0}},
     "prune check runs": {"task": "fleet.prune", "schedule": 3600.0},
 }

@@ -115,6 +115,11 @@ def run_of(command: uuid.UUID) -> int | None:
     return CheckTurn.objects.filter(command=command).values_list("run_id", flat=True).first()
 
 
+def clusters_with_labels() -> list[Cluster]:
+    """The clusters whose nodes are to carry Autopilot's labels."""
+    return list(Cluster.objects.filter(autopilot_labels=True).order_by("pk"))
+
+
 def runs_going_on() -> list[int]:
     """Runs of checks that are not over, oldest first."""
     rows = CheckRun.objects.filter(state=CheckRun.State.RUNNING).order_by("pk")

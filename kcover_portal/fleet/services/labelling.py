@@ -1,0 +1,165 @@
+"""Autopilot's node labels, for schedulers and scripts that read them; only where a cluster asks for them.
+
+A label follows the latest periodic results, but TESTING and EVICT are an invasive run's: its end, or a person, puts
+something else in their place. What is wanted is computed from the live node, right before the one patch; nothing is
+written where it is so already, nor to a node that carries ``kcover.io/exclude=true``. A write that fails is on record,
+and the next round tries again.
+"""
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Q
+
+from kcover import autopilot, guards
+from kcover_portal.fleet import queries
+from kcover_portal.fleet.models import CheckResult, CheckTurn, Cluster, Node
+from kcover_portal.fleet.services import checking
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+
+log = logging.getLogger(__name__)
+
+ROUND = 20  # nodes written in one round, of each cluster
+OF_THE_GPUS = tuple(name for name in autopilot.PERIODIC if name != "ping")  # whose results the label follows
+SILENT = ("paused", "shadow")  # modes in which nothing is written
+ACTOR = "system"
+
+
+class Held(Exception):
+    """The mode has changed since the round began: nothing more is written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What a node's labels should say: by its periodic results, by an invasive turn that goes on, or by one's end."""
+
+    node: Node
+    periodic: str | None
+    turn: CheckTurn | None
+
+    @property
+    def over(self) -> bool:
+        """Whether an invasive turn has ended and its labels are not written yet."""
+        return self.turn is not None and self.turn.finished_at is not None
+
+    def change(self, live: port.Node) -> port.NodeChange:
+        """The patch for the node as it is read right now; remembers what TESTING takes the place of."""
+        current = live.labels.get(autopilot.GPU_HEALTH, "")
+        if live.labels.get(guards.EXCLUDE_LABEL) == "true":
+            return port.NodeChange()
+        if self.turn is None:
+            told = current if current in autopilot.KEPT else self.periodic
+            return port.NodeChange(labels={autopilot.GPU_HEALTH: told} if told is not None else {})
+        if not self.over:
+            if current != autopilot.TESTING:
+                CheckTurn.objects.filter(pk=self.turn.pk).update(label_before=current)
+            return port.NodeChange(labels={autopilot.GPU_HEALTH: autopilot.TESTING})
+        return self._ended(self.turn, current)
+
+    def _ended(self, turn: CheckTurn, current: str) -> port.NodeChange:
+        results = checking.results_of(turn)
+        verdict = autopilot.verdict(results)
+        labels: dict[str, str | None] = {}
+        if verdict is not None:
+            labels[autopilot.GPU_HEALTH] = verdict
+        elif current == autopilot.TESTING:  # it came to no end: what was there before, or what the others say
+            before = turn.label_before if turn.label_before == autopilot.EVICT else self.periodic or turn.label_before
+            labels[autopilot.GPU_HEALTH] = before
+        at = turn.finished_at
+        told = autopilot.level_3(results, at=at) if turn.run.level > 2 and at is not None else None
+        if told is None:
+            return port.NodeChange(labels=labels)
+        labels[autopilot.LEVEL_3] = told[0]
+        return port.NodeChange(labels=labels, annotations={autopilot.LEVEL_3_OUTPUT: told[1]})
+
+
+def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random | None = None) -> int:
+    """One round: at most ROUND nodes, chosen at random of those to write, so that none that fails is in others' way.
+
+    Returns how many were written. Raises nothing that the cluster does.
+    """
+    if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in SILENT:
+        return 0
+    wanted = _wanted(cluster)
+    chosen = (rng or random.Random()).sample(wanted, min(ROUND, len(wanted)))
+    written = 0
+    for one in chosen:
+        try:
+            written += _write(cluster, one, clock=clock)
+        except Held:
+            break
+        except port.Unavailable as error:
+            log.info("cluster %s: labels are written later: %s", cluster.name, error)
+            break
+        except port.KubeError as error:
+            log.warning("cluster %s: %s is not labelled: %s", cluster.name, one.node.name, error)
+    return written
+
+
+def _wanted(cluster: Cluster) -> list[Wanted]:
+    """The nodes whose row, as the watch last saw it, is not what it should be. Three queries, whatever their number."""
+    turns = _turns(cluster)
+    here = Q(node__cluster=cluster, node__known=True, name__in=OF_THE_GPUS)
+    counts = (
+        CheckResult.objects.filter(here)
+        .order_by()
+        .values_list("node")
+        .annotate(failed=Count("pk", filter=Q(status="fail")), good=Count("pk", filter=Q(status__in=("pass", "warn"))))
+    )
+    periodic: dict[int, str | None] = {
+        node: autopilot.periodic_label([*["fail"] * (failed > 0), *["pass"] * (good > 0)])
+        for node, failed, good in counts
+    }
+    nodes = Node.objects.filter(cluster=cluster, known=True).only("pk", "name", "labels")
+    found = [Wanted(node=node, periodic=periodic.get(node.pk), turn=turns.get(node.pk)) for node in nodes]
+    return [one for one in found if _differs(one)]
+
+
+def _turns(cluster: Cluster) -> dict[int, CheckTurn]:
+    """By node the invasive turn that goes on, else the last one whose end is not written yet."""
+    rows = CheckTurn.objects.filter(node__cluster=cluster, invasive=True, labelled_at=None)
+    asked = CheckTurn.State.ASKED
+    by_age = sorted(rows.select_related("run"), key=lambda turn: (turn.state == asked, turn.pk))
+    return {turn.node_id: turn for turn in by_age}
+
+
+def _differs(one: Wanted) -> bool:
+    labels: Mapping[str, str] = one.node.labels
+    if labels.get(guards.EXCLUDE_LABEL) == "true":
+        return False
+    current = labels.get(autopilot.GPU_HEALTH, "")
+    if one.turn is None:
+        return one.periodic is not None and current not in (*autopilot.KEPT, one.periodic)
+    return one.over or current != autopilot.TESTING
+
+
+def _write(cluster: Cluster, one: Wanted, *, clock: Callable[[], datetime]) -> bool:
+    if queries.mode_now(cluster)[0] in SILENT:
+        raise Held
+    kube = queries.connect(cluster)
+    _note(cluster, one, "begun", now=clock(), data={"wanted": "testing" if one.turn and not one.over else one.periodic})
+    try:
+        before, after = kube.apply_node(one.node.name, one.change)
+    except port.KubeError as error:
+        _note(cluster, one, "failed", now=clock(), data={"error": str(error), "kind": type(error).__name__})
+        raise
+    _note(cluster, one, "done", now=clock(), data={"before": _shown(before), "after": _shown(after)})
+    if one.over:
+        ended = CheckTurn.objects.filter(node=one.node, invasive=True, labelled_at=None, finished_at__isnull=False)
+        ended.update(labelled_at=clock())
+    return before.labels != after.labels
+
+
+def _shown(node: port.Node) -> dict[str, str]:
+    return {key: node.labels[key] for key in (autopilot.GPU_HEALTH, autopilot.LEVEL_3) if key in node.labels}
+
+
+def _note(cluster: Cluster, one: Wanted, end: str, *, now: datetime, data: dict[str, object]) -> None:
+    name = one.node.name
+    ledger.write(
+        cluster.name, actor=ACTOR, verb=f"autopilot_labels.{end}", subject=f"node {name}", node=name, now=now, data=data
+    )

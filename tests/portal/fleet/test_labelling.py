@@ -1,0 +1,189 @@
+"""Autopilot's labels: only where asked for, one patch, only on change; EVICT and TESTING are an invasive run's."""
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover import autopilot
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster, Mode
+from kcover_portal.fleet.services import bounds, checking, labelling, selecting
+from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
+from tests.portal.rescue import agents
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+HEALTH = autopilot.GPU_HEALTH
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(policy="", nodes=2)
+    made.cluster.autopilot_labels = True
+    made.cluster.save()
+    for number in (1, 2):
+        made.report(node=f"gpu-{number}")
+    yield made
+    made.uninstall()
+
+
+def result(world: World, status: str, *, node: str = "gpu-1", name: str = "pciebw", device: str = "GPU-0") -> None:
+    CheckResult.objects.update_or_create(
+        node=world.node(node),
+        name=name,
+        device=device,
+        defaults={"status": status, "seen_at": world.now, "changed_at": world.now},
+    )
+
+
+def write(world: World) -> int:
+    cluster = Cluster.objects.get(pk=world.cluster.pk)
+    written = labelling.write(cluster, clock=world.clock, rng=random.Random(1))
+    world.sync()
+    return written
+
+
+def label(world: World, node: str = "gpu-1") -> str | None:
+    return world.kube.get_node(node).labels.get(HEALTH)
+
+
+def patches(world: World) -> int:
+    return len([call for call in world.kube.calls if call.verb == "apply_node" and call.wrote])
+
+
+def test_a_label_follows_the_periodic_results_and_is_written_on_change_only(world: World) -> None:
+    result(world, "pass")
+    result(world, "fail", node="gpu-2", name="ping")  # a peer is no GPU
+    assert (write(world), label(world), label(world, "gpu-2")) == (1, "PASS", None)
+    assert (write(world), patches(world)) == (0, 1)
+    result(world, "fail", device="GPU-1")
+    assert (write(world), label(world)) == (1, "WARN")
+    result(world, "error", device="GPU-1")
+    assert (write(world), label(world)) == (1, "PASS")
+    assert patches(world) == 3
+    verbs = [entry.verb for entry in Entry.objects.filter(node="gpu-1", verb__startswith="autopilot").order_by("pk")]
+    assert verbs == ["autopilot_labels.begun", "autopilot_labels.done"] * 3
+    assert Entry.objects.filter(verb="autopilot_labels.done").latest("pk").data["after"] == {HEALTH: "PASS"}
+
+
+@pytest.mark.parametrize("kept", ["EVICT", "TESTING"])
+def test_periodic_results_never_overwrite_evict_or_testing(world: World, kept: str) -> None:
+    result(world, "pass")
+    world.kube.label_node("gpu-1", {HEALTH: kept})  # the watch has not told yet
+    assert (write(world), label(world)) == (0, kept)
+    world.sync()
+    begun = Entry.objects.count()
+    assert (write(world), label(world), Entry.objects.count()) == (0, kept, begun)
+
+
+def test_off_is_the_default_and_shadow_and_pause_write_nothing(world: World) -> None:
+    result(world, "pass")
+    for setting in ({"autopilot_labels": False}, {"mode": "shadow", "autopilot_labels": True}, {"mode": "paused"}):
+        bounds.set_cluster(world.cluster, setting, actor="t", reason="", now=world.now)
+        assert write(world) == 0
+    assert patches(world) == 0
+    fleet.resume(cluster=world.cluster, reason="", actor="t", now=world.now, mode="approve")
+    assert write(world) == 1
+    assert Cluster.objects.create(name="new", created_at=world.now).autopilot_labels is False
+
+
+def test_a_pause_stops_a_round_in_its_middle(world: World, monkeypatch: Any) -> None:
+    result(world, "pass")
+    result(world, "pass", node="gpu-2")
+    apply = world.kube.apply_node
+
+    def pausing(*args: Any, **named: Any) -> Any:
+        Cluster.objects.update(mode=Mode.PAUSED)
+        return apply(*args, **named)
+
+    monkeypatch.setattr(world.kube, "apply_node", pausing)
+    assert (write(world), patches(world)) == (1, 1)
+
+
+def test_a_node_that_refuses_is_in_nobodys_way(world: World) -> None:
+    result(world, "pass")
+    result(world, "pass", node="gpu-2")
+    world.kube.fail("apply_node", port.Refused("forbidden"), times=9, name="gpu-1")
+    assert (write(world), label(world), label(world, "gpu-2")) == (1, None, "PASS")
+    assert Entry.objects.filter(verb="autopilot_labels.failed", node="gpu-1").count() == 1
+    world.kube.fail("apply_node", port.Unavailable("gone"), times=9)
+    assert write(world) == 0
+
+
+def test_a_round_is_bounded(world: World, monkeypatch: Any) -> None:
+    monkeypatch.setattr(labelling, "ROUND", 1)
+    for node in ("gpu-1", "gpu-2"):
+        result(world, "pass", node=node)
+    assert [write(world), write(world), write(world)] == [1, 1, 0]
+
+
+def test_an_excluded_node_is_left_alone(world: World) -> None:
+    result(world, "pass")
+    world.kube.label_node("gpu-1", {"kcover.io/exclude": "true"})
+    assert (write(world), label(world)) == (0, None)
+    world.sync()
+    assert (write(world), label(world)) == (0, None)
+
+
+def begin(world: World, *, level: int = 3) -> CheckRun:
+    nodes = selecting.nodes(world.cluster, hosts=["gpu-1"])
+    run = checking.begin(world.cluster, nodes, checks=("dcgm",), level=level, actor="user:ann", now=world.now)
+    checking.advance(run.pk, now=world.now)
+    return run
+
+
+def end(world: World, run: CheckRun, *results: dict[str, Any]) -> None:
+    [command] = [one for one in agents.commands("run_check") if one.state == "offered"]
+    agents.answers(world, command, checks=list(results))
+    checking.advance(run.pk, now=world.now)
+
+
+def dcgm(status: str, device: str = "") -> dict[str, Any]:
+    return {"name": "dcgm", "status": status, "device": device}
+
+
+def test_an_invasive_run_tests_and_evicts_and_only_another_one_takes_it_back(world: World) -> None:
+    result(world, "pass")
+    write(world)
+    run = begin(world)
+    assert (write(world), label(world), write(world)) == (1, "TESTING", 0)
+    end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
+    assert (write(world), label(world)) == (1, "EVICT")
+    node = world.kube.get_node("gpu-1")
+    assert node.labels[autopilot.LEVEL_3] == "ERR_2026-11-21_08.00.00UTC"
+    assert node.annotations[autopilot.LEVEL_3_OUTPUT] == "gpu_memory.3"
+    assert (write(world), label(world)) == (0, "EVICT")
+    again = begin(world)
+    write(world)
+    assert label(world) == "TESTING"
+    end(world, again, dcgm("pass"))
+    assert (write(world), label(world)) == (1, "PASS")
+
+
+@pytest.mark.parametrize(("before", "after"), [("EVICT", "EVICT"), ("WARN", "PASS"), (None, "PASS")])
+def test_an_invasive_run_without_an_end_restores_what_was_there(world: World, before: str | None, after: str) -> None:
+    if before is not None:
+        world.kube.label_node("gpu-1", {HEALTH: before})
+        world.sync()
+    run = begin(world)
+    write(world)
+    assert label(world) == "TESTING"
+    result(world, "pass")
+    world.now += timedelta(hours=2)
+    checking.advance(run.pk, now=world.now)
+    assert (write(world), label(world)) == (1, after)
+    assert autopilot.LEVEL_3 not in world.kube.get_node("gpu-1").labels
+    assert write(world) == 0
+
+
+def test_level_two_leaves_the_label_of_level_three_alone(world: World) -> None:
+    run = begin(world, level=2)
+    write(world)
+    end(world, run, dcgm("pass"))
+    write(world)
+    assert label(world) == "PASS"
+    assert autopilot.LEVEL_3 not in world.kube.get_node("gpu-1").labels
