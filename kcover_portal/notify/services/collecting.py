@@ -32,10 +32,9 @@ def collect(*, now: datetime) -> int:
     if not reading.news():
         return 0
     with transaction.atomic():
-        Cursor.objects.get_or_create(name=LOCK, defaults={"at": now})
-        lock = Cursor.objects.select_for_update(skip_locked=True).filter(name=LOCK).first()
+        lock = _lock(now=now)
         if lock is None:
-            return 0  # another worker is at it
+            return 0
         found = reading.look(first=lock.position == 0, now=now)
         if lock.position == 0:
             Cursor.objects.filter(name=LOCK).update(position=1, at=now)
@@ -56,13 +55,23 @@ def _hand_out(found: Sequence[Found], *, now: datetime) -> int:
 
 def take_up(*, now: datetime) -> int:
     """Hands out the words of rules that rescues wait with; returns how many. What nobody can be told is settled."""
-    steps = list(telling.asking()[:STEPS_AT_ONE_TIME])
-    known = queries.taken_up(steps) if steps else set()
-    fresh = [step for step in steps if queries.step_key(step) not in known]
-    for step in fresh:
-        with transaction.atomic():
+    if not telling.asking().exists():
+        return 0
+    with transaction.atomic():
+        if _lock(now=now) is None:
+            return 0
+        steps = list(telling.asking()[:STEPS_AT_ONE_TIME])
+        known = queries.taken_up(steps)
+        fresh = [step for step in steps if queries.step_key(step) not in known]
+        for step in fresh:
             _take_up(step, now=now)
     return len(fresh)
+
+
+def _lock(*, now: datetime) -> Cursor | None:
+    """Makes the caller the only collector until its transaction ends; None where another worker is at it."""
+    Cursor.objects.get_or_create(name=LOCK, defaults={"at": now})
+    return Cursor.objects.select_for_update(skip_locked=True).filter(name=LOCK).first()
 
 
 def _take_up(step: Step, *, now: datetime) -> None:

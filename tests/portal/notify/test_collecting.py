@@ -277,6 +277,7 @@ def test_a_look_at_nothing_new_writes_nothing(
     world.fault(62)
     told()
     told()
+    Cursor.objects.filter(name="incidents").update(gaps={})  # PostgreSQL counts on from other tests' ids
     with django_assert_num_queries(7) as captured:
         services.sweep(now=world.now)
     assert all(query["sql"].startswith("SELECT") for query in captured.captured_queries)
