@@ -48,7 +48,8 @@ def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Pr
     expect(overview.locator("#live").get_by_role("link", name="Xid 62").first).to_be_visible(timeout=10_000)
     expect(detail.locator(".timeline")).to_contain_text("Xid 62")
     expect(detail.locator(".timeline")).to_contain_text("Uncordon: Done", timeout=HEALING_SECONDS)
-    expect(detail.locator(".facts-bar").get_by_text("Healthy", exact=True)).to_be_visible(timeout=10_000)
+    state_and_health = detail.locator(".facts-bar").get_by_text("Healthy", exact=True)
+    expect(state_and_health).to_have_count(2, timeout=10_000)
     assert overview.evaluate("window.loaded") == "once"
 
     number = product.rescue_of(node)["id"]
