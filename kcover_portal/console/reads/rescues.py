@@ -48,6 +48,16 @@ class Call:
     seconds: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedOver:
+    """A guard that somebody passed over, and what it had said."""
+
+    guard: looks.Verb
+    who: str
+    why: str
+    at: datetime
+
+
 def number_of(steps: Sequence[Step]) -> tuple[int, int]:
     """(finished steps, all steps), for a progress bar."""
     return sum(step.state in lifecycle.FINISHED_STEP for step in steps), len(steps)
@@ -176,13 +186,14 @@ def held_back(rescue: Rescue) -> str:
     return rescue.because.removeprefix(HELD_BACK) if waits else ""
 
 
-def passed_over(rescue: Rescue) -> list[tuple[looks.Verb, str, str]]:
-    """The guards that held something back and that somebody passed over, each with who did and what it had said."""
+def passed_over(rescue: Rescue) -> list[PassedOver]:
+    """The guards that held something back and that somebody passed over."""
     return [
-        (
-            looks.GUARDS.get(row["guard"]) or looks.Verb(row["guard"], "shield"),
-            row["by"],
-            wording.say(reasons.from_json(row["why"])),
+        PassedOver(
+            guard=looks.GUARDS.get(row["guard"]) or looks.Verb(row["guard"], "shield"),
+            who=row["by"],
+            why=wording.say(reasons.from_json(row["why"])),
+            at=datetime.fromisoformat(row["at"]),
         )
         for row in rescue.passed_over
     ]
