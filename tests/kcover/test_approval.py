@@ -75,6 +75,7 @@ def test_two_people_must_say_yes() -> None:
     two = check(vote("user:ben", after=2 * SECOND), vote(), approvers=2)
     assert isinstance(two, approval.Approved)
     assert (two.by, two.until) == (("user:anna", "user:ben"), ASKED + SECOND + HOUR)
+    assert said(two) == ["approved by user:anna, user:ben, until 2026-11-21 09:00:01 UTC"]
 
 
 def test_nobody_counts_twice() -> None:

@@ -126,6 +126,20 @@ def test_a_harmless_sxid_is_no_fault_of_the_node() -> None:
     assert why(candidate(), kind="sxid", code="12021").startswith("sxid 12021 is not a fault of the node")
 
 
+@pytest.mark.parametrize("rule", [candidate(), candidate(kinds=("sxid",))])
+def test_the_word_of_the_line_outweighs_the_harmless_list(rule: matching.Candidate) -> None:
+    asked = {"kind": "sxid", "code": "12021", "cause": None, "labels": {}}
+    assert matching.match([rule], **asked, fatal=True)[0] == rule
+    assert matching.match([rule], **asked, fatal=False)[0] is None
+
+
+def test_an_nvlink_event_that_says_that_it_is_not_fatal_is_no_fault_of_the_node() -> None:
+    asked = {"kind": "xid", "code": "145", "cause": None, "labels": {}}
+    assert matching.match([candidate()], **asked, fatal=True)[0] is not None
+    chosen, [tried] = matching.match([candidate()], **asked, fatal=False)
+    assert (chosen, tried.because.code) == (None, "program_fault")
+
+
 @pytest.mark.parametrize(("kind", "code"), [("xid", "9999"), ("sxid", "1")])
 def test_an_unknown_code_must_be_listed(kind: str, code: str) -> None:
     assert (
@@ -186,6 +200,18 @@ def test_what_a_rule_names_is_enough() -> None:
     named = "it names xid 79, sxid 12021, check remapped, agent *, not {}"
     for kind, code in (("xid", "62"), ("sxid", "11004"), ("check", "dcgm"), ("pod", "error"), ("xid", "12021")):
         assert why(rule, kind=kind, code=code) == named.format(f"{kind} {code}")
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"sxids": ("12028",)}, "sxid 12028"),
+        ({"checks": ("remapped",)}, "check remapped"),
+        ({"kinds": ("agent",)}, "agent *"),
+    ],
+)
+def test_what_a_rule_names_beside_codes_is_said_too(more: dict[str, tuple[str, ...]], named: str) -> None:
+    assert why(candidate(codes=("79",), **more)) == f"it names xid 79, {named}, not xid 62"
 
 
 def test_a_kind_means_its_faults_of_the_node() -> None:

@@ -72,6 +72,21 @@ def test_a_rule_covers_itself(one: document.Rule) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "covers"),
+    [
+        (rule(kinds=("xid",)), rule(codes=("79",)), True),
+        (rule(), rule(codes=("79",), sxids=("11004",)), True),
+        (rule(kinds=("check",)), rule(checks=("dcgm",)), True),
+        (rule(kinds=("xid",)), rule(codes=("31",)), False),  # a program's doing: meant only where it is listed
+        (rule(kinds=("xid",)), rule(sxids=("11004",)), False),
+        (rule(codes=("79",)), rule(kinds=("xid",)), False),
+    ],
+)
+def test_a_kind_covers_its_faults_of_the_node(first: document.Rule, second: document.Rule, covers: bool) -> None:
+    assert overlap.covers(first, second) is covers
+
+
+@pytest.mark.parametrize(
     ("first", "second", "said"),
     [
         (rule(codes=("48", "62")), rule(codes=("62",)), "Xid 62"),

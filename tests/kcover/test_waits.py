@@ -54,6 +54,7 @@ EXAMPLE = 'write it like "1day2h30min" or "20min"'
         ("5weeks", '5weeks: the unit "weeks" is unknown, use "day", "h" or "min"'),
         ("1.5h", '1.: the unit "." is unknown, use "day", "h" or "min"'),
         ("1h-5min", '1h-: the unit "h-" is unknown, use "day", "h" or "min"'),
+        ("X5min", f'X: a number is missing before "X", {EXAMPLE}'),
         ("PT5M", f'PT: a number is missing before "PT", {EXAMPLE}'),
         ("-5min", f"-5min: no sign is allowed, a wait is never negative; {EXAMPLE}"),
         ("+5min", f"+5min: no sign is allowed, a wait is never negative; {EXAMPLE}"),
