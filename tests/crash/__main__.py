@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from tests.crash import batch, installation, judging, page
-from tests.crash.points import FAILURES, column
+from tests.crash.points import FAILURES, POINTS, column
 
 NAMES = {failure.name: failure for failure in FAILURES}
 
@@ -18,12 +18,17 @@ def main() -> int:
     """Runs one installation a failure, one after the other; the exit status is 1 if any run was not well."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="FAILURE", help=f"of {', '.join(NAMES)}; none: all, and the page")
+    parser.add_argument("--step", action="append", default=[], help="strike this step only (more than one: repeat it)")
     parser.add_argument("--runs", type=int, default=1, help="nodes on which each case is tried (1)")
     parser.add_argument("--seconds", type=float, default=600.0, help="until a rescue that has not ended is given up")
     parser.add_argument("--logs", type=Path, help="a folder for what the processes print")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in NAMES]:
         parser.error(f"unknown failure {', '.join(unknown)}: known are {', '.join(NAMES)}")
+    if unknown := set(options.step) - {point.step for point in POINTS}:
+        parser.error(f"no point in step {', '.join(unknown)}: there are {', '.join(sorted({p.step for p in POINTS}))}")
+    if options.step and not options.names:
+        parser.error("--step needs FAILURE: all failures write the page, and the page has every step")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # nothing is left running
     began, steps, servers, tried = time.monotonic(), [], "", []
     for name in options.names or NAMES:
@@ -31,7 +36,10 @@ def main() -> int:
             folder = Path(temporary)
             try:
                 with installation.running(folder) as product:
-                    trials = batch.run(product, [column(NAMES[name]) * options.runs], seconds=options.seconds)
+                    cases = [
+                        case for case in column(NAMES[name]) if not options.step or case.point.step in options.step
+                    ]
+                    trials = batch.run(product, [cases * options.runs], seconds=options.seconds)
                     judging.judge(product, trials)
                     steps, servers = product.audit()["steps"], product.versions()
             finally:

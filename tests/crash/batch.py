@@ -12,18 +12,21 @@ from typing import Any
 
 import psycopg
 
+from tests.crash import row_locks, spares
 from tests.crash.installation import Installation
-from tests.crash.plans import HEAL, PLANS, PODS, POLICIES
+from tests.crash.plans import HEAL, OTHER, PLANS, PODS, POLICIES
 from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, Case
 from tests.story.product import call
 
 LATE_SECONDS = 5.0  # so long the calls of the late cases may have hung when the others are begun
-STRIKE_SECONDS = 12.0  # and so long, when the strike no longer waits for the rest: the portal waits 20 s for an answer
+STRIKE_SECONDS = 11.0  # and so long, when the strike no longer waits for the rest: the portal waits 15 s for an answer
+ARRIVING_SECONDS = 2.5  # but for those that are about to hang
 GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with what else hangs so long after it
 HELD_SECONDS = 120.0
+RELEASED_SECONDS = 60.0
 SILENT_SECONDS = 600.0  # an agent heard of so long ago is none that could be asked for a reboot
 GRACE = ("--grace-seconds", "2.5")  # a pod that was told to go is still there when its eviction is tried again
-SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares
+SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares from the start
 # The worker last: what the others break has come to its end by then.
 ORDER = (FLUSHED, BROKER, FAST, IMMEDIATE, KILLED)
 OPEN = ("waiting", "running")
@@ -42,6 +45,7 @@ class Trial:
     helped: bool = False  # what the plan needs from outside was done
     lock: psycopg.Connection[Any] | None = None  # what a call that is a row waits for
     locked: float = 0.0  # since when
+    spares: dict[str, dict[str, Any]] = field(default_factory=dict)  # that were promised to the node, as they had been
     began: float = 0.0
     seconds: float = 0.0
     wrong: list[str] = field(default_factory=list)
@@ -61,6 +65,11 @@ class Trial:
         """Whether its call is a row."""
         return self.case is not None and bool(self.case.point.row)
 
+    def unlock(self) -> None:
+        """Lets whoever waits for the row go on."""
+        lock, self.lock = self.lock, None
+        row_locks.let_go(lock)
+
 
 def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: float) -> list[Trial]:
     """Sets the installation up and tries all cases, wave by wave; each trial is over, or its time (``seconds``) is up.
@@ -69,9 +78,10 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     """
     cases = [case for wave in waves for case in wave]
     wanted = len(cases) + len(PLANS)
+    stand_ins = sum(PLANS[case.point.plan].standby for case in cases) + len(PLANS)
     product.set_up(
-        nodes=wanted + wanted // SPARES_EVERY + 8,
-        policies=POLICIES,
+        nodes=wanted + wanted // SPARES_EVERY + 8 + stand_ins,
+        policies=POLICIES.replace(OTHER, product.other.url),
         boot_seconds=3,
         simulator=["--no-workloads", *GRACE],
     )
@@ -82,7 +92,7 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
         batch.carry_out([len(wave) for wave in waves], deadline=time.monotonic() + seconds)
     finally:
         for trial in batch.trials:
-            _unlock(trial)
+            trial.unlock()
     return batch.trials
 
 
@@ -99,7 +109,9 @@ class Batch:
         self.trials = [
             Trial(node=node, plan=plan, case=case) for node, (plan, case) in zip(nodes, wanted, strict=False)
         ]
+        self._loose = nodes[len(self.trials) :]
         self._decider = ""
+        self._spares: dict[str, dict[str, Any]] = {}  # every one, as it was
 
     # --------------------------------------------------------------------------------------------------- beginning
 
@@ -109,6 +121,9 @@ class Batch:
         query = "SELECT count(*) FROM fleet_agent"
         product.wait(lambda: product.rows(query)[0][0] >= len(self.trials), "the agents to report", seconds=90)
         self._decider = product.manage("token", "create", "--kind", "decision", "--cluster", "sim").strip()
+        product.share_secret()
+        stand_ins = sum(PLANS[trial.plan].standby for trial in self.trials)
+        self._spares = spares.make(product, self._loose[:stand_ins])
         for trial in self.trials:
             trial.before = product.sim_node(trial.node)
             for pod in _pods(trial):
@@ -116,7 +131,7 @@ class Batch:
             if trial.plan == "job":
                 product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": False})
             if trial.case is not None:
-                product.post_sim("/sim/api-faults", _fault(trial, trial.case))
+                self._plan(trial, trial.case)
         silent = [trial.node for trial in self.trials if trial.plan == "job"]
         with product.connect() as connection:
             connection.execute(
@@ -124,6 +139,18 @@ class Batch:
                 "WHERE node_id IN (SELECT id FROM fleet_node WHERE name = ANY(%s))",
                 (SILENT_SECONDS, silent),
             )
+
+    def _plan(self, trial: Trial, case: Case) -> None:
+        """Prepares what is to meet the case's call."""
+        status = "hold" if case.failure.status is None else case.failure.status
+        if case.point.hook:
+            self._product.other.plan(trial.node, status=status, after=case.after, seconds=HELD_SECONDS)
+            return
+        planned = case.point.fault(node=trial.node, boot=trial.boot)
+        # A row is not asked for at the API server: the rescue is stopped at its last request before, and caught at it.
+        after = case.after or bool(case.point.row)
+        fault = {**planned, "name": trial.node, "status": status, "after": after, "seconds": HELD_SECONDS}
+        self._product.post_sim("/sim/api-faults", fault)
 
     def _begin(self, trials: Sequence[Trial]) -> None:
         for trial in trials:
@@ -153,6 +180,14 @@ class Batch:
             self._strike()
         self._begin(rest)
         self._until(self._over, deadline=deadline)
+        self._give_back()
+
+    def _give_back(self) -> None:
+        """A person releases every standby when all is over: it is to be as it was."""
+        of = {trial.node: trial for trial in self.trials}
+        for origin, spare in spares.release(self._product):
+            of[origin].spares[spare] = self._spares[spare]
+        self._until(lambda: spares.are_released(self._product), deadline=time.monotonic() + RELEASED_SECONDS)
 
     def _until(self, so: Callable[[], bool], *, deadline: float) -> None:
         """Looks until it is so or the time is up; does meanwhile what plans and cases need."""
@@ -170,7 +205,18 @@ class Batch:
         """Whether the calls of all these trials hang; or one has for so long that the others cannot be waited for."""
         hanging = self._hanging()
         ages = [hanging[trial] for trial in trials if trial in hanging]
-        return len(ages) == len(trials) or max(ages, default=0.0) > seconds
+        more = ARRIVING_SECONDS if self._arriving() else 0.0
+        return len(ages) == len(trials) or max(ages, default=0.0) > seconds + more
+
+    def _arriving(self) -> bool:
+        """Whether some trial has left its last request before a row and not come to it: a blow now would miss it."""
+        rows = [trial for trial in self.trials if trial.aimed and trial.row]
+        if not rows:
+            return False
+        waited, (_, hanging) = row_locks.waited_for(self._product), self._product.faults()
+        return any(
+            trial.node in hanging if trial.lock is None else not row_locks.blocks(trial.lock, waited) for trial in rows
+        )
 
     def _strike(self) -> None:
         """Does every failure whose cases hang to its process, and lets their calls go on into what is left of it."""
@@ -181,23 +227,25 @@ class Batch:
             self._product.strike(failure)
             for trial in struck:
                 trial.struck = True
-                _unlock(trial)
+                trial.unlock()
                 self._product.let_go(trial.node)
             if failure in (FAST, IMMEDIATE):
                 time.sleep(1.0)  # until the worker has found its connections cut
 
     def _hanging(self) -> dict[Trial, float]:
         """The trials that wait for their blow and whose calls hang, with the seconds that they have."""
-        _, ages = self._product.api_faults()
+        _, ages = self._product.faults()
         aimed = {trial.node: trial for trial in self.trials if trial.aimed}
         found = {aimed[node]: age for node, age in ages.items() if node in aimed and not aimed[node].row}
-        now = time.monotonic()
-        found.update({trial: now - trial.locked for trial in aimed.values() if trial.locked and self._blocks(trial)})
-        return found
+        now, locked = time.monotonic(), [trial for trial in aimed.values() if trial.locked]
+        waited = row_locks.waited_for(self._product) if locked else frozenset()
+        at_rows = [trial for trial in locked if row_locks.blocks(trial.lock, waited)]
+        return found | {trial: now - trial.locked for trial in at_rows}
 
     def _over(self) -> bool:
         """Whether every rescue has ended; strikes what came too late for its wave."""
-        if any(age > GATHER_SECONDS for age in self._hanging().values()):
+        more = ARRIVING_SECONDS if self._arriving() else 0.0
+        if any(age > GATHER_SECONDS + more for age in self._hanging().values()):
             self._strike()
         return all(trial.seconds for trial in self.trials)
 
@@ -206,33 +254,35 @@ class Batch:
 
         Their worker waits to write the row; for «after» it is let write it, and waits to note so in its step.
         """
-        _, hanging = self._product.api_faults()
-        for trial in self.trials:
-            if not (trial.aimed and trial.row):
+        rows = [trial for trial in self.trials if trial.aimed and trial.row]
+        if not rows:
+            return
+        waited, (_, hanging) = row_locks.waited_for(self._product), self._product.faults()
+        for trial in rows:
+            if trial.case is None:
                 continue
             if trial.lock is None and trial.node in hanging:
-                trial.lock = _before_row(self._product, trial)
+                trial.lock = row_locks.before(self._product, trial.node, trial.case.point)
                 self._product.let_go(trial.node)
-            elif trial.case and trial.case.after and not trial.locked and self._blocks(trial):
-                first, trial.lock = trial.lock, _after_row(self._product, trial)
+            elif not trial.locked and row_locks.blocks(trial.lock, waited):
+                first = trial.lock
+                if trial.case.after:
+                    trial.lock = row_locks.after(self._product, trial.node, trial.case.point)
+                    row_locks.let_go(first)
                 trial.locked = time.monotonic()
-                _close(first)
-            elif trial.case and not trial.case.after and not trial.locked and self._blocks(trial):
-                trial.locked = time.monotonic()
-
-    def _blocks(self, trial: Trial) -> bool:
-        """Whether somebody waits for the trial's lock."""
-        if trial.lock is None:
-            return False
-        query = "SELECT count(*) FROM pg_stat_activity WHERE %s = ANY(pg_blocking_pids(pid))"
-        return bool(self._product.rows(query, trial.lock.info.backend_pid)[0][0])
 
     def _help(self) -> None:
         """Does what plans need from outside, and notes which are over."""
         product, rescues = self._product, rescues_of(self._product)
         boots = {row["name"]: row["boot_id"] for row in call("GET", product.sim + "/sim/nodes")[1]["nodes"]}
         for trial in self.trials:
-            states = [state for _, state, _ in rescues.get(trial.node, [])]
+            mine = rescues.get(trial.node, [])
+            states = [state for _, state, _ in mine]
+            if states == ["held"] and self._ordered_in_vain(trial):
+                status, answer = product.post(f"/api/v1/rescues/{mine[0][0]}/retry", {"reason": "nobody has it"})
+                trial.helped = status < 300
+                assert status < 300 or status >= 500, answer
+                continue
             if trial.plan == "job" and not trial.helped and boots[trial.node] != trial.boot:
                 product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": True})
                 trial.helped = True
@@ -242,6 +292,11 @@ class Batch:
                 assert status < 300 or status >= 500, answer
             if len(states) >= len(PLANS[trial.plan].ends) and not set(states) & set(OPEN) and not trial.seconds:
                 trial.seconds = time.monotonic() - trial.began
+
+    def _ordered_in_vain(self, trial: Trial) -> bool:
+        """Whether the other system never took the order, so that a person may give it once more."""
+        hook = trial.case is not None and trial.case.point.hook
+        return hook and not trial.helped and not self._product.other.taken[trial.node]
 
 
 def rescues_of(product: Installation) -> dict[str, list[tuple[int, str, str]]]:
@@ -273,55 +328,3 @@ def _pods(trial: Trial) -> Iterator[dict[str, Any]]:
                 "terminationGracePeriodSeconds": 30,
             },
         }
-
-
-def _fault(trial: Trial, case: Case) -> dict[str, Any]:
-    planned = case.point.fault(node=trial.node, boot=trial.boot)
-    # A row is not asked for at the API server: the rescue is stopped at its last request before, and caught at the row.
-    after = case.after or bool(case.point.row)
-    status = "hold" if case.failure.status is None else case.failure.status
-    return {**planned, "name": trial.node, "status": status, "after": after, "seconds": HELD_SECONDS}
-
-
-def _step(product: Installation, trial: Trial) -> tuple[int, int, int, int]:
-    """The ids of the step that writes the row, its place, its rescue and its node."""
-    assert trial.case is not None
-    (found,) = product.rows(
-        "SELECT s.id, s.index, r.id, n.id FROM rescue_step s JOIN rescue_rescue r ON r.id = s.rescue_id "
-        "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s AND s.name = %s",
-        trial.node,
-        trial.case.point.step,
-    )
-    return found[0], found[1], found[2], found[3]
-
-
-def _before_row(product: Installation, trial: Trial) -> psycopg.Connection[Any]:
-    """Whoever inserts the same key waits until this one is committed or taken back."""
-    assert trial.case is not None
-    _, index, rescue, node = _step(product, trial)
-    lock = product.connect()
-    lock.execute("BEGIN")
-    lock.execute(
-        "INSERT INTO fleet_command (id, node_id, key, kind, args, state, message, output, created_at, expires_at) "
-        "VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', now(), now())",
-        (node, f"{trial.case.point.row}-{rescue}-{index}-0"),
-    )
-    return lock
-
-
-def _after_row(product: Installation, trial: Trial) -> psycopg.Connection[Any]:
-    """Whoever writes the step waits."""
-    lock = product.connect()
-    lock.execute("BEGIN")
-    lock.execute("SELECT 1 FROM rescue_step WHERE id = %s FOR UPDATE", (_step(product, trial)[0],))
-    return lock
-
-
-def _unlock(trial: Trial) -> None:
-    lock, trial.lock = trial.lock, None
-    _close(lock)
-
-
-def _close(lock: psycopg.Connection[Any] | None) -> None:
-    if lock is not None:
-        lock.close()  # takes back what it began

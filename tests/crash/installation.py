@@ -1,4 +1,4 @@
-"""The product with servers of its own, so that each of them can be struck too."""
+"""The product with servers of its own, so that each can be struck too, and the system that its webhooks call."""
 
 import contextlib
 import json
@@ -12,10 +12,12 @@ import psycopg
 import redis
 
 from tests import servers
+from tests.crash.other_system import OtherSystem
 from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, Failure
 from tests.story.product import ROOT, Product, call
 
 THREADS = "48"  # of the worker: a request that is held keeps one
+SECRET = "only-between-the-two-of-us"  # with the other system
 # What would rightly hold back acts on many nodes at once.
 NO_GUARDS = {name: {"enabled": False} for name in ("storm", "rate", "breaker")}
 
@@ -23,9 +25,10 @@ NO_GUARDS = {name: {"enabled": False} for name in ("storm", "rate", "breaker")}
 class Installation(Product):
     """The product on a PostgreSQL that writes as in production, and a Redis; both its own."""
 
-    def __init__(self, folder: Path, *, database: servers.Postgres, broker: servers.Redis) -> None:
+    def __init__(self, folder: Path, *, database: servers.Postgres, broker: servers.Redis, other: OtherSystem) -> None:
         super().__init__(folder, database=database.url, redis=broker.url)
-        self.environment["KCOVER_WORKERS"] = THREADS
+        self.environment |= {"KCOVER_WORKERS": THREADS, "KCOVER_PUBLIC_URL": self.url}
+        self.other = other
         self._database, self._broker = database, broker
 
     def strike(self, failure: Failure) -> None:
@@ -53,6 +56,11 @@ class Installation(Product):
         status, body = call("PATCH", self.url + "/api/v1/clusters/sim/guards", NO_GUARDS, token=self.token)
         assert status == 200, body
 
+    def share_secret(self) -> None:
+        """Lets the other system's words be known as its own."""
+        with self.connect() as connection:
+            connection.execute("UPDATE fleet_cluster SET decision_secret = %s", (self.other.secret,))
+
     def connect(self) -> psycopg.Connection[Any]:
         """A connection to the portal's database, outside a transaction until one is begun."""
         return psycopg.connect(self.environment["KCOVER_DATABASE_URL"], autocommit=True, connect_timeout=5)
@@ -64,18 +72,22 @@ class Installation(Product):
 
     def kube(self, method: str, path: str, body: Any = None) -> Any:
         """Asks the simulated API server for something, as its administrator."""
-        status, answer = call(method, self.sim + path, body, token=self.sim_token())
+        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        status, answer = call(method, self.sim + path, body, token=self.sim_token(), headers=headers)
         assert status < 300, (status, answer)
         return answer
 
-    def api_faults(self) -> tuple[set[str], dict[str, float]]:
-        """The names of the planned API faults, and of those that hold a request, with the seconds they have."""
+    def faults(self) -> tuple[set[str], dict[str, float]]:
+        """The names (of nodes) of the planned faults, the API server's and the other system's, and of those that hold a
+        request, with the seconds they have."""
         _, body = call("GET", self.sim + "/sim/api-faults")
-        return {row["name"] for row in body["pending"]}, {row["name"]: row["seconds"] for row in body["hanging"]}
+        hanging = {row["name"]: row["seconds"] for row in body["hanging"]}
+        return {row["name"] for row in body["pending"]} | self.other.pending(), hanging | self.other.hanging()
 
     def let_go(self, name: str) -> None:
         """Lets a held request go on."""
         call("DELETE", f"{self.sim}/sim/api-faults?name={name}")
+        self.other.let_go(name)
 
     def versions(self) -> str:
         """Of the servers."""
@@ -101,8 +113,10 @@ class Installation(Product):
 def running(folder: Path) -> Iterator[Installation]:
     """An installation that is not set up yet."""
     with servers.Postgres(durable=True) as database, servers.Redis() as broker:
-        product = Installation(folder, database=database, broker=broker)
+        other = OtherSystem(SECRET)
+        product = Installation(folder, database=database, broker=broker, other=other)
         try:
             yield product
         finally:
+            other.stop()
             product.stop()

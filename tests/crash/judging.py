@@ -2,16 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from tests.crash.batch import Trial, rescues_of
 from tests.crash.installation import Installation
 from tests.crash.plans import PLANS, PODS
 
+Manifest = dict[str, Any]
+
 
 def judge(product: Installation, trials: Sequence[Trial]) -> None:
     """Notes for each trial what is wrong; the controls tell what an undisturbed rescue does to a node."""
     rescues, audit = rescues_of(product), product.audit()
-    pending, _ = product.api_faults()
+    pending, _ = product.faults()
     query = (
         "SELECT n.name, i.kind, i.code FROM incidents_incident i JOIN fleet_node n ON n.id = i.node_id "
         "WHERE i.state = 'open'"
@@ -34,15 +37,23 @@ def judge(product: Installation, trials: Sequence[Trial]) -> None:
         if applied != undisturbed[trial.plan]:
             wrong.append(f"destructive calls with an effect: {applied}, undisturbed {undisturbed[trial.plan]}")
         wrong += _twice(product, trial)
-        wrong += _left_behind(product, trial)
+        wrong += _left_behind(trial.before, product.sim_node(trial.node))
+        if len(trial.spares) != PLANS[trial.plan].standby:
+            wrong.append(f"standbys: {list(trial.spares)}")
+        for spare, before in trial.spares.items():
+            wrong += [f"standby {spare}: {text}" for text in _left_behind(before, product.sim_node(spare))]
+        if product.other.taken[trial.node] != PLANS[trial.plan].ordered:
+            wrong.append(f"the other system took {product.other.taken[trial.node]} orders")
 
 
 def _applied(product: Installation, trial: Trial) -> dict[str, int]:
-    """How many calls that can take work or a node down had an effect on the trial's node, as the simulator counted."""
+    """How many calls that can take work or a node down had an effect on the trial's node and on its standby, as the
+    simulator counted."""
     counted: Counter[str] = Counter()
-    for row in product.sim_calls(node=trial.node)["calls"]:
-        if row["destructive"] and row["applied"]:
-            counted[f"{row['verb']} {row['resource']}"] += row["count"]
+    for whose, name in [("", trial.node), *(("standby: ", spare) for spare in trial.spares)]:
+        for row in product.sim_calls(node=name)["calls"]:
+            if row["destructive"] and row["applied"]:
+                counted[f"{whose}{row['verb']} {row['resource']}"] += row["count"]
     return dict(counted)
 
 
@@ -58,15 +69,20 @@ def _twice(product: Installation, trial: Trial) -> Iterator[str]:
         yield f"{boots} boots"
 
 
-def _left_behind(product: Installation, trial: Trial) -> Iterator[str]:
-    """What is not on the node as it was before: the portal takes back all it did, and nothing else."""
-    after = product.sim_node(trial.node)
+def _left_behind(before: Manifest, after: Manifest) -> Iterator[str]:
+    """What is not on a node as it was before: the portal takes back all it did, and nothing else."""
     for part in ("labels", "annotations"):
-        was, now = trial.before["metadata"].get(part) or {}, after["metadata"].get(part) or {}
+        was, now = before["metadata"].get(part) or {}, after["metadata"].get(part) or {}
         if was != now:
             yield f"{part} were {was}, are {now}"
-    if trial.before["spec"] != after["spec"]:
-        yield f"spec was {trial.before['spec']}, is {after['spec']}"
+    if _spec(before) != _spec(after):
+        yield f"spec was {_spec(before)}, is {_spec(after)}"
+
+
+def _spec(node: Manifest) -> Manifest:
+    """Without the taint that follows the cordon: the cluster adds and removes it, with a time of its own."""
+    taints = [taint for taint in node["spec"].get("taints", []) if taint["key"] != "node.kubernetes.io/unschedulable"]
+    return {**node["spec"], "taints": taints}
 
 
 def _story(product: Installation, trial: Trial) -> str:

@@ -33,7 +33,9 @@ A run is well when
 - its rescue ended healed (a taint: isolated, then released), with every incident of the node closed;
 - the simulator counted exactly the calls with an effect that it counts for an undisturbed rescue (changes of the node,
   evictions, deletions, jobs), each pod evicted once, the machine booted once where its plan has a reboot;
-- the node's labels, annotations and spec are what they were before the fault, byte for byte;
+- another system that its plan calls took up one order, and no more (where it took none, a person ordered once more);
+- the node's labels, annotations and spec are what they were before the fault, byte for byte; so are those of the
+  standby that stood in for it, once a person has released it;
 - the ledger's chain is intact, and replaying it gives the row of each rescue.
 
 """

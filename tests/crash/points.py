@@ -22,17 +22,19 @@ class Point:
     ``match``, ``body``, ``seen`` and ``skip`` tell it apart, as the simulator's API faults do, with ``{node}`` and
     ``{boot}`` (the boot that is to end) filled in. ``row``: the call is no request but a row for the agent, whose key
     begins so; the rest then is about the request before it.
+    ``hook``: the call goes to another system (``other_system``) and not to a cluster.
     ``late``: only after the reboot.
     """
 
     step: str
     call: str
     plan: str
-    match: str
+    match: str = ""
     body: str = ""
     seen: str = ""
     skip: int = 0
     row: str = ""
+    hook: bool = False
     late: bool = False
 
     def fault(self, *, node: str, boot: str) -> dict[str, Any]:
@@ -55,6 +57,7 @@ def _filled(text: str, places: dict[str, str]) -> str:
 _NODE = "/api/v1/nodes/{node}$"
 _EVICTION = "POST /api/v1/namespaces/default/pods/{node}-%s/eviction$"
 _REBOOTING = f'"{STATE}":"rebooting"'
+_STANDING_IN = r'"kcover\.io/standing-in":"\{\\"active\\":%s,.*\\"origin\\":\\"{node}\\"'
 POINTS = (
     Point(step="cordon", call="PATCH node", plan="agent", match=f"PATCH {_NODE}", body='"unschedulable":true'),
     Point(step="drain", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=f'"{STATE}":"draining"'),
@@ -89,11 +92,26 @@ POINTS = (
     ),
     Point(step="label", call="PATCH node", plan="mend", match=f"PATCH {_NODE}", body='"example.com/health":"xid-'),
     Point(
+        step="standby",
+        call="PATCH spare (promise)",
+        plan="mend",
+        match="PATCH /api/v1/nodes/",
+        body=_STANDING_IN % "false",
+    ),
+    Point(
+        step="standby",
+        call="PATCH spare (into service)",
+        plan="mend",
+        match="PATCH /api/v1/nodes/",
+        body=_STANDING_IN % "true",
+    ),
+    Point(
         step="restart_jobs",
         call="DELETE pod",
         plan="mend",
         match="DELETE /api/v1/namespaces/default/pods/{node}-job",
     ),
+    Point(step="webhook", call="POST to another system", plan="mend", hook=True),
     Point(
         step="reset",
         call="command for the agent",
@@ -163,9 +181,17 @@ class Case:
 
 
 def column(failure: Failure) -> list[Case]:
-    """Every point, before and after. The agent's row is no request that an API server could answer wrongly."""
-    points = [point for point in POINTS if not point.row or failure is KILLED]
-    return [Case(point=point, failure=failure, after=after) for point in points for after in (False, True)]
+    """Every point, before and after."""
+    cases = (Case(point=point, failure=failure, after=after) for point in POINTS for after in (False, True))
+    return [case for case in cases if _possible(case)]
+
+
+def _possible(case: Case) -> bool:
+    """The agent's row is no request that an API server could answer wrongly; and another system that took an order and
+    then says 409, that it will not, is beyond help: whoever believes it orders once more."""
+    if case.point.row:
+        return case.failure is KILLED
+    return not (case.point.hook and case.after and case.failure.status == 409)
 
 
 def sample() -> list[list[Case]]:

@@ -1,0 +1,59 @@
+"""Holding a worker at a call that is no request but a row: a transaction of our own that it must wait for."""
+
+from typing import Any
+
+import psycopg
+
+from tests.crash.installation import Installation
+from tests.crash.points import Point
+
+Connection = psycopg.Connection[Any]
+
+
+def before(product: Installation, node: str, point: Point) -> Connection:
+    """Whoever inserts the same key waits until this one is committed or taken back."""
+    _, index, rescue, node_id = _step(product, node, point)
+    lock = product.connect()
+    lock.execute("BEGIN")
+    lock.execute(
+        "INSERT INTO fleet_command (id, node_id, key, kind, args, state, message, output, created_at, expires_at) "
+        "VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', now(), now())",
+        (node_id, f"{point.row}-{rescue}-{index}-0"),
+    )
+    return lock
+
+
+def after(product: Installation, node: str, point: Point) -> Connection:
+    """Whoever writes the step waits."""
+    lock = product.connect()
+    lock.execute("BEGIN")
+    lock.execute("SELECT 1 FROM rescue_step WHERE id = %s FOR UPDATE", (_step(product, node, point)[0],))
+    return lock
+
+
+def waited_for(product: Installation) -> frozenset[int]:
+    """The backends that somebody waits for."""
+    found = product.rows("SELECT DISTINCT unnest(pg_blocking_pids(pid)) FROM pg_stat_activity WHERE state = 'active'")
+    return frozenset(int(pid) for (pid,) in found)
+
+
+def blocks(lock: Connection | None, waited: frozenset[int]) -> bool:
+    """Whether somebody waits for it; ``waited``: as ``waited_for`` found."""
+    return lock is not None and lock.info.backend_pid in waited
+
+
+def let_go(lock: Connection | None) -> None:
+    """Takes back what it began, so that whoever waits goes on."""
+    if lock is not None:
+        lock.close()
+
+
+def _step(product: Installation, node: str, point: Point) -> tuple[int, int, int, int]:
+    """The ids of the step that writes the row, its place, its rescue and its node."""
+    (found,) = product.rows(
+        "SELECT s.id, s.index, r.id, n.id FROM rescue_step s JOIN rescue_rescue r ON r.id = s.rescue_id "
+        "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s AND s.name = %s",
+        node,
+        point.step,
+    )
+    return found[0], found[1], found[2], found[3]

@@ -1,0 +1,38 @@
+"""Standbys for the nodes whose plan asks for one: made before anything is hurt, released when all is over."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tests.crash.installation import Installation
+
+SPARE = {"metadata": {"labels": {"kcover.io/standby": "true"}}, "spec": {"unschedulable": True}}
+_LISTED = "SELECT name FROM fleet_node WHERE labels ->> 'kcover.io/standby' = 'true' AND unschedulable"
+_PROMISED = (
+    "SELECT origin.name, spare.name FROM rescue_assignment a JOIN fleet_node origin ON origin.id = a.origin_id "
+    "JOIN fleet_node spare ON spare.id = a.spare_id ORDER BY a.id"
+)
+_KEPT = "SELECT count(*) FROM rescue_assignment WHERE state <> 'released'"
+
+
+def make(product: Installation, names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Makes spares of these nodes; returns every spare of the cluster as it is, once the portal knows of all."""
+    every = {str(name) for (name,) in product.rows(_LISTED)} | set(names)
+    for name in every:  # also those that are: what is counted of one is counted of all
+        product.kube("PATCH", f"/api/v1/nodes/{name}", SPARE)
+    product.wait(
+        lambda: every.issubset(name for (name,) in product.rows(_LISTED)), "the spares to be known as such", seconds=60
+    )
+    return {name: product.sim_node(name) for name in every}
+
+
+def release(product: Installation) -> list[tuple[str, str]]:
+    """A person releases every standby: it is to be as it was. Returns each node with the standby that it was given."""
+    promised = [(str(origin), str(spare)) for origin, spare in product.rows(_PROMISED)]
+    for _, spare in promised:
+        product.post(f"/api/v1/nodes/sim/{spare}/release", {"reason": "no longer needed"})
+    return promised
+
+
+def are_released(product: Installation) -> bool:
+    """Whether no standby is promised or stands in for a node."""
+    return not product.rows(_KEPT)[0][0]
