@@ -37,7 +37,7 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 
 
 # ------------------------------------------------------------------------------------------------------------- testing
-.PHONY: test crash bench soak packages
+.PHONY: test crash bench soak mutants packages
 test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x")
 	@echo '== PostgreSQL and Redis on free ports, then pytest on $(WORKERS) workers'
 	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) $(ARGS)
@@ -52,6 +52,10 @@ bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.m
 
 soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; goes on where it was stopped (ARGS="--steps 5000")
 	$(BIN)/python -m bench.soak $(ARGS)
+
+mutants: .venv/.stamp-dev ## what the kernel's tests let pass: mutmut, goes on where it was stopped (ARGS="kcover.waits*")
+	$(BIN)/mutmut run --max-children $(WORKERS) $(ARGS)
+	$(BIN)/python tools/surviving_mutants.py
 
 packages:
 	@tools/system_packages.sh
