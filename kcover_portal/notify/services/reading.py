@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from kcover import notices
+from kcover import notices, reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain, Entry
@@ -129,7 +129,11 @@ def _of_entry(entry: Entry, facts: _Facts, *, now: datetime) -> notices.Happenin
     kind = _rescue_kind(entry)
     if rescue is None or kind is None:
         return None
-    return _about(entry, kind, what=rescue.code, record=rescue.pk, because=_because(entry))
+    because = _because(entry)
+    if kind == "approval.waiting" and rescue.expires_at is not None:
+        because = f"{because}; " if because else ""
+        because += f"an answer counts until {reasons.moment(rescue.expires_at)}"
+    return _about(entry, kind, what=rescue.code, record=rescue.pk, because=because)
 
 
 def _rescue_kind(entry: Entry) -> str | None:

@@ -89,7 +89,9 @@ def test_a_question_and_its_answer(world: World, channel: Channel, told: Told, s
     (document,) = told()
     question = asking.rescue()
     assert document["subject"] == "Approval waiting: xid 62 · gpu-1 · c1 (and 2 others)"
-    assert f"https://portal.example/approvals/#question-{question.pk}" in document["lines"][0]
+    until = f"{question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    address = f"https://portal.example/approvals/#question-{question.pk}"
+    assert document["lines"][0].endswith(f"an answer counts until {until} {address}")
     rescue.approve(question, actor="user:bo", reason="go on", now=asking.now)
     assert told()[1]["lines"] == [
         f"Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on https://portal.example/rescues/{question.pk}/"

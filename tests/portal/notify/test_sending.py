@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from kcover import notices
 from kcover_portal.notify import queries, senders, services
 from kcover_portal.notify.models import Channel, Delivery, Notice
 from kcover_portal.notify.senders import webhook
 from kcover_portal.notify.services import sending
+from kcover_portal.operate import metrics
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import World
@@ -103,7 +105,7 @@ def test_a_slow_receiver_is_left_after_the_time(
     tell(world)
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts) == ("pending", 1)
-    assert "does not answer" in delivery.because
+    assert "took longer than 0.2 s" in delivery.because
 
 
 def test_an_address_that_nothing_is_sent_to(world: World, channel: Channel):
@@ -231,3 +233,14 @@ def test_old_deliveries_are_forgotten(world: World, channel: Channel, told: Told
     services.prune(now=world.now + timedelta(days=31))
     assert not Delivery.objects.exists()
     assert not Notice.objects.exists()
+
+
+def test_metrics_tell_how_many_and_for_how_long_one_is_not_taken(world: World, channel: Channel, receiver: Receiver):
+    receiver.statuses = [500]
+    gathered(world)
+    assert "kcover_notify_waiting_seconds 0.0" in metrics.render().decode()
+    tell(world)
+    said = metrics.render().decode()
+    assert 'kcover_notify_deliveries{channel="on-call",state="pending"} 1.0' in said
+    seconds = float(said.split("\nkcover_notify_waiting_seconds ")[1].split()[0])
+    assert seconds == pytest.approx((timezone.now() - Delivery.objects.get().opened_at).total_seconds(), abs=60)

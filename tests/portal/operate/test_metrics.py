@@ -196,7 +196,7 @@ def test_what_could_not_be_noted_is_noted_later(monkeypatch: Any) -> None:
         *("kcover_incidents", "kcover_rescues", "kcover_decisions", "kcover_nodes", "kcover_agents_silent"),
         *("kcover_sweep_age_seconds", "kcover_well", "kcover_rescue_phase_seconds", "kcover_guard_refusals"),
         *("kcover_ingest_reports_total", "kcover_ingest_items_total", "kcover_check_runs", "autopilot_health_checks"),
-        "kcover_preflight_runs",
+        *("kcover_preflight_runs", "kcover_notify_deliveries", "kcover_notify_waiting_seconds"),
     ],
 )
 def test_every_family_is_declared(family: str, east: Cluster, now: datetime) -> None:
