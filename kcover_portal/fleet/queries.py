@@ -132,6 +132,11 @@ def clusters(names: Iterable[str] = ()) -> list[Cluster]:
     return list(rows.filter(name__in=list(names)) if names else rows)
 
 
+def count_clusters() -> int:
+    """How many clusters are registered."""
+    return Cluster.objects.count()
+
+
 def connect(cluster: Cluster) -> port.Cluster:
     """The client that speaks to the cluster. Raises port.KubeError when its way in is unusable."""
     return connections.connect(

@@ -17,7 +17,7 @@ import msgspec
 import urllib3
 import urllib3.exceptions
 
-from kcover_portal.kube import errors
+from kcover_portal.kube import errors, patience
 from kcover_portal.kube.wire import base
 
 CONNECT_SECONDS: Final = 5.0
@@ -69,11 +69,13 @@ class Connection:
         *,
         connect_seconds: float = CONNECT_SECONDS,
         read_seconds: float = READ_SECONDS,
+        quiet_seconds: float = patience.QUIET_SECONDS,
     ) -> None:
         self._load = load
         self._lock = threading.Lock()
         self._connect_seconds = connect_seconds
         self._read_seconds = read_seconds
+        self._patience = patience.Patience(quiet_seconds)
         self._open()
 
     def request(
@@ -92,7 +94,10 @@ class Connection:
         ``harmless``: a POST that changes nothing (a review), so that its loss is not ambiguous.
         """
         write = method != "GET" and not harmless
-        with self._exchange(method, path, query, body, content_type, write, self._read_seconds) as response:
+        with (
+            self._patience.call(f"{method} {path}"),
+            self._exchange(method, path, query, body, content_type, write, self._read_seconds) as response,
+        ):
             data: bytes = response.read(decode_content=True)
             if not 200 <= response.status < 300:
                 self._reject(response.status, response.headers, data, what=f"{method} {path}", write=write)
@@ -179,11 +184,14 @@ class Connection:
             yield response
         except (
             urllib3.exceptions.NewConnectionError,
-            urllib3.exceptions.ConnectTimeoutError,
             urllib3.exceptions.EmptyPoolError,
             urllib3.exceptions.ProxyError,
         ) as error:
             raise errors.Unavailable(f"{what}: no connection: {error}") from error
+        except urllib3.exceptions.ConnectTimeoutError as error:
+            raise patience.TimedOut(f"{what}: no connection: {error}") from error
+        except urllib3.exceptions.ReadTimeoutError as error:
+            raise patience.TimedOut(f"{what}: {error}", ambiguous=write) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             tls = isinstance(error, urllib3.exceptions.SSLError)
             # A certificate that does not hold is found before anything is sent.

@@ -1,17 +1,48 @@
-"""What workers are woken for. Each takes ids, does what is due and forgets; a lost call is found by the sweep."""
+"""What workers are woken for. Each takes ids, does what is due and forgets; a lost call is found by the sweep.
+
+What calls a cluster does so in the cluster's lane.
+"""
+
+import time
+from functools import partial
+from typing import Any
 
 from celery import shared_task
+from django.conf import settings
+from django.db.models import Manager
 from django.utils import timezone
 
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
-from kcover_portal.rescue.services import announcing, standing_in
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.services import announcing, lanes, standing_in
+
+COUNTED_EVERY = 5.0  # seconds between looks at how many clusters there are
+
+_lanes = lanes.Lanes(settings.CELERY_WORKER_CONCURRENCY)
+_counted: tuple[float, int] = (-COUNTED_EVERY, 1)
+
+
+def _in_lane(rows: Manager[Any], pk: int, work: lanes.Work, *, cluster: str = "cluster") -> None:
+    """Does the work on a row in the lane of the row's cluster; ``cluster``: where the row has it."""
+    global _counted
+    if time.monotonic() - _counted[0] >= COUNTED_EVERY:
+        _counted = (time.monotonic(), fleet.count_clusters())
+    count = _counted[1]
+    lane = rows.filter(pk=pk).values_list(cluster, flat=True).first() if count > 1 else 0
+    if lane is not None:
+        _lanes.run(lane, work, lanes=count)
 
 
 @shared_task(name="rescue.judge")
 def judge(incident_id: int) -> None:
     """Judges an incident, runs the rescue that came of it, then tells the cluster's Events."""
+    _in_lane(Incident.objects, incident_id, partial(_judge, incident_id))
+
+
+def _judge(incident_id: int) -> None:
     services.judge_and_run(incident_id, clock=timezone.now)
     seen = Incident.objects.select_related("node", "cluster").filter(pk=incident_id).first()
     if seen is not None:
@@ -21,12 +52,16 @@ def judge(incident_id: int) -> None:
 @shared_task(name="rescue.run")
 def run(rescue_id: int) -> None:
     """Takes a rescue as far as it goes now."""
-    services.run(rescue_id, clock=timezone.now)
+    _in_lane(Rescue.objects, rescue_id, partial(services.run, rescue_id, clock=timezone.now))
 
 
 @shared_task(name="rescue.nudge")
 def nudge(node_id: int) -> None:
     """Lets a waiting rescue of the node look at once."""
+    _in_lane(Node.objects, node_id, partial(_nudge, node_id))
+
+
+def _nudge(node_id: int) -> None:
     node = Node.objects.filter(pk=node_id).first()
     if node is not None:
         services.nudge(node, now=timezone.now())
@@ -41,7 +76,8 @@ def reconcile() -> None:
 @shared_task(name="rescue.withdraw")
 def withdraw(step_id: int) -> None:
     """Calls back what a step asked for and nobody wants any more."""
-    services.withdraw(step_id, clock=timezone.now)
+    work = partial(services.withdraw, step_id, clock=timezone.now)
+    _in_lane(Step.objects, step_id, work, cluster="rescue__cluster")
 
 
 @shared_task(name="rescue.sweep")

@@ -86,7 +86,7 @@ class HttpRig(Rig):
         self.admin, self.portal = Client(url, admin, ca=ca), Client(url, portal, ca=ca)
         self._unrestricted = kubeconfig(url, admin, ca=ca)
         self.kubeconfig = kubeconfig(url, portal, ca=ca)
-        self.connection = rbac.Recording(live.loader(self.kubeconfig), read_seconds=READ_SECONDS)
+        self.connection = rbac.Recording(live.loader(self.kubeconfig), read_seconds=READ_SECONDS, quiet_seconds=0)
         self.cluster = live.LiveCluster(self.connection)
         self.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
 

@@ -1,0 +1,81 @@
+"""An API server that hangs costs one caller its time, not all of them; it is found again when it answers."""
+
+import threading
+import time
+
+import pytest
+
+from kcover_portal.kube import http, live, patience, port
+from tests.contract import over_http, scripted
+
+NODE = {"kind": "Node", "metadata": {"name": "gpu-1", "uid": "u", "resourceVersion": "5"}, "spec": {}, "status": {}}
+
+
+class Clock:
+    """Monotonic time that stands still until it is told."""
+
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_after_a_time_out_one_tries_and_the_others_are_told_at_once():
+    clock = Clock()
+    made = patience.Patience(clock=clock)
+    with pytest.raises(patience.TimedOut), made.call("GET a"):
+        raise patience.TimedOut("too late")
+    with pytest.raises(port.Unavailable, match="GET b: not sent") as caught, made.call("GET b"):
+        pytest.fail("it was sent")
+    assert (caught.value.retry_after, caught.value.ambiguous) == (patience.QUIET_SECONDS, False)
+    clock.now += patience.QUIET_SECONDS
+    with made.call("GET c"), pytest.raises(port.Unavailable, match="not sent"), made.call("GET d"):
+        pytest.fail("two try at once")
+    with made.call("GET e"), made.call("GET f"):
+        pass  # c was answered: all may call again
+
+
+def test_another_failure_is_an_answer_of_a_kind():
+    clock = Clock()
+    made = patience.Patience(clock=clock)
+    with pytest.raises(port.Conflict), made.call("PATCH a"):
+        raise port.Conflict("changed")
+    with made.call("GET b"):
+        pass
+    with pytest.raises(patience.TimedOut), made.call("GET c"):
+        raise patience.TimedOut("too late")
+    clock.now += patience.QUIET_SECONDS
+    with pytest.raises(port.NotFound), made.call("GET d"):
+        raise port.NotFound("gone")
+    with made.call("GET e"):
+        pass
+
+
+def test_a_server_that_hangs_and_comes_back():
+    hangs = threading.Event()
+    hangs.set()
+
+    def answer(request):
+        if hangs.is_set():
+            time.sleep(1.0)
+        request.reply(200, NODE)
+
+    with scripted.serve(answer) as server:
+        cluster = live.LiveCluster(http.Connection(over_http.way_in(server.url), read_seconds=0.2, quiet_seconds=1.0))
+        with pytest.raises(port.Unavailable):
+            cluster.get_node("gpu-1")
+        began = time.monotonic()
+        for _ in range(50):
+            with pytest.raises(port.Unavailable, match="not sent"):
+                cluster.get_node("gpu-1")
+        assert time.monotonic() - began < 10 * 0.2  # fifty time-outs would take fifty times that
+        hangs.clear()
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                assert cluster.get_node("gpu-1").name == "gpu-1"
+                break
+            except port.Unavailable:
+                assert time.monotonic() < deadline
+                time.sleep(0.2)
