@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from kcover import autopilot
 from kcover_portal.fleet.models import Cluster
 
-OFFERED = tuple(name for name in autopilot.NAMES if name not in autopilot.BY_THE_PORTAL)
+OFFERED = tuple(autopilot.NAMES)
 
 
 def _line() -> forms.TextInput:

@@ -16,10 +16,10 @@ import yaml
 from kubernetes import client, config
 
 from kcover_portal.kube import errors, http
-from kcover_portal.kube.verbs import events, jobs, nodes, pods, tokens
+from kcover_portal.kube.verbs import claims, events, jobs, nodes, pods, tokens
 
 
-class LiveCluster(nodes.Nodes, pods.Pods, events.Events, jobs.Jobs, tokens.Tokens):
+class LiveCluster(nodes.Nodes, pods.Pods, events.Events, jobs.Jobs, claims.Claims, tokens.Tokens):
     """The port over HTTP."""
 
 

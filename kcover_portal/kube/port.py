@@ -16,6 +16,8 @@ from kcover_portal.kube.values import (
     WORKLOADS,
     Blocked,
     Budget,
+    ClaimSpec,
+    ClaimState,
     ContainerFailure,
     EventDraft,
     EventEvent,
@@ -47,6 +49,8 @@ __all__ = [
     "WORKLOADS",
     "Blocked",
     "Budget",
+    "ClaimSpec",
+    "ClaimState",
     "Cluster",
     "Conflict",
     "ContainerFailure",
@@ -145,6 +149,15 @@ class Cluster(Protocol):
 
     def delete_job(self, namespace: str, name: str) -> None:
         """That Job and its pods are gone, or going."""
+
+    def ensure_claim(self, spec: ClaimSpec) -> ClaimState:
+        """A claim of that name exists; one that is there is left alone. Raises ``NotFound`` without its namespace."""
+
+    def claim_state(self, namespace: str, name: str) -> ClaimState:
+        """How that claim is; ``exists=False`` when it is not there."""
+
+    def delete_claim(self, namespace: str, name: str) -> None:
+        """That claim is gone, or going."""
 
     def workloads(self, *, labels: Mapping[str, str]) -> list[Workload]:
         """Training jobs of every kind in ``WORKLOADS`` with all these labels; a kind that is not installed has none."""

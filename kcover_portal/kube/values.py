@@ -276,6 +276,30 @@ class JobState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimSpec:
+    """A claim of storage that many nodes may write to; ``storage_class`` "" is the cluster's default."""
+
+    name: str
+    namespace: str
+    size: str = "100Mi"
+    storage_class: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimState:
+    """How a claim is; ``phase`` is Kubernetes' word: Pending, Bound, Lost. One that is going does not exist."""
+
+    exists: bool
+    phase: str = ""
+
+    @property
+    def bound(self) -> bool:
+        """Whether storage was found for it."""
+        return self.exists and self.phase == "Bound"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
     """A training job's object, whatever its kind; ``kind`` is one of ``WORKLOADS``."""
 

@@ -35,6 +35,8 @@ def fill(kind: str, obj: Object, *, uid: str) -> Object:
         labels = {**(obj["metadata"].get("labels") or {}), "kubernetes.io/metadata.name": name}
         metadata = {**obj["metadata"], "labels": labels}
         return {**obj, "metadata": metadata, "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
+    if kind == "PersistentVolumeClaim":
+        return {**obj, "status": obj.get("status") or {"phase": "Pending"}}
     if kind == "Event":
         return {**_EVENT, **obj}
     if kind == "Node":

@@ -106,6 +106,7 @@ RESOURCES: tuple[Resource, ...] = (
     SERVICE_ACCOUNTS,
     _make("", "v1", "configmaps", "ConfigMap", short=("cm",)),
     _make("", "v1", "secrets", "Secret"),
+    _make("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", short=("pvc",), has_status=True),
     _make("", "v1", "services", "Service", short=("svc",), categories=("all",), has_status=True),
     _make("", "v1", "endpoints", "Endpoints", short=("ep",)),
     _workload("daemonsets", "DaemonSet", "ds"),

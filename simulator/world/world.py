@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from simulator.kubeapi import history, store
 from simulator.world import kubelet, machine, nodes, pods, workloads
 from simulator.world.agenda import Agenda
+from simulator.world.claims import Claims
 from simulator.world.controllers import Controllers, Owned
 from simulator.world.jobs import Jobs
 from simulator.world.lifecycle import NodeLifecycle
@@ -71,6 +72,7 @@ class _Changes:
         self._owned = owned
         self._controllers = Controllers(objects, agenda, owned)
         self._jobs = Jobs(objects, agenda, owned)
+        self._claims = Claims(objects, agenda)
         self._scheduler = Scheduler(objects, agenda)
         self.lifecycle = NodeLifecycle(objects, agenda, world.pace)
         objects.subscribe(self._changed)
@@ -85,6 +87,8 @@ class _Changes:
         elif kind == "Node":
             self._scheduler.node_changed(change)
             self.lifecycle.node_changed(change)
+        elif kind == "PersistentVolumeClaim":
+            self._claims.changed(change)
         if kind in _OWNING:
             self._controllers.changed(change)
             self._jobs.changed(change)

@@ -49,6 +49,10 @@ def _walk(rig):
     yield "ensure_job", lambda: cluster.ensure_job(job)
     yield "job_state", lambda: cluster.job_state(PLACE, job.name)
     yield "delete_job", lambda: cluster.delete_job(PLACE, job.name)
+    claim = port.ClaimSpec(name=rig.name("check"), namespace=PLACE)
+    yield "ensure_claim", lambda: cluster.ensure_claim(claim)
+    yield "claim_state", lambda: cluster.claim_state(PLACE, claim.name)
+    yield "delete_claim", lambda: cluster.delete_claim(PLACE, claim.name)
     yield "workloads", lambda: cluster.workloads(labels={"a": "b"})
     yield "workload", lambda: of_every_kind(lambda kind: cluster.workload(rig.namespace, kind, "x"))
     yield (

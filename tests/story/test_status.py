@@ -27,11 +27,14 @@ def test_checks_are_asked_for_and_answered_by_the_agents(product: Product) -> No
 
     _, asked = call(
         "GET",
-        f"{product.url}/api/v1/status?host={hurt},{nodes[0]}&check=dcgm&r=1",
+        f"{product.url}/api/v1/status?host={hurt},{nodes[0]}&check=pvc,dcgm&r=1",
         token=product.token,
         headers={"Accept": "application/json"},
     )
     assert asked["summary"] == {nodes[0]: ["Ok"], hurt: ["DCGM Failed"]}
+    assert [one["checks"][0]["status"] for one in asked["nodes"]] == ["pass", "pass"]  # the claim was bound
+    claims = product.sim_calls(resource="persistentvolumeclaims")["calls"]
+    assert {one["verb"] for one in claims} == {"create", "get", "delete"}
     kept = product.get(f"/api/v1/checks?node={hurt}&check=pciebw&status=fail")["results"]
     assert [one["value"] for one in kept] == [1.9]
     _, metrics = call("GET", f"{product.url}/metrics")

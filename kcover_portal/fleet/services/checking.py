@@ -18,6 +18,7 @@ from kcover import autopilot, fault
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Agent, CheckRun, CheckTurn, Cluster, Command, Node
+from kcover_portal.fleet.services import storing
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 
@@ -99,6 +100,9 @@ def advance(run_id: int, *, now: datetime) -> None:
     run = CheckRun.objects.select_related("cluster").filter(pk=run_id, state=CheckRun.State.RUNNING).first()
     if run is None:
         return
+    storing.look(run, now=now)
+    if storing.CHECK in run.checks and not storing.is_over(run):
+        return
     batch = _next(run)
     in_use = _in_use(run, batch) if batch is not None and _invasive(run) else {}
     with transaction.atomic():
@@ -151,6 +155,9 @@ def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
             now=now,
             data={"reason": reason},
         )
+    if storing.CHECK in run.checks and not storing.is_over(run):
+        run.refresh_from_db()
+        storing.drop(run, now=now)
 
 
 def prune(*, before: datetime) -> int:
@@ -211,11 +218,13 @@ def _ask(run: CheckRun, batch: int, in_use: Mapping[str, str], *, now: datetime)
         held = _invasive(run) if why else []
         checks = [check for check in run.checks if check not in held and check not in autopilot.BY_THE_PORTAL]
         turn.results = [asdict(fault.Check(name=check, status="skipped", message=why)) for check in held]
+        if storing.CHECK in run.checks:
+            turn.results.append(storing.result(run))
         turn.asked_at = now
-        if turn.node_id not in present:
-            _close(turn, silent="its agent was not heard of lately", now=now)
-        elif not checks:
+        if not checks:
             _close(turn, now=now)
+        elif turn.node_id not in present:
+            _close(turn, silent="its agent was not heard of lately", now=now)
         else:
             turn.state, turn.invasive = Asked, bool(_invasive(run)) and not held
             turn.command = _command(run, turn, checks, ring, now=now)

@@ -12,10 +12,12 @@ from kcover_portal.kube import change as changes
 from kcover_portal.kube import errors, values
 from kcover_portal.kube.fake.hands import Hands
 from kcover_portal.kube.fake.objects import Manifest, stamp
+from kcover_portal.kube.verbs import claims as claim_verbs
 from kcover_portal.kube.verbs import events as event_verbs
 from kcover_portal.kube.verbs import jobs as job_verbs
-from kcover_portal.kube.wire import base, events, jobs, nodes, pods
+from kcover_portal.kube.wire import base, claims, events, jobs, nodes, pods
 
+CLAIM: Final = "PersistentVolumeClaim"
 _TRIES: Final = 5
 _GRACE_SECONDS: Final = 30
 
@@ -221,6 +223,27 @@ class FakeCluster(Hands):
             with contextlib.suppress(errors.NotFound):
                 self.objects.remove("Job", namespace, name)
 
+    def ensure_claim(self, spec: values.ClaimSpec) -> values.ClaimState:
+        """See the port."""
+        with self._call("ensure_claim", CLAIM, spec.name, namespace=spec.namespace) as call, self.objects.changed:
+            call.wrote = True
+            with contextlib.suppress(errors.Conflict):
+                self.objects.create({**claim_verbs.claim_manifest(spec), "status": {"phase": "Pending"}})
+            return _claim(self.objects.get(CLAIM, spec.namespace, spec.name))
+
+    def claim_state(self, namespace: str, name: str) -> values.ClaimState:
+        """See the port."""
+        with self._call("claim_state", CLAIM, name, namespace=namespace):
+            manifest = self.objects.find(CLAIM, namespace, name)
+            return _claim(manifest) if manifest else values.ClaimState(exists=False)
+
+    def delete_claim(self, namespace: str, name: str) -> None:
+        """See the port."""
+        with self._call("delete_claim", CLAIM, name, namespace=namespace) as call:
+            call.wrote = True
+            with contextlib.suppress(errors.NotFound):
+                self.objects.remove(CLAIM, namespace, name)
+
     def workloads(self, *, labels: Mapping[str, str]) -> list[values.Workload]:
         """See the port."""
         with self._call("workloads", "", ""):
@@ -297,6 +320,10 @@ def _budget(manifest: Manifest) -> values.Budget:
 
 def _event(manifest: Manifest) -> values.SeenEvent:
     return msgspec.convert(manifest, events.EventObject).value()
+
+
+def _claim(manifest: Manifest) -> values.ClaimState:
+    return msgspec.convert(manifest, claims.ClaimObject).value()
 
 
 def _job(manifest: Manifest) -> values.JobState:

@@ -187,6 +187,10 @@ class Hands:
         status = {"containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
         self.objects.edit("Pod", namespace, name, lambda m: m["status"].update(status))
 
+    def bind_claim(self, namespace: str, name: str) -> None:
+        """Storage is found for a claim."""
+        self.objects.merge("PersistentVolumeClaim", namespace, name, {"status": {"phase": "Bound"}})
+
     def set_ready(self, node: str, ready: bool) -> None:
         """The node's Ready condition turns."""
         condition = {"type": "Ready", "status": "True" if ready else "Unknown"}

@@ -8,7 +8,7 @@ import pytest
 
 from kcover_portal.fleet import tasks
 from kcover_portal.fleet.models import Agent, CheckRun, CheckTurn, Command, Node
-from kcover_portal.fleet.services import checking, selecting
+from kcover_portal.fleet.services import bounds, checking, selecting, storing
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from tests.portal.rescue import agents
@@ -225,3 +225,67 @@ def test_the_union_of_names_jobs_and_labels(world: World) -> None:
     with pytest.raises(selecting.Unanswered) as silence:
         names(job="ml:job=a")
     assert silence.value.retry_after == 3.0
+
+
+def claim(world: World, run: CheckRun) -> port.ClaimState:
+    return world.kube.claim_state("kcover-system", storing.name_of(run))
+
+
+def test_a_claim_is_made_bound_told_to_every_node_and_deleted(world: World) -> None:
+    run = begin(world, "gpu-1", "gpu-2", checks=("pvc", "remapped"))
+    assert (claim(world, run).phase, states(run)) == ("Pending", ["waiting", "waiting"])
+    world.now += timedelta(seconds=4)
+    advance(world, run)
+    assert len([call for call in world.kube.calls if call.verb == "ensure_claim"]) == 1
+    world.kube.bind_claim("kcover-system", storing.name_of(run))
+    advance(world, run)
+    assert (claim(world, run).exists, states(run)) == (False, ["asked", "asked"])
+    answer(world, "gpu-1", FINE)
+    advance(world, run)
+    told = run.turns.get(node__name="gpu-1").results
+    assert [(one["name"], one["status"], one["message"]) for one in told] == [
+        ("pvc", "pass", "bound after 4 s"),
+        ("remapped", "pass", ""),
+    ]
+    verbs = list(Entry.objects.filter(verb__startswith="pvc").order_by("pk").values_list("verb", flat=True))
+    assert verbs == ["pvc.create.begun", "pvc.create.done", "pvc.delete.done"]
+
+
+def test_a_claim_that_is_not_bound_in_time_fails_and_needs_no_agent(world: World) -> None:
+    Agent.objects.update(seen_at=world.now - timedelta(hours=1))
+    run = begin(world, "gpu-1", checks=("pvc",))
+    world.now += timedelta(seconds=89)
+    assert advance(world, run).state == "running"
+    world.now += timedelta(seconds=1)
+    assert (advance(world, run).state, run.wrong) == ("finished", 1)
+    assert run.turns.get().said == ["PVC Create-Delete Test Failed"]
+    assert "not bound within 90 s but Pending" in run.turns.get().results[0]["message"]
+    assert not claim(world, run).exists
+
+
+def test_a_claim_that_cannot_be_made_is_aborted_and_shadow_makes_none(world: World) -> None:
+    world.kube.fail("ensure_claim", port.Refused("forbidden"))
+    run = begin(world, "gpu-1", checks=("pvc",))
+    assert (run.state, run.turns.get().said) == ("finished", ["PVC Create-Delete Test Aborted"])
+    bounds.set_cluster(world.cluster, {"mode": "shadow"}, actor="t", reason="", now=world.now)
+    written = len(world.kube.writes)
+    run = begin(world, "gpu-1", checks=("pvc",))
+    assert (run.turns.get().said, len(world.kube.writes)) == (["Not checked"], written)
+    assert "mode shadow" in run.turns.get().results[0]["message"]
+
+
+def test_a_claim_is_made_later_where_the_cluster_is_away_and_never_twice(world: World) -> None:
+    world.kube.fail("ensure_claim", port.Unavailable("cut", ambiguous=True), after=True)
+    run = begin(world, "gpu-1", checks=("pvc",))
+    assert (run.state, claim(world, run).phase) == ("running", "Pending")
+    advance(world, run)
+    assert len([call for call in world.kube.calls if call.verb == "ensure_claim"]) == 1
+    world.kube.fail("claim_state", port.Unavailable("gone"), times=9)
+    world.now += timedelta(seconds=91)
+    assert advance(world, run).turns.get().said == ["PVC Create-Delete Test Aborted"]
+
+
+def test_the_claim_of_a_stopped_run_goes_with_it(world: World) -> None:
+    run = begin(world, "gpu-1", checks=("pvc",))
+    checking.stop(run, actor="user:bo", reason="", now=world.now)
+    assert not claim(world, run).exists

@@ -17,7 +17,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import selecting
 
 PARAMETERS = ("cluster", "check", "host", "batch", "job", "nodelabel", "r", "pingnodes", "wait")
-OFFERED = (*(name for name in autopilot.NAMES if name not in autopilot.BY_THE_PORTAL),)
+OFFERED = tuple(autopilot.NAMES)
 LONGEST_WAIT = 600
 WAIT = 300  # seconds
 MOST_PEERS = 256  # that an agent pings in one check
