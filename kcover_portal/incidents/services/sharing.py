@@ -9,5 +9,5 @@ from kcover_portal.incidents.models import JobSeen
 
 def note_jobs(node: Node, jobs: Iterable[str], *, now: datetime) -> None:
     """Notes which jobs have pods on the node; none is noted too, so that nobody looks again."""
-    for job in {"", *jobs}:
-        JobSeen.objects.update_or_create(node=node, job=job[:320], defaults={"at": now})
+    rows = [JobSeen(node=node, job=job, at=now) for job in sorted({"", *(job[:320] for job in jobs)})]
+    JobSeen.objects.bulk_create(rows, update_conflicts=True, unique_fields=["node", "job"], update_fields=["at"])

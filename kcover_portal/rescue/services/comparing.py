@@ -29,7 +29,8 @@ def look(incident: Incident, *, now: datetime) -> None:
     if not storm.enabled or not mine.known:
         return
     since = now - storm.window
-    fresh = Incident.objects.filter(cluster=cluster, node__known=True, program=False, last_at__gte=since)
+    there = Incident.objects.filter(cluster=cluster, state=Incident.State.OPEN, node__known=True, program=False)
+    fresh = there.filter(last_at__gte=since)
     if not fresh.exclude(node=mine).exists():
         return
     known = JobSeen.objects.filter(at__gte=since, job="").values("node")

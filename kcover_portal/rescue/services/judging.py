@@ -55,6 +55,9 @@ def _judge(
                 return None
             word = None
         situation, judged = _decide(node, incident, word, now=now)
+        if word is not None and not consulting.stands(word, node.cluster):  # changed while it queued for the counts
+            doorbell.ring("rescue.judge", incident.pk)
+            return None
         incidents.mark_judged(incident, labels=node.labels, now=now, again_at=judged.again_at)
         row, drafts = keep(judged, situation, node=node, incident=incident, now=now)
         context = None

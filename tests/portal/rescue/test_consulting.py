@@ -15,6 +15,7 @@ from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import counts
 from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -164,6 +165,24 @@ def test_an_answer_to_another_question_is_asked_for_anew(
     Cluster.objects.update(decision_url=decider.url)
     services.judge_and_run(Incident.objects.get().pk, clock=world.clock)
     assert Rescue.objects.get().requested_by == "external:127.0.0.1"
+
+
+def test_an_answer_is_not_used_either_where_that_changes_while_others_count(
+    world: World, decider: Decider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decider.answer = b'{"actions": [{"name": "cordon"}]}'
+    lock = counts.lock
+
+    def changed_meanwhile(*args: Any) -> bool:
+        locked = lock(*args)
+        Cluster.objects.update(decision_mode="policies")
+        return locked
+
+    monkeypatch.setattr(counts, "lock", changed_meanwhile)
+    judge(world)
+    assert not Rescue.objects.exists()
+    services.judge_and_run(Incident.objects.get().pk, clock=world.clock)
+    assert Rescue.objects.get().rule == "heal#1"
 
 
 def test_inv_11_the_guards_hold_it_back_too(world: World, decider: Decider) -> None:
