@@ -15,6 +15,8 @@ from kcover_portal.fleet.models import Cluster, Command, Installation, Mode, Nod
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 
+WITHDRAWN = "withdrawn: "  # how the message of a command begins that was taken off the offer
+
 # What a node's row takes from the cluster; a change of any of them is told to open pages.
 SYNCED = [
     *("uid", "known", "pool", "model", "labels", "taints", "conditions", "marks", "unschedulable"),
@@ -133,7 +135,7 @@ def ask_agent(
 def withdraw_commands(prefix: str, *, because: str, now: datetime) -> int:
     """Takes back what was asked under keys with this prefix and no agent has answered; returns how many."""
     return Command.objects.filter(key__startswith=prefix, state=Command.State.OFFERED).update(
-        state=Command.State.EXPIRED, message=f"withdrawn: {because}"[:1000], finished_at=now
+        state=Command.State.EXPIRED, message=f"{WITHDRAWN}{because}"[:1000], finished_at=now
     )
 
 
@@ -151,7 +153,18 @@ def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) ->
     )
     if changed and (run := queries.run_of(wanted)) is not None:
         doorbell.ring("fleet.advance_run", run)
+    if not changed:
+        _note_late(node, wanted, result)
     return bool(changed)
+
+
+def _note_late(node: Node, command: uuid.UUID, result: fault.CommandResult) -> None:
+    """A command that was withdrawn and that the agent had fetched by then: what it did is said with it, once."""
+    rows = Command.objects.filter(pk=command, node=node, state=Command.State.EXPIRED, message__startswith=WITHDRAWN)
+    row = rows.filter(output={}).first()
+    if row is not None:
+        late = f"{row.message}; the agent had it already: {result.status} {result.message}".strip()
+        rows.update(message=late[:1000], output={"late": result.status, **result.output})
 
 
 def expire_commands(*, now: datetime) -> int:

@@ -4,6 +4,7 @@ import uuid
 
 import pytest
 
+from kcover.fault import CommandResult
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.kube import port
@@ -196,3 +197,18 @@ def test_the_sweep_wakes_whoever_withdraws(world: World, monkeypatch: pytest.Mon
     monkeypatch.setattr(services.running.doorbell, "ring", lambda *call: rung.append(call))
     services.sweep(now=world.now)
     assert ("rescue.withdraw", world.step("reboot").pk) in rung
+
+
+def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: World) -> None:
+    type(world.cluster).objects.update(reboot="agent")
+    world.fault(62)
+    world.until_reboot_is_asked()
+    rescue = services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
+    command = Command.objects.get()
+    assert f"agent command {command.pk} withdrawn" in rescue.because
+    result = CommandResult(id=str(command.pk), status="done", message="rebooting", finished_at=world.now)
+    for _ in range(2):
+        assert not fleet.settle_command(world.node(), result, now=world.now)
+    command.refresh_from_db()
+    assert (command.state, command.output) == ("expired", {"late": "done"})
+    assert command.message == "withdrawn: its rescue has ended; the agent had it already: done rebooting"
