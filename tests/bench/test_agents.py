@@ -1,0 +1,43 @@
+"""The bench of a thousand agents can fail: what it compares, and what it writes to the logs."""
+
+import random
+from collections import Counter
+from datetime import UTC, datetime
+
+from agents.probes import follow, kmsg
+from bench.agents import fleet, thousand
+
+NODES = ["gpu-1", "gpu-2"]
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+def test_a_line_that_is_missing_and_one_that_is_counted_twice_are_both_seen():
+    written = Counter({("a", "62", "s"): 3, ("b", "62", "s"): 1})
+    assert thousand.compare(written, dict(written)) == (0, 0)
+    assert thousand.compare(written, {("a", "62", "s"): 2, ("b", "62", "s"): 2}) == (1, 1)
+    assert thousand.compare(written, {("b", "62", "s"): 1, ("c", "1", ""): 4}) == (3, 4)
+
+
+def test_what_is_written_is_what_an_agent_reads_over_a_rotation(tmp_path):
+    kernels = thousand.Kernels(tmp_path, NODES, rng=random.Random(1))
+    logs = {node: follow.File(tmp_path / node / fleet.KMSG) for node in NODES}
+    read = Counter()
+
+    def look():
+        for node, log in logs.items():
+            more = True
+            while more:
+                chunk = log.read(boot_id="b", now=NOW)
+                more = chunk.more
+                for fault in kmsg.faults(chunk.records, now=NOW):
+                    read[node, str(fault.code), fault.pci] += fault.count
+
+    for turn in range(60):
+        kernels.trouble()
+        if turn == 30:
+            kernels.rotate()
+        if turn % 7 == 0:
+            look()
+    look()
+    assert read == kernels.written
+    assert read.total() > 60  # there were storms
