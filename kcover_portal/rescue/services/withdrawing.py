@@ -65,6 +65,10 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
     try:
         found = [_delete(step, place, clock=clock) for place in job.asked_for(step.progress)]
     except port.KubeError as error:
+        if isinstance(error, port.Refused) and clock() > _until(step) + timedelta(seconds=job.DEADLINE_SECONDS):
+            because = f"its request could not be withdrawn, and has ended by its own deadline: {error}"
+            _write(step, withdraw_at=None, withdrawal={**_withdrawal(step), "done": True}, because=because)
+            return
         log.warning("%s: %s is not withdrawn yet: %s", step.rescue.cluster.name, step.rescue, error)
         failures = int(_withdrawal(step).get("failures", 0))
         seconds = BACK_OFF[min(failures, len(BACK_OFF) - 1)]
@@ -111,8 +115,7 @@ def _delete(step: Step, place: str, *, clock: Callable[[], datetime]) -> str:
 
 def _note_withdrawn(step: Step, deleted: list[str], *, now: datetime) -> None:
     """Notes that the jobs are gone; the last look is the one after which nobody can create them any more."""
-    withdrawal = _withdrawal(step)
-    until = datetime.fromisoformat(withdrawal["until"])
+    withdrawal, until = _withdrawal(step), _until(step)
     said = [*withdrawal.get("said", ()), *deleted]
     _write(
         step,
@@ -134,6 +137,11 @@ def _write(step: Step, *, withdraw_at: datetime | None, withdrawal: dict[str, An
         withdraw_at=withdraw_at, progress={**step.progress, "withdrawal": withdrawal}, because=because[:1000]
     )
     doorbell.tell("rescue", step.rescue_id, cluster=step.rescue.cluster.name)
+
+
+def _until(step: Step) -> datetime:
+    """Until when a call that makes the job may be under way."""
+    return datetime.fromisoformat(_withdrawal(step)["until"])
 
 
 def _withdrawal(step: Step) -> dict[str, Any]:

@@ -212,3 +212,15 @@ def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: W
     command.refresh_from_db()
     assert (command.state, command.output) == ("expired", {"late": "done"})
     assert command.message == "withdrawn: its rescue has ended; the agent had it already: done rebooting"
+
+
+def test_a_refusal_is_asked_about_as_long_as_the_job_may_run(world: World) -> None:
+    rescue = cancelled(world)
+    world.kube.fail("delete_job", port.Refused("403"), times=1000)
+    for _ in range(20):
+        withdraw(world)
+        world.now += services.withdrawing.timedelta(seconds=61)
+    step = world.step("reboot")
+    assert step.withdraw_at is None
+    assert "could not be withdrawn, and has ended by its own deadline: 403" in step.because
+    assert 5 <= len(verbs(rescue)) / 2 <= 10
