@@ -263,6 +263,7 @@ class CheckRun(models.Model):
     wrong = models.PositiveIntegerField(default=0, help_text="of these, where it did not end well")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     storage = models.JSONField(default=dict, help_text="the result of pvc, which is the same for every node")
+    busy_until = models.DateTimeField(null=True, help_text="while somebody asks the cluster about it")
     asked_by = models.CharField(max_length=200)
     asked_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)

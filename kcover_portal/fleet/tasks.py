@@ -9,9 +9,10 @@ from django.utils import timezone
 
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries, services
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import checking, labelling
 
-LABELLED_EVERY = timedelta(seconds=8)  # a little less than the beat
+LABELLED_WITHIN = timedelta(minutes=2)  # longer than a round may take
 
 
 @shared_task(name="fleet.advance_run")
@@ -29,11 +30,23 @@ def advance_runs() -> None:
 
 @shared_task(name="fleet.label_nodes")
 def label_nodes() -> None:
-    """One round of Autopilot's labels in each cluster that asks for them; one at a time in a cluster."""
+    """Wakes a round of Autopilot's labels in each cluster that asks for them."""
     for cluster in queries.clusters_with_labels():
-        now = timezone.now()
-        if services.lead(f"labels {cluster.pk}", holder=str(uuid.uuid4()), until=now + LABELLED_EVERY, now=now):
+        doorbell.ring("fleet.label_cluster", cluster.pk)
+
+
+@shared_task(name="fleet.label_cluster")
+def label_cluster(cluster_id: int) -> None:
+    """One round in one cluster, unless one is under way: a cluster that hangs holds one thread and no more."""
+    name, holder = f"labels {cluster_id}", str(uuid.uuid4())
+    now = timezone.now()
+    if not services.lead(name, holder=holder, until=now + LABELLED_WITHIN, now=now):
+        return
+    try:
+        for cluster in Cluster.objects.filter(pk=cluster_id):
             labelling.write(cluster, clock=timezone.now)
+    finally:
+        services.resign(name, holder=holder, now=timezone.now())
 
 
 @shared_task(name="fleet.prune")

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 HEARD_WITHIN = timedelta(minutes=1)  # on top of what the checks may take
 NEIGHBOURS = 32  # that a node pings where nobody is named: the next ones by name, round the ring
+BUSY = timedelta(seconds=60)  # longer than the calls that one look at the cluster makes
 ONE_BY_ONE = 8  # nodes whose pods are asked for node by node; for more, every pod of the cluster is listed once
 MOST_RESULTS = 200  # that an agent puts into one answer: the good ones beyond are not told
 NAMED = 50  # nodes in the ledger
@@ -95,16 +96,30 @@ def begin(
 def advance(run_id: int, *, now: datetime) -> None:
     """Settles what the agents answered, and asks the next batch once the one before is done.
 
-    Nothing happens where there is nothing to do; of several callers at once one does it.
+    Nothing happens where there is nothing to do; of several callers at once one does it, and where the cluster must be
+    asked, which may hang, the others do not wait for it.
     """
     run = CheckRun.objects.select_related("cluster").filter(pk=run_id, state=CheckRun.State.RUNNING).first()
     if run is None:
         return
-    storing.look(run, now=now)
-    if storing.CHECK in run.checks and not storing.is_over(run):
+    if not _invasive(run) and storing.CHECK not in run.checks:
+        _advance(run, None, {}, now=now)
         return
-    batch = _next(run)
-    in_use = _in_use(run, batch) if batch is not None and _invasive(run) else {}
+    rows = CheckRun.objects.filter(pk=run_id)
+    if not rows.filter(Q(busy_until=None) | Q(busy_until__lte=now)).update(busy_until=now + BUSY):
+        return
+    try:
+        storing.look(run, now=now)
+        if storing.CHECK not in run.checks or storing.is_over(run):
+            batch = _next(run)
+            in_use = _in_use(run, batch) if batch is not None and _invasive(run) else {}
+            _advance(run, batch, in_use, now=now)
+    finally:
+        rows.update(busy_until=None)
+
+
+def _advance(run: CheckRun, batch: int | None, in_use: Mapping[str, str], *, now: datetime) -> None:
+    """``in_use``: what is known of the GPUs of the nodes of ``batch``."""
     with transaction.atomic():
         going_on = CheckRun.objects.filter(pk=run.pk, state=CheckRun.State.RUNNING)
         if not going_on.select_for_update(no_key=True).exists():

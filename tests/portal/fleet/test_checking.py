@@ -289,3 +289,32 @@ def test_the_claim_of_a_stopped_run_goes_with_it(world: World) -> None:
     run = begin(world, "gpu-1", checks=("pvc",))
     checking.stop(run, actor="user:bo", reason="", now=world.now)
     assert not claim(world, run).exists
+
+
+def test_one_caller_at_a_time_asks_the_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = begin(world, "gpu-1", "gpu-2", checks=("gpumem",), batch=1)
+    answer(world, "gpu-1", {**FINE, "name": "gpumem"})
+    asked = world.kube.list_pods
+    depth = []
+
+    def slow(**named: Any) -> Any:
+        depth.append(1)
+        checking.advance(run.pk, now=world.now)  # the sweep comes again while the cluster hangs
+        return asked(**named)
+
+    monkeypatch.setattr(world.kube, "list_pods", slow)
+    advance(world, run)
+    advance(world, run)
+    assert len(depth) == 1
+    assert states(run) == ["done", "asked"]
+
+
+def test_a_caller_that_died_while_it_asked_is_followed_by_another(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begin(world, "gpu-1", checks=("gpumem",))
+    answer(world, "gpu-1", {**FINE, "name": "gpumem"})
+    CheckRun.objects.update(busy_until=world.now + checking.BUSY)
+    assert advance(world, run).state == "running"
+    world.now += checking.BUSY
+    assert advance(world, run).state == "finished"

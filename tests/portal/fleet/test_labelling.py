@@ -9,6 +9,7 @@ import pytest
 
 from kcover import autopilot
 from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet import tasks
 from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster, Mode
 from kcover_portal.fleet.services import bounds, checking, labelling, selecting
 from kcover_portal.kube import port
@@ -187,3 +188,28 @@ def test_level_two_leaves_the_label_of_level_three_alone(world: World) -> None:
     write(world)
     assert label(world) == "PASS"
     assert autopilot.LEVEL_3 not in world.kube.get_node("gpu-1").labels
+
+
+def test_a_round_is_woken_in_each_cluster_that_asks_and_one_goes_on_at_a_time(
+    world: World, django_capture_on_commit_callbacks: Any, monkeypatch: Any
+) -> None:
+    rung: list[tuple[str, Any]] = []
+    monkeypatch.setattr("kcover_portal.doorbell._ring", lambda task, ids: rung.append((task, ids)))
+    Cluster.objects.create(name="other", created_at=world.now)
+    with django_capture_on_commit_callbacks(execute=True):
+        tasks.label_nodes()
+    assert rung == [("fleet.label_cluster", (world.cluster.pk,))]
+    result(world, "pass")
+    apply = world.kube.apply_node
+
+    def again(*args: Any, **named: Any) -> Any:
+        tasks.label_cluster(world.cluster.pk)  # while the first one hangs
+        return apply(*args, **named)
+
+    monkeypatch.setattr(world.kube, "apply_node", again)
+    tasks.label_cluster(world.cluster.pk)
+    assert (label(world), patches(world)) == ("PASS", 1)
+    result(world, "fail")
+    world.sync()
+    tasks.label_cluster(world.cluster.pk)
+    assert (label(world), patches(world)) == ("WARN", 2)
