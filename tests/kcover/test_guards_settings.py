@@ -101,6 +101,8 @@ BAD: list[tuple[Any, str, str]] = [
     ({"xyz": {}}, "xyz", "unknown setting: there are storm, rate, breaker"),
     ({7: {}}, "7", "unknown setting: there are storm"),
     ({"storm": None}, "storm", "must be an object with enabled, nodes, percent, window, not null"),
+    ({"storm": False}, "storm", "must be an object with enabled, nodes, percent, window, not false"),
+    ({"storm": True}, "storm", "must be an object with enabled, nodes, percent, window, not true"),
     ({"storm": {"node": 3}}, "storm.node", "unknown setting: did you mean nodes?"),
     ({"storm": {"enabled": "yes"}}, "storm.enabled", "must be true or false, not 'yes'"),
     ({"storm": {"enabled": 1}}, "storm.enabled", "must be true or false, not 1"),
