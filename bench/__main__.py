@@ -10,6 +10,7 @@ from bench import (
     duplicate_storm,
     nodes_at_once,
     post_to_cordon,
+    preflight_verdict,
     result,
 )
 from bench.agents import figures, thousand
@@ -23,6 +24,7 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "duplicate-storm": duplicate_storm.measure,
     "console-pages": console_pages.measure,
     "dead-worker": dead_worker.measure,
+    "preflight-verdict": preflight_verdict.measure,
     "ingest-saturated": ingest.saturated,
     "ingest-steady": ingest.steady,
     "ingest-crashes": ingest.crashes,

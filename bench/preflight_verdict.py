@@ -1,0 +1,118 @@
+"""Preflight: how long the last report of a job takes, whose answer has the verdict of all."""
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from bench import result
+from bench.result import Result
+from tests.story import product as products
+
+NODES = 1_000
+SHARES = (0.1, 1 / 3, 1.0)
+RUNS = 5
+CONNECTIONS = 8
+SLOTS = 5
+GROUP = 8  # nodes that meet each other: slot by slot the one whose place differs by slot + 1, bit by bit
+
+
+def measure(scale: float) -> Result:
+    """Three sizes of job on one installation."""
+    points: list[tuple[float, float]] = []
+    rows: list[tuple[str, str, str]] = []
+    with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
+        product.names = ["web"]
+        product.manage_all([["migrate", "--verbosity", "0"], product.anna()])
+        _fill(product, round(NODES * scale))
+        (printed,) = product.manage_all([["token", "create", "--kind", "operator", "--cluster", "big"]])
+        product.token = printed.strip()
+        product.start_processes()
+        for share in SHARES:
+            size = max(GROUP, round(NODES * scale * share) // GROUP * GROUP)
+            found = [_run(product, size, f"{size}-{number}") for number in range(RUNS)]
+            last = [took for took, _ in found]
+            points.append((size, statistics.median(last)))
+            rows.append(
+                (
+                    f"{size:,} nodes, last report answered with the verdict",
+                    f"{statistics.median(last) * 1000:.0f} ms ({min(last) * 1000:.0f} to {max(last) * 1000:.0f})",
+                    "≤ 1 s" if share == SHARES[-1] else "",
+                )
+            )
+    rows += [
+        (f"all {points[-1][0]:,.0f} reports", f"{statistics.median(whole for _, whole in found):.1f} s", ""),
+        ("exponent", f"{result.exponent(points):.2f}", "≤ 1"),
+    ]
+    return Result(
+        name="Preflight verdict",
+        command="make bench ARGS=preflight-verdict",
+        conditions=f"One job; a report a node with {SLOTS} slots of figures; one node in {GROUP} is slow. "
+        f"{CONNECTIONS} connections to gunicorn, the last report alone; {RUNS} jobs of each size, medians and spread.",
+        rows=rows,
+    )
+
+
+def _run(product: products.Product, size: int, uid: str) -> tuple[float, float]:
+    """Seconds of the last report, and of all of them."""
+    began = time.perf_counter()
+    with ThreadPoolExecutor(CONNECTIONS) as pool:
+        answers = list(pool.map(lambda place: _post(product, place, size, uid), range(size - 1)))
+    assert {answer["state"] for answer in answers} == {"waiting"}
+    last = time.perf_counter()
+    assert _post(product, size - 1, size, uid)["state"] == "complete"
+    ended = time.perf_counter()
+    found = product.get(f"/api/v1/preflight/runs?namespace=ml&workload=job&uid={uid}")
+    assert len(found["slow_nodes"]) == size // GROUP, found["slow_nodes"][:5]
+    return ended - last, ended - began
+
+
+def _post(product: products.Product, place: int, size: int, uid: str) -> dict[str, Any]:
+    body = {"namespace": "ml", "workload_uid": uid, "report": _report(place, size)}
+    status, answer = product.post("/api/v1/preflight/reports", body)
+    assert status == 202, (status, json.dumps(answer))
+    return dict(answer)
+
+
+def _report(place: int, size: int) -> dict[str, Any]:
+    figures = {"allreduce_ms": 21.4, "world_size": 16, "allreduce_shape": 2**30, "dtype_bytes": 2}
+    return {
+        "workload": "job",
+        "workload_size": size,
+        "node_name": f"gpu-{place:05}",
+        "node_ip": _ip(place),
+        "gpu_check": 1,
+        "storage_check": 1,
+        "node_check_busbw_threshold_gbps": "50",
+        "batches": [
+            {
+                "batch_idx": slot,
+                "pair": [_ip(place), _ip(place ^ (slot + 1))],
+                "self_ip": _ip(place),
+                "status": "fail" if place % GROUP == 0 else "ok",
+                **figures,
+            }
+            for slot in range(SLOTS)
+        ],
+    }
+
+
+def _ip(place: int) -> str:
+    return f"10.1.{place >> 8}.{place & 255}"
+
+
+def _fill(product: products.Product, nodes: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.fleet_rows", str(nodes)],
+        cwd=products.ROOT,
+        env=product.environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
