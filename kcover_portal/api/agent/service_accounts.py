@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.conf import settings
-from django.db import close_old_connections
+from django.db import connection
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
@@ -202,8 +202,11 @@ class ServiceAccounts:
 
 
 def _clusters() -> dict[str, Cluster]:
-    close_old_connections()
-    return {cluster.name: cluster for cluster in fleet.clusters()}
+    """In a thread, which asks too seldom to keep a connection for it."""
+    try:
+        return {cluster.name: cluster for cluster in fleet.clusters()}
+    finally:
+        connection.close()
 
 
 def _expiry(secret: str, *, now: datetime) -> datetime:

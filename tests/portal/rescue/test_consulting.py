@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from kcover_portal import outgoing
 from kcover_portal.fleet.models import Cluster
@@ -41,7 +42,10 @@ class Decider:
                 if outgoing.signed(SECRET, body, self.headers.get(outgoing.SIGNATURE, "")):
                     decider.asked.append(json.loads(body))
                 decider.pause.wait(5)
-                decider.meanwhile()
+                try:
+                    decider.meanwhile()
+                finally:
+                    connection.close()  # of this thread
                 self.send_response(decider.status)
                 self.send_header("Content-Length", str(len(decider.answer)))
                 self.end_headers()
