@@ -3,10 +3,13 @@
 from collections.abc import Iterable
 from datetime import datetime
 
+from django.db import transaction
+
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import JobSeen
 
 
+@transaction.atomic
 def note_jobs(node: Node, jobs: Iterable[str], *, now: datetime) -> None:
     """Notes which jobs have pods on the node; none is noted too, so that nobody looks again."""
     rows = [JobSeen(node=node, job=job, at=now) for job in sorted({"", *(job[:320] for job in jobs)})]
