@@ -191,7 +191,8 @@ class Connection:
         except urllib3.exceptions.ConnectTimeoutError as error:
             raise patience.TimedOut(f"{what}: no connection: {error}") from error
         except urllib3.exceptions.ReadTimeoutError as error:
-            raise patience.TimedOut(f"{what}: {error}", ambiguous=write) from error
+            # A write may hang in an admission webhook of its own; a read that hangs is the server itself.
+            raise (errors.Unavailable if write else patience.TimedOut)(f"{what}: {error}", ambiguous=write) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             tls = isinstance(error, urllib3.exceptions.SSLError)
             # A certificate that does not hold is found before anything is sent.

@@ -1,7 +1,7 @@
 """Patience with an API server that does not answer: one caller waits for it, all others hear so at once.
 
 Without it each worker's threads would hang one after the other in calls to one dead cluster, for a read time-out each,
-and the other clusters would wait for them.
+and the other clusters would wait for them. Only reads count: a write may hang in an admission webhook of its own.
 """
 
 import contextlib

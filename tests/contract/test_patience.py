@@ -52,6 +52,20 @@ def test_another_failure_is_an_answer_of_a_kind():
         pass
 
 
+def test_a_write_that_hangs_says_nothing_of_the_server():
+    def answer(request):
+        if request.command == "PATCH":
+            time.sleep(0.6)
+        request.reply(200, NODE)
+
+    with scripted.serve(answer) as server:
+        cluster = live.LiveCluster(http.Connection(over_http.way_in(server.url), read_seconds=0.2))
+        with pytest.raises(port.Unavailable) as caught:
+            cluster.apply_node("gpu-1", port.NodeChange(cordon=True))
+        assert caught.value.ambiguous
+        assert cluster.get_node("gpu-1").name == "gpu-1"
+
+
 def test_a_server_that_hangs_and_comes_back():
     hangs = threading.Event()
     hangs.set()
