@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.portal.rescue.world import HEAL
 from tests.story import product as products
@@ -14,6 +14,7 @@ from tests.story import product as products
 CHROMIUM = Path("/usr/bin/chromium")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 NODES = 7
+expect.set_options(timeout=30_000)  # a busy machine is no failure
 Open = Callable[..., Page]
 
 
@@ -68,6 +69,7 @@ def open_page(browser: Browser, product: products.Product, session: list[Any]) -
         tolerant: bool = False,
     ) -> Page:
         context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        context.set_default_timeout(90_000)
         contexts.append(context)
         context.add_cookies([{"name": "django_language", "value": language, "url": product.url}])
         if signed_in:

@@ -6,7 +6,7 @@ the moment at which it has had its effect and the portal has not heard of it.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 
@@ -119,6 +119,7 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'^(?!.*unschedulable).*"{STATE}":"quarantined"',
         row="reset",
+        late=True,
     ),
     Point(
         step="run_checks",
@@ -127,6 +128,7 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'"{STATE}":"verifying"',
         row="checks",
+        late=True,
     ),
     Point(
         step="verify", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=f'"{STATE}":"verifying"'
@@ -195,19 +197,24 @@ def _possible(case: Case) -> bool:
 
 
 def sample() -> list[list[Case]]:
-    """Each point struck by a SIGKILL and each failure striking some point, before and after taking turns; in waves."""
+    """Each request struck by a SIGKILL, each failure striking some point, before and after taking turns; in waves."""
+    points = [point for point in POINTS if not point.row]
     killed = [
         Case(point=point, failure=KILLED, after=after)
-        for point, after in zip(POINTS, cycle((False, True)), strict=False)
+        for point, after in zip(points, cycle((False, True)), strict=False)
     ]
-    rows = [replace(case, after=not case.after) for case in killed if case.point.row]
-    points = _spread([point for point in POINTS if not point.row])
     rest = [
         Case(point=point, failure=failure, after=after)
-        for failure, point, after in zip(FAILURES[1:], points, cycle((True, False)), strict=False)
+        for failure, point, after in zip(FAILURES[1:], _spread(points), cycle((True, False)), strict=False)
     ]
     slow = [case for case in rest if case.failure in (FAST, IMMEDIATE)]  # they cost a lease, as a SIGKILL does
-    return [[*killed, *rows], slow, [case for case in rest if case not in slow]]
+    return [killed, slow, [case for case in rest if case not in slow]]
+
+
+def sample_of_rows() -> list[list[Case]]:
+    """The agent's rows struck by a SIGKILL, before and after. Apart from the requests: a blow that is meant for others
+    would find their workers on the way from their last request to the row."""
+    return [[case for case in column(KILLED) if case.point.row]]
 
 
 def _spread(points: list[Point]) -> Iterator[Point]:
