@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from agents import VERSION
 from agents.loop import Agent
+from kcover import autopilot
 from kcover.fault import Check, Inventory
 
 log = logging.getLogger(__name__)
@@ -20,15 +21,6 @@ OK = "200 OK"
 NOT_FOUND: Page = "404 Not Found", "text/plain", "there is /healthz and /metrics\n"
 MAX_LINE, MAX_HEADERS = 8192, 100
 STUCK = timedelta(minutes=2)  # without a look at the kernel log the agent is of no use
-# Autopilot's gauge, for dashboards that there are: our check -> its name, and whether it shows the measured value.
-AUTOPILOT = {
-    "pciebw": ("pciebw", True),
-    "remapped": ("remapped", False),
-    "dcgm": ("dcgm", False),
-    "ping": ("ping", False),
-    "gpupower": ("power-slowdown", False),
-    "gpumem": ("gpumem", False),
-}
 
 
 class Server:
@@ -138,19 +130,17 @@ def _autopilot(agent: Agent) -> Iterator[str]:
     models = {gpu.uuid: gpu.model for gpu in inventory.gpus}
     usual = next(iter(models.values()), "")
     for check in list(agent.results.values()):
-        name, measured = AUTOPILOT.get(check.name, ("", False))
-        if not name or check.status in ("error", "skipped"):
+        value = autopilot.metric_value(check.name, check.status, check.value)
+        if value is None:
             continue
-        value = check.value if measured else float(check.status == "fail")
         labels = _labels(
-            health=name,
+            health=autopilot.NAMES[check.name].metric,
             node=agent.config.node,
             cpumodel=cpu,
             gpumodel=models.get(check.device, usual),
             deviceid=check.device,
         )
-        if value is not None:
-            yield f"autopilot_health_checks{labels} {value:g}"
+        yield f"autopilot_health_checks{labels} {value:g}"
 
 
 def _cpu_model() -> str:
