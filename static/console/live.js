@@ -5,6 +5,7 @@
 // drops it). Without a socket: polling. After a gap, and every half minute: everything (live:resync).
 
 const GATHER = 1000;
+const HELD = 3000;
 const RESYNC = 30_000;
 const POLL = 5_000;
 const POLL_AFTER = 10_000;
@@ -44,6 +45,7 @@ function again() {
 }
 
 function flush() {
+  if (pressed) return; // tried again once the press is over
   const topics = dirty;
   dirty = new Set();
   if (document.hidden && !topics.has("resync")) {
@@ -57,6 +59,27 @@ function flush() {
     }
   }
 }
+
+// What is being pressed stays where it is until the press is over: a click on a button that was replaced between
+// "down" and "up" is nobody's click. What came meanwhile is fetched afterwards. Not every press is seen to end
+// (a native menu, a drag out of the window): none lasts longer than HELD.
+let pressed = 0;
+addEventListener("pointerdown", () => {
+  clearTimeout(pressed);
+  pressed = setTimeout(released, HELD);
+});
+for (const end of ["pointerup", "pointercancel"]) addEventListener(end, () => setTimeout(released)); // after its click
+function released() {
+  clearTimeout(pressed);
+  pressed = 0;
+  if (dirty.size && !timer) again();
+}
+document.addEventListener("htmx:beforeSwap", ({ detail }) => {
+  const { topics } = detail.target.dataset;
+  if (!pressed || !topics || detail.elt !== detail.target) return;
+  detail.shouldSwap = false;
+  for (const topic of topics.split(" ")) dirty.add(topic);
+});
 
 let missed = false;
 document.addEventListener("visibilitychange", () => {

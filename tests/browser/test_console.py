@@ -242,3 +242,19 @@ def test_the_sign_in_page_speaks_both_languages(open_page: Open):
     page = open_page("/sign-in/", signed_in=False, width=390)
     page.get_by_role("button", name="简体中文").click()
     expect(page.get_by_role("button", name="登录")).to_be_visible()
+
+
+def test_a_region_is_not_replaced_under_a_pressed_button(open_page: Open):
+    page = open_page("/nodes/")
+    live(page)
+    row = page.locator("#live table.rows tbody tr").first
+    row.hover()
+    page.mouse.down()
+    row.evaluate("(row) => (row.dataset.mark = 'first')")
+    with page.expect_response("**/nodes/"):
+        page.evaluate("htmx.trigger('#live', 'refresh')")
+    page.wait_for_timeout(200)
+    assert row.get_attribute("data-mark") == "first"
+    page.evaluate("document.querySelector('#live table.rows').addEventListener('click', (e) => e.stopPropagation())")
+    page.mouse.up()
+    expect(row).not_to_have_attribute("data-mark", "first")
