@@ -4,6 +4,7 @@ kcover's own values are forgiving, as kcover is: a value out of range is its def
 its name and what is accepted.
 """
 
+import errno
 import json
 import pathlib
 import re
@@ -80,8 +81,12 @@ class Config:
         return self.token_file.read_text().strip() if self.token_file else self.token
 
     def read_boot_id(self) -> str:
-        """The identity of the boot that runs now. Raises OSError for an unreadable file."""
-        return self.boot_id_file.read_text().strip()
+        """The identity of the boot that runs now. Raises OSError for an unreadable or empty file: no boot is nameless,
+        and taken for one, it would be another boot than the one before."""
+        found = self.boot_id_file.read_text().strip()
+        if not found:
+            raise OSError(errno.ENODATA, "it is empty", str(self.boot_id_file))
+        return found
 
 
 # Own setting -> its environment variables (the later ones are older names) and its key in the YAML file.

@@ -1,12 +1,10 @@
 """Pages of a portal that looks after 10,000 nodes: how long the server takes, how much it sends."""
 
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from bench import result
+from bench import result, scene
 from bench.result import Result, percentile
 from tests.story import product as products
 from tests.story.person import Person
@@ -37,7 +35,7 @@ def measure(scale: float) -> Result:
         person.sign_in("anna", products.PASSWORD)
         for share in SHARES:
             nodes = max(10, round(NODES * scale * share))
-            _fill(product, nodes)
+            scene.fill(product, nodes)
             for page, path in PAGES.items():
                 p95, size = _page(person, path)
                 points[page].append((nodes, p95))
@@ -54,18 +52,6 @@ def measure(scale: float) -> Result:
         "other, by one signed-in person, straight to gunicorn; the clock runs until the last byte. Bytes as sent.",
         rows=rows,
     )
-
-
-def _fill(product: products.Product, nodes: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.fleet_rows", str(nodes)],
-        cwd=products.ROOT,
-        env=product.environment,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
 
 
 def _page(person: Person, path: str) -> tuple[float, int]:

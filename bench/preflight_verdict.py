@@ -2,15 +2,13 @@
 
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from bench import result
+from bench import result, scene
 from bench.result import Result
 from tests.story import product as products
 
@@ -29,7 +27,7 @@ def measure(scale: float) -> Result:
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.names = ["web"]
         product.manage_all([["migrate", "--verbosity", "0"], product.anna()])
-        _fill(product, round(NODES * scale))
+        scene.fill(product, round(NODES * scale))
         (printed,) = product.manage_all([["token", "create", "--kind", "operator", "--cluster", "big"]])
         product.token = printed.strip()
         product.start_processes()
@@ -104,15 +102,3 @@ def _report(place: int, size: int) -> dict[str, Any]:
 
 def _ip(place: int) -> str:
     return f"10.1.{place >> 8}.{place & 255}"
-
-
-def _fill(product: products.Product, nodes: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.fleet_rows", str(nodes)],
-        cwd=products.ROOT,
-        env=product.environment,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)

@@ -3,6 +3,8 @@
 import asyncio
 import http.client
 import json
+import subprocess
+import sys
 import threading
 import time
 import uuid
@@ -46,6 +48,22 @@ def tokens(product: Product, nodes: Collection[str]) -> dict[str, str]:
     listing.write_text("\n".join(nodes))
     printed = product.manage("token", "create", "--kind", "agent", "--cluster", "sim", "--nodes", str(listing))
     return dict(line.split("\t") for line in printed.splitlines() if "\t" in line)
+
+
+def fill(product: Product, nodes: int) -> None:
+    """Rows of a fleet of so many nodes, in the cluster "big" (``bench.fleet_rows``).
+
+    Raises RuntimeError with what it said when it fails.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.fleet_rows", str(nodes)],
+        cwd=products.ROOT,
+        env=product.environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr)
 
 
 def report(node: str, faults: Sequence[Json]) -> bytes:

@@ -1,4 +1,4 @@
-"""What every test may rely on: a fixed time, the same examples, browser tests last, nothing left running."""
+"""What every test may rely on: a fixed time, the same examples, the long tests last, nothing left running."""
 
 import os
 from collections.abc import Iterator
@@ -14,17 +14,21 @@ from pytest_django import DjangoDbBlocker
 from tests.portal.ledger import tampering
 
 BROWSER = Path(__file__).parent / "browser"
+CRASH = Path(__file__).parent / "crash"
 # The same examples in every run, however slow the machine is; others where KCOVER_TEST_SEED is set.
 hypothesis.settings.register_profile("suite", derandomize="KCOVER_TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the browser tests and puts them last: Playwright keeps an event loop running, which async tests refuse."""
+    """Keeps the browser tests on one worker, which has one product and one Chromium for them, and puts them last:
+    Playwright keeps an event loop running, which async tests refuse. The crash share goes before them, so that the
+    two longest parts end side by side."""
     for item in items:
         if item.path.is_relative_to(BROWSER):
             item.add_marker(pytest.mark.browser)
-    items.sort(key=lambda item: item.get_closest_marker("browser") is not None)
+            item.add_marker(pytest.mark.xdist_group("browser"))
+    items.sort(key=lambda item: (item.path.is_relative_to(BROWSER), item.path.is_relative_to(CRASH)))
 
 
 @pytest.fixture

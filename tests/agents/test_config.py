@@ -65,6 +65,17 @@ def test_the_token_file_is_read_at_each_use(load, tmp_path):
     assert given.read_token() == "two"
 
 
+def test_an_empty_boot_id_is_no_boot(load, tmp_path):
+    path = tmp_path / "boot_id"
+    settings = load(KCOVER_AGENT_BOOT_ID=str(path))
+    for nothing in ("", " \n"):
+        path.write_text(nothing)
+        with pytest.raises(OSError, match="it is empty"):
+            settings.read_boot_id()
+    path.write_text("boot-1\n")
+    assert settings.read_boot_id() == "boot-1"
+
+
 def test_kcovers_file(load):
     given = load(
         "vendor: 2\ninterval: 9\nmetaX:\n  hcaIDs: [mlx5_0, mlx5_1]\n  day2CheckHour: 3\n  gpuNum: 4\n"

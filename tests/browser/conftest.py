@@ -79,8 +79,8 @@ def open_page(browser: Browser, product: products.Product, session: list[Any]) -
         if tolerant:
             page.goto(product.url + path)
             return page
-        page.on("pageerror", lambda error: faults.append(f"{path}: {error}"))
-        page.on("console", lambda said: faults.append(f"{path}: {said.text}") if said.type == "error" else None)
+        page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
+        page.on("console", lambda said: faults.append(f"{page.url}: {said.text}") if said.type == "error" else None)
         page.goto(product.url + path)
         return page
 

@@ -10,7 +10,7 @@ import pytest
 from kcover_portal import outgoing
 
 SECONDS = 0.5
-SLACK = 1.5  # a machine that is busy with other things
+SLACK = 8  # a machine that is busy with other things
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_resolver_that_does_not_answer_is_silence_in_time(monkeypatch: pytest.
     done = threading.Event()
 
     def slow(*_: object, **__: object) -> list[object]:
-        done.wait(5)
+        done.wait(30)
         return []
 
     monkeypatch.setattr(outgoing.socket, "getaddrinfo", slow)

@@ -144,7 +144,7 @@ def test_a_dripping_answer_is_silence_in_time(world: World, decider: Decider) ->
     decider.answer = b'{"actions": [{"name": "cordon"}]}' + b" " * 200
     began = time.monotonic()
     judge(world)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 8
     assert Rescue.objects.get().rule == "heal#1"  # the policies decide in its place
 
 
