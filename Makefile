@@ -8,7 +8,7 @@ SHELL := /bin/bash
 PORT ?= 8000
 SIM_PORT ?= 8001
 DEMO_NODES ?= 200
-WORKERS ?= 2
+WORKERS ?= 3
 ARGS ?=
 PYTHON ?=
 
@@ -23,7 +23,7 @@ export PORT DEMO_NODES
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for test, bench, crash;'
-	@echo '             WORKERS (2; 0: one process) for test; PYTHON, the interpreter that makes .venv'
+	@echo '             WORKERS (3; 0: one process) for test; PYTHON, the interpreter that makes .venv'
 
 
 # ------------------------------------------------------------------------------------------------------------- running
@@ -54,7 +54,7 @@ soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; goes o
 	$(BIN)/python -m bench.soak $(ARGS)
 
 mutants: .venv/.stamp-dev ## what the kernel's tests let pass: mutmut, goes on where it was stopped (ARGS="kcover.waits*")
-	$(BIN)/mutmut run --max-children $(WORKERS) $(ARGS)
+	$(BIN)/mutmut run --max-children 2 $(ARGS)
 	$(BIN)/python tools/surviving_mutants.py
 
 packages:
