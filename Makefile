@@ -40,7 +40,7 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 .PHONY: test crash bench soak mutants packages
 test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x")
 	@echo '== PostgreSQL and Redis on free ports, then pytest on $(WORKERS) workers'
-	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) --no-loadscope-reorder $(ARGS)
 
 crash: packages .venv/.stamp-dev ## every step hit by every failure, written to docs/reliability.md (ARGS="killed cut" for some)
 	@echo '== the crash matrix on durable servers of its own; half an hour'

@@ -21,13 +21,11 @@ hypothesis.settings.load_profile("suite")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keeps the browser tests on one worker, which has one product and one Chromium for them, and puts them last:
-    Playwright keeps an event loop running, which async tests refuse. The crash share goes before them, so that the
-    two longest parts end side by side."""
+    """Marks the browser tests and puts them last: Playwright keeps an event loop running, which async tests refuse.
+    The crash share goes before them, so that the longest parts end side by side."""
     for item in items:
         if item.path.is_relative_to(BROWSER):
             item.add_marker(pytest.mark.browser)
-            item.add_marker(pytest.mark.xdist_group("browser"))
     items.sort(key=lambda item: (item.path.is_relative_to(BROWSER), item.path.is_relative_to(CRASH)))
 
 

@@ -1,4 +1,5 @@
-"""A pytest plug-in (``-p tests.isolation``): each xdist worker gets a Redis of its own.
+"""A pytest plug-in (``-p tests.isolation``): each xdist worker gets a Redis of its own, and the whole of what shares
+one running installation.
 
 pytest-django gives every worker its own database; a broker and its channels have no such names. The hook wraps the
 loading of the first conftests because pytest-django reads the settings, and with them the environment, right there.
@@ -6,10 +7,15 @@ loading of the first conftests because pytest-django reads the settings, and wit
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from tests import servers
+
+# Folders and files whose tests share one product. (xdist's own groups do nothing under pytest 9.2: pytest-xdist #1386.)
+SHARING = ("tests/browser/", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py")
 
 _own: list[servers.Redis] = []
 
@@ -21,6 +27,18 @@ def pytest_load_initial_conftests() -> Iterator[None]:
         _own.append(own)
         os.environ["KCOVER_REDIS_URL"] = own.url
     return (yield)
+
+
+class Scheduler(LoadScopeScheduling):
+    """Gives tests away one by one, but what shares a product together."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((place for place in SHARING if nodeid.startswith(place)), nodeid)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduler:
+    return Scheduler(config, log)
 
 
 def pytest_unconfigure() -> None:

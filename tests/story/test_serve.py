@@ -27,10 +27,7 @@ from tests.story.product import ROOT, Product, call
 from tests.story.test_walkthroughs import HEAL
 
 POSTGRES = os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres")
-pytestmark = [
-    pytest.mark.skipif(not POSTGRES, reason="needs the PostgreSQL that `make test` starts"),
-    pytest.mark.xdist_group("serve"),  # one installation for all
-]
+pytestmark = pytest.mark.skipif(not POSTGRES, reason="needs the PostgreSQL that `make test` starts")
 
 SLOW_CLIENTS = 40  # more than the pages have threads
 CHILDREN = {

@@ -10,8 +10,6 @@ import pytest
 from tests.story import conftest
 from tests.story.product import Product, call
 
-pytestmark = pytest.mark.xdist_group("walkthroughs")
-
 KCE = """
 apiVersion: rescue.ksyun.com/v1
 kind: RescuePolicy
