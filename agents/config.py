@@ -20,7 +20,7 @@ from agents import programs
 from agents.errors import ConfigError
 from kcover.wire import fields
 
-VENDORS = {1: "nvidia", 2: "metax"}
+VENDORS = {1: "nvidia", 2: "metax", 3: "amd"}  # 1 and 2 are kcover's
 MAX_INTERVAL = 86_400.0
 READ_SECONDS = 30.0  # for a YAML file, on whatever it may lie
 

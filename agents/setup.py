@@ -4,18 +4,20 @@ import contextlib
 import logging
 import pathlib
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 from agents import config, errors, execute, loop, portal, process, spool, store
-from agents.checks import bandwidth, dcgm, gpu_state, network
+from agents.checks import bandwidth, dcgm, gpu_state, iperf, network
 from agents.checks.runner import Runner
 from agents.gpu_users import GpuUsers
-from agents.probes import clock, follow, hardware, infiniband, kubelet, metax, nvml, storage
+from agents.probes import amd, clock, follow, hardware, infiniband, kubelet, metax, nvme, nvml, sel, storage
 from agents.probes.finding import Probe
 from agents.probes.gpu.probe import GpuProbe
 from agents.rounds import Rounds
 from agents.schedule import Round, Schedule
 from agents.second_source import SecondSource
+from kcover.fault import Inventory
 
 log = logging.getLogger("agents")
 
@@ -40,7 +42,7 @@ def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
         sources=[follow.source(settings.kmsg)],
         clock=now,
         boot_id=settings.read_boot_id,
-        inventory=metax.inventory if settings.vendor == "metax" else nvml.inventory,
+        inventory=inventory(settings),
         uplink=uplink,
         spool=spool.Spool(folder),
         executor=host,
@@ -55,11 +57,20 @@ def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
     return made, eyes
 
 
+def inventory(settings: config.Config) -> Callable[[], Inventory]:
+    """What asks for this node's GPUs."""
+    if settings.vendor == "amd":
+        return amd.AmdInventory()
+    return metax.inventory if settings.vendor == "metax" else nvml.inventory
+
+
 def probes(settings: config.Config) -> list[Probe]:
     """What looks at this node. A new probe is named here."""
     vendor: Probe
     if settings.vendor == "metax":
         vendor = metax.MetaXProbe(settings.metax)
+    elif settings.vendor == "amd":
+        vendor = amd.AmdProbe(expected=settings.gpus)
     else:
         poll = max(settings.interval.total_seconds(), FASTEST_GPU_POLL)
         vendor = GpuProbe(every=poll, expected=lambda: expected_gpus(settings))
@@ -69,6 +80,8 @@ def probes(settings: config.Config) -> list[Probe]:
         hardware.HardwareProbe(),
         clock.ClockProbe(limit_ms=settings.metax.ntp_max_offset_ms),
         storage.StorageProbe(folders=_folders(settings), mounts=settings.mounts),
+        nvme.NvmeProbe(),
+        sel.SelProbe(),
         kubelet.KubeletProbe(),
     ]
 
@@ -83,7 +96,7 @@ def runner(settings: config.Config) -> Runner:
             bandwidth.GpuMemory(),
             dcgm.Dcgm(),
             network.Ping(settings.peers),
-            network.Iperf(),
+            iperf.Iperf(),
         ),
         in_use=GpuUsers(),
     )

@@ -14,6 +14,7 @@ from kcover.fault import Check
 PERIODIC = ("pciebw", "remapped", "dcgm", "ping", "gpupower")  # what ``check=all`` means
 BY_THE_PORTAL = ("pvc",)  # about the cluster's storage, so that no agent runs it
 LEVELS = (1, 2, 3, 4)  # of dcgm; from the second on it loads the GPUs
+CLIENTS, START_PORT = 8, 5200  # of iperf's ring: pclients, startport
 OK, NOT_CHECKED, NO_ANSWER = "Ok", "Not checked", "Connection to Server Failed"
 RULE = "-" * 37
 
@@ -29,7 +30,8 @@ FATAL = ("pcie", "nvlink", "ecc", "gpu memory")  # DCGM tests (DCGM_FATAL_ERRORS
 class Name:
     """What Autopilot calls a check: in its metric, at the head of its lines, and in a node's status.
 
-    ``measured``: the metric is the value and not 0 or 1. ``minutes``: how long it may take on a node of eight GPUs.
+    ``metric`` "" where it has none. ``measured``: the metric is the value and not 0 or 1. ``minutes``: how long it may
+    take on a node of eight GPUs.
     """
 
     metric: str
@@ -47,13 +49,15 @@ NAMES: Mapping[str, Name] = {
     "ping": Name("ping", "PING", "PING", 5),
     "gpumem": Name("gpumem", "GPU-MEM", "GPU MEM Test", 10),
     "pvc": Name("pvc", "PVC", "PVC Create-Delete Test", 2),
+    "iperf": Name("", "IPERF", "IPERF", 2),  # a step of its ring
 }
 DCGM_MINUTES = {1: 5, 2: 30, 3: 90, 4: 240}
+METRICS = tuple(check for check, name in NAMES.items() if name.metric)
 
 
 def invasive(check: str, *, level: int) -> bool:
-    """Whether a check needs GPUs that nobody uses."""
-    return check == "gpumem" or (check == "dcgm" and level > 1)
+    """Whether a check needs GPUs that nobody uses: iperf's ring takes the network away from whoever uses them."""
+    return check in ("gpumem", "iperf") or (check == "dcgm" and level > 1)
 
 
 def patience(checks: Iterable[str], *, level: int) -> timedelta:
@@ -67,7 +71,7 @@ def metric_value(check: str, status: str, value: float | None) -> float | None:
     None for a check that broke or was skipped: it is neither.
     """
     name = NAMES.get(check)
-    if name is None or status in ("error", "skipped"):
+    if name is None or not name.metric or status in ("error", "skipped"):
         return None
     return value if name.measured else float(status == "fail")
 
@@ -105,6 +109,20 @@ def summary_text(said: Mapping[str, Sequence[str]], *, runtime: timedelta) -> st
     """What ends the answer: each node's failures, and how long it took."""
     listed = pprint.pformat({node: list(words) for node, words in said.items()})
     return f"Node Summary:\n\n{listed}\n\nruntime: {runtime.total_seconds():.1f} sec\n"
+
+
+def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
+    """What iperf's ring measured, Gbit/s by sender and receiver, as Autopilot's table; "" where it measured nothing."""
+    nodes = sorted({*rates, *(receiver for row in rates.values() for receiver in row)})
+    every = [rate for row in rates.values() for rate in row.values()]
+    if not every:
+        return ""
+    width = max(map(len, ("src/dst", *nodes))) + 2
+    rows = [["src/dst", *nodes]]
+    rows += [[one, *(f"{rates[one][to]:g}" if to in rates[one] else "N/A" for to in nodes)] for one in sorted(rates)]
+    lines = ["".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
+    average = f"Average Bandwidth Gb/s: {sum(every) / len(every):.2f}"
+    return "\n".join((average, "Network Throughput:", *lines, "", ""))
 
 
 def _check_lines(node: str, check: str, results: Sequence[Check]) -> list[str]:

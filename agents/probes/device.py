@@ -28,12 +28,14 @@ class Pcie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """NVLinks that there are, how many of them are up, and their errors since the driver was loaded."""
+    """NVLinks that there are, how many of them are up, and their errors since the driver was loaded; ``crc`` link by
+    link."""
 
     count: int
     active: int
     errors: Mapping[str, int] = field(default_factory=dict)
     recovery_failed: int = 0
+    crc: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -294,9 +294,13 @@ def _nvlinks(ask: _Asking) -> Links | None:
         name: sum(ask("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for link in there)
         for name, counter in (("replay", LINK_REPLAY), ("recovery", LINK_RECOVERY))
     }
-    failed = ask.fields(*((LINK_RECOVERY_FAILED, link) for link in there))
+    crc = tuple(
+        sum(ask("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for counter in (LINK_CRC_FLIT, LINK_CRC_DATA))
+        for link in there
+    )
+    failed = sum(ask.fields(*((LINK_RECOVERY_FAILED, link) for link in there)).values())
     active = sum(1 for link in there if states[link])
-    return Links(count=len(there), active=active, errors=counts, recovery_failed=sum(failed.values()))
+    return Links(count=len(there), active=active, errors=counts, recovery_failed=failed, crc=crc)
 
 
 def _fabric(ask: _Asking) -> tuple[int, int, int] | None:

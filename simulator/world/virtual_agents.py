@@ -32,7 +32,7 @@ CHECKS: Mapping[str, tuple[float, float, str]] = {
     "dcgm": (0.0, 1.0, ""),
     "gpumem": (1710.0, 310.0, "GB/s"),
 }
-PING = "ping"  # whoever is asked for answers
+PEERS: Mapping[str, tuple[float, str]] = {"ping": (0.0, "%"), "iperf": (94.2, "Gbit/s")}  # whoever is asked for answers
 
 _LONG_POLL = 55.0  # seconds; the portal allows 60
 _AGAIN = 5.0  # seconds between polls that come back at once
@@ -64,7 +64,7 @@ class Hands:
         """See ``Executor.run_check``. A device with a fault that is still there fails every check of it."""
         asked = args.get("checks") or args.get("check") or args.get("name") or ()
         names = asked.split(",") if isinstance(asked, str) else list(asked)
-        if not {*names} & {*CHECKS, PING}:
+        if not {*names} & {*CHECKS, *PEERS}:
             return Outcome(status="refused", message=f"this agent has no check {', '.join(map(str, names))!r}")
         checks = tuple(check for name in names for check in self._check(name, args))
         shown = sorted((asdict(check) for check in checks), key=lambda one: one["status"] == "pass")
@@ -72,9 +72,10 @@ class Hands:
         return Outcome(status="done", message=message, output={"checks": shown, "seconds": 0.0}, checks=checks)
 
     def _check(self, name: str, args: Mapping[str, Any]) -> list[fault.Check]:
-        if name == PING:
+        if name in PEERS:
+            value, unit = PEERS[name]
             hosts = list(args.get("hosts") or ())
-            return [fault.Check(name=name, device=str(host), status="pass", value=0.0, unit="%") for host in hosts]
+            return [fault.Check(name=name, device=str(host), status="pass", value=value, unit=unit) for host in hosts]
         faulty = {standing.gpu for standing in self._host.faults}
         good, bad, unit = CHECKS.get(name, (0.0, 0.0, ""))
         return [

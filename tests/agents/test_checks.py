@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from agents import programs
-from agents.checks import bandwidth, dcgm, gpu_state, network, port
+from agents.checks import bandwidth, dcgm, gpu_state, iperf, network, port
 from agents.checks.runner import Runner
 from agents.probes import nvml
 from agents.probes.device import Device, Rows
@@ -376,22 +376,57 @@ IPERF = json.dumps({"end": {"sum_received": {"bits_per_second": 98.5e9}}})
 
 def test_iperf_serves_and_sends_at_once(tools, tmp_path):
     tools.add("iperf3", f"echo \"$*\" >> {tmp_path}/asked\nsleep 0.1\necho '{IPERF}'")
-    found = network.Iperf().run({"hosts": "10.0.0.2", "serve": 2, "clients": 4, "seconds": 1, "port": 5300})
-    assert results(found) == [
-        ("10.0.0.2", "pass", 98.5),
-        ("server 5300", "pass", 98.5),
-        ("server 5301", "pass", 98.5),
-    ]
+    found = iperf.Iperf().run({"hosts": "10.0.0.2", "serve": 2, "clients": 4, "seconds": 1, "port": 5300})
+    assert results(found) == [("10.0.0.2", "pass", 98.5), ("server", "pass", 197)]
     asked = sorted((tmp_path / "asked").read_text().splitlines())
     assert asked == ["-c 10.0.0.2 -p 5300 -P 4 -t 1 -J", "-s -1 -J -p 5300", "-s -1 -J -p 5301"]
 
 
+def test_iperf_sends_by_a_process_for_each_port_at_the_same_time(tools, tmp_path):
+    tools.add("iperf3", f"echo \"$*\" >> {tmp_path}/asked\necho '{IPERF}'")
+    found = iperf.Iperf().run({"hosts": ["10.0.0.2"], "ports": 3, "clients": 1, "port": 5200})
+    assert results(found) == [("10.0.0.2", "pass", 295.5)]
+    asked = sorted((tmp_path / "asked").read_text().splitlines())
+    assert asked == [f"-c 10.0.0.2 -p {port} -P 1 -t 5 -J" for port in (5200, 5201, 5202)]
+
+
+def test_iperf_waits_for_a_partner_that_is_not_there_yet(tools, tmp_path, monkeypatch):
+    monkeypatch.setattr(iperf, "AGAIN", 0.0)
+    refusal = json.dumps({"error": "unable to connect to server: Connection refused"})
+    tools.add(
+        "iperf3",
+        f"echo x >> {tmp_path}/asked; [ $(wc -l < {tmp_path}/asked) -ge 3 ] && echo '{IPERF}' || echo '{refusal}'",
+    )
+    (found,) = iperf.Iperf().run({"hosts": ["10.0.0.2"], "wait": 60})
+    assert (found.status, found.value) == ("pass", 98.5)
+    assert (tmp_path / "asked").read_text() == "x\n" * 3
+
+
+def test_one_process_that_breaks_leaves_no_half_number(tools):
+    busy = json.dumps({"error": "the server is busy running a test. try again later"})
+    tools.add("iperf3", f"case \"$*\" in *5201*) echo '{busy}';; *) echo '{IPERF}';; esac")
+    (found,) = iperf.Iperf().run({"hosts": ["10.0.0.2"], "ports": 2, "wait": 60})
+    assert (found.status, found.value, found.message) == ("error", None, json.loads(busy)["error"])
+
+
+def test_iperf_needs_idle_gpus_only_where_it_is_told_so(tools):
+    asked = Runner((iperf.Iperf(),), in_use=lambda: ["process 7 on GPU-a"])
+    tools.say("iperf3", IPERF)
+    (found,) = asked.run(["iperf"], {"hosts": ["10.0.0.2"], "idle": True})
+    assert (found.device, found.status, "process 7" in found.message) == ("", "skipped", True)
+    (found,) = asked.run(["iperf"], {"hosts": ["10.0.0.2"]})
+    assert found.status == "pass"
+
+
 def test_iperf_tells_why_not(tools):
     tools.say("iperf3", json.dumps({"error": "unable to connect to server: Connection refused"}), status=1)
-    (found,) = network.Iperf().run({"hosts": ["10.0.0.2"]})
+    (found,) = iperf.Iperf().run({"hosts": ["10.0.0.2"]})
     assert (found.status, found.message) == ("error", "unable to connect to server: Connection refused")
     with pytest.raises(port.Skipped, match="nothing to do"):
-        network.Iperf().run({})
+        iperf.Iperf().run({})
+    for wrong in ({"serve": 65}, {"serve": 1, "ports": 0}, {"serve": 1, "wait": "x"}):
+        with pytest.raises(ValueError, match="accepted are whole numbers"):
+            iperf.Iperf().run(wrong)
 
 
 # ------------------------------------------------------------------------------------------------------------ programs

@@ -112,6 +112,7 @@ def test_a_healthy_node_passes_everything(node):
         ({"repair_pending": True}, ("repair_pending", "warn", False)),
         ({"ecc": False}, ("ecc_mode", "warn", False)),
         ({"ecc_uncorrected": 1}, ("ecc", "fail", False)),
+        ({"ecc_corrected": 20_000_001}, ("ecc", "warn", False)),
         ({"sram_threshold": True}, ("sram_threshold", "fail", True)),
         ({"pcie": replace(GOOD.pcie, width=8)}, ("pcie_width", "fail", True)),
         ({"pcie": replace(GOOD.pcie, generation=1)}, ("pcie_generation", "warn", False)),
@@ -133,6 +134,7 @@ def test_a_state_that_one_look_can_judge(node, changes, found):
     "changes",
     [
         {"pcie": replace(GOOD.pcie, generation=1), "busy": False},  # an idle link slows down by design
+        {"ecc_corrected": 20_000_000},
         {"margin": 0},  # some H100 do not know
         {"margin": -3},
         {"margin": 4, "busy": False},
@@ -190,6 +192,24 @@ def test_nvlink_errors_count_when_they_grow(node):
     assert node.bad() == []
     node.set(nvlink=replace(LINKS, errors={"replay": 8, "recovery": 1}))
     assert node.bad() == [("nvlink_errors", "warn", False)]
+    assert node.bad() == []
+
+
+@pytest.mark.parametrize(
+    ("grown", "found"),
+    [
+        ((59, 59, 59, 59), []),  # under one a second on each of them
+        ((0, 0, 60, 0), [("nvlink_errors", "warn", False)]),
+        ((0, 0, 5_999, 0), [("nvlink_errors", "warn", False)]),
+        ((0, 0, 0, 6_000), [("nvlink_errors", "fail", True)]),
+        ((-500, 0, 0, 0), []),  # a reset
+    ],
+)
+def test_crc_errors_are_a_rate_of_one_link(node, grown, found):
+    node.set(nvlink=replace(LINKS, crc=(1_000, 1_000, 1_000, 1_000)))
+    assert node.bad() == []
+    node.set(nvlink=replace(LINKS, crc=tuple(1_000 + count for count in grown)))
+    assert node.bad() == found
     assert node.bad() == []
 
 

@@ -1,6 +1,7 @@
 """Probes of everything but the GPUs: folders of small files, fake tools, a kubelet of our own."""
 
 import http.server
+import json
 import socket
 import threading
 from datetime import UTC, datetime, timedelta
@@ -8,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents import config
-from agents.probes import clock, hardware, infiniband, kubelet, metax, storage
+from agents.probes import clock, hardware, infiniband, kubelet, metax, nvme, sel, storage
 from kcover.fault import Gpu
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -415,3 +416,80 @@ def test_the_inventory_of_a_metax_node(tools):
     )
     (tools.folder / "mx-smi").unlink()
     assert metax.inventory().gpus == ()
+
+
+# --------------------------------------------------------------------------------------------------------------- NVMe
+
+
+@pytest.fixture
+def disks(tmp_path):
+    for name in ("nvme0", "nvme1", "nvme-subsys0"):
+        (tmp_path / "class" / name).mkdir(parents=True)
+    return Looker(nvme.NvmeProbe(root=tmp_path / "class"))
+
+
+@pytest.mark.parametrize(
+    ("warning", "status", "words"),
+    [
+        (0, "pass", ""),
+        (2, "warn", "too hot or too cold"),
+        (9, "fail", "spare blocks run out; read-only"),
+        ({"value": 4, "nvm_subsystem_reliability": 1}, "fail", "no longer reliable"),
+        (64, "fail", "critical warning 0x40"),
+    ],
+)
+def test_a_disks_own_warning(tools, disks, warning, status, words):
+    tools.say("nvme", json.dumps({"critical_warning": warning, "temperature": 308, "percent_used": 7}))
+    found = [one.check for one in disks.look()]
+    assert [(one.device, one.status, one.value, one.message) for one in found] == [
+        (name, status, 7, words) for name in ("nvme0", "nvme1")
+    ]
+
+
+def test_inv_42_a_disk_that_cannot_be_asked_is_no_bad_disk(tools, disks, tmp_path):
+    (missing,) = disks.look()
+    assert (missing.check.status, missing.check.message) == ("skipped", "nvme is not on this node: install nvme-cli")
+    good = json.dumps({"critical_warning": 0})
+    tools.add("nvme", f"[ \"$1 $2 $3 $4\" = 'smart-log /dev/nvme1 -o json' ] && echo '{good}' || exit 2")
+    assert disks.all() == [("nvme", "nvme0", "error"), ("nvme", "nvme1", "pass")]
+    for nonsense in ("[]", "{}", "no JSON", '{"critical_warning": "hot"}'):
+        tools.say("nvme", nonsense)
+        assert [status for _, _, status in disks.all()] == ["error", "error"]
+    assert Looker(nvme.NvmeProbe(root=tmp_path / "none")).look() == ()
+
+
+# --------------------------------------------------------------------------------------------------------------- IPMI
+
+SEL = """   1 | 10/02/2026 | 11:00:00 | Drive Slot / Bay #0x52 | Drive Present | Asserted
+   2 | 10/02/2026 | 11:00:02 | Critical Interrupt #0x17 | Bus Fatal Error | Asserted
+   3 | 10/02/2026 | 11:00:09 | Critical Interrupt #0x17 | Bus Fatal Error | Deasserted
+"""
+
+
+@pytest.fixture
+def controller(tmp_path):
+    (tmp_path / "ipmi0").touch()
+    return Looker(sel.SelProbe(devices=(tmp_path / "none", tmp_path / "ipmi0")))
+
+
+def test_a_new_critical_interrupt_warns_once_and_an_old_one_is_history(tools, controller):
+    tools.say("ipmitool", SEL)
+    assert controller.bad() == []
+    tools.say(
+        "ipmitool", SEL + "   4 | 11/21/2026 | 08:01:02 | Critical Interrupt #0x17 | Bus Fatal Error | Asserted\n"
+    )
+    (found,) = controller.look()
+    assert (found.check.status, found.check.value, found.fault) == ("warn", 1, False)
+    assert found.check.message == "4 11/21/2026 08:01:02 Critical Interrupt #0x17 Bus Fatal Error"
+    assert controller.bad() == []
+    tools.say("ipmitool", "SEL has no entries")  # somebody cleared it
+    assert controller.bad() == []
+
+
+def test_inv_42_a_controller_that_cannot_be_asked_is_no_bad_node(tools, controller, tmp_path):
+    assert controller.bad() == [("sel", "", "skipped", False)]
+    tools.say("ipmitool", "Could not open device at /dev/ipmi0", status=1)
+    assert controller.bad() == [("sel", "", "error", False)]
+    tools.add("ipmitool", f"[ \"$*\" = 'sel list last 100' ] && echo '{SEL}'")
+    assert controller.bad() == []
+    assert Looker(sel.SelProbe(devices=(tmp_path / "none",))).look() == ()

@@ -38,7 +38,13 @@ def test_a_healthy_gpu_as_the_driver_tells_it(ask):
         "clock_reasons": 4,
         "held_back": {"thermal": 0},
         "pcie": {"width": 16, "max_width": 16, "generation": 5, "max_generation": 5, "replays": 0},
-        "nvlink": {"count": 4, "active": 4, "errors": {"replay": 0, "recovery": 0}, "recovery_failed": 0},
+        "nvlink": {
+            "count": 4,
+            "active": 4,
+            "errors": {"replay": 0, "recovery": 0},
+            "recovery_failed": 0,
+            "crc": [0] * 4,
+        },
         "fabric": [3, 0, 0],
         "margin": 40,
         "temperature": 45,
@@ -54,6 +60,8 @@ def test_what_is_wrong_is_read(ask, driver):
         gpu0__field230__0=2,
         gpu0__field214__3=5,
         gpu0__nvlink1__error0=7,
+        gpu0__nvlink2__error2=30,
+        gpu0__nvlink2__error3=4,
         gpu0__nvlinks_down=1,
         gpu0__rows_pending=1,
         gpu0__rows_uncorrected=3,
@@ -72,7 +80,9 @@ def test_what_is_wrong_is_read(ask, driver):
     assert first["sram_threshold"]
     assert (first["processes"], first["mig"]) == ([4711], True)
     assert first["fabric"] == [3, 0, 0x11]
-    assert first["nvlink"] == {"count": 4, "active": 3, "errors": {"replay": 7, "recovery": 0}, "recovery_failed": 5}
+    errors = {"replay": 7, "recovery": 0}
+    links = {"count": 4, "active": 3, "errors": errors, "recovery_failed": 5, "crc": [0, 0, 34, 0]}
+    assert first["nvlink"] == links
     assert (first["margin"], first["repair_pending"], first["ecc_uncorrected"]) == (3, True, 2)
     assert second["rows"]["pending"] is False
 

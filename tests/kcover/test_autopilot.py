@@ -22,6 +22,8 @@ def check(name: str, status: str, device: str = "", value: float | None = None, 
         ("gpupower", "warn", 0.0, 0.0),
         ("dcgm", "error", None, None),
         ("dcgm", "skipped", None, None),
+        ("pvc", "fail", None, 1.0),
+        ("iperf", "pass", 94.2, None),  # as in Autopilot, it has no gauge
         ("xid", "fail", 1.0, None),
     ],
 )
@@ -49,6 +51,19 @@ def test_the_gauge_shows_a_measurement_or_zero_and_one(
 )
 def test_a_status_names_every_failure(results: list[Check], said: list[str]) -> None:
     assert autopilot.failures(results) == said
+
+
+def test_what_a_ring_measured_is_a_table() -> None:
+    rates = {"gpu-2": {"gpu-1": 90.0}, "gpu-1": {"gpu-2": 98.5, "gpu-3": 97.0}}
+    assert autopilot.throughput_text(rates) == (
+        "Average Bandwidth Gb/s: 95.17\n"
+        "Network Throughput:\n"
+        "src/dst  gpu-1    gpu-2    gpu-3\n"
+        "gpu-1    N/A      98.5     97\n"
+        "gpu-2    90       N/A      N/A\n"
+        "\n"
+    )
+    assert autopilot.throughput_text({}) == ""
 
 
 def test_a_nodes_part_is_laid_out_as_autopilots() -> None:

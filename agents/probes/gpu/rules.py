@@ -32,6 +32,8 @@ REPLAY_WINDOWS = 3
 FABRIC_PATIENCE = timedelta(minutes=5)
 HOT = 5  # °C to the slowdown; H100 that report 0 or less do not know
 PAGES = 63  # retired pages, of the 64 that there can be (DCGM)
+MANY_CORRECTED = 20_000_000  # ECC errors since the driver was loaded (Azure, H100)
+CRC_WARNS, CRC_FAILS = 1.0, 100.0  # errors a second on one NVLink (DCGM, gpud)
 
 
 @dataclass(slots=True)
@@ -59,7 +61,7 @@ def judge(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:
         *_clocks(device, past, now=now),
         *_limits(device, past, now=now),
         *_pcie(device, past, now=now),
-        *_link_errors(device, past),
+        *_link_errors(device, past, now=now),
         *_fabric(device, past, now=now),
         *_environment(device),
     ):
@@ -102,9 +104,10 @@ def _memory(device: Device) -> Iterator[Finding]:
     if device.ecc is not None:
         yield finding("ecc_mode", False if device.ecc else "warn", device=name, message="ECC is off")
     if device.ecc_uncorrected is not None:
-        count = device.ecc_uncorrected
-        message = f"{count} uncorrected ECC errors since the driver was loaded"
-        yield finding("ecc", count > 0, device=name, value=count, unit="errors", message=message)
+        count, mended = device.ecc_uncorrected, device.ecc_corrected or 0
+        message = f"{count} uncorrected and {mended} corrected ECC errors since the driver was loaded"
+        status = "fail" if count else "warn" if mended > MANY_CORRECTED else False
+        yield finding("ecc", status, device=name, value=count, unit="errors", message=message)
     if device.sram_threshold is not None:
         message = "the SRAM error threshold is exceeded: a field diagnostic is due"
         yield finding("sram_threshold", device.sram_threshold, device=name, message=message, fault=True)
@@ -169,18 +172,29 @@ def _pcie(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:
     )
 
 
-def _link_errors(device: Device, past: Past) -> Iterator[Finding]:
+def _link_errors(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:
     links, before = device.nvlink, past.links
     past.links = links
     if links is None:
         return
     grown = {name: n - before.errors.get(name, n) for name, n in links.errors.items()} if before else {}
     words = ", ".join(f"{n} {name}" for name, n in grown.items() if n > 0)
-    failed = links.recovery_failed > 0
-    message = f"{links.recovery_failed} failed link recoveries" if failed else f"{words} errors since the last look"
-    bad = "fail" if failed else "warn" if words else False
+    crc = _crc_rate(links, before, seconds=(now - past.seen_at).total_seconds() if past.seen_at else 0.0)
+    wrong = [f"{links.recovery_failed} failed link recoveries"] * (links.recovery_failed > 0)
+    wrong += [f"{words} errors since the last look"] * bool(words)
+    wrong += [f"{crc:.0f} CRC errors a second on one link"] * (crc >= CRC_WARNS)
+    message = "; ".join(wrong)
+    bad = "fail" if links.recovery_failed or crc >= CRC_FAILS else "warn" if wrong else False
     value = sum(n for n in grown.values() if n > 0)
     yield finding("nvlink_errors", bad, device=device.name, value=value, message=message, fault=True)
+
+
+def _crc_rate(links: Links, before: Links | None, *, seconds: float) -> float:
+    """CRC errors a second since the last look, on the link that has most of them."""
+    if before is None or seconds <= 0 or len(before.crc) != len(links.crc):
+        return 0.0
+    grown = [now - then for now, then in zip(links.crc, before.crc, strict=True)]
+    return max([0, *grown]) / seconds
 
 
 def _fabric(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:

@@ -1,0 +1,175 @@
+"""AMD's GPUs by a fake ``amd-smi`` that answers as recorded ones do, in both of its shapes."""
+
+import json
+import time
+
+import pytest
+
+from agents import config, setup
+from agents.probes import amd
+from kcover.fault import Gpu
+from tests.agents.test_host_probes import START, Looker
+
+FIRST, SECOND = "00ff74a1-0000-1000-8000-000000000000", "01ff74a1-0000-1000-8000-000000000000"
+LIST = [
+    {"gpu": 0, "bdf": "0000:0C:00.0", "uuid": FIRST, "kfd_id": 42905, "node_id": 1, "partition_id": 0},
+    {"gpu": 1, "bdf": "0000:22:00.0", "uuid": SECOND, "kfd_id": 42906, "node_id": 2, "partition_id": 0},
+]
+
+
+def static(gpu, *, slowdown=100):
+    return {
+        "gpu": gpu,
+        "asic": {"market_name": "AMD Instinct MI300X", "vendor_id": "0x1002", "asic_serial": f"0x{gpu}"},
+        "limit": {
+            "max_power": {"value": 750, "unit": "W"},
+            "slowdown_edge_temperature": "N/A",
+            "slowdown_hotspot_temperature": {"value": slowdown, "unit": "C"},
+        },
+        "driver": {"name": "amdgpu", "version": "6.12.12"},
+        "xgmi_plpd": "N/A",
+    }
+
+
+def metric(gpu, *, hot=56, lost=0):
+    return {
+        "gpu": gpu,
+        "temperature": {"edge": "N/A", "hotspot": {"value": hot, "unit": "C"}, "mem": {"value": 40, "unit": "C"}},
+        "ecc": {
+            "total_correctable_count": 7,
+            "total_uncorrectable_count": lost,
+            "total_deferred_count": 0,
+            "cache_correctable_count": "N/A",
+        },
+        "fan": "N/A",
+    }
+
+
+STATIC, METRIC = (static(0), static(1)), (metric(0), metric(1))
+
+
+class Node:
+    """A node whose tool says what the test has set."""
+
+    def __init__(self, tools, **more):
+        self.tools = tools
+        self.probe = amd.AmdProbe(**more)
+        self.looker = Looker(self.probe)
+        self.set()
+
+    def set(self, *, listed=LIST, statics=STATIC, metrics=METRIC, wrapped=False):
+        folder = self.tools.folder.parent
+        for verb, answer in (("list", listed), ("static", statics), ("metric", metrics)):
+            content = {"gpu_data": list(answer)} if wrapped else list(answer)
+            (folder / f"{verb}.json").write_text(json.dumps(content))
+        self.tools.add("amd-smi", f'echo "$1" >> {folder}/asked\n[ "$2" = --json ] && cat {folder}/$1.json')
+
+    @property
+    def asked(self):
+        return (self.tools.folder.parent / "asked").read_text().split()
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_healthy_node_in_both_shapes(tools, wrapped):
+    node = Node(tools)
+    node.set(wrapped=wrapped)
+    found = [one.check for one in node.looker.look()]
+    assert [(one.name, one.device, one.status, one.value) for one in found] == [
+        ("amd_gpus", "", "pass", 2),
+        ("amd_temperature", FIRST, "pass", 56),
+        ("amd_ecc", FIRST, "pass", 0),
+        ("amd_temperature", SECOND, "pass", 56),
+        ("amd_ecc", SECOND, "pass", 0),
+    ]
+    node.looker.look()
+    assert node.asked == ["list", "static", "metric", "list", "metric"]  # limits do not change
+
+
+def test_errors_that_ecc_could_not_mend_are_a_fault_of_the_slot(tools):
+    node = Node(tools)
+    node.set(metrics=[metric(0, lost=2), metric(1)])
+    (bad,) = [one for one in node.looker.look() if one.check.status != "pass"]
+    assert (bad.check.name, bad.check.device, bad.check.status, bad.fault) == ("amd_ecc", FIRST, "fail", True)
+    assert (bad.pci, bad.check.message) == ("0000:0c:00", "2 uncorrectable and 7 correctable ECC errors")
+
+
+@pytest.mark.parametrize(("hot", "bad"), [(95, []), (96, [("amd_temperature", SECOND, "warn", False)])])
+def test_near_its_own_slowdown_a_gpu_is_hot(tools, hot, bad):
+    node = Node(tools)
+    node.set(metrics=[metric(0), metric(1, hot=hot)])
+    assert node.looker.bad() == bad
+
+
+def test_a_gpu_that_is_gone_is_missed(tools):
+    node = Node(tools)
+    assert node.looker.bad() == []
+    node.set(listed=LIST[:1])
+    assert node.looker.bad() == [("amd_gpus", "", "fail", True)]
+    assert Node(tools, expected=3).looker.bad() == [("amd_gpus", "", "fail", True)]
+
+
+def test_what_a_gpu_does_not_have_is_not_judged(tools):
+    node = Node(tools)
+    bare = {"gpu": 0, "temperature": {"hotspot": "N/A"}, "ecc": "N/A"}
+    node.set(listed=LIST[:1], statics=[{"gpu": 0, "limit": "N/A"}], metrics=[bare])
+    assert node.looker.all() == [("amd_gpus", "", "pass")]
+    node.set(listed=LIST[:1], metrics=[])
+    assert node.looker.all() == [("amd_gpus", "", "pass")]
+
+
+def test_inv_42_a_tool_that_is_missing_or_breaks_is_no_broken_node(tools):
+    looker = Looker(amd.AmdProbe())
+    (missing,) = looker.look()
+    assert (missing.check.status, "install amd-smi-lib" in missing.check.message) == ("skipped", True)
+    node = Node(tools)
+    tools.say("amd-smi", "AMDSMI_STATUS_NOT_INIT", status=255)
+    assert node.looker.bad() == [("amd_gpus", "", "error", False)]
+    tools.say("amd-smi", "no JSON at all")
+    assert node.looker.bad() == [("amd_gpus", "", "error", False)]
+    folder = tools.folder.parent
+    tools.add("amd-smi", f"[ $1 = list ] && cat {folder}/list.json || exit 3")
+    broken = [("amd_temperature", "", "error", False), ("amd_ecc", "", "error", False)]
+    assert node.looker.bad() == broken
+
+
+def test_a_tool_that_hangs_is_killed_and_said_so(tools, monkeypatch):
+    monkeypatch.setattr(amd, "TIMEOUT", 0.2)
+    tools.add("amd-smi", "sleep 60")
+    started = time.monotonic()
+    (found,) = amd.AmdProbe().look(START).findings
+    assert time.monotonic() - started < 30
+    assert (found.check.name, found.check.status, found.fault) == ("amd_gpus", "error", False)
+    assert "did not end within 0.2 s" in found.check.message
+
+
+def test_the_inventory_is_asked_for_seldom_and_kept_where_the_tool_breaks(tools):
+    now = [0.0]
+    inventory = amd.AmdInventory(monotonic=lambda: now[0])
+    assert inventory().gpus == ()
+    node = Node(tools)
+    found = inventory()
+    assert (found.driver, found.gpus) == (
+        "6.12.12",
+        (
+            Gpu(index=0, uuid=FIRST, pci="0000:0c:00", model="AMD Instinct MI300X", serial="0x0"),
+            Gpu(index=1, uuid=SECOND, pci="0000:22:00", model="AMD Instinct MI300X", serial="0x1"),
+        ),
+    )
+    node.set(listed=LIST[:1])
+    assert inventory() == found
+    tools.say("amd-smi", "gone", status=1)
+    now[0] += amd.EVERY
+    assert inventory() == found
+    node.set(listed=LIST[:1], statics=[{"gpu": 0, "driver": {"version": "Linuxversion6.14.0-24-generic(buildd@x)"}}])
+    now[0] += amd.EVERY
+    assert (inventory().driver, inventory().gpus) == ("", (Gpu(index=0, uuid=FIRST, pci="0000:0c:00", model=""),))
+
+
+def test_the_vendor_is_a_setting(tmp_path):
+    file = tmp_path / "config.yaml"
+    file.write_text("vendor: 3\ngpus: 8\n")
+    settings = config.load(file, {"NODE_NAME": "n"})
+    assert next(probe.name for probe in setup.probes(settings)) == "amd"
+    assert isinstance(setup.inventory(settings), amd.AmdInventory)
+    (light, _) = setup.timers(settings)
+    assert light.names == ()  # NVIDIA's checks would only be skipped each hour
