@@ -2,8 +2,12 @@
 
 import uuid
 
+from django.core.validators import RegexValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+
+# The name of an object of the cluster: a DNS subdomain (RFC 1123), as its API server wants it.
+OBJECT_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z"
 
 
 class Mode(models.TextChoices):
@@ -84,6 +88,12 @@ class Cluster(models.Model):
     autopilot_labels = models.BooleanField(default=False, help_text="nodes carry Autopilot's labels")
     preflight_within = models.PositiveIntegerField(
         default=1800, help_text="seconds from a job's first preflight report to its last"
+    )
+    storage_class = models.CharField(
+        max_length=253,
+        blank=True,
+        validators=(RegexValidator(OBJECT_NAME, "Write the name of a storage class: a-z, 0-9, '-' and '.'."),),
+        help_text="of the check pvc; none: the cluster's default",
     )
     created_at = models.DateTimeField()
     watched_at = models.DateTimeField(null=True, help_text="when the watch last had word from the cluster")
@@ -262,7 +272,8 @@ class CheckRun(models.Model):
     done = models.PositiveIntegerField(default=0, help_text="nodes whose turn has ended")
     wrong = models.PositiveIntegerField(default=0, help_text="of these, where it did not end well")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
-    storage = models.JSONField(default=dict, help_text="the result of pvc, which is the same for every node")
+    storage = models.JSONField(default=dict, help_text="how pvc goes, and its result, which is the same for every node")
+    ring = models.JSONField(default=dict, help_text="iperf's ring: its traffic, who is in it, the step it is at")
     busy_until = models.DateTimeField(null=True, help_text="while somebody asks the cluster about it")
     asked_by = models.CharField(max_length=200)
     asked_at = models.DateTimeField()

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Q, QuerySet, Subquery
+from django.db.models import Max, Q, QuerySet, Subquery
 
 from kcover import decision, guards, health
 from kcover.fault import Command as WireCommand
@@ -165,6 +165,18 @@ def tallies(prefix: str) -> dict[str, int]:
     """The counts whose names begin so, by the rest of their names."""
     rows = Tally.objects.filter(name__startswith=prefix).values_list("name", "count")
     return {name.removeprefix(prefix): count for name, count in rows}
+
+
+def storage_results(*, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:
+    """What the latest run of pvc in each cluster told its nodes, as ``latest_results``; two queries.
+
+    It is about the cluster, so that a later run speaks for the nodes of the ones before too: theirs are not shown.
+    """
+    rows = CheckRun.objects.filter(storage__status__in=("pass", "fail")).order_by().values("cluster")
+    latest = list(rows.annotate(run=Max("pk")).values_list("run", flat=True))
+    turns = CheckTurn.objects.filter(run__in=latest, node__known=True).order_by("pk")
+    told = turns.values_list("run__cluster__name", "node__name", "run__storage__status", "node__model")
+    return [(cluster, node, "pvc", status, None, "", model) for cluster, node, status, model in told[:limit]]
 
 
 def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:

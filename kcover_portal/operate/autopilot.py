@@ -1,13 +1,14 @@
 """Autopilot's gauge by the latest check results of every node, for dashboards and alerts that there are.
 
-One query and one line a result, written by hand: at 10,000 nodes the classes of the client library would cost more than
-the query. Beyond MOST results the failures are shown, and how many were left out.
+Three queries and one line a result, written by hand: at 10,000 nodes the classes of the client library would cost more
+than the queries. Beyond MOST results the failures are shown, and how many were left out.
 """
 
 from kcover import autopilot
 from kcover_portal.fleet import queries as fleet
 
 MOST = 100_000
+BY_AGENTS = tuple(check for check in autopilot.METRICS if check not in autopilot.BY_THE_PORTAL)
 NAME = "autopilot_health_checks"
 LEFT_OUT = "kcover_autopilot_results_left_out"
 
@@ -15,7 +16,8 @@ LEFT_OUT = "kcover_autopilot_results_left_out"
 def exposition(*, most: int = MOST) -> str:
     """The gauge as text. ``cpumodel`` is empty: only the node's own agent knows it. ``cluster`` is added, as two
     clusters may have a node of one name each."""
-    rows = fleet.latest_results(tuple(autopilot.NAMES), limit=most + 1)
+    rows = [*fleet.latest_results(BY_AGENTS, limit=most + 1), *fleet.storage_results(limit=most + 1)]
+    rows.sort(key=lambda row: row[3] != "fail")
     lines = [f"# HELP {NAME} The latest result of each check", f"# TYPE {NAME} gauge"]
     for cluster, node, check, status, value, device, model in rows[:most]:
         shown = autopilot.metric_value(check, status, value)

@@ -25,7 +25,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.rescues import RescueSerializer, detailed
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.filtersets import GpuFilter, NodeFilter
-from kcover_portal.fleet.models import Agent, Cluster, Gpu, Mode, Node
+from kcover_portal.fleet.models import OBJECT_NAME, Agent, Cluster, Gpu, Mode, Node
 from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
@@ -61,6 +61,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "decision_fallback",
             "autopilot_labels",
             "preflight_within",
+            "storage_class",
             "in_cluster",
             "version",
             "watched_at",
@@ -211,6 +212,13 @@ class ClusterBody(base.Strict):
     decision_fallback = serializers.ChoiceField(Cluster.Fallback.choices, required=False)
     autopilot_labels = serializers.BooleanField(required=False)
     preflight_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
+    storage_class = serializers.RegexField(
+        OBJECT_NAME,
+        required=False,
+        allow_blank=True,
+        max_length=253,
+        error_messages={"invalid": "Write the name of a storage class: a-z, 0-9, '-' and '.'."},
+    )
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
 

@@ -18,7 +18,7 @@ LONGEST_WINDOW_DAYS = 90
 SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
-    *("autopilot_labels", "preflight_within"),
+    *("autopilot_labels", "preflight_within", "storage_class"),
 )
 SECRET = ("decision_secret",)
 

@@ -1,7 +1,8 @@
 """The check ``pvc``: a claim of storage is made, waited for until it is bound, and deleted; once for a whole run.
 
 It is about the cluster's storage and not about a node, so it is no fault of any, and every node of the run is told the
-same result. What it is at stands in the run's row: before the claim is made, and until it is known to be gone.
+same result. What it is at stands in the run's row: the storage class from the start, the claim before it is made and
+until it is known to be gone.
 """
 
 import logging
@@ -20,6 +21,11 @@ BOUND_WITHIN = timedelta(seconds=90)  # Autopilot waits 30 s, then 60 s more
 SILENT = ("paused", "shadow")  # modes in which nothing is written to the cluster
 
 
+def planned(storage_class: str) -> dict[str, Any]:
+    """What a run's row knows before the claim is made; "" is the cluster's default class."""
+    return {"class": storage_class} if storage_class else {}
+
+
 def look(run: CheckRun, *, now: datetime) -> None:
     """Takes the check one step on, and keeps in the run what came of it; nothing where it is over or not asked for."""
     if CHECK not in run.checks or is_over(run):
@@ -27,9 +33,10 @@ def look(run: CheckRun, *, now: datetime) -> None:
     mode, _ = queries.mode_now(run.cluster)
     if "since" not in run.storage:
         if mode in SILENT:
-            _keep(run, {"status": "skipped", "message": f"the cluster is in mode {mode}: nothing is written to it"})
+            why = f"the cluster is in mode {mode}: nothing is written to it"
+            _keep(run, {**run.storage, "status": "skipped", "message": why})
             return
-        if not _keep(run, {"since": now.isoformat()}):
+        if not _keep(run, {**run.storage, "since": now.isoformat()}):
             return  # somebody else has begun it in this moment
     waited = now - datetime.fromisoformat(run.storage["since"])
     try:
@@ -40,12 +47,13 @@ def look(run: CheckRun, *, now: datetime) -> None:
         if waited >= BOUND_WITHIN or not isinstance(error, port.Unavailable):
             _end(run, "error", f"there was no claim to look at: {error}", now=now)
         return
+    name = run.storage.get("class", "")
     if state.bound:
-        _end(run, "pass", f"bound after {waited.total_seconds():.0f} s", now=now)
+        _end(run, "pass", f"bound after {waited.total_seconds():.0f} s{name and f' by class {name}'}", now=now)
     elif waited >= BOUND_WITHIN:
-        phase = state.phase or "gone"
-        why = f"not bound within {BOUND_WITHIN.total_seconds():.0f} s but {phase}: is there a class for ReadWriteMany"
-        _end(run, "fail", f"{why} that does not wait for a pod?", now=now)
+        late = f"not bound within {BOUND_WITHIN.total_seconds():.0f} s but {state.phase or 'gone'}"
+        asked = f"is there a class {name}, for ReadWriteMany," if name else "is there a class for ReadWriteMany"
+        _end(run, "fail", f"{late}: {asked} that does not wait for a pod?", now=now)
 
 
 def is_over(run: CheckRun) -> bool:
@@ -87,9 +95,13 @@ def drop(run: CheckRun, *, now: datetime) -> None:
 def _make(run: CheckRun, *, now: datetime) -> port.ClaimState:
     """Has the claim made; asking twice makes one. Raises port.KubeError after noting it."""
     spec = port.ClaimSpec(
-        name=name_of(run), namespace=run.cluster.job_namespace, labels={"kcover.io/check-run": str(run.pk)}
+        name=name_of(run),
+        namespace=run.cluster.job_namespace,
+        storage_class=run.storage.get("class", ""),
+        labels={"kcover.io/check-run": str(run.pk)},
     )
-    _note(run, "pvc.create.begun", now=now, data={"namespace": spec.namespace, "claim": spec.name})
+    asked = {"namespace": spec.namespace, "claim": spec.name, "class": spec.storage_class}
+    _note(run, "pvc.create.begun", now=now, data=asked)
     try:
         state = queries.connect(run.cluster).ensure_claim(spec)
     except port.KubeError as error:

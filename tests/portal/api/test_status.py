@@ -10,9 +10,11 @@ from django.utils import timezone
 
 from kcover.fault import CommandResult
 from kcover_portal.api.v1.status import answering
+from kcover_portal.fleet import queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckResult, CheckRun, Cluster, Command, Node
-from kcover_portal.fleet.services import checking
+from kcover_portal.fleet.services import checking, storing
+from kcover_portal.kube.fake import FakeCluster
 from tests.portal.api.conftest import Api, add_node, caller, fields, person, problem
 
 pytestmark = pytest.mark.django_db
@@ -35,8 +37,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None
         for command in Command.objects.filter(state="offered").select_related("node"):
             if status := wanted.get(command.node.name):
                 results = [
-                    {"name": name, "device": "GPU-0", "status": status, "value": 24.5, "unit": "GB/s", "message": ""}
+                    {"name": name, "device": device, "status": status, "value": 24.5, "unit": "GB/s", "message": ""}
                     for name in command.args["checks"]
+                    for device in (command.args["hosts"] if name == "iperf" else ["GPU-0"])
                 ]
                 result = CommandResult(id=str(command.pk), status="done", output={"checks": results})
                 fleet.settle_command(command.node, result, now=timezone.now())
@@ -85,6 +88,56 @@ def test_json_for_programs(nodes: list[Node], operator: Api, answered: Any) -> N
     assert body["runtime"] >= 0
     again = operator.get(f"check-runs/{body['run']}").json()
     assert {key: again[key] for key in again} == {key: body[key] for key in again}
+
+
+@pytest.fixture
+def kube(east: Cluster) -> FakeCluster:
+    """The cluster itself; no pod there holds GPUs."""
+    made = queries.connect(east)
+    assert isinstance(made, FakeCluster)
+    made.add_namespace("kcover-system")
+    return made
+
+
+def test_iperfs_ring_is_told_as_a_table(nodes: list[Node], kube: FakeCluster, operator: Api, answered: Any) -> None:
+    Node.objects.filter(name="gpu-1").update(address="10.0.0.1")
+    answered({"gpu-1": "pass", "gpu-2": "pass", "gpu-3": "pass"})
+    query = "cluster=east&check=iperf&workload=ring&pclients=4&startport=6000&cleanup"
+    text = text_of(operator.get(f"status?{query}"))
+    run = CheckRun.objects.get()
+    assert (run.state, run.ring["clients"], run.ring["port"]) == ("finished", 4, 6000)
+    assert "[[ IPERF ]] SUCCESS\ngpu-2 24.5 24.5 GB/s\n" in text
+    table = text[text.index("Average Bandwidth") : text.index("Node Summary")].splitlines()
+    assert [line.split() for line in table if line] == [
+        ["Average", "Bandwidth", "Gb/s:", "24.50"],
+        ["Network", "Throughput:"],
+        ["src/dst", "gpu-1", "gpu-2", "gpu-3"],
+        ["gpu-1", "N/A", "24.5", "24.5"],
+        ["gpu-2", "24.5", "N/A", "24.5"],
+        ["gpu-3", "24.5", "24.5", "N/A"],
+    ]
+    shown = operator.get(f"check-runs/{run.pk}").json()
+    assert shown["ring"] == {"workload": "ring", "pclients": 4, "startport": 6000, "step": 0, "steps": 0}
+    assert [one["device"] for one in shown["nodes"][0]["checks"]] == ["gpu-2", "gpu-3"]
+
+
+def test_a_ring_has_a_size(nodes: list[Node], kube: FakeCluster, operator: Api, monkeypatch: Any) -> None:
+    monkeypatch.setattr(checking, "MOST_IN_A_RING", 2)
+    assert "at most 2 nodes" in fields(operator.get("status?cluster=east&check=iperf&batch=3"))["batch"]
+    text_of(operator.get("status?cluster=east&check=iperf&host=gpu-2,gpu-3&batch=9&wait=0"))
+
+
+def test_a_storage_class_of_ones_own(nodes: list[Node], kube: FakeCluster, operator: Api) -> None:
+    for parameter, wanted in (("", "team.standard"), ("&storageclass=fast", "fast")):
+        operator.call("patch", "clusters/east", {"storage_class": "team.standard"})
+        text_of(operator.get(f"status?cluster=east&check=pvc&wait=0{parameter}"))
+        run = CheckRun.objects.latest("pk")
+        checking.advance(run.pk, now=timezone.now())
+        claim = kube.objects.get("PersistentVolumeClaim", "kcover-system", storing.name_of(run))
+        assert claim["spec"]["storageClassName"] == wanted
+    refused = fields(operator.call("patch", "clusters/east", {"storage_class": "no such name"}))
+    assert "name of a storage class" in refused["storage_class"]
+    assert operator.call("patch", "clusters/east", {"storage_class": ""}).json()["storage_class"] == ""
 
 
 def test_nobody_needs_to_listen(nodes: list[Node], operator: Api) -> None:
@@ -150,7 +203,13 @@ def test_the_wait_is_bounded(nodes: list[Node], operator: Api, monkeypatch: Any)
     [
         ("check=pciebw,nope", "check", "check not supported: nope; known are all, pciebw"),
         ("check=", "check", "Name at least one"),
-        ("check=iperf", "check", "check not supported: iperf"),
+        ("check=iperf&workload=star", "workload", "no 'star'"),
+        ("check=iperf&pclients=0", "pclients", "whole number from 1 to 64"),
+        ("check=iperf&startport=80", "startport", "whole number from 1024 to 65000"),
+        ("check=ping&pclients=4", "pclients", "add check=iperf"),
+        ("check=pvc&storageclass=Fast", "storageclass", "name of a storage class"),
+        ("check=pvc&storageclass=", "storageclass", "name of a storage class"),
+        ("check=ping&storageclass=fast", "storageclass", "add check=pvc"),
         ("host=gpu-1,gpu-77", "host", "the cluster east has no node gpu-77"),
         ("host=%00", "host", "No name has a NUL in it."),
         ("batch=-1", "batch", "whole number from 0"),

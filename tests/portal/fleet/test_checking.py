@@ -263,6 +263,21 @@ def test_a_claim_that_is_not_bound_in_time_fails_and_needs_no_agent(world: World
     assert not claim(world, run).exists
 
 
+def test_a_claim_is_of_the_class_that_was_asked_for(world: World) -> None:
+    world.cluster.storage_class = "shared-hdd"
+    run = begin(world, "gpu-1", checks=("pvc",))
+    named = begin(world, "gpu-2", checks=("pvc",), storage_class="fast")
+    made = [
+        world.kube.objects.get("PersistentVolumeClaim", "kcover-system", storing.name_of(one)) for one in (run, named)
+    ]
+    assert [one["spec"]["storageClassName"] for one in made] == ["shared-hdd", "fast"]
+    world.kube.bind_claim("kcover-system", storing.name_of(run))
+    world.now += timedelta(seconds=90)
+    assert advance(world, run).turns.get().results[0]["message"] == "bound after 90 s by class shared-hdd"
+    [told] = advance(world, named).turns.get().results
+    assert (told["status"], "is there a class fast, for ReadWriteMany," in told["message"]) == ("fail", True)
+
+
 def test_a_claim_that_cannot_be_made_is_aborted_and_shadow_makes_none(world: World) -> None:
     world.kube.fail("ensure_claim", port.Refused("forbidden"))
     run = begin(world, "gpu-1", checks=("pvc",))

@@ -10,7 +10,7 @@ import pytest
 from kcover import autopilot
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet import tasks
-from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster, Mode
+from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster, Mode, Node
 from kcover_portal.fleet.services import bounds, checking, labelling, selecting
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
@@ -69,6 +69,24 @@ def test_a_label_follows_the_periodic_results_and_is_written_on_change_only(worl
     verbs = [entry.verb for entry in Entry.objects.filter(node="gpu-1", verb__startswith="autopilot").order_by("pk")]
     assert verbs == ["autopilot_labels.begun", "autopilot_labels.done"] * 3
     assert Entry.objects.filter(verb="autopilot_labels.done").latest("pk").data["after"] == {HEALTH: "PASS"}
+
+
+def test_a_ring_is_testing_and_says_nothing_of_the_gpus(world: World) -> None:
+    result(world, "pass")
+    assert (write(world), label(world)) == (1, "PASS")
+    for number in (1, 2):
+        Node.objects.filter(name=f"gpu-{number}").update(address=f"10.0.0.{number}")
+    nodes = selecting.nodes(world.cluster)
+    run = checking.begin(world.cluster, nodes, checks=("iperf",), actor="user:ann", now=world.now)
+    checking.advance(run.pk, now=world.now)
+    assert (write(world), label(world), label(world, "gpu-2")) == (2, "TESTING", "TESTING")
+    for name in ("gpu-1", "gpu-2"):
+        [command] = agents.commands("run_check", name)
+        sent = {"name": "iperf", "device": command.args["hosts"][0], "status": "pass", "value": 90.0}
+        agents.answers(world, command, checks=[sent])
+    checking.advance(run.pk, now=world.now)
+    write(world)
+    assert (label(world), label(world, "gpu-2")) == ("PASS", "")
 
 
 @pytest.mark.parametrize("kept", ["EVICT", "TESTING"])

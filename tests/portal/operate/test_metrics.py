@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from kcover import wire
 from kcover_portal.api.agent import tallying
-from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster, Gpu, Node, Tally
+from kcover_portal.fleet.models import CheckResult, CheckRun, CheckTurn, Cluster, Gpu, Node, Tally
 from kcover_portal.incidents.models import Incident
 from kcover_portal.operate import autopilot
 from kcover_portal.rescue.models import Decision, Rescue, Step
@@ -68,6 +68,35 @@ def test_autopilots_gauge_has_its_labels_and_values(east: Cluster, now: datetime
         'autopilot_health_checks{health="remapped",node="n1",cpumodel="",gpumodel="NVIDIA H100 80GB HBM3",'
         'deviceid="GPU-n1",cluster="east"} 1',
     ]
+
+
+def stored(cluster: Cluster, status: str, now: datetime, *nodes: Node) -> None:
+    """A run of pvc that came to this."""
+    run = CheckRun.objects.create(
+        cluster=cluster, checks=["pvc"], asked_by="x", asked_at=now, storage={"status": status}
+    )
+    CheckTurn.objects.bulk_create(CheckTurn(run=run, node=one, place=n, batch=0) for n, one in enumerate(nodes))
+
+
+def test_storage_is_told_by_the_clusters_latest_run(east: Cluster, now: datetime) -> None:
+    one, two, gone = node(east, "n1", now), node(east, "n2", now), node(east, "n3", now, known=False)
+    result(one, "pvc", "fail", now)  # an agent has no say in it
+    stored(east, "fail", now, one, two, gone)
+    shown = [
+        f'autopilot_health_checks{{health="pvc",node="{name}",cpumodel="",gpumodel="NVIDIA H100",deviceid="",'
+        f'cluster="east"}}'
+        for name in ("n1", "n2")
+    ]
+    assert lines("autopilot_health_checks") == [f"{one} 1" for one in shown]
+    stored(east, "pass", now, two)
+    stored(east, "skipped", now, one)  # says nothing
+    assert lines("autopilot_health_checks") == [f"{shown[1]} 0"]
+    other = Cluster.objects.create(name="west", created_at=now)
+    stored(other, "fail", now, node(other, "w1", now))
+    assert len(lines("autopilot_health_checks")) == 2
+    text = autopilot.exposition(most=1)
+    assert 'node="w1"' in text  # failures first
+    assert "kcover_autopilot_results_left_out 1" in text
 
 
 def test_of_too_many_results_the_failures_are_shown(east: Cluster, now: datetime) -> None:

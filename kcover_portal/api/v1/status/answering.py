@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from kcover import autopilot
+from kcover import autopilot, ring
 from kcover_portal.fleet.models import CheckRun, CheckTurn
 from kcover_portal.fleet.services import checking
 
@@ -70,11 +70,21 @@ def run_json(run: CheckRun) -> dict[str, Any]:
         "checks": run.checks,
         "r": run.level,
         "batch": run.batch,
+        "ring": _ring_json(run),
         "total": run.total,
         "asked_by": run.asked_by,
         "asked_at": _stamp(run.asked_at),
         "finished_at": _stamp(run.finished_at),
     }
+
+
+def _ring_json(run: CheckRun) -> dict[str, Any] | None:
+    """iperf's ring: its traffic, and the time step at which the present batch is (0: not yet, or no more)."""
+    if not run.ring:
+        return None
+    step, members = run.ring.get("step", 0), run.ring.get("members", ())
+    known = {"workload": "ring", "pclients": run.ring["clients"], "startport": run.ring["port"]}
+    return {**known, "step": step, "steps": ring.steps(len(members))}
 
 
 def _stamp(at: datetime | None) -> str | None:
@@ -92,6 +102,7 @@ class Answer:
     url_of: Callable[[str], str]  # of a run on one node alone
     page: str  # where the run is shown
     _told: dict[str, list[str]] = field(default_factory=dict)
+    _rates: dict[str, dict[str, float]] = field(default_factory=dict)  # of iperf's ring, by sender and receiver
 
     def close(self) -> None:
         """Called by the server when the answer is over, whether or not it was heard to its end."""
@@ -112,16 +123,21 @@ class Answer:
             if turn is None:
                 yield "\n"
                 continue
+            results = checking.results_of(turn)
+            rates = {one.device: one.value for one in results if one.name == "iperf" and one.value is not None}
+            if rates:
+                self._rates[turn.node.name] = rates
             yield autopilot.node_text(
                 turn.node.name,
                 address=turn.node.address,
                 url=self.url_of(turn.node.name),
-                results=checking.results_of(turn),
+                results=results,
                 said=turn.said,
                 note=turn.note,
             )
         if run.state == CheckRun.State.RUNNING:
             yield f"{len(self._told)} of {run.total} nodes have answered; the run goes on: {self.page}\n\n"
+        yield autopilot.throughput_text(self._rates)
         yield autopilot.summary_text(self._told, runtime=_runtime(run))
 
     def _json(self) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The parameters of ``/status``, read strictly: what cannot be meant is refused by name."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,20 +14,27 @@ from kcover_portal.api import problems
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
-from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import selecting
+from kcover_portal.fleet.models import OBJECT_NAME, Cluster, Node
+from kcover_portal.fleet.services import checking, selecting
 
-PARAMETERS = ("cluster", "check", "host", "batch", "job", "nodelabel", "r", "pingnodes", "wait")
+OF_IPERF = ("workload", "pclients", "startport", "cleanup")
+PARAMETERS = (
+    *("cluster", "check", "host", "batch", "job", "nodelabel", "r", "pingnodes", "wait"),
+    *OF_IPERF,
+    "storageclass",
+)
 OFFERED = tuple(autopilot.NAMES)
 LONGEST_WAIT = 600
 WAIT = 300  # seconds
+MOST_CLIENTS = 64  # of iperf on a node, each with a port of its own
 MOST_PEERS = 256  # that an agent pings in one check
 LONGEST = 100_000  # characters of a list of names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is to be run where; ``wait``: for how many seconds somebody listens."""
+    """What is to be run where; ``wait``: for how many seconds somebody listens. ``storage_class``: of pvc, "": the
+    cluster's setting."""
 
     cluster: Cluster
     nodes: Sequence[Node]
@@ -35,6 +43,8 @@ class Question:
     batch: int
     peers: tuple[str, ...]
     wait: int
+    traffic: checking.Traffic
+    storage_class: str
 
 
 def read(request: Request) -> Question:
@@ -49,16 +59,57 @@ def read(request: Request) -> Question:
     level = _whole(request, "r", default=1, least=autopilot.LEVELS[0], most=autopilot.LEVELS[-1])
     batch = _whole(request, "batch", default=0, least=0, most=100_000)
     wait = _whole(request, "wait", default=WAIT, least=0, most=LONGEST_WAIT)
+    traffic, storage_class = _traffic(request, checks), _storage_class(request, checks)
     hosts, pinged = _names(request, "host"), "pingnodes" in request.query_params
     given = {name: request.query_params.get(name, "") for name in ("job", "nodelabel")}
     nodes = _selected(cluster, "host", hosts=() if hosts == ["all"] else hosts, **given)
     peers = _selected(cluster, "pingnodes", hosts=_names(request, "pingnodes")) if pinged else []
     if not nodes:
         raise exceptions.ValidationError({"cluster": [f"The cluster {cluster.name} has no GPU node."]})
+    if "iperf" in checks and min(batch, len(nodes)) > checking.MOST_IN_A_RING:
+        raise exceptions.ValidationError({"batch": [f"A ring of iperf has at most {checking.MOST_IN_A_RING} nodes."]})
     if len(peers) > MOST_PEERS:
         raise exceptions.ValidationError({"pingnodes": [f"At most {MOST_PEERS} nodes are pinged from each."]})
     addresses = tuple(peer.address or peer.name for peer in peers)
-    return Question(cluster=cluster, nodes=nodes, checks=checks, level=level, batch=batch, peers=addresses, wait=wait)
+    return Question(
+        cluster=cluster,
+        nodes=nodes,
+        checks=checks,
+        level=level,
+        batch=batch,
+        peers=addresses,
+        wait=wait,
+        traffic=traffic,
+        storage_class=storage_class,
+    )
+
+
+def _traffic(request: Request, checks: Sequence[str]) -> checking.Traffic:
+    """What iperf's ring sends. ``cleanup`` is taken and changes nothing: the agents' servers end with their step."""
+    for name in OF_IPERF if "iperf" not in checks else ():
+        _goes_with(request, name, "iperf")
+    workload = request.query_params.get("workload", "ring")
+    if workload != "ring":
+        raise exceptions.ValidationError({"workload": [f"There is the workload ring, and no {workload[:40]!r}."]})
+    clients = _whole(request, "pclients", default=autopilot.CLIENTS, least=1, most=MOST_CLIENTS)
+    port = _whole(request, "startport", default=autopilot.START_PORT, least=1024, most=65_000)
+    return checking.Traffic(clients=clients, port=port)
+
+
+def _storage_class(request: Request, checks: Sequence[str]) -> str:
+    if "pvc" not in checks:
+        _goes_with(request, "storageclass", "pvc")
+    name = request.query_params.get("storageclass")
+    if name is not None and (len(name) > 253 or not re.match(OBJECT_NAME, name)):
+        raise exceptions.ValidationError(
+            {"storageclass": [f"Write the name of a storage class: a-z, 0-9, '-' and '.', not {name[:40]!r}."]}
+        )
+    return name or ""
+
+
+def _goes_with(request: Request, name: str, check: str) -> None:
+    if name in request.query_params:
+        raise exceptions.ValidationError({name: [f"It is a parameter of the check {check}: add check={check}."]})
 
 
 def _selected(cluster: Cluster, parameter: str, *, hosts: Sequence[str], **given: str) -> list[Node]:

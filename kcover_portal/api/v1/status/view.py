@@ -66,6 +66,13 @@ class Status(base.Acts):
             OpenApiParameter(
                 "pingnodes", str, description="nodes to ping, with commas; without: each node's neighbours"
             ),
+            OpenApiParameter("workload", str, enum=["ring"], description="of iperf"),
+            OpenApiParameter(
+                "pclients", int, description="of iperf: clients of a node at a time, each to a port of its own"
+            ),
+            OpenApiParameter("startport", int, description="of iperf: the first of these ports"),
+            OpenApiParameter("cleanup", str, description="of iperf: nothing is left to clean up, it changes nothing"),
+            OpenApiParameter("storageclass", str, description="of pvc; without: the cluster's storage_class"),
             OpenApiParameter("wait", int, description=f"seconds to listen, at most {asking.LONGEST_WAIT}; 0: just ask"),
         ],
         responses={(200, "text/plain"): OpenApiTypes.STR, (200, "application/json"): OpenApiTypes.OBJECT},
@@ -112,6 +119,8 @@ class Status(base.Acts):
             level=question.level,
             batch=question.batch,
             peers=question.peers,
+            traffic=question.traffic,
+            storage_class=question.storage_class,
             actor=accounts.actor(principal(request)),
             now=timezone.now(),
         )
