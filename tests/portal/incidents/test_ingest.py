@@ -29,10 +29,12 @@ def counts(answer: wire.Answer) -> tuple[int, int]:
 def test_an_unchanged_heartbeat_adds_no_row_and_moves_one(deliver: Deliver, now: datetime) -> None:
     full = {"inventory": inventory(), "checks": (check(),)}
     deliver(report(now=now, **full))
+    turn = now + timedelta(seconds=hearing.REFRESHED - Node.objects.get().pk * 7 % hearing.REFRESHED)
+    deliver(report(now=turn, **full), at=turn)  # a node's results are written again at a moment of its own
     before = [model.objects.count() for model in (Node, Agent, Gpu, CheckResult, CheckChange, Batch)]
     seen = CheckResult.objects.get().seen_at
     for seconds in (30, 60, 90):
-        at = now + timedelta(seconds=seconds)
+        at = turn + timedelta(seconds=seconds)
         assert counts(deliver(report(now=at, **full), at=at)) == (1, 0)
         assert Agent.objects.get().seen_at == at
     assert [model.objects.count() for model in (Node, Agent, Gpu, CheckResult, CheckChange, Batch)] == before
