@@ -104,14 +104,19 @@ def of_node(
     checks: Iterable[Check],
     now: datetime,
     interval: timedelta = HEARTBEAT,
+    out_of_reach: bool = False,
 ) -> Health:
-    """The node as a whole. ``ready`` None: the cluster has not been heard of, and nothing is concluded from that."""
+    """The node as a whole. ``ready`` None: the cluster has not been heard of, and nothing is concluded from that.
+
+    ``out_of_reach``: its API server does not answer, so that an agent may speak and not be heard (``untold``).
+    """
     causes = [*_of_faults(faults, now=now), *_of_checks(checks, now=now)]
     heard = silence(seen_at, now=now, interval=interval)
     if ready is False:
         causes.append(Cause(kind="ready", about="", state="unhealthy"))
     if heard in ("silent", "never"):
-        causes.append(Cause(kind="silence", about=heard, state="unhealthy" if ready is False else "unknown"))
+        about = "untold" if out_of_reach and heard == "silent" else heard
+        causes.append(Cause(kind="silence", about=about, state="unhealthy" if ready is False else "unknown"))
     return _worst(causes)
 
 

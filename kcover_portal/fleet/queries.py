@@ -38,6 +38,9 @@ DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
 AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER
 AGENT_LATE_AFTER = health.HEARTBEAT * health.LATE_AFTER
+WATCH_GAP = timedelta(seconds=75)  # the watch has word of a cluster every 50 s at least
+OUT_OF_REACH_AFTER = timedelta(minutes=2)  # an older word of the cluster says nothing about now (invariant 34)
+HEARD_SINCE = "heard since "  # the pulse, by the cluster's key, that says when it was heard of again after a gap
 
 
 def pool_of(labels: dict[str, str]) -> str:
@@ -108,6 +111,19 @@ def agent_reports(node: Node, *, within: timedelta, now: datetime) -> bool:
 def silent_agents(*, now: datetime) -> QuerySet[Agent]:
     """Agents of nodes that the cluster has, not heard of for ``AGENT_SILENT_AFTER``."""
     return Agent.objects.filter(seen_at__lt=now - AGENT_SILENT_AFTER, node__known=True)
+
+
+def out_of_reach(cluster: Cluster, *, now: datetime) -> bool:
+    """Whether the cluster, of which there once was word, does not answer now."""
+    old = cluster.watched_at is not None and now - cluster.watched_at > OUT_OF_REACH_AFTER
+    return old or bool(cluster.watch_error)
+
+
+def steadily_heard(*, since: datetime, now: datetime) -> QuerySet[Cluster]:
+    """The clusters whose API servers answer, and have done so without a gap since then."""
+    later = Pulse.objects.filter(name__startswith=HEARD_SINCE, at__gt=since).values_list("name", flat=True)
+    back = [int(name.removeprefix(HEARD_SINCE)) for name in later]
+    return Cluster.objects.filter(watched_at__gte=now - WATCH_GAP, watch_error="").exclude(pk__in=back)
 
 
 def run_of(command: uuid.UUID) -> int | None:

@@ -3,15 +3,14 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
 from kcover import health, xid
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
 from kcover_portal.incidents.models import Incident
-
-WATCHED_WITHIN = timedelta(minutes=2)  # an older word of the cluster says nothing about now (invariant 34)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,14 @@ def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth
         agent = getattr(node, "agent", None)
         wrong, told = faults[node.pk], checks[node.pk]
         ready, seen_at = _ready(node, now=now), agent and agent.seen_at
-        whole = health.of_node(ready=ready, seen_at=seen_at, faults=wrong, checks=told, now=now)
+        whole = health.of_node(
+            ready=ready,
+            seen_at=seen_at,
+            faults=wrong,
+            checks=told,
+            now=now,
+            out_of_reach=fleet.out_of_reach(node.cluster, now=now),
+        )
         gpus = {pk: health.of_gpu(gpu, node=whole, faults=wrong, checks=told, now=now) for pk, gpu in devices[node.pk]}
         found[node.pk] = NodeHealth(whole, gpus)
     return found
@@ -70,7 +76,7 @@ def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth
 def _ready(node: Node, *, now: datetime) -> bool | None:
     """The cluster's word on the node, None where there is none that is fresh."""
     watched_at = node.cluster.watched_at
-    if not node.known or watched_at is None or now - watched_at > WATCHED_WITHIN:
+    if not node.known or watched_at is None or now - watched_at > fleet.OUT_OF_REACH_AFTER:
         return None
     return node.ready
 

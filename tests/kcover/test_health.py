@@ -91,6 +91,13 @@ def test_silence_is_no_health_and_a_fault_only_with_the_clusters_word(
     assert node(ready=ready, seen_at=seen_at).state == state
 
 
+def test_a_silence_that_the_portal_may_have_made_itself_is_told_apart() -> None:
+    found = node(ready=None, seen_at=LONG_AGO, out_of_reach=True)
+    assert [(cause.kind, cause.about, cause.state) for cause in found.causes] == [("silence", "untold", "unknown")]
+    assert node(ready=None, seen_at=None, out_of_reach=True).causes[0].about == "never"
+    assert node(ready=None, out_of_reach=True).state == "healthy"
+
+
 def test_the_worst_comes_first_and_is_the_answer() -> None:
     found = node(fault("warning"), fault("fatal"), seen_at=LONG_AGO)
     assert [cause.state for cause in found.causes] == ["unhealthy", "degraded", "unknown"]

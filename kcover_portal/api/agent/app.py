@@ -67,6 +67,8 @@ async def stay_open() -> None:
 def _beat() -> None:
     close_old_connections()
     fleet.beat_on(silence.DOOR, gap=silence.DOOR_GAP, now=timezone.now())
+    for cluster in _accounts.blind():
+        fleet.note_unheard(cluster, now=timezone.now())
     tallying.note()
 
 

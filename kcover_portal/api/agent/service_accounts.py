@@ -5,7 +5,9 @@ AUDIENCE, and speaks for the node of that pod: never for what the pod says of it
 nodes is KCOVER_SERVICE_ACCOUNTS, as any pod can have a token for any audience made.
 
 A review holds for BELIEVED. While the API server does not answer, one that was good holds for BELIEVED_BLIND; a token
-that was never reviewed is 503, and the agent keeps its report.
+that was never reviewed is 503, and the agent keeps its report. A definite no ends all belief at once. What was believed
+is in memory only: after a restart an agent may not be heard until the API server answers, and its silence is no news
+(``blind``).
 """
 
 import asyncio
@@ -98,6 +100,12 @@ class ServiceAccounts:
         self._pods: dict[int, _Pods] = {}
         self._clusters: dict[str, Cluster] = {}
         self._clusters_at = -CLUSTERS_KNOWN
+        self._blind: set[int] = set()
+
+    def blind(self) -> set[int]:
+        """The clusters (by key) whose API servers could not be asked since the last call."""
+        found, self._blind = self._blind, set()
+        return found
 
     async def find(self, secret: str, cluster: str | None) -> Credential:
         """Whom the token speaks for in that cluster. Raises Refusal (401, 403, 503), Full, or the database's error."""
@@ -126,16 +134,17 @@ class ServiceAccounts:
         try:
             async with way.gate:
                 if time.monotonic() < way.down_until:
-                    return self._blind(key, cluster, "it did not answer a moment ago")
+                    return self._unasked(key, cluster, "it did not answer a moment ago")
                 loop = asyncio.get_running_loop()
                 found = await loop.run_in_executor(self._threads, self._review, key, secret, cluster, expires_at)
         except port.Unavailable as error:
             way.down_until = time.monotonic() + DOWN
+            self._blind.add(cluster.pk)
             log.warning("tokens of cluster %s cannot be reviewed: %s", cluster.name, error)
-            return self._blind(key, cluster, str(error))
+            return self._unasked(key, cluster, str(error))
         except port.KubeError as error:
             log.error("tokens of cluster %s cannot be reviewed (deploy/rbac.yaml allows it): %s", cluster.name, error)
-            return self._blind(key, cluster, str(error))
+            return self._unasked(key, cluster, str(error))
         except Refusal as refusal:
             if refusal.status != 503:
                 self._remember(key, refusal, seconds=REFUSED_FOR)
@@ -145,7 +154,7 @@ class ServiceAccounts:
         self._remember(key, found, seconds=BELIEVED * random.uniform(0.9, 1.0))
         return found
 
-    def _blind(self, key: str, cluster: Cluster, why: str) -> Credential:
+    def _unasked(self, key: str, cluster: Cluster, why: str) -> Credential:
         """What was good lately, while nobody can be asked."""
         known = self._known.get(key)
         if known and isinstance(known.answer, Credential) and time.monotonic() < known.at + BELIEVED_BLIND:

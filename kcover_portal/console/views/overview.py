@@ -11,6 +11,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import fleet, safety, standbys, trends
 from kcover_portal.console.reads import overview as reads
+from kcover_portal.fleet import queries as fleet_queries
 
 TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has them all
 
@@ -22,13 +23,14 @@ def overview(request: Request) -> HttpResponse:
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user))
     tiles = fleet.tiles(clusters, now=now)
+    away = {cluster.name for cluster in clusters if fleet_queries.out_of_reach(cluster, now=now)}
     context = {
         "clusters": clusters,
         "total": len(tiles),
         "gpus": sum(tile.gpus for tile in tiles),
         "counts": reads.counts(tiles),
         "needs": reads.needs(clusters, tiles, now=now),
-        "silent": [tile for tile in tiles if tile.state == "silent"],
+        "silent": [tile for tile in tiles if tile.state == "silent" and tile.cluster not in away],
         "active": reads.active(clusters, now=now),
         "gauges": safety.gauges(clusters, now=now),
         "standbys": standbys.of(clusters, now=now),

@@ -107,9 +107,16 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
     fields: dict[str, Any] = {"watch_error": error[:500]}
     if not error:
         fields["watched_at"] = now
+        if not Cluster.objects.filter(pk=cluster.pk, watched_at__gte=now - queries.WATCH_GAP).exists():
+            note_unheard(cluster.pk, now=now)
     if version:
         fields["version"] = version
     Cluster.objects.filter(pk=cluster.pk).update(**fields)
+
+
+def note_unheard(cluster: int, *, now: datetime) -> None:
+    """Notes that the cluster (by key) did not answer until now: who needs its word could not be heard."""
+    beat(f"{queries.HEARD_SINCE}{cluster}", now=now)
 
 
 def ask_agent(

@@ -4,6 +4,9 @@ While the node is Ready it is the agent's trouble, a program's doing, and counts
 cluster says NotReady too, it is the node's. What is to be done about it, if anything, a rule says that names the kind
 ``agent``. Nobody is silent while the door was closed, while a rescue works on the node, or just after it came up
 (invariant 35).
+
+While a cluster's API server does not answer, agents that speak with their pod's token may not be heard, as nobody
+vouches for the token, nor renews it. Then nothing is opened or confirmed there, and for BACK after it answers again.
 """
 
 from datetime import datetime, timedelta
@@ -23,7 +26,7 @@ AT_ONE_TIME = 200  # incidents opened in one look: the next one is not far
 DOOR = "door"  # the pulse of the processes that hear agents
 DOOR_BEATS = timedelta(seconds=10)
 DOOR_GAP = DOOR_BEATS * 3
-WATCH_GAP = timedelta(minutes=2)  # without word from the cluster its NotReady is not believed (invariant 34)
+BACK = timedelta(minutes=5)  # a kubelet looks at its pods' tokens every minute or two, and then their agents try again
 
 # Damped: each earlier silence of the node within DAMPED_WITHIN keeps the next one open so much longer.
 DAMPED_WITHIN = timedelta(hours=1)
@@ -46,7 +49,8 @@ def _silences() -> QuerySet[Incident]:
 def _open(busy: QuerySet[Agent], *, now: datetime) -> None:
     just_up = Q(node__ready=True, node__ready_since__gt=now - fleet.AGENT_SILENT_AFTER)
     known = Exists(_silences().filter(node=OuterRef("node")))
-    silent = fleet.silent_agents(now=now).exclude(just_up).exclude(known).exclude(pk__in=busy.values("pk"))
+    told = fleet.silent_agents(now=now).filter(node__cluster__in=fleet.steadily_heard(since=now - BACK, now=now))
+    silent = told.exclude(just_up).exclude(known).exclude(pk__in=busy.values("pk"))
     for agent in silent.select_related("node__cluster").order_by("seen_at")[:AT_ONE_TIME]:
         seen = fault.Fault(
             kind=KIND,
@@ -62,8 +66,9 @@ def _open(busy: QuerySet[Agent], *, now: datetime) -> None:
 
 def _confirm(*, now: datetime) -> None:
     """Follows what the clusters say of the silent nodes."""
-    heard = _silences().filter(node__cluster__watched_at__gte=now - WATCH_GAP)
-    _turn(heard.filter(node__ready=False, program=True), program=False, severity="fatal", now=now)
+    steady = _silences().filter(node__cluster__in=fleet.steadily_heard(since=now - BACK, now=now))
+    _turn(steady.filter(node__ready=False, program=True), program=False, severity="fatal", now=now)
+    heard = _silences().filter(node__cluster__watched_at__gte=now - fleet.OUT_OF_REACH_AFTER)
     _turn(heard.filter(node__ready=True, program=False), program=True, severity="warning", now=now)
 
 

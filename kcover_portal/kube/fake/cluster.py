@@ -73,6 +73,10 @@ class FakeCluster(Hands):
         """A token that reviews as this identity."""
         self._tokens[token] = identity
 
+    def remove_token(self, token: str) -> None:
+        """The token's pod is gone."""
+        del self._tokens[token]
+
     # The port
 
     def version(self) -> str:

@@ -12,6 +12,7 @@ import pytest
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent import app, service_accounts
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
@@ -189,6 +190,33 @@ def test_who_was_known_is_heard_while_the_api_server_is_down(
     assert agent.report(report()).status == 202
     assert other.report(report()).status == 503
     monkeypatch.setattr(service_accounts, "BELIEVED_BLIND", 0.0)
+    assert agent.report(report()).status == 503
+
+
+def test_a_portal_that_was_restarted_meanwhile_says_whom_it_cannot_hear(kube: FakeCluster) -> None:
+    """What was believed is gone with the process, and silence is no news where nobody could be asked."""
+    agent, now = Agent(kube), datetime.now(UTC)
+    assert agent.report(report()).status == 202
+    Cluster.objects.update(watched_at=now)
+    app._accounts.forget()
+    kube.fail("review_token", port.Unavailable("connection refused"), times=99)
+    app._beat()
+    assert fleet.steadily_heard(since=now - timedelta(minutes=5), now=now).exists()
+    assert agent.report(report()).status == 503
+    app._beat()
+    assert not fleet.steadily_heard(since=now - timedelta(minutes=5), now=now).exists()
+    assert app._accounts.blind() == set()
+
+
+def test_a_definite_no_ends_all_belief(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = Agent(kube)
+    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
+    assert agent.report(report()).status == 202
+    kube.remove_token(agent.secret or "")
+    assert agent.report(report()).status == 401
+    monkeypatch.setattr(service_accounts, "REFUSED_FOR", 0.0)
+    assert agent.report(report()).status == 401
+    kube.fail("review_token", port.Unavailable("connection refused"), times=99)
     assert agent.report(report()).status == 503
 
 

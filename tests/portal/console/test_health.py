@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kcover_portal.fleet.models import Agent, Gpu
+from kcover_portal.fleet.models import Agent, Cluster, Gpu
 from kcover_portal.incidents.models import Incident
 from tests.portal.rescue.world import NODE, World
 
@@ -55,6 +55,17 @@ def test_what_comes_and_goes_is_shown_although_it_is_gone(person, world: World):
 def test_a_silent_agent_leaves_its_node_unknown(person, world: World):
     Agent.objects.filter(node__name=NODE).update(seen_at=datetime.now(UTC) - timedelta(minutes=3))
     assert " Health Unknown its agent is silent " in page(person("viewer"), f"/nodes/c1/{NODE}/")
+
+
+def test_where_the_api_server_is_away_silence_is_no_news(person, world: World):
+    viewer = person("viewer")
+    Agent.objects.filter(node__name=NODE).update(seen_at=datetime.now(UTC) - timedelta(minutes=3))
+    assert "1 agent is silent" in page(viewer, "/")
+    Cluster.objects.update(watch_error="connection refused")
+    assert "and the API server does not answer: it cannot be told" in page(viewer, f"/nodes/c1/{NODE}/")
+    shown = page(viewer, "/")
+    assert "1 agent is silent" not in shown
+    assert "The watch of cluster c1 has no word" in shown
 
 
 def test_a_version_that_few_have_is_marked_everywhere(person, world: World):

@@ -29,6 +29,7 @@ class Quiet(World):
     """A world in which the door is open, the watch is heard and the sweep listens, every ten seconds."""
 
     door = True
+    error = ""  # of the cluster's API server
 
     def listen(self, seconds: float = 0) -> list[Incident]:
         """Lets time pass; the open silences."""
@@ -36,7 +37,7 @@ class Quiet(World):
         while True:
             if self.door:
                 fleet.beat_on(silence.DOOR, gap=silence.DOOR_GAP, now=self.now)
-            Cluster.objects.update(watched_at=self.now)
+            fleet.note_watch(self.cluster, now=self.now, error=self.error)
             listening.look(now=self.now)
             if self.now >= end:
                 return list(Incident.objects.filter(kind="agent", state="open"))
@@ -54,6 +55,7 @@ def world(db: None) -> Iterator[Quiet]:
     made = Quiet(policy="")
     World.sync(made)
     Node.objects.update(ready_since=made.now - timedelta(days=1))
+    Cluster.objects.update(watched_at=made.now)
     made.report()
     yield made
     made.uninstall()
@@ -93,6 +95,43 @@ def test_inv_34_a_cluster_that_is_not_heard_confirms_nothing(world: Quiet) -> No
     assert Incident.objects.get().program is True
 
 
+def test_while_an_api_server_is_away_nobody_of_its_cluster_is_silent(world: Quiet) -> None:
+    """Nobody vouches for the agents' tokens then, nor renews them: not to be heard is none of their doing."""
+    world.listen(60)
+    world.error = "connection refused"
+    assert world.listen(7200) == []
+    world.error = ""
+    assert world.listen(290) == []  # the kubelets renew what ran out
+    assert len(world.listen(30)) == 1
+
+
+def test_a_watch_that_is_cut_is_no_api_server_that_is_away(world: Quiet) -> None:
+    world.listen(100)
+    world.error = "the connection was cut"
+    assert world.listen(40) == []
+    world.error = ""
+    assert len(world.listen()) == 1
+
+
+def test_the_door_that_cannot_ask_says_so_too(world: Quiet) -> None:
+    """The watch may have another way to the API server than the door."""
+    world.listen(100)
+    fleet.note_unheard(world.cluster.pk, now=world.now)
+    assert world.listen(290) == []
+    assert len(world.listen(30)) == 1
+
+
+def test_inv_34_what_a_cluster_says_first_after_a_gap_confirms_nothing(world: Quiet) -> None:
+    """Its nodes may be NotReady only because their kubelets could not say otherwise."""
+    world.listen(200)
+    world.error = "connection refused"
+    world.listen(200)
+    world.error = ""
+    world.unready()
+    assert [one.program for one in world.listen(290)] == [True]
+    assert [one.program for one in world.listen(30)] == [False]
+
+
 def test_no_rule_means_no_act(world: Quiet) -> None:
     world.unready()
     world.listen(200)
@@ -126,7 +165,7 @@ def test_inv_35_what_a_rescue_works_on_is_not_silent(world: Quiet) -> None:
 
 def test_a_node_that_just_came_up_has_time_to_report(world: Quiet) -> None:
     world.unready()
-    world.now += timedelta(seconds=100)
+    world.listen(100)
     Node.objects.update(ready=True, ready_since=world.now)
     assert world.listen(110) == []
     assert len(world.listen(20)) == 1
