@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from kcover.sequences import Ranges
+
 KINDS = ("xid", "sxid", "check", "agent", "preflight", "pod", "other")
 NUMERIC_KINDS = ("xid", "sxid")  # their codes are int32, all others are short words
 CHECK_STATUSES = ("pass", "warn", "fail", "error", "skipped")  # error: the check itself broke
@@ -19,6 +21,7 @@ class Fault:
     ``code`` is an int (0 to 2**31-1) for ``xid`` and ``sxid``, a word ``[a-z0-9_.-]{1,64}`` for every other kind.
     ``pci`` is the address as printed, lower case, without ``PCI:`` and MIG part. ``seen_at`` is the agent's clock:
     shown, never used to order anything. ``drill`` marks a line that a program wrote to the kernel log (facility 1).
+    ``records``: the log records that it stands for, by sequence number, where they are more than ``sequence`` alone.
     """
 
     kind: str
@@ -31,6 +34,7 @@ class Fault:
     sequence: int | None = None
     drill: bool = False
     count: int = 1
+    records: Ranges = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import xid
+from kcover import sequences, xid
 from kcover.fault import Fault
+from kcover.wire import MAX_RECORDS
 
 MAX_LINE = 64 * 1024  # bytes of a line that are looked at; no kernel line is longer than 8 KiB
 MAX_MESSAGE = 4096  # characters of a line that go over the wire
@@ -100,9 +101,43 @@ def _is_companion(sighting: xid.Sighting) -> bool:
 
 
 @dataclass(slots=True)
+class _Run:
+    """Equal lines on their way to being one fault: that of ``shown``, with how many they are and which records."""
+
+    shown: Fault
+    count: int
+    records: list[list[int]]
+
+    @classmethod
+    def of(cls, fault: Fault) -> "_Run":
+        alone = () if fault.sequence is None else ((fault.sequence, fault.sequence),)
+        return cls(fault, max(fault.count, 1), [list(pair) for pair in fault.records or alone])
+
+    def add(self, fault: Fault) -> None:
+        """One more line; one that only tells more (count 0) is no record of its own."""
+        self.count += fault.count
+        if fault.sequence is None or not fault.count:
+            return
+        if self.records and fault.sequence == self.records[-1][1] + 1:
+            self.records[-1][1] = fault.sequence
+        else:
+            self.records.append([fault.sequence, fault.sequence])
+        if len(self.records) > 4 * MAX_RECORDS:
+            self.records = [list(pair) for pair in self._ranges()]
+
+    def fault(self) -> Fault:
+        """As it is told."""
+        ranges = self._ranges()
+        return replace(self.shown, count=self.count, records=ranges if sequences.size(ranges) > 1 else ())
+
+    def _ranges(self) -> sequences.Ranges:
+        return sequences.joined(self.records, most=MAX_RECORDS)
+
+
+@dataclass(slots=True)
 class _Window:
     opened: datetime
-    held: Fault | None = None
+    held: _Run | None = None
 
 
 class Windows:
@@ -119,14 +154,14 @@ class Windows:
             try:
                 fault = _load(entry["fault"])
                 opened = datetime.fromisoformat(entry["opened"])
-                self._open[_key(fault)] = _Window(opened, fault if fault.count else None)
+                self._open[_key(fault)] = _Window(opened, _Run.of(fault) if fault.count else None)
             except (KeyError, TypeError, ValueError):
                 continue
 
     def fold(self, found: Iterable[Fault], *, now: datetime) -> list[Fault]:
         """The faults to send now: new ones, and those held until now whose window is over."""
-        out: list[Fault] = []
-        fresh: dict[Key, int] = {}  # where in ``out`` the first of a window stands
+        out: list[_Run] = []
+        fresh: dict[Key, _Run] = {}  # windows that opened in this look
         for fault in found:
             key = _key(fault)
             at = fault.seen_at or now
@@ -135,22 +170,24 @@ class Windows:
                 if window is not None and window.held is not None:
                     out.append(window.held)
                 self._open[key] = _Window(at)
-                fresh[key] = len(out)
-                out.append(replace(fault, count=max(fault.count, 1)))
+                fresh[key] = _Run.of(fault)
+                out.append(fresh[key])
             elif key in fresh:
-                first = out[fresh[key]]
-                out[fresh[key]] = replace(first, count=first.count + fault.count)
+                fresh[key].add(fault)
             elif fault.count:
-                held = window.held
-                if held is not None and held.count + fault.count > MAX_COUNT:
-                    out.append(held)
-                    held = None
-                window.held = replace(fault, count=fault.count + (held.count if held else 0))
-        return out + self._expire(now)
+                if window.held is not None and window.held.count + fault.count > MAX_COUNT:
+                    out.append(window.held)
+                    window.held = None
+                if window.held is None:
+                    window.held = _Run.of(fault)
+                else:
+                    window.held.add(fault)
+                    window.held.shown = fault
+        return [run.fault() for run in (*out, *self._expire(now))]
 
     def close(self) -> list[Fault]:
         """What is held, at once; all windows are over."""
-        held = [window.held for window in self._open.values() if window.held is not None]
+        held = [window.held.fault() for window in self._open.values() if window.held is not None]
         self._open.clear()
         return held
 
@@ -162,11 +199,11 @@ class Windows:
     def state(self) -> list[dict[str, Any]]:
         """Plain data that a later ``Windows`` can start from."""
         return [
-            {"opened": window.opened.isoformat(), "fault": _dump(key, window.held)}
+            {"opened": window.opened.isoformat(), "fault": _dump(key, window.held and window.held.fault())}
             for key, window in self._open.items()
         ]
 
-    def _expire(self, now: datetime) -> list[Fault]:
+    def _expire(self, now: datetime) -> list[_Run]:
         out = []
         for key, window in list(self._open.items()):
             if _within(window.opened, now):
@@ -197,6 +234,7 @@ def _dump(key: Key, held: Fault | None) -> dict[str, Any]:
     if held is not None:
         seen_at = held.seen_at.isoformat() if held.seen_at else None
         data |= {"count": held.count, "message": held.message, "seen_at": seen_at, "sequence": held.sequence}
+        data["records"] = [list(pair) for pair in held.records]
     return data
 
 
@@ -212,4 +250,5 @@ def _load(data: Mapping[str, Any]) -> Fault:
         seen_at=datetime.fromisoformat(seen_at) if seen_at else None,
         sequence=data.get("sequence"),
         source=SOURCE,
+        records=tuple((int(first), int(last)) for first, last in data.get("records", ())),
     )

@@ -11,6 +11,9 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from kcover import sequences
+from kcover.sequences import Ranges
+
 VERSION = 1
 MAX_BYTES = 1 << 20  # of a report, after decompression
 MAX_MESSAGE = 4096  # characters, as all lengths of text
@@ -22,6 +25,7 @@ MAX_OUTPUT = 64 << 10  # characters of a command's output or arguments as JSON
 MAX_DEPTH = 32
 MAX_COUNT = 1_000_000
 MAX_SEQUENCE = 2**63 - 1
+MAX_RECORDS = 64  # ranges of log records in one fault
 
 NODE = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
@@ -128,6 +132,21 @@ def integer(item: Object, key: str, *, most: int, least: int = 0) -> int | None:
     if not least <= value <= most:
         raise WireError(key, f"must be from {least} to {most}")
     return value
+
+
+def ranges(item: Object, key: str) -> Ranges:
+    """Pairs of first and last number, () when absent; joined where they touch or overlap."""
+    value = item.get(key)
+    if value is None:
+        return ()
+    if type(value) is not list or len(value) > MAX_RECORDS:
+        raise WireError(key, f"must be a list of at most {MAX_RECORDS} pairs, not {shown(value)}")
+    for pair in value:
+        if type(pair) is not list or len(pair) != 2 or any(type(end) is not int for end in pair):
+            raise WireError(key, f"must hold pairs such as [12, 14], first and last, not {shown(pair)}")
+        if not 0 <= pair[0] <= pair[1] <= MAX_SEQUENCE:
+            raise WireError(key, f"must hold pairs of a first and a last number, from 0 to {MAX_SEQUENCE}")
+    return sequences.joined(value, most=MAX_RECORDS)
 
 
 def number(item: Object, key: str) -> float | None:

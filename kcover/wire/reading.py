@@ -248,6 +248,7 @@ def _fault(value: object) -> Fault:
         sequence=fields.integer(item, "sequence", most=fields.MAX_SEQUENCE),
         drill=fields.boolean(item, "drill"),
         count=_count(item),
+        records=fields.ranges(item, "records"),
     )
 
 

@@ -75,6 +75,7 @@ def _fault(fault: Fault) -> dict[str, Any]:
         sequence=fault.sequence,
         drill=fault.drill,
         count=fault.count,
+        records=[list(one) for one in fault.records] or None,
     )
 
 

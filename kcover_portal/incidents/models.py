@@ -42,6 +42,7 @@ class Incident(models.Model):
     count = models.PositiveBigIntegerField(default=0)
     message = models.TextField(blank=True)
     boot_id = models.CharField(max_length=64, blank=True, help_text="of the last sighting")
+    told = models.JSONField(default=list, help_text="the log records that were counted, by boot and source")
     opened_at = models.DateTimeField()
     last_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)

@@ -1,9 +1,11 @@
 """Kernel log records to faults."""
 
 import itertools
+import json
 from datetime import UTC, datetime, timedelta
 
 from agents.probes import kmsg
+from kcover import wire
 from kcover.fault import Fault
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -87,6 +89,33 @@ def test_what_is_held_survives_a_restart():
     (held,) = again.fold([], now=NOW + timedelta(seconds=5))
     assert (held.count, held.sequence, held.message) == (1, 9, XID_79)
     assert kmsg.Windows([{"opened": "nonsense"}, {}]).state() == []
+
+
+def test_a_fault_says_which_records_it_stands_for():
+    windows = kmsg.Windows()
+    (first,) = windows.fold(kmsg.sightings([record(XID_79, sequence=number) for number in (4, 5, 9)]), now=NOW)
+    assert (first.sequence, first.count, first.records) == (4, 3, ((4, 5), (9, 9)))
+    for number in (11, 12, 20):
+        windows.fold(kmsg.sightings([record(XID_79, after=1, sequence=number)]), now=NOW + timedelta(seconds=1))
+        windows = kmsg.Windows(json.loads(json.dumps(windows.state())))  # a restart
+    (held,) = windows.fold([], now=NOW + timedelta(seconds=5))
+    assert (held.sequence, held.count, held.records) == (20, 3, ((11, 12), (20, 20)))
+    (alone,) = kmsg.faults([record(XID_79, sequence=30)], now=NOW)
+    assert (alone.sequence, alone.records) == (30, ())
+
+
+def test_a_line_that_only_tells_more_is_no_record_of_its_own():
+    plain = "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus."
+    (found,) = kmsg.faults([record(XID_79, sequence=1), record(plain, sequence=2)], now=NOW)
+    assert (found.count, found.records) == (1, ())
+
+
+def test_the_records_of_a_storm_are_told_in_few_ranges():
+    lines = [record(XID_79, sequence=number * number) for number in range(2000)]
+    (found,) = kmsg.faults(lines, now=NOW)
+    assert found.count == 2000
+    assert len(found.records) == wire.MAX_RECORDS
+    assert (found.records[0][0], found.records[-1][1]) == (0, 1999 * 1999)
 
 
 def test_a_clock_set_back_holds_no_window_open():

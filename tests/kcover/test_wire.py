@@ -443,6 +443,21 @@ OUTPUT = "must not be nested deeper than 32 and hold no NUL, NaN or infinity"
         ({"count": 0}, "count", "must be from 1 to 1000000"),
         ({"count": 1_000_001}, "count", "must be from 1 to 1000000"),
         ({"count": True}, "count", "must be a whole number, not true"),
+        ({"records": 5}, "records", "must be a list of at most 64 pairs, not 5"),
+        ({"records": [[n * 2, n * 2] for n in range(65)]}, "records", "must be a list of at most 64 pairs, not a list"),
+        ({"records": [12]}, "records", "must hold pairs such as [12, 14], first and last, not 12"),
+        ({"records": [[1, 2, 3]]}, "records", "must hold pairs such as [12, 14], first and last, not a list"),
+        ({"records": [[1, True]]}, "records", "must hold pairs such as [12, 14], first and last, not a list"),
+        (
+            {"records": [[2, 1]]},
+            "records",
+            "must hold pairs of a first and a last number, from 0 to 9223372036854775807",
+        ),
+        (
+            {"records": [[-1, 1]]},
+            "records",
+            "must hold pairs of a first and a last number, from 0 to 9223372036854775807",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_fault(change, path, reason):
@@ -470,6 +485,9 @@ def test_what_is_wrong_with_a_fault(change, path, reason):
         ({"sequence": 0}, Fault(kind="xid", code=79, sequence=0)),
         ({"sequence": 2**63 - 1}, Fault(kind="xid", code=79, sequence=2**63 - 1)),
         ({"drill": False}, Fault(kind="xid", code=79, drill=False)),
+        ({"records": []}, Fault(kind="xid", code=79)),
+        ({"records": [[7, 9], [2**63 - 1] * 2]}, Fault(kind="xid", code=79, records=((7, 9), (2**63 - 1,) * 2))),
+        ({"records": [[8, 9], [3, 7]]}, Fault(kind="xid", code=79, records=((3, 9),))),
         ({"count": 1}, Fault(kind="xid", code=79, count=1)),
         ({"count": 1_000_000}, Fault(kind="xid", code=79, count=1_000_000)),
     ],

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,32 +13,44 @@ from kcover import catalog, fault, marks, nvlink5, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.services import counting
 
 EVENTS_KEPT = 50  # per incident: enough to see the story, bounded in a storm
 JUDGE_AGAIN = timedelta(seconds=5)  # a repeated fault asks for judgement at most this often (Delta study's window)
 
 
 def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
-    """Adds one fault to its incident, opening it if need be; False if this very log record was kept before."""
+    """Adds one fault to its incident, opening it if need be; False if every log record of it was counted before.
+
+    Who tells of log records does so under the lock of its agent's row (``hearing.hear``), one report after the other.
+    """
     if seen.kind == "xid" and xid.is_all_clear(seen.code, seen.message):
         return True  # Xid 154 back to "None" takes a recovery action back: nothing is wrong (semantics 0.12)
     code, device = str(seen.code), _device(seen)
-    if seen.sequence is not None and _seen_before(node, seen, code=code, device=device, boot_id=boot_id):
+    # An agent that lost its place reads its boot's log again: old lines are no new faults though they were closed.
+    latest = Incident.objects.filter(node=node, kind=seen.kind, code=code, device=device).order_by("-pk").first()
+    count, told = counting.count(latest.told if latest else [], seen, boot_id=boot_id)
+    if not count:
         return False
-    incident, opened = Incident.objects.get_or_create(
-        node=node,
-        kind=seen.kind,
-        code=code,
-        device=device,
-        state=Incident.State.OPEN,
-        defaults=_opening(node, seen, boot_id=boot_id, now=now),
-    )
+    fresh = replace(seen, count=count)
+    incident, opened = latest, False
+    if incident is None or incident.state != Incident.State.OPEN:
+        incident, opened = Incident.objects.get_or_create(
+            node=node,
+            kind=seen.kind,
+            code=code,
+            device=device,
+            state=Incident.State.OPEN,
+            defaults=_opening(node, fresh, boot_id=boot_id, now=now) | {"told": told},
+        )
     if opened:
-        _keep_event(node, incident, seen, boot_id=boot_id, now=now)
+        _keep_event(node, incident, fresh, boot_id=boot_id, now=now)
         doorbell.ring("rescue.judge", incident.pk)
         doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
         return True
-    changes: dict[str, Any] = {"count": F("count") + seen.count, "last_at": now, "boot_id": boot_id}
+    changes: dict[str, Any] = {"count": F("count") + count, "last_at": now, "boot_id": boot_id}
+    if seen.sequence is not None or seen.records:
+        changes["told"] = told
     # A real sighting outweighs a drill: what was seen once for real is no exercise.
     if incident.drill and not seen.drill:
         changes["drill"] = False
@@ -48,19 +61,12 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
     if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
         return keep_fault(node, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
     if incident.events.count() < EVENTS_KEPT:
-        _keep_event(node, incident, seen, boot_id=boot_id, now=now)
+        _keep_event(node, incident, fresh, boot_id=boot_id, now=now)
     else:
         newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
-        Event.objects.filter(pk__in=newest).update(count=F("count") + seen.count, at=now)
+        Event.objects.filter(pk__in=newest).update(count=F("count") + count, at=now)
     doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
     return True
-
-
-def _seen_before(node: Node, seen: fault.Fault, *, code: str, device: str, boot_id: str) -> bool:
-    """Whether this very log record was kept, for an incident that may be closed by now: an agent that lost its place
-    reads its boot's log again, and old lines are no new faults."""
-    records = Event.objects.filter(node=node, boot_id=boot_id, source=seen.source, sequence=seen.sequence)
-    return records.filter(incident__kind=seen.kind, incident__code=code, incident__device=device).exists()
 
 
 def _device(seen: fault.Fault) -> str:
@@ -101,7 +107,7 @@ def _uuid_at(node: Node, pci: str | None) -> str:
 
 
 def _keep_event(node: Node, incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> None:
-    Event.objects.create(
+    event = Event(
         incident=incident,
         node=node,
         boot_id=boot_id,
@@ -113,6 +119,8 @@ def _keep_event(node: Node, incident: Incident, seen: fault.Fault, *, boot_id: s
         seen_at=seen.seen_at,
         at=now,
     )
+    # Of two agents on the node one may show a line that the other showed for fewer.
+    Event.objects.bulk_create([event], ignore_conflicts=True)
 
 
 def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], now: datetime) -> tuple[Incident, bool]:

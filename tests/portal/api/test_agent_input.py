@@ -232,6 +232,7 @@ BAD_FAULTS = [
     ({"source": "a b"}, "source", 'a short word such as "kmsg" (at most 32)'),
     ({"sequence": 2**63}, "sequence", "must be from 0 to 9223372036854775807"),
     ({"sequence": "5"}, "sequence", "write 5 without quotes"),
+    ({"records": [[5, 4]]}, "records", "pairs of a first and a last number, from 0 to 9223372036854775807"),
     ({"drill": "yes"}, "drill", "must be true or false"),
     ({"drill": 1}, "drill", "must be true or false"),
     ({"count": 0}, "count", "must be from 1 to 1000000"),

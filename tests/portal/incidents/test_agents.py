@@ -2,7 +2,7 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime, timedelta
 
 import pytest
@@ -79,10 +79,11 @@ class Node:
         for agent, _ in self.agents:
             agent.logs.sources[0]._next = self.ring._next
 
-    def step(self, seconds: float = 0.0) -> None:
+    def step(self, seconds: float = 0.0, *, awake: Collection[int] | None = None) -> None:
+        """Lets time pass, and the agents at these places do what there is to do; all of them, where none is named."""
         self.now += timedelta(seconds=seconds)
         self.portals_now += timedelta(seconds=abs(seconds))
-        for agent, _ in self.agents:
+        for agent in [agent for place, (agent, _) in enumerate(self.agents) if awake is None or place in awake]:
             agent.observe(self.now)
             while agent.report_once(self.now):
                 pass
@@ -145,6 +146,34 @@ def test_two_agents_on_one_node_count_each_line_once(node: Node) -> None:
     for number in range(12):
         node.log(code=(48, 62)[number % 2])
         node.step(20)
+    assert node.counted() == node.written
+
+
+def test_two_agents_on_one_node_that_fold_a_storm_otherwise_count_each_line_once(node: Node) -> None:
+    """One looks at each line, the other now and then: what one tells singly the other tells as a count."""
+    node.agent()
+    node.agent()
+    draw = random.Random(5)
+    for number in range(90):
+        node.log(code=(48, 48, 62)[number % 3])
+        node.step(draw.choice((0.1, 0.4, 1.5)), awake=(0,) if number % 7 else (0, 1))
+    for _ in range(3):
+        node.step(60)
+    assert node.counted() == node.written
+
+
+def test_an_agent_that_lost_its_disk_reads_its_log_again_and_counts_nothing_twice(node: Node) -> None:
+    """It folds the lines into other counts than the first time, as it reads them all at once."""
+    node.agent()
+    for number in range(20):
+        node.log(code=62)
+        node.step(1.0 + number % 3)
+    node.step(60)
+    node.agents.clear()
+    node.agent()
+    for _ in range(2):
+        node.log(code=62)
+        node.step(60)
     assert node.counted() == node.written
 
 
