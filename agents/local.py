@@ -86,6 +86,7 @@ def _healthz(agent: Agent, late: tuple[str, ...]) -> Page:
         "node": agent.config.node,
         "version": VERSION,
         "spooled": agent.spool.waiting,
+        "unwritten": agent.spool.unwritten,
         "reported_at": _stamp(agent.reported_at),
         "late_probes": list(late),
     }
@@ -107,6 +108,12 @@ def _own(agent: Agent, late: tuple[str, ...]) -> Iterator[str]:
     yield "# HELP kcover_agent_spooled_reports Reports that the portal does not have yet."
     yield "# TYPE kcover_agent_spooled_reports gauge"
     yield f"kcover_agent_spooled_reports {agent.spool.waiting}"
+    yield "# HELP kcover_agent_unwritten_reports Of these, in memory only: the disk refused them."
+    yield "# TYPE kcover_agent_unwritten_reports gauge"
+    yield f"kcover_agent_unwritten_reports {agent.spool.unwritten}"
+    yield "# HELP kcover_agent_dropped_reports_total Reports without faults that made room for others."
+    yield "# TYPE kcover_agent_dropped_reports_total counter"
+    yield f"kcover_agent_dropped_reports_total {agent.spool.dropped}"
     if agent.reported_at is not None:
         yield "# TYPE kcover_agent_last_report_timestamp_seconds gauge"
         yield f"kcover_agent_last_report_timestamp_seconds {agent.reported_at.timestamp():.3f}"

@@ -4,6 +4,7 @@ A batch file also carries the mark, the place up to which the sources were read 
 write stores a fault together with the fact that it was read: a crash neither loses it nor makes two of it.
 """
 
+import errno
 import json
 import logging
 import threading
@@ -20,6 +21,7 @@ MARK = "mark.json"
 MAX_BYTES = 64 << 20
 MAX_BATCHES = 10_000
 MAX_MEMORY = 4 << 20  # bytes of batches that the disk refused
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 Mark = Mapping[str, Any]
 
@@ -46,7 +48,8 @@ class Spool:
 
     A batch that carries faults is never dropped: when the spool is full of them, ``full`` says so, and the owner stops
     reading its sources; the kernel's log is the buffer then. A batch without faults is dropped, oldest first, for one
-    with. When the disk refuses a write the batch is kept in memory, sent from there, and the mark stays where it was.
+    with, be it for the bounds or because the disk has no room. When the disk refuses a write all the same the batch is
+    kept in memory, sent from there, and the mark stays where it was.
     """
 
     def __init__(self, store: Store, *, max_bytes: int = MAX_BYTES, max_batches: int = MAX_BATCHES) -> None:
@@ -57,6 +60,7 @@ class Spool:
         self._mark: Mark = {}
         self._stored_mark = True
         self._number = 0
+        self._dropped = 0
         self._load()
 
     @property
@@ -74,6 +78,16 @@ class Spool:
     def waiting(self) -> int:
         """How many batches the portal does not have yet."""
         return len(self._waiting)
+
+    @property
+    def unwritten(self) -> int:
+        """How many of them are in memory only, because the disk refused them; told while a disk hangs, too."""
+        return sum(batch.report is not None for batch in list(self._waiting.values()))
+
+    @property
+    def dropped(self) -> int:
+        """How many batches without faults were dropped since the start to make room for others."""
+        return self._dropped
 
     def append(self, report: dict[str, Any], *, mark: Mark | None = None) -> None:
         """Keep an encoded report (its ``batch_id`` names it) and the mark that goes with it; None: the mark as it is,
@@ -137,6 +151,8 @@ class Spool:
                 self.store.delete(batch.name)
             except OSError as error:
                 log.warning("spool: %s not deleted, it will be sent again after a restart: %s", batch.name, error)
+            if not self._stored_mark:  # there was no room: there may be now
+                self.save()
 
     def defer(self, batch_id: str) -> None:
         """Let the others pass before this one."""
@@ -189,16 +205,35 @@ class Spool:
         return content
 
     def _flush(self) -> bool:
-        """Write what is in memory only, in order: a later batch's mark would cover the earlier ones' lines."""
-        for batch in sorted(self._in_memory(), key=lambda batch: batch.number):
-            content = {"number": batch.number, "mark": batch.mark, "report": batch.report}
+        """Write what is in memory only: faults first, and these in order, as a later mark covers earlier lines."""
+        for batch in sorted(self._in_memory(), key=lambda batch: (not batch.precious, batch.number)):
             try:
-                self.store.write(batch.name, _dump(content))
+                self._write(batch)
             except OSError as error:
-                log.warning("spool: batch %s kept in memory: %s", batch.batch_id, error)
+                log.warning("spool: %d batches kept in memory: %s", len(self._in_memory()), error)
                 return False
-            batch.report = batch.mark = None
         return True
+
+    def _write(self, batch: Batch) -> None:
+        """Write one batch, for one with faults in the place of those without. Raises OSError."""
+        content = _dump({"number": batch.number, "mark": batch.mark, "report": batch.report})
+        while batch.report is not None:
+            try:
+                self.store.write(batch.name, content)
+            except OSError as error:
+                stored = (one for one in self._waiting.values() if one.report is None and not one.precious)
+                light = next(stored, None) if batch.precious and error.errno in NO_ROOM else None
+                if light is None:
+                    raise
+                self.store.delete(light.name)
+                del self._waiting[light.batch_id]
+                self._note_dropped(light, "the disk has no room")
+            else:
+                batch.report = batch.mark = None
+
+    def _note_dropped(self, batch: Batch, why: str) -> None:
+        self._dropped += 1
+        log.warning("spool: %s, batch %s without faults dropped", why, batch.batch_id)
 
     def _in_memory(self) -> list[Batch]:
         return [batch for batch in self._waiting.values() if batch.report is not None]
@@ -207,7 +242,7 @@ class Spool:
         for batch in [batch for batch in self._waiting.values() if not batch.precious]:
             if not self._over_bounds():
                 return
-            log.warning("spool: full, batch %s without faults dropped", batch.batch_id)
+            self._note_dropped(batch, "full")
             self.acknowledge(batch.batch_id)
 
     def _over_bounds(self) -> bool:

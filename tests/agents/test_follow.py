@@ -1,5 +1,6 @@
 """Following logs: real files, a real pipe, a ring."""
 
+import errno
 import json
 import os
 import pathlib
@@ -208,6 +209,22 @@ def test_a_gap_in_the_sequence_is_counted(pipe):
     write(pipe, "6,10,1,-;a\n6,15,1,-;b\n")
     assert read(source)[:2] == (["a", "b"], 4)
     source.close()
+
+
+def test_a_ring_that_overran_its_reader_is_read_on_and_what_is_gone_is_counted(pipe, monkeypatch):
+    """The kernel says EPIPE once, and EINVAL for a record larger than the buffer, which only a real ring does."""
+    source = device(pipe)
+    write(pipe, "6,10,1,-;a\n")
+    assert texts(source) == ["a"]
+    write(pipe, "6,500,1,-;b\n")
+    troubles, real = [errno.EPIPE, errno.EINVAL], os.read
+    monkeypatch.setattr(os, "read", lambda *asked: real(*asked) if not troubles else _fail(troubles.pop(0)))
+    assert read(source)[:2] == (["b"], 489)
+    source.close()
+
+
+def _fail(number):
+    raise OSError(number, os.strerror(number))
 
 
 def test_a_device_goes_on_after_its_position_in_the_same_boot_only(pipe):
