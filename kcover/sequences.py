@@ -15,7 +15,7 @@ def joined(ranges: Iterable[Sequence[int]], *, most: int) -> Ranges:
     Where these are more than ``most`` the smallest gaps between them are filled, as if what lies there were told.
     """
     found: list[list[int]] = []
-    for first, last in sorted(ranges):
+    for first, last in sorted((pair[0], pair[1]) for pair in ranges):
         if found and first <= found[-1][1] + 1:
             found[-1][1] = max(found[-1][1], last)
         else:

@@ -199,7 +199,7 @@ class Windows:
     def state(self) -> list[dict[str, Any]]:
         """Plain data that a later ``Windows`` can start from."""
         return [
-            {"opened": window.opened.isoformat(), "fault": _dump(key, window.held and window.held.fault())}
+            {"opened": window.opened.isoformat(), "fault": _dump(key, window.held.fault() if window.held else None)}
             for key, window in self._open.items()
         ]
 
