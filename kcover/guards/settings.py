@@ -165,7 +165,7 @@ def _object(data: object, path: str, readers: Mapping[str, Reader]) -> dict[str,
         raise SettingError(path, f"must be an object with {', '.join(readers)}, not {_shown(data)}")
     for name in data:
         if name not in readers:
-            near = difflib.get_close_matches(str(name), readers, n=1)
+            near = difflib.get_close_matches(str(name), readers)
             hint = f": did you mean {near[0]}?" if near else f": there are {', '.join(readers)}"
             raise SettingError(_join(path, str(name)), f"unknown setting{hint}")
     return {name: readers[name](value, _join(path, name)) for name, value in data.items()}

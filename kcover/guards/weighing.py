@@ -103,7 +103,6 @@ def _verdict(findings: Iterable[_Finding], facts: Facts, *, overrides: Mapping[s
         return Verdict(held=(nobody,), passed=(), again_at=now + AGAIN)
     known = tuple(findings)
     holding = [one for one in known if one.holds and one.guard not in overrides]
-    latest = max((one.until or now for one in holding), default=now)
     return Verdict(
         held=tuple(one.reason for one in holding),
         passed=tuple(one.reason for one in known if not one.holds),
@@ -112,8 +111,14 @@ def _verdict(findings: Iterable[_Finding], facts: Facts, *, overrides: Mapping[s
             for one in known
             if one.holds and one.guard in overrides
         ),
-        again_at=min(max(latest, now + AGAIN), now + AGAIN_AT_MOST) if holding else None,
+        again_at=_again(holding, now=now) if holding else None,
     )
+
+
+def _again(holding: Iterable[_Finding], *, now: datetime) -> datetime:
+    """When the last of them lets go, within the bounds."""
+    latest = max(one.until or now for one in holding)
+    return min(max(latest, now + AGAIN), now + AGAIN_AT_MOST)
 
 
 def _isolation(settings: Settings, facts: Facts, *, rule: RuleLimits | None, now: datetime) -> Iterable[_Finding]:

@@ -175,6 +175,12 @@ def test_an_empty_wait_time_is_kept_where_one_is_read() -> None:
     assert [action.attribute for action in rule(actions=asked).actions] == [{"waittime": ""}] * 2
 
 
+def test_nothing_else_that_is_empty_is_passed_over() -> None:
+    assert rule_problems(actions=[{"name": "cordon", "attribute": {"force": ""}}]) == [
+        (("actions", 0, "attribute", "force"), "cordon has no attribute 'force': it takes no attribute")
+    ]
+
+
 def test_what_follows_a_wait_time_that_is_passed_over_is_still_read() -> None:
     asked = [{"name": "cordon", "attribute": {"waittime": "", "force": "x"}}]
     assert rule_problems(actions=asked) == [
@@ -279,14 +285,16 @@ def test_a_rule_is_a_mapping(value: object) -> None:
 
 
 def test_every_mistake_is_found_in_one_go() -> None:
-    content = policy({"priority": -1}, {"errorCode": []}, apiVersion="x", kind="y", metadata={}, extra=1)
+    rules = ({"priority": -1}, "cordon", {"errorCode": []})
+    content = policy(*rules, apiVersion="x", kind="y", metadata={}, extra=1)
     assert [path for path, _ in problems(content)] == [
         ("extra",),
         ("apiVersion",),
         ("kind",),
         ("metadata", "name"),
         ("spec", "rules", 0, "priority"),
-        ("spec", "rules", 1, "errorCode"),
+        ("spec", "rules", 1),
+        ("spec", "rules", 2, "errorCode"),
     ]
 
 
@@ -338,6 +346,15 @@ def test_an_unknown_key_of_a_rule() -> None:
 def test_the_portals_own_keys_need_its_own_version(key: str, value: object) -> None:
     found = rule_problems(api=document.KSYUN, actions=actions("drain"), **{key: value})
     assert found == [((key,), f"{key} needs apiVersion: kcover.io/v1")]
+
+
+def test_what_needs_another_version_is_read_for_mistakes_all_the_same() -> None:
+    assert [path for path, _ in rule_problems(api=document.KSYUN, match={"kinds": ["x"]}, cooldown="0min")] == [
+        ("match",),
+        ("cooldown",),
+        ("match", "kinds", 0),
+        ("cooldown",),
+    ]
 
 
 @pytest.mark.parametrize("value", [-1, 2**31, "10", 1.0, True, None, []])
@@ -593,6 +610,12 @@ def test_a_taint_is_one_that_kubernetes_takes(key: str, value: str, message: str
     ]
 
 
+def test_a_taint_may_have_a_key_of_the_portals() -> None:
+    """Its default is one: kcover.io/unhealthy."""
+    attribute = {"key": "kcover.io/unhealthy", "value": "kcover.io"}
+    assert rule(actions=[{"name": "taint", "attribute": attribute}]).actions[0].attribute == attribute
+
+
 def test_a_taints_code_counts_as_one_character_at_least() -> None:
     value = "x" * 62 + "<code>"
     assert rule(actions=[{"name": "taint", "attribute": {"value": value}}]).actions[0].attribute == {"value": value}
@@ -658,6 +681,18 @@ def test_a_minimum_alone_leaves_the_rule_for_any_fault() -> None:
     assert not rule(errorCode=["62"]).any_fault
 
 
+@pytest.mark.parametrize("count", [1, 1_000_000])
+def test_how_often_at_the_least_and_at_the_most(count: int) -> None:
+    minimum = document.Minimum(count=count, within=timedelta(hours=1))
+    assert rule(match={"minCount": count, "within": "1h"}).minimum == minimum
+
+
+@pytest.mark.parametrize("kind", ["xid", "sxid", "check"])
+def test_a_kind_by_itself(kind: str) -> None:
+    read = rule(match={"kinds": [kind]})
+    assert (read.kinds, read.any_fault) == ((kind,), False)
+
+
 @pytest.mark.parametrize("value", [{}, [], "sxid", 7, False])
 def test_match_is_a_mapping(value: object) -> None:
     message = "match is a mapping of what else must hold: sxid, checks, kinds, minCount, within"
@@ -677,7 +712,9 @@ def test_match_is_a_mapping(value: object) -> None:
         ({"checks": None}, ("checks",), "checks must be a list with at least one entry: write it, or take checks out"),
         ({"sxid": [12028]}, ("sxid", 0), 'an SXid code is a string of digits: write "12028", not 12028'),
         ({"sxid": ["x"]}, ("sxid", 0), "an SXid code is a string of digits: write \"12028\" for example, not 'x'"),
+        ({"sxid": [True]}, ("sxid", 0), 'an SXid code is a string of digits: write "12028" for example, not True'),
         ({"sxid": ["1", "1"]}, ("sxid", 1), "1 is there twice"),
+        ({"checks": [7]}, ("checks", 0), '7 is no name of a check: write "remapped" for example'),
         ({"checks": ["A b"]}, ("checks", 0), "'A b' is no name of a check: write \"remapped\" for example"),
         (
             {"kinds": ["sxids"]},
@@ -696,6 +733,16 @@ def test_match_is_a_mapping(value: object) -> None:
             {"minCount": True, "within": "1h"},
             ("minCount",),
             "minCount must be a whole number from 1 to 1000000, not True",
+        ),
+        (
+            {"minCount": 1_000_001, "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not 1000001",
+        ),
+        (
+            {"minCount": "3", "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not '3'",
         ),
         ({"minCount": 2, "within": 60}, ("within",), 'within must be a string: write "60min"'),
         (
@@ -717,17 +764,16 @@ def test_a_match_that_is_none(match: object, path: tuple[str | int, ...], messag
 
 
 @pytest.mark.parametrize(
-    ("fields", "key"),
+    ("fields", "key", "kind"),
     [
-        ({"errorCode": ["79"], "match": {"kinds": ["check", "xid"]}}, "errorCode"),
-        ({"match": {"kinds": ["check", "sxid"], "sxid": ["1"]}}, "sxid"),
-        ({"match": {"kinds": ["pod", "check"], "checks": ["dcgm"]}}, "checks"),
+        ({"errorCode": ["79"], "match": {"kinds": ["check", "xid"]}}, "errorCode", "xid"),
+        ({"match": {"kinds": ["check", "sxid"], "sxid": ["1"]}}, "sxid", "sxid"),
+        ({"match": {"kinds": ["pod", "check"], "checks": ["dcgm"]}}, "checks", "check"),
     ],
 )
-def test_some_faults_of_a_kind_and_all_of_it_contradict(fields: dict[str, Any], key: str) -> None:
-    [(path, message)] = rule_problems(**fields)
-    assert path == ("match", "kinds", 1)
-    assert message.startswith(f"{key} names some faults of kind ")
+def test_some_faults_of_a_kind_and_all_of_it_contradict(fields: dict[str, Any], key: str, kind: str) -> None:
+    message = f"{key} names some faults of kind {kind}, and kinds means every one: take out one of the two"
+    assert rule_problems(**fields) == [(("match", "kinds", 1), message)]
 
 
 # --- limits, waits and people
@@ -753,8 +799,9 @@ def test_a_budget_in_quotes() -> None:
 def test_a_cooldown_is_a_wait() -> None:
     assert rule(cooldown="1day2h").cooldown == timedelta(hours=26)
     assert rule_problems(cooldown=30) == [(("cooldown",), 'cooldown must be a string: write "30min"')]
-    assert rule_problems(cooldown="30m")[0][0] == ("cooldown",)
-    assert rule_problems(cooldown="")[0][1].startswith("cooldown must be longer than nothing")
+    assert rule_problems(cooldown="30m") == [(("cooldown",), '30m: write "30min"')]
+    empty = 'cooldown must be longer than nothing: write "20min" for example, or take it out'
+    assert rule_problems(cooldown="") == rule_problems(cooldown="0h") == [(("cooldown",), empty)]
 
 
 @pytest.mark.parametrize(
@@ -783,6 +830,8 @@ def test_approval(value: object, approval: document.Approval | None) -> None:
         ({"required": "yes"}, ("required",), "required is true or false, not 'yes'"),
         ({"approvers": 3}, ("approvers",), "approvers is 1, or 2 for two persons: not 3"),
         ({"approvers": True}, ("approvers",), "approvers is 1, or 2 for two persons: not True"),
+        ({"approvers": 2.0}, ("approvers",), "approvers is 1, or 2 for two persons: not 2.0"),
+        ({"approvers": "2"}, ("approvers",), "approvers is 1, or 2 for two persons: not '2'"),
         ({"expires": 60}, ("expires",), 'expires must be a string: write "60min"'),
         (
             {"approver": 2},
@@ -804,8 +853,10 @@ def test_approval_that_is_none(value: object, path: tuple[str, ...], message: st
         ("label", {"key": "team/repair", "value": "xid-<code>"}),
         ("label", {"key": "broken"}),
         ("notify", {}),
-        ("notify", {"channel": "on-call", "message": "look"}),
+        ("notify", {"channel": "on-call", "message": "x"}),
+        ("notify", {"message": "x" * 500}),
         ("webhook", {"url": "http://10.0.0.1:8080/a?b=c", "waittime": "2h"}),
+        ("webhook", {"url": "https://repair.example/" + "x" * 977}),  # 1,000 characters
         ("runChecks", {"checks": "pciebw,gpu_mem"}),
         ("gpuReset", {"unCordon": "true"}),
     ],
@@ -835,6 +886,7 @@ def test_actions_of_the_portals_own(name: str, attribute: dict[str, str]) -> Non
             "'On Call' is no name of a channel: write \"on-call\" for example",
         ),
         ("notify", {"message": ""}, ("attribute", "message"), "a message has 1 to 500 characters"),
+        ("notify", {"message": "x" * 501}, ("attribute", "message"), "a message has 1 to 500 characters"),
         ("webhook", {}, ("name",), "webhook needs the attribute url"),
         (
             "webhook",
@@ -849,25 +901,18 @@ def test_actions_of_the_portals_own(name: str, attribute: dict[str, str]) -> Non
             "'https://x:y' is no address: write https://repair.example/hook for example",
         ),
         (
-            "webhook",
-            {"url": "https://u:p@x"},
-            ("attribute", "url"),
-            "no password in an address: everybody who reads the policy would read it",
-        ),
-        (
-            "webhook",
-            {"url": "https://x/ y"},
-            ("attribute", "url"),
-            "an address has at most 1000 characters and no spaces: write https://repair.example/hook for example",
-        ),
-        (
             "runChecks",
             {"checks": "pciebw, dcgm"},
             ("attribute", "checks"),
             "'pciebw, dcgm' is no list of checks: write their names with commas and no spaces, "
             '"pciebw,remapped" for example',
         ),
-        ("runChecks", {"checks": "a,a"}, ("attribute", "checks"), None),
+        (
+            "runChecks",
+            {"checks": "a,a"},
+            ("attribute", "checks"),
+            "'a,a' is no list of checks: write their names with commas and no spaces, \"pciebw,remapped\" for example",
+        ),
         (
             "restartJobs",
             {"kind": "x"},
@@ -877,11 +922,34 @@ def test_actions_of_the_portals_own(name: str, attribute: dict[str, str]) -> Non
     ],
 )
 def test_attributes_of_the_portals_own_actions(
-    name: str, attribute: dict[str, str], path: tuple[str, ...], message: str | None
+    name: str, attribute: dict[str, str], path: tuple[str, ...], message: str
 ) -> None:
-    [(found, said)] = rule_problems(actions=[*actions("drain"), {"name": name, "attribute": attribute}])
-    assert found == ("actions", 1, *path)
-    assert message is None or said == message
+    asked = [*actions("drain"), {"name": name, "attribute": attribute}]
+    assert rule_problems(actions=asked) == [(("actions", 1, *path), message)]
+
+
+@pytest.mark.parametrize("url", ["https://u:p@x", "https://u@x", "https://:p@x"])
+def test_an_address_tells_nobody_a_password(url: str) -> None:
+    [(path, message)] = rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}])
+    assert path == ("actions", 0, "attribute", "url")
+    assert message == "no password in an address: everybody who reads the policy would read it"
+
+
+@pytest.mark.parametrize("url", ["https://x/ y", "https://x/\x00y", "https://x/y\n", f"https://x/{'y' * 991}"])
+def test_an_address_is_one_short_word(url: str) -> None:
+    [(path, message)] = rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}])
+    assert path == ("actions", 0, "attribute", "url")
+    assert message == (
+        "an address has at most 1000 characters and no spaces: write https://repair.example/hook for example"
+    )
+
+
+@pytest.mark.parametrize("url", ["", "x", "//x/y", "https:", "https:///hook", "https://[x", "http://x:99999"])
+def test_an_address_is_one_of_the_web(url: str) -> None:
+    message = f"{url!r} is no address: write https://repair.example/hook for example"
+    assert rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}]) == [
+        (("actions", 0, "attribute", "url"), message)
+    ]
 
 
 # --- warm standby
@@ -921,6 +989,16 @@ def test_a_warm_standby_policy_is_pairs_of_labels() -> None:
             ("spec", "matches"),
             "matches must be a list with at least one pair of originNode and targetNode",
         ),
+        (
+            standby(spec={"matches": [{"originNode": {}, "targetNode": {}}], "match": []}),
+            ("spec", "match"),
+            "unknown key 'match': known here are matches (did you mean matches?)",
+        ),
+        (
+            standby(spec={"matches": "x"}),
+            ("spec", "matches"),
+            "matches must be a list with at least one pair of originNode and targetNode",
+        ),
         (standby("x"), ("spec", "matches", 0), "a match is a mapping with the labels of originNode and of targetNode"),
         (
             standby({"originNode": {}}),
@@ -956,7 +1034,54 @@ def test_a_warm_standby_policy_that_is_none(content: object, path: tuple[str | i
     assert message is None or said == message
 
 
+def test_every_pair_is_read_for_mistakes() -> None:
+    content = standby("x", {"originNode": {}, "targetNode": {}}, {"originNode": {}})
+    assert [path for path, _ in problems(content)] == [("spec", "matches", 0), ("spec", "matches", 2)]
+
+
 # --- and back again
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        policy(
+            {
+                "priority": 7,
+                "mode": "approve",
+                "errorCode": ["62", "79"],
+                "match": {
+                    "sxid": ["12028"],
+                    "checks": ["remapped"],
+                    "kinds": ["agent"],
+                    "minCount": 3,
+                    "within": "1h30min",
+                },
+                "nodeSelector": {"operator": "any", "labels": {"app": "demo"}},
+                "budget": "10%",
+                "cooldown": "2h",
+                "approval": {"required": True, "approvers": 2, "expires": "1day"},
+                "actions": [{"name": "drain", "attribute": {"waittime": "20min"}}, {"name": "cordon"}],
+                "onDrainTimeout": "force",
+                "verify": {"agent": False},
+                "escalate": "call",
+            },
+            {
+                "priority": 0,
+                "match": {"kinds": ["sxid"]},
+                "nodeSelector": {"operator": "all", "labels": {}},
+                "budget": 3,
+                "approval": {"required": True, "approvers": 1},
+                "actions": [],
+                "verify": True,
+                "escalate": "a person must look at this node",
+            },
+        ),
+        standby({"originNode": {"env": "dev"}, "targetNode": {}}),
+    ],
+)
+def test_a_document_in_its_canonical_form_is_written_as_it_was(content: dict[str, Any]) -> None:
+    assert document.render(document.read(content)) == content
 
 
 @given(texts.policies())

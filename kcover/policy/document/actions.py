@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from kcover import waits
 from kcover.policy.document.faults import WORD
@@ -15,6 +15,7 @@ from kcover.quoting import plain, shown
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 TEXT, URL = 500, 1000  # characters
 CHANNEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+SPACE = re.compile(r"[\s\x00-\x1f]")
 
 Refusal = Callable[[str], str | None]
 
@@ -55,18 +56,23 @@ def _text(value: str) -> str | None:
 
 def _url(value: str) -> str | None:
     example = "write https://repair.example/hook for example"
-    if len(value) > URL or re.search(r"[\s\x00-\x1f]", value):
+    if len(value) > URL or SPACE.search(value):
         return f"an address has at most {URL} characters and no spaces: {example}"
+    parts = _web_address(value)
+    if parts is None:
+        return f"{shown(value)} is no address: {example}"
+    if parts.username or parts.password:
+        return "no password in an address: everybody who reads the policy would read it"
+    return None
+
+
+def _web_address(value: str) -> SplitResult | None:
     try:
         parts = urlsplit(value)
-        secret = parts.username or parts.password
-        host = parts.hostname
         parts.port  # noqa: B018 - raises ValueError where it is no port
     except ValueError:
-        host, secret, parts = None, None, urlsplit("")
-    if parts.scheme not in ("http", "https") or not host:
-        return f"{shown(value)} is no address: {example}"
-    return "no password in an address: everybody who reads the policy would read it" if secret else None
+        return None
+    return parts if parts.scheme in ("http", "https") and parts.hostname else None
 
 
 def _checks(value: str) -> str | None:

@@ -31,11 +31,11 @@ def read(rule: dict[Any, Any], at: Path, notes: Notes) -> Faults:
     """Reads ``errorCode`` and ``match`` of a rule."""
     codes = _codes(rule.get("errorCode"), (*at, "errorCode"), notes)
     content, where = rule.get("match"), (*at, "match")
-    if content is None or not notes.own:
+    if content is None:
         return Faults(codes=codes)
     if not isinstance(content, dict) or not content:
         notes.problem(where, f"match is a mapping of what else must hold: {', '.join(MATCH)}")
-        return Faults(codes=codes)
+        content = {}
     notes.only(content, MATCH, where)
     kinds = _words(content, "kinds", _kind, where, notes)
     sxids = _words(content, "sxid", _sxid, where, notes)
@@ -114,4 +114,4 @@ def _minimum(content: dict[Any, Any], at: Path, notes: Notes) -> Minimum | None:
     if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST:
         notes.problem((*at, "minCount"), f"minCount must be a whole number from 1 to {MOST}, not {shown(count)}")
         return None
-    return Minimum(count=count, within=within) if within else None
+    return Minimum(count=count, within=within)

@@ -42,19 +42,19 @@ class Notes:
             return default
         return str(value)
 
-    def wait(self, key: str, value: object, at: Path) -> timedelta | None:
-        """A wait in KCE's grammar, longer than nothing."""
+    def wait(self, key: str, value: object, at: Path) -> timedelta:
+        """A wait in KCE's grammar, longer than nothing; nothing where it is a mistake."""
         if not isinstance(value, str):
             self.problem(at, f"{key} must be a string: {quoted(key, value)}")
-            return None
+            return timedelta()
         try:
-            wait = waits.parse(value)
+            wait = waits.parse(value) or timedelta()
         except waits.WaitError as error:
             self.problem(at, str(error))
-            return None
+            return timedelta()
         if not wait:
             self.problem(at, f'{key} must be longer than nothing: write "20min" for example, or take it out')
-        return wait or None
+        return wait
 
     def labels(self, labels: object, at: Path) -> Mapping[str, str]:
         """A mapping of labels as Kubernetes takes them."""
@@ -79,5 +79,5 @@ def quoted(key: str, value: object) -> str:
 def meant(word: object, known: Iterable[str]) -> str:
     """The end of a message about an unknown word: the known one that it resembles, if any."""
     spelled = {one.lower(): one for one in known}
-    close = difflib.get_close_matches(plain(word).lower(), spelled, n=1)
+    close = difflib.get_close_matches(plain(word).lower(), spelled)
     return f" (did you mean {spelled[close[0]]}?)" if close else ""

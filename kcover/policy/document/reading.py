@@ -50,5 +50,4 @@ def _name(metadata: object, notes: Notes) -> str:
     if not isinstance(name, str) or not NAME.fullmatch(name):
         message = "a policy needs a name of lower-case letters, digits, '-' and '.', at most 253"
         notes.problem(("metadata", "name"), message)
-        return ""
-    return name
+    return str(name)

@@ -32,15 +32,17 @@ def read(document: dict[Any, Any], name: str, notes: Notes) -> Policy | None:
     if not isinstance(rules, list) or not rules:
         notes.problem(("spec", "rules"), "rules must be a list with at least one rule")
         return None
-    found = tuple(_rule(rule, index, notes) for index, rule in enumerate(rules))
-    return Policy(name=name, api_version=str(document.get("apiVersion")), rules=found)
+    found = []
+    for index, rule in enumerate(rules):
+        at = ("spec", "rules", index)
+        if isinstance(rule, dict):
+            found.append(_rule(rule, index, at, notes))
+        else:
+            notes.problem(at, "a rule is a mapping with priority, errorCode, nodeSelector and actions")
+    return Policy(name=name, api_version=str(document.get("apiVersion")), rules=tuple(found))
 
 
-def _rule(rule: object, index: int, notes: Notes) -> Rule:
-    at: Path = ("spec", "rules", index)
-    if not isinstance(rule, dict):
-        notes.problem(at, "a rule is a mapping with priority, errorCode, nodeSelector and actions")
-        return Rule(index=index, priority=0)
+def _rule(rule: dict[Any, Any], index: int, at: Path, notes: Notes) -> Rule:
     for key in OWN_KEYS:
         if key in rule and not notes.own:
             notes.problem((*at, key), f"{key} needs apiVersion: {KCOVER}")
@@ -69,7 +71,7 @@ def _rule(rule: object, index: int, notes: Notes) -> Rule:
         verify_agent=verify_agent,
         escalate=_escalate(rule.get("escalate"), (*at, "escalate"), notes),
     )
-    if not asked and read.escalate is None and rule.get("actions") == []:
+    if rule.get("actions") == [] and read.escalate is None:
         notes.problem((*at, "actions"), "a rule needs at least one action, cordon for example")
     if "onDrainTimeout" in rule and not any(action.name == "drain" for action in asked):
         notes.problem((*at, "onDrainTimeout"), "onDrainTimeout needs the action drain")
@@ -128,26 +130,22 @@ def _approval(value: object, at: Path, notes: Notes) -> Approval | None:
     required, approvers = value.get("required", True), value.get("approvers", 1)
     if not isinstance(required, bool):
         notes.problem((*at, "required"), f"required is true or false, not {shown(required)}")
-    if isinstance(approvers, bool) or approvers not in (1, 2):
+    if type(approvers) is not int or approvers not in (1, 2):
         notes.problem((*at, "approvers"), f"approvers is 1, or 2 for two persons: not {shown(approvers)}")
-        approvers = 1
     expires = notes.wait("expires", value["expires"], (*at, "expires")) if "expires" in value else None
-    return Approval(approvers=int(approvers), expires=expires) if required is True else None
+    return Approval(approvers=approvers, expires=expires) if required is True else None
 
 
 def _verify(value: object, at: Path, notes: Notes) -> tuple[bool, bool]:
     """Whether to verify, and whether a fresh agent report is part of it (invariant 38)."""
-    if value is None:
-        return False, True
-    if isinstance(value, bool):
-        return value, True
+    verify: object = value
+    agent: object = True
     if isinstance(value, dict):
         notes.only(value, ("agent",), at)
-        agent = value.get("agent", True)
-        if isinstance(agent, bool):
-            return True, agent
-    notes.problem(at, "verify is true, or a mapping: verify: {agent: false} when the node has no agent")
-    return False, True
+        verify, agent = True, value.get("agent", True)
+    if not isinstance(verify, bool | None) or not isinstance(agent, bool):
+        notes.problem(at, "verify is true, or a mapping: verify: {agent: false} when the node has no agent")
+    return bool(verify), bool(agent)
 
 
 def _escalate(value: object, at: Path, notes: Notes) -> str | None:

@@ -21,15 +21,17 @@ def read(document: dict[Any, Any], name: str, notes: Notes) -> StandbyPolicy | N
         message = "matches must be a list with at least one pair of originNode and targetNode"
         notes.problem(("spec", "matches"), message)
         return None
-    found = tuple(_match(one, index, notes) for index, one in enumerate(matches))
-    return StandbyPolicy(name=name, api_version=str(document.get("apiVersion")), matches=found)
+    found = []
+    for index, match in enumerate(matches):
+        at = ("spec", "matches", index)
+        if isinstance(match, dict):
+            found.append(_match(match, index, at, notes))
+        else:
+            notes.problem(at, "a match is a mapping with the labels of originNode and of targetNode")
+    return StandbyPolicy(name=name, api_version=str(document.get("apiVersion")), matches=tuple(found))
 
 
-def _match(match: object, index: int, notes: Notes) -> StandbyRule:
-    at: Path = ("spec", "matches", index)
-    if not isinstance(match, dict):
-        notes.problem(at, "a match is a mapping with the labels of originNode and of targetNode")
-        return StandbyRule(index=index, origin={}, target={})
+def _match(match: dict[Any, Any], index: int, at: Path, notes: Notes) -> StandbyRule:
     notes.only(match, SIDES, at)
     origin, target = (_side(match, side, at, notes) for side in SIDES)
     return StandbyRule(index=index, origin=origin, target=target)
