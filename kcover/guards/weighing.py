@@ -53,9 +53,9 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Finding:
-    guard: str
     reason: reasons.Reason
-    holds: bool
+    holds: bool = False
+    guard: str = ""  # the name by which a user passes over what holds
     until: datetime | None = None  # when the guard lets go by itself, where that is known
 
 
@@ -154,16 +154,17 @@ def _destructive(settings: Settings, facts: Facts, *, act: str, now: datetime) -
 
 
 def _exclusion(facts: Facts) -> _Finding:
+    """Nobody passes over it, so it has no name."""
     excluded = facts.labels.get(EXCLUDE_LABEL) == "true"
     code = "excluded" if excluded else "not_excluded"
-    return _Finding(guard="exclusion", holds=excluded, reason=reasons.of(code, node=facts.node, label=EXCLUDE_LABEL))
+    return _Finding(holds=excluded, reason=reasons.of(code, node=facts.node, label=EXCLUDE_LABEL))
 
 
 def _maintenance(facts: Facts, *, now: datetime) -> _Finding:
     """The window that ends last, of those that hold now."""
     holding = [one for one in facts.maintenance if one.start <= now < one.end and _covers(one, facts)]
     if not holding:
-        return _Finding(guard="maintenance", holds=False, reason=reasons.of("no_maintenance"))
+        return _Finding(reason=reasons.of("no_maintenance"))
     last = max(holding, key=lambda one: one.end)
     scope, until = f"{last.scope} {last.name}".rstrip(), reasons.moment(last.end)
     reason = (
@@ -188,8 +189,7 @@ def _storm(settings: Settings, facts: Facts) -> _Finding:
     found, within = storm(settings, facts), reasons.span(settings.storm.window)
     if found is None:
         most = max((one.nodes for one in facts.symptoms), default=0)
-        reason = reasons.of("no_storm", nodes=most, limit=_storm_from(settings, facts), within=within)
-        return _Finding(guard="storm", holds=False, reason=reason)
+        return _Finding(reason=reasons.of("no_storm", nodes=most, limit=_storm_from(settings, facts), within=within))
     symptom = found.symptom
     reason = reasons.of(
         f"storm_{symptom.trait}", value=symptom.value, nodes=symptom.nodes, limit=found.reached, within=within
@@ -208,8 +208,9 @@ def _rate(facts: Facts, *, act: str) -> _Finding:
                 "rate", act=act, nodes=count, eligible=facts.eligible, within=reasons.span(window), limit=limit
             )
             return _Finding(guard="rate", holds=True, reason=reason)
-    shown = dict(zip(("ten_minutes", "hour", "six_hours"), counts, strict=True))
-    return _Finding(guard="rate", holds=False, reason=reasons.of("rate_of_chance", **shown, eligible=facts.eligible))
+    ten_minutes, hour, six_hours = counts
+    few = reasons.of("rate_of_chance", ten_minutes=ten_minutes, hour=hour, six_hours=six_hours, eligible=facts.eligible)
+    return _Finding(reason=few)
 
 
 def _breaker(settings: Settings, facts: Facts) -> _Finding:
@@ -252,7 +253,7 @@ def _floor(percent: int, facts: Facts) -> _Finding:
 
 def _cooldown(cooldown: timedelta, ended: datetime | None, *, now: datetime, rule: str | None = None) -> _Finding:
     if ended is None or now >= ended + cooldown:
-        return _Finding(guard="cooldown", holds=False, reason=reasons.of("cooled_down", within=reasons.span(cooldown)))
+        return _Finding(reason=reasons.of("cooled_down", within=reasons.span(cooldown)))
     until = ended + cooldown
     named = {"ended": reasons.moment(ended), "until": reasons.moment(until)}
     reason = reasons.of("cooldown", **named) if rule is None else reasons.of("rule_cooldown", **named, rule=rule)

@@ -553,6 +553,12 @@ def test_everything_overridden_holds_nothing() -> None:
     assert (verdict.held, verdict.again_at, len(verdict.overridden)) == ((), None, len(ISOLATION))
 
 
+def test_nobody_passes_over_an_exclusion() -> None:
+    anna = dict.fromkeys((*guards.GUARDS, "exclusion"), "user:anna")
+    verdict = guards.destructive(ALL_ON, EVERYTHING, act="reboot", now=NOW, overrides=anna)
+    assert [one.code for one in verdict.held] == ["excluded"]
+
+
 def test_a_guard_that_passed_is_not_overridden() -> None:
     anna = dict.fromkeys(guards.GUARDS, "user:anna")
     assert guards.isolation(ALL_ON, facts(), now=NOW, overrides=anna).overridden == ()
