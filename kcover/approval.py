@@ -92,7 +92,7 @@ class Void:
 Answer = Approved | Waiting | Rejected | Expired | Void
 
 
-def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: bool = False, now: datetime) -> Answer:
+def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: bool, now: datetime) -> Answer:
     """What the votes come to. ``actual`` is what the step, plan and node are now, ``healed`` that the fault is over.
 
     The reasons also say which votes did not count, and why.
