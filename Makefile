@@ -53,9 +53,8 @@ bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.m
 soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; goes on where it was stopped (ARGS="--steps 5000")
 	$(BIN)/python -m bench.soak $(ARGS)
 
-mutants: .venv/.stamp-dev ## what the kernel's tests let pass: mutmut, goes on where it was stopped (ARGS="kcover.waits*")
-	$(BIN)/mutmut run --max-children 2 $(ARGS)
-	$(BIN)/python tools/surviving_mutants.py
+mutants: .venv/.stamp-dev ## what the kernel's tests let pass, by mutmut; goes on where it was stopped (ARGS="kcover.waits*")
+	$(BIN)/python tools/mutants.py --workers 2 $(ARGS)
 
 packages:
 	@tools/system_packages.sh
