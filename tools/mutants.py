@@ -155,7 +155,7 @@ def main() -> int:
     results = Results(arguments.patterns)
     os.chdir(MUTANTS)
     sys.path.insert(0, str(MUTANTS))
-    if status := pytest.main(["-s", *TESTS], plugins=[Forks(results, workers=max(1, arguments.workers))]):
+    if status := pytest.main(["-s", *TESTS], plugins=[Forks(results, workers=arguments.workers)]):
         return int(status)
     left = set(_left(results))
     for name in sorted(left):
