@@ -106,9 +106,11 @@ def _load(body: bytes) -> Object:
 def _unique(pairs: list[tuple[str, Any]]) -> Object:
     item = dict(pairs)
     if len(item) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise EnvelopeError("", f"has the key {fields.shown(twice)} twice in one object: write it once")
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise EnvelopeError("", f"has the key {fields.shown(key)} twice in one object: write it once")
+            seen.add(key)
     return item
 
 

@@ -196,6 +196,13 @@ def test_what_is_no_json_object(data, reason):
     assert said.startswith(reason)
 
 
+def test_a_key_that_stands_twice_among_very_many_is_found_at_once():
+    """In one pass: by counting each key this took a minute and more, and nobody else was heard meanwhile."""
+    keys = ",".join(f'"k{n}":1' for n in range(80_000))
+    path, said = refusal(f'{{{keys},"k79999":1}}'.encode())
+    assert (path, said) == ("", 'has the key "k79999" twice in one object: write it once')
+
+
 def test_the_longest_report():
     padding = wire.MAX_BYTES - len(body(x=""))
     assert wire.decode(body(x="x" * padding)).rejected == ()

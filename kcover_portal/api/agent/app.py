@@ -88,9 +88,10 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
 
 
 async def _report(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
-    with _writer.room(body.announced(headers)):
-        sent = await body.read(headers, receive, wanted=REPORT)
-    with _writer.room(len(sent)):
+    with _writer.room(credential.digest) as hold:
+        sent = await body.read(headers, receive, wanted=REPORT, hold=hold)
+    with _writer.room(credential.digest) as hold:
+        hold(len(sent))
         try:
             decoded = wire.decode(sent)
         except wire.EnvelopeError as error:
@@ -102,7 +103,8 @@ async def _report(headers: Headers, receive: Receive, credential: credentials.Cr
 
 
 async def _enrol(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
-    node = enrolment.node_of(await body.read(headers, receive, wanted=enrolment.WANTED))
+    with _writer.room(credential.digest) as hold:
+        node = enrolment.node_of(await body.read(headers, receive, wanted=enrolment.WANTED, hold=hold))
     secret, expires_at = await sync_to_async(enrolment.bind, thread_sensitive=False)(credential, node)
     return 201, {"token": secret, "expires_at": expires_at.isoformat()}
 

@@ -1,5 +1,6 @@
 """The body of a request: read in bounds, unpacked in bounds. What is too large is never held, packed or not."""
 
+import asyncio
 import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
@@ -10,20 +11,31 @@ from kcover_portal.api.agent.refusals import Refusal
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 LIMIT = wire.MAX_BYTES
+PATIENCE = 20.0  # seconds in which a body is to be here: who sends slower, or stops, holds no room for ever
 _GZIP = ("gzip", "x-gzip")  # RFC 9110: the second is an older name of the first
 
 
-def announced(headers: Mapping[bytes, bytes]) -> int:
-    """How many bytes the body has by its header; the most that it may have, where the header does not say."""
-    length = headers.get(b"content-length", b"").decode("latin-1")
-    return min(int(length), LIMIT) if length.isdigit() else LIMIT
+async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str, hold: Callable[[int], None]) -> bytes:
+    """The whole body, unpacked and not empty; ``wanted`` says what should be in it.
 
-
-async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str) -> bytes:
-    """The whole body, unpacked and not empty; ``wanted`` says what should be in it. Raises Refusal."""
+    ``hold`` is told the size of each piece once it is here: what a header announces holds no room. Raises Refusal, or
+    what ``hold`` raises.
+    """
     announced = headers.get(b"content-length", b"").decode("latin-1")
     if announced.isdigit() and int(announced) > LIMIT:
         raise _too_large(f"has {announced} bytes")
+    try:
+        async with asyncio.timeout(PATIENCE):
+            packed = await _received(receive, hold)
+    except TimeoutError:
+        raise Refusal(408, f"was not here after {PATIENCE:g} seconds: send it again, faster", field="body") from None
+    body = _unpacked(packed, headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
+    if not body.strip():
+        raise Refusal(400, f"is empty: send {wanted}", field="body")
+    return body
+
+
+async def _received(receive: Receive, hold: Callable[[int], None]) -> bytes:
     chunks, size = [], 0
     while True:
         message = await receive()
@@ -33,12 +45,9 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str)
         size += len(chunks[-1])
         if size > LIMIT:
             raise _too_large(f"has more than {LIMIT} bytes")
+        hold(len(chunks[-1]))
         if not message.get("more_body"):
-            break
-    body = _unpacked(b"".join(chunks), headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
-    if not body.strip():
-        raise Refusal(400, f"is empty: send {wanted}", field="body")
-    return body
+            return b"".join(chunks)
 
 
 def _unpacked(body: bytes, encoding: str) -> bytes:

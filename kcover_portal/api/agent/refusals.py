@@ -14,6 +14,7 @@ _TITLES = {
     403: "Not allowed",
     404: "Not found",
     405: "Wrong method",
+    408: "Too slow",
     409: "The node's credential is in use",
     413: "Too large",
     415: "Unknown encoding",
@@ -55,6 +56,8 @@ class Refusal(Exception):
             headers.append((b"retry-after", str(self.retry_after).encode()))
         if self.allow:
             headers.append((b"allow", self.allow.encode()))
+        if self.status == 408:  # what is left of the body is not waited for
+            headers.append((b"connection", b"close"))
         if self.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))
         return headers

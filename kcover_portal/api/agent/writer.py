@@ -4,7 +4,8 @@ A commit that many share makes durability nearly free. A report with a fault wai
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from django.db import close_old_connections
@@ -21,6 +22,7 @@ log = logging.getLogger(__name__)
 CAPACITY = 5_000  # reports waiting; beyond it agents are asked to come back
 TOGETHER = 500  # reports in one transaction
 MOST_HELD = 32 << 20  # bytes of bodies in memory, being read or waiting
+MOST_EACH = 4 << 20  # of one credential: an agent sends one report after the other
 
 
 class Writer:
@@ -28,20 +30,35 @@ class Writer:
 
     def __init__(self) -> None:
         self._held = 0
+        self._held_by: Counter[str] = Counter()
         self._reports: Gathering[incidents.Delivery, wire.Answer] = Gathering(
             _keep_and_count, name="ingest", together=TOGETHER, capacity=CAPACITY
         )
 
     @contextmanager
-    def room(self, size: int) -> Iterator[None]:
-        """Room for a body of so many bytes while it is read and kept. Raises Full."""
-        if self._held + size > MOST_HELD:
-            raise Full
-        self._held += size
+    def room(self, owner: str) -> Iterator[Callable[[int], None]]:
+        """Room for a body of this credential while it is read and kept.
+
+        The function takes more of it, byte by byte as they come in, and raises Full where there is none; all of it is
+        given back at the end.
+        """
+        taken = 0
+
+        def hold(size: int) -> None:
+            nonlocal taken
+            if self._held + size > MOST_HELD or self._held_by[owner] + size > MOST_EACH:
+                raise Full
+            taken += size
+            self._held += size
+            self._held_by[owner] += size
+
         try:
-            yield
+            yield hold
         finally:
-            self._held -= size
+            self._held -= taken
+            self._held_by[owner] -= taken
+            if not self._held_by[owner]:
+                del self._held_by[owner]
 
     async def keep(self, delivery: incidents.Delivery) -> wire.Answer:
         """Returns once the report is durable. Raises Full, or the database's error."""

@@ -14,6 +14,7 @@ import pytest
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent import app
+from kcover_portal.api.agent import body as bodies
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Batch, Event, Incident
@@ -52,6 +53,45 @@ def stored() -> dict[str, int]:
 
 
 # --- the body as a whole
+
+
+async def unfinished(secret: str, *, size: int = LIMIT) -> int:
+    """The status that a request gets of whose body nothing comes."""
+    sent: list[Any] = []
+    named = {"authorization": f"Bearer {secret}", "content-length": str(size)}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/v1/agent/reports",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in named.items()],
+    }
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app.application(scope, asyncio.Event().wait, send)
+    return sent[0]["status"]
+
+
+def test_bodies_that_never_come_shut_nobody_out(cluster: Cluster, door: Door) -> None:
+    assert door.report(report()).status == 202
+
+    async def crowd() -> Answer:
+        slow = [asyncio.create_task(unfinished(str(door.secret))) for _ in range(64)]
+        await asyncio.sleep(0)  # all of them are being read
+        answer = await door.ask("POST", "reports", encoded(report()))
+        for one in slow:
+            one.cancel()
+        await asyncio.gather(*slow, return_exceptions=True)
+        return answer
+
+    assert loop.run(crowd()).status == 202
+
+
+def test_a_body_is_not_waited_for_for_ever(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "PATIENCE", 0.01)
+    assert loop.run(unfinished(str(door.secret))) == 408
 
 
 def deep(levels: int) -> bytes:

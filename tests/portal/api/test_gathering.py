@@ -98,10 +98,26 @@ def test_a_new_loop_begins_anew() -> None:
 async def test_bodies_are_held_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "MOST_HELD", 100)
     held = writer.Writer()
-    with held.room(60), held.room(40), pytest.raises(Full), held.room(1):
-        pass
-    with held.room(100):
-        pass
+    with held.room("a") as of_a, held.room("b") as of_b:
+        of_a(60)
+        of_b(40)
+        with pytest.raises(Full):
+            of_a(1)
+    with held.room("c") as of_c:
+        of_c(100)
+
+
+async def test_one_credential_holds_a_part_of_it_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_EACH", 10)
+    held = writer.Writer()
+    with held.room("a") as first, held.room("a") as second, held.room("b") as other:
+        first(6)
+        with pytest.raises(Full):
+            second(5)
+        other(10)
+        second(4)
+    with held.room("a") as again:
+        again(10)
 
 
 # --- credentials
