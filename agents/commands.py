@@ -5,12 +5,13 @@ it becomes ``done``; any other command found ``started`` at start was cut short,
 again.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ FOLDER = "commands"
 REBOOT_GRACE = timedelta(minutes=10)  # a reboot that has not ended this boot by then is told as failed
 KEEP = timedelta(days=7)  # a told result is remembered this long after the command expired
 MAX_ANSWER = 100  # results a report carries
+MAX_ANSWER_BYTES = 512 << 10  # and after so many bytes of them no further one: a report ends at the wire's 1 MiB
 MAX_OUTPUT = 4096
 LANES = ("acts", "checks")
 
@@ -115,7 +117,7 @@ class Journal:
         return done
 
     def results(self, *, now: datetime, boot_id: str, again: bool = False) -> tuple[CommandResult, ...]:
-        """The results to tell, reboots judged by the boot id; at most 100.
+        """The results to tell, reboots judged by the boot id; as many as a report can carry.
 
         ``again``: also those that were told and whose command is still offered. Not at once: the portal's answer may
         have crossed the result.
@@ -124,12 +126,8 @@ class Journal:
             for entry in list(self._entries.values()):
                 if entry.state == "started":
                     self._judge(entry, now=now, boot_id=boot_id)
-            wanted = [
-                entry.result
-                for entry in self._entries.values()
-                if entry.result and (entry.state == "finished" or (again and entry.again))
-            ]
-            return tuple(wanted[:MAX_ANSWER])
+            wanted = [entry for entry in self._entries.values() if entry.state == "finished" or (again and entry.again)]
+            return self._fitting(wanted[:MAX_ANSWER])
 
     def told(self, ids: Iterable[str], *, now: datetime) -> None:
         """The portal has these results."""
@@ -140,11 +138,32 @@ class Journal:
                     entry.again = False
                     if entry.state == "finished":
                         entry.state = "told"
-                        self._keep(entry)
+                        if self._keep(entry):
+                            _slim(entry)
             for id, entry in list(self._entries.items()):
                 if entry.state == "told" and now - entry.command.expires_at > KEEP:
                     del self._entries[id]
                     self._store.delete(_name(id))
+
+    def _fitting(self, entries: Iterable[Entry]) -> tuple[CommandResult, ...]:
+        results: list[CommandResult] = []
+        size = 0
+        for entry in entries:
+            result = self._whole(entry)
+            if result is None:
+                continue
+            size += len(json.dumps(_dump_result(result)))
+            if results and size > MAX_ANSWER_BYTES:
+                break
+            results.append(result)
+        return tuple(results)
+
+    def _whole(self, entry: Entry) -> CommandResult | None:
+        """The result with its output, which only the disk keeps once it was told; without it where that fails."""
+        if entry.state == "told":
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                return _parse(json.loads(self._store.read(_name(entry.command.id)) or b"")).result
+        return entry.result
 
     def _execute(self, entry: Entry, *, now: datetime, boot_id: str) -> Outcome | None:
         command = entry.command
@@ -208,6 +227,8 @@ class Journal:
             if data is not None:
                 entry = _parse(json.loads(data))
                 self._entries[entry.command.id] = entry
+                if entry.state == "told":
+                    _slim(entry)
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.error("command journal: %s set aside, it is damaged: %s", name, error)
             self._store.set_aside(name)
@@ -215,6 +236,12 @@ class Journal:
 
 def _name(id: str) -> str:
     return f"{FOLDER}/{hashlib.sha256(id.encode()).hexdigest()[:32]}.json"  # an id is the portal's: not a file name
+
+
+def _slim(entry: Entry) -> None:
+    """A told result's output is seldom asked for again, and a week of them would take megabytes."""
+    if entry.result is not None:
+        entry.result = replace(entry.result, output={})
 
 
 def _dump(entry: Entry) -> dict[str, Any]:
@@ -230,14 +257,17 @@ def _dump(entry: Entry) -> dict[str, Any]:
         "started_at": entry.started_at.isoformat() if entry.started_at else None,
     }
     if result is not None:
-        finished_at = result.finished_at.isoformat() if result.finished_at else None
-        data["result"] = {
-            "status": result.status,
-            "message": result.message,
-            "finished_at": finished_at,
-            "output": dict(result.output),
-        }
+        data["result"] = _dump_result(result)
     return data
+
+
+def _dump_result(result: CommandResult) -> dict[str, Any]:
+    return {
+        "status": result.status,
+        "message": result.message,
+        "finished_at": result.finished_at.isoformat() if result.finished_at else None,
+        "output": dict(result.output),
+    }
 
 
 def _parse(data: Mapping[str, Any]) -> Entry:

@@ -1,6 +1,7 @@
 """Commands: at most once, whatever happens in between."""
 
 import errno
+import json
 import sys
 from datetime import UTC, datetime, timedelta
 
@@ -8,6 +9,7 @@ import pytest
 
 from agents import commands, execute, store
 from agents.commands import Journal, Outcome
+from kcover import wire
 from kcover.fault import Command
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -153,6 +155,37 @@ def test_told_results_are_forgotten_in_the_end():
     assert len(disk.names("commands")) == 1
     journal.told([], now=NOW + timedelta(days=8))
     assert disk.names("commands") == []
+
+
+def test_results_that_gathered_fit_the_reports_and_all_are_told():
+    """100 results of 64 KiB are more than the wire takes: one report of them would never be taken."""
+    journal = Journal(store.Memory(), Node(outcome=Outcome(status="done", output={"words": "é" * 10_000})))
+    names = [f"c{number}" for number in range(40)]
+    journal.offer([command("run_check", id=name) for name in names])
+    work(journal)
+    seen = []
+    while results := journal.results(now=NOW, boot_id="boot-1"):
+        heartbeat = wire.Report(
+            node="gpu-1", boot_id="b", batch_id="1", agent="1", sent_at=NOW, command_results=results
+        )
+        assert len(json.dumps(wire.encode(heartbeat))) < wire.MAX_BYTES
+        journal.told([result.id for result in results], now=NOW)
+        seen += [result.id for result in results]
+    assert seen == names
+
+
+def test_the_output_of_a_told_result_is_kept_on_disk_alone():
+    node, disk = Node(outcome=Outcome(status="done", output={"words": ["many"]})), store.Memory()
+    journal = Journal(disk, node)
+    journal.offer([command("run_check")])
+    work(journal)
+    journal.told(["c1"], now=NOW)
+    for one in (journal, Journal(disk, node)):
+        (entry,) = one._entries.values()
+        assert entry.result.output == {}  # a week of outputs in memory would be megabytes
+        one.offer([command("run_check")])  # the portal lost it
+        (result,) = one.results(now=NOW, boot_id="boot-1", again=True)
+        assert result.output == {"words": ["many"]}
 
 
 def host(*words):
