@@ -7,6 +7,7 @@ page fetches again.
 import asyncio
 import logging
 import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -20,12 +21,17 @@ from redis.exceptions import RedisError
 log = logging.getLogger(__name__)
 
 GATHERED_SECONDS = 0.1  # nobody sees it on a page, and a burst of writes becomes one signal a record
+CALM = (
+    3.0  # times as long as a broker took to fail it is not rung again: one that hangs takes a quarter of anyone's time
+)
+SENT_WITHIN = 5.0  # seconds for a signal to open pages
 PAGES = "pages"  # the group that every signed-in page's socket joins
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
 _sending: asyncio.AbstractEventLoop | None = None  # the loop in which signals are about to be sent
 _gathered: dict[tuple[Any, ...], dict[str, Any]] = {}
+_calm_until = 0.0  # by the monotonic clock
 
 
 def attach(loop: asyncio.AbstractEventLoop) -> None:
@@ -55,9 +61,15 @@ def tell(topic: str, record: int | str, *, cluster: str = "") -> None:
 
 
 def _ring(task: str, ids: tuple[int, ...]) -> None:
+    global _calm_until
+    began = time.monotonic()
+    if began < _calm_until:
+        return
     try:
         current_app.send_task(task, args=ids, retry=False)
     except (OperationalError, RedisError, OSError) as error:
+        ended = time.monotonic()
+        _calm_until = ended + CALM * (ended - began)
         log.warning("the broker did not take %s%r, the sweep will find it: %s", task, ids, error)
 
 
@@ -84,6 +96,10 @@ async def _send() -> None:
     layer = get_channel_layer()
     for message in messages:
         try:
-            await layer.group_send(PAGES, message)
+            async with asyncio.timeout(SENT_WITHIN):
+                await layer.group_send(PAGES, message)
+        except TimeoutError:
+            log.warning("pages were not told of a %s: Redis does not answer", message["topic"])
+            return  # nor would the others be taken; a page fetches again by itself
         except (RedisError, OSError, ChannelFull) as error:
             log.warning("pages were not told of a %s: %s", message["topic"], error)

@@ -236,7 +236,8 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 CELERY_BROKER_URL = REDIS_URL or "memory://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for Redis for as long as it is away
-CELERY_BROKER_TRANSPORT_OPTIONS = {} if REDIS_URL else {"polling_interval": 0.01}
+# Who rings does not try again, the sweep finds what is due; the time limits of Redis are kcover_portal.broker's.
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, float] = {"max_retries": 0} if REDIS_URL else {"polling_interval": 0.01}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

@@ -1,0 +1,74 @@
+"""The doorbell where Redis takes connections and answers nothing: nobody is held up for long, and nothing is lost."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from kcover_portal import broker, doorbell
+from kcover_portal.rescue.models import Rescue
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The portal's broker is a server that takes connections and never says a word; it is given up soon."""
+    assert 1 < broker.Channel.socket_timeout < 5
+    monkeypatch.setattr(broker.Channel, "socket_timeout", 0.1)
+    monkeypatch.setattr(doorbell, "_calm_until", 0.0)
+    with closing(socket.create_server(("127.0.0.1", 0))) as server:
+        app = Celery("t", broker=f"redis://127.0.0.1:{server.getsockname()[1]}/0", set_as_current=False)
+        app.conf.broker_transport_options = {"max_retries": 0}
+        monkeypatch.setattr(doorbell, "current_app", app)
+        yield
+        app.close()
+
+
+def test_a_redis_that_hangs_holds_nobody_up_and_loses_nothing(
+    silent: None, django_capture_on_commit_callbacks: Any
+) -> None:
+    world = World()
+    began = time.monotonic()
+    with django_capture_on_commit_callbacks(execute=True) as rung:
+        for n in range(8):
+            world.fault(pci=f"0000:0{n}:00")
+    took = time.monotonic() - began
+    assert len(rung) >= 8
+    assert took < 30  # one time limit in all, and a busy machine
+    world.work()
+    assert Rescue.objects.count() == 1
+    world.uninstall()
+
+
+def test_a_broker_that_hung_is_let_alone_for_a_while(
+    silent: None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorbell, "CALM", 300.0)
+    began = time.monotonic()
+    doorbell._ring("rescue.judge", (1,))
+    doorbell._ring("rescue.judge", (2,))
+    assert doorbell._calm_until > began + 10
+    assert len(caplog.records) == 1  # the second one asked nobody
+
+
+async def test_signals_do_not_pile_up_behind_a_redis_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hung:
+        asked = 0
+
+        async def group_send(self, group: str, message: object) -> None:
+            self.asked += 1
+            await asyncio.Event().wait()
+
+    layer = Hung()
+    monkeypatch.setattr(doorbell, "get_channel_layer", lambda: layer)
+    monkeypatch.setattr(doorbell, "SENT_WITHIN", 0.01)
+    monkeypatch.setattr(doorbell, "_gathered", {n: {"topic": "node"} for n in range(100)})
+    await doorbell._send()
+    assert layer.asked == 1
