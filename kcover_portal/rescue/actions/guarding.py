@@ -52,7 +52,7 @@ def isolation(rescue: Rescue, *, now: datetime) -> tuple[reasons.Reason, ...]:
     node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
     if node.gpus < 1:
         return ()  # limits are counted over GPU nodes
-    if node.labels.get(guards.EXCLUDE_LABEL) == "true" and "exclusion" not in rescue.overrides:
+    if node.labels.get(guards.EXCLUDE_LABEL) == "true":
         raise HeldBack(f"the node carries {guards.EXCLUDE_LABEL}=true")
     settings = fleet.guards_of(node.cluster)
     rules = [one for one in policies.candidates() if one.name == rescue.rule][:1]

@@ -249,7 +249,7 @@ def _guards(
 
     Returns what holds it back, in words, and what is passed over, with its figures.
     """
-    if node.labels.get(guards.EXCLUDE_LABEL) == "true" and "exclusion" not in overrides:
+    if node.labels.get(guards.EXCLUDE_LABEL) == "true":
         return [f"the node carries {guards.EXCLUDE_LABEL}=true: hands off"], []
     if node.gpus < 1:
         return [], []  # limits are counted over GPU nodes
