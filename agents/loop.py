@@ -19,9 +19,10 @@ from agents import VERSION
 from agents.commands import LANES, Executor, Journal
 from agents.config import Config
 from agents.logs import Logs
+from agents.overflow import Overflow
 from agents.probes import follow
 from agents.spool import Spool
-from agents.uplink import Malformed, SetAside, Uplink, UplinkError
+from agents.uplink import Broke, Malformed, SetAside, Uplink, UplinkError
 from kcover import wire, xid
 from kcover.fault import Check, Command, Fault, Inventory
 
@@ -32,15 +33,18 @@ CHECKS_PER_BATCH = 100
 SAVE_EVERY = timedelta(minutes=1)  # how much of a log without faults is read again after a crash
 FIRST_PAUSE = 0.5  # seconds, doubled with every failure
 LONGEST_PAUSE = 30.0
+STUCK = 3  # failures over one report, while the portal works otherwise, until the others pass before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
-    """One report on its way. ``body``: JSON of the wire format."""
+    """One report on its way. ``body``: JSON of the wire format; ``spooled``: it waits in the spool, a heartbeat does
+    not."""
 
     batch_id: str
     body: bytes
     boot_id: str
+    spooled: bool = False
     results: tuple[str, ...] = ()
     inventory: Inventory | None = None
 
@@ -76,6 +80,7 @@ class Agent:
         self.to_check = threading.Event()  # set with it, for a thread that works on the checks alone
         self.observed_at: datetime | None = None  # when the logs were last looked at
         self.results: dict[tuple[str, str], Check] = {}  # the latest by check and device
+        self.caught_up = False  # the logs are read to their end, and not left unread as the spool is full
         self._boot_id, self._ask_inventory = boot_id, inventory
         self._rng = rng or random.Random()
         self._saved_at: datetime | None = None
@@ -86,6 +91,9 @@ class Agent:
         self._interval = config.heartbeat
         self._failures = 0
         self._refused = False  # the last report was kept, but the portal did not want it
+        self._overflow = Overflow()
+        self._failed: dict[str, int] = {}  # how often the portal failed over a report while it worked otherwise
+        self._took_another = False  # since a spooled report failed for the last time
         self._paused_at: datetime | None = None
         self._pause = timedelta()
 
@@ -99,9 +107,12 @@ class Agent:
         """
         self.observed_at = now
         if self.spool.full:
+            self.caught_up = False
             return False
         boot_id = self._boot_id()
+        self._append(self._overflow.take(), boot_id=boot_id, now=now)
         news = self.logs.look(boot_id=boot_id, now=now)
+        self.caught_up = not news.more
         if news.faults or news.checks:
             self._keep(news.faults, news.checks, boot_id=boot_id, now=now)
         elif news.moved:
@@ -131,11 +142,14 @@ class Agent:
         return self._alive_at
 
     def take(self, checks: Sequence[Check], faults: Sequence[Fault], now: datetime) -> None:
-        """Keep what probes and checks found, to be told at once. Raises OSError where the boot id cannot be read."""
+        """Keep what probes and checks found, to be told at once; while the spool is full equal faults become one with
+        their count. Raises OSError where the boot id cannot be read."""
         boot_id = self._boot_id()
         self.results |= {(check.name, check.device): check for check in checks}
-        for part in _parts(self._with_gpu(faults)):
-            self.spool.append(self._report(part, (), boot_id=boot_id, now=now))
+        if self.spool.full:
+            self._overflow.add(self._with_gpu(faults))
+        else:
+            self._append(self._with_gpu(faults), boot_id=boot_id, now=now)
         for start in range(0, len(checks), CHECKS_PER_BATCH):
             part_of_checks = checks[start : start + CHECKS_PER_BATCH]
             self.spool.append(self._report((), part_of_checks, boot_id=boot_id, now=now))
@@ -176,7 +190,7 @@ class Agent:
         report = None if overdue else self.spool.next()
         if report is not None:
             body = _dump({**report, "sent_at": _time(now)})
-            return Outgoing(batch_id=report["batch_id"], body=body, boot_id=report["boot_id"])
+            return Outgoing(batch_id=report["batch_id"], body=body, boot_id=report["boot_id"], spooled=True)
         inventory = self._inventory if self._inventory != self._told_inventory else None
         due = overdue or inventory is not None or boot_id != self._alive_boot
         results = self.journal.results(now=now, boot_id=boot_id, again=due)
@@ -209,6 +223,7 @@ class Agent:
         if self._failures:
             log.info("the portal answers again after %d failures", self._failures)
         self._failures, self._refused, self._paused_at = 0, False, None
+        self._took_another = True
         if outgoing.boot_id == self._boot_id():
             if self._alive_at is None:  # many nodes may start at once: spread what follows
                 self._interval = self.config.heartbeat * self._rng.uniform(0.3, 1.0)
@@ -227,7 +242,7 @@ class Agent:
                 self._boot_id(),
             )  # or a heartbeat that is refused would be sent at once
             return
-        self._refused = isinstance(error, SetAside)
+        self._refused = isinstance(error, SetAside) or self._is_stuck(outgoing, error)
         if self._refused:
             self.spool.defer(outgoing.batch_id)
         longest = min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE)
@@ -242,7 +257,7 @@ class Agent:
     def due_in(self, now: datetime) -> float:
         """Seconds until ``pending`` may have something; 0: now."""
         remaining = self._remaining_pause(now)
-        if remaining > 0 or self.spool.waiting or self._alive_at is None or self._inventory != self._told_inventory:
+        if remaining > 0 or self.spool.ready or self._alive_at is None or self._inventory != self._told_inventory:
             return remaining
         return max(0.0, (self._interval - abs(now - self._alive_at)).total_seconds())
 
@@ -264,7 +279,9 @@ class Agent:
         return finished
 
     def close(self) -> None:
-        """Store how far was read and let go of the logs."""
+        """Store how far was read, and what there was no room for, and let go of the logs."""
+        if self._overflow:
+            self._append(self._overflow.take(), boot_id=self._boot_id(), now=self.clock())
         self.spool.save()
         self.logs.close()
 
@@ -280,6 +297,10 @@ class Agent:
         for fault in named:
             log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
         self.to_report.set()
+
+    def _append(self, faults: Sequence[Fault], *, boot_id: str, now: datetime) -> None:
+        for part in _parts(faults):
+            self.spool.append(self._report(part, (), boot_id=boot_id, now=now))
 
     def _report(
         self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime
@@ -300,8 +321,18 @@ class Agent:
         by_slot = {xid.slot(gpu.pci): gpu.uuid for gpu in self._inventory.gpus if gpu.pci} if self._inventory else {}
         return [_named(fault, by_slot) for fault in faults]
 
+    def _is_stuck(self, outgoing: Outgoing, error: UplinkError) -> bool:
+        """Whether the portal fails over this very report: it takes others in between, or says that it broke."""
+        if not outgoing.spooled:
+            return False
+        if self._took_another or isinstance(error, Broke):
+            self._failed[outgoing.batch_id] = self._failed.get(outgoing.batch_id, 0) + 1
+        self._took_another = False
+        return self._failed.get(outgoing.batch_id, 0) >= STUCK
+
     def _forget(self, outgoing: Outgoing, *, now: datetime) -> None:
         self.spool.acknowledge(outgoing.batch_id)
+        self._failed.pop(outgoing.batch_id, None)
         if outgoing.results:
             self.journal.told(outgoing.results, now=now)
         if outgoing.inventory is not None:

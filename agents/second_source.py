@@ -1,7 +1,8 @@
 """Xids by the driver's own events: they confirm the kernel log, and fill in where it was not read.
 
-The driver tells a number and a GPU, and no text. Each is held for a moment; only where the kernel log has not told the
-same by then is it reported, so that one fault is not counted twice.
+The driver tells a number and a GPU, and no text. Each is held for a moment, and while the log is left unread until that
+is made up for; only where the kernel log has not told the same by then is it reported, so that one fault is not counted
+twice.
 """
 
 import contextlib
@@ -14,6 +15,7 @@ from typing import Protocol
 
 from agents.commands import Keep
 from agents.probes import nvml
+from agents.probes.kmsg import MAX_COUNT
 from kcover.fault import Fault
 
 log = logging.getLogger(__name__)
@@ -41,11 +43,12 @@ class Logged(Protocol):
         """Whether the kernel log told of this Xid since then."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Held:
     code: int
     pci: str | None
     at: datetime
+    count: int = 1
 
 
 class SecondSource:
@@ -55,11 +58,14 @@ class SecondSource:
         self,
         *,
         logged: Logged,
+        caught_up: Callable[[], bool],
         keep: Keep,
         clock: Callable[[], datetime],
         connect: Callable[[], Events] = nvml.XidEvents,
     ) -> None:
-        self._logged, self._keep, self._clock, self._connect = logged, keep, clock, connect
+        """``caught_up``: whether the log is read up to now, so that ``logged`` can be believed."""
+        self._logged, self._caught_up, self._keep, self._clock = logged, caught_up, keep, clock
+        self._connect = connect
         self._events: Events | None = None
         self._held: list[_Held] = []
         self._line = threading.Lock()  # held while the driver is open and waited for
@@ -74,7 +80,7 @@ class SecondSource:
             if self._resume.is_set():
                 pause = self._listen()
         self._report()
-        return 0.0 if self._held else pause
+        return min(pause, HOLD.total_seconds()) if self._held else pause
 
     @contextlib.contextmanager
     def hands_off(self) -> Iterator[None]:
@@ -97,8 +103,17 @@ class SecondSource:
             self._let_go()
             return RETRY
         if event is not None:
-            self._held.append(_Held(*event, self._clock()))
+            self._hold(*event)
         return 0.0
+
+    def _hold(self, code: int, pci: str | None) -> None:
+        """Each by itself; while the log is left unread, which may take long, equal ones are counted."""
+        if not self._caught_up():
+            for held in self._held:
+                if (held.code, held.pci) == (code, pci):
+                    held.count += 1
+                    return
+        self._held.append(_Held(code, pci, self._clock()))
 
     def _let_go(self) -> None:
         if self._events is not None:
@@ -106,6 +121,8 @@ class SecondSource:
             self._events = None
 
     def _report(self) -> None:
+        if not self._held or not self._caught_up():
+            return
         now = self._clock()
         ripe = [one for one in self._held if not timedelta() <= now - one.at < HOLD]
         self._held = [one for one in self._held if one not in ripe]
@@ -117,6 +134,7 @@ class SecondSource:
                 message=f"NVML: Xid {one.code}; the kernel log does not tell of it",
                 seen_at=one.at,
                 source="nvml",
+                count=min(one.count, MAX_COUNT),
             )
             for one in ripe
             if not self._logged(one.code, one.pci, since=one.at - LOG_BEFORE)

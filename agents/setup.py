@@ -48,7 +48,7 @@ def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
         executor=host,
     )
     if settings.xid_events and settings.vendor == "nvidia":
-        events.append(SecondSource(logged=made.logs.told, keep=made.take, clock=now))
+        events.append(SecondSource(logged=made.logs.told, caught_up=lambda: made.caught_up, keep=made.take, clock=now))
     eyes = process.Eyes(
         rounds=Rounds(probes(settings), keep=made.take, clock=now),
         schedule=Schedule(timers(settings), runner=checks, keep=made.take, clock=now, monotonic=time.monotonic),

@@ -28,7 +28,8 @@ Mark = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """One report that waits. ``report`` and ``mark``: only while the disk does not have them."""
+    """One report that waits. ``report`` and ``mark``: only while the disk does not have them. ``unread``: its file
+    could not be read when it was looked at last."""
 
     number: int
     batch_id: str
@@ -36,6 +37,7 @@ class Batch:
     precious: bool
     report: dict[str, Any] | None = None
     mark: Mark | None = None
+    unread: bool = False
 
     @property
     def name(self) -> str:
@@ -78,6 +80,11 @@ class Spool:
     def waiting(self) -> int:
         """How many batches the portal does not have yet."""
         return len(self._waiting)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is one to send now, as far as is known."""
+        return any(not batch.unread for batch in list(self._waiting.values()))
 
     @property
     def unwritten(self) -> int:
@@ -126,13 +133,19 @@ class Spool:
                 self._stored_mark = True
 
     def next(self) -> dict[str, Any] | None:
-        """The report to send now: the oldest one, those that were deferred last."""
+        """The report to send now: the oldest one that can be read, those that were deferred last."""
         with self._guard:
-            while self._waiting:
-                batch = next(iter(self._waiting.values()))
+            for batch in list(self._waiting.values()):
                 if batch.report is not None:
                     return dict(batch.report)
-                content = self._read(batch.name)
+                try:
+                    content = self._read(batch.name)
+                except OSError as error:  # too many open files, a disk with a bad moment: the file is there still
+                    if not batch.unread:
+                        log.error("spool: %s cannot be read now: %s", batch.name, error)
+                    batch.unread = True
+                    continue
+                batch.unread = False
                 if content is not None:
                     report: dict[str, Any] = content["report"]
                     return report
@@ -162,13 +175,14 @@ class Spool:
                 self._waiting[batch_id] = batch
 
     def _load(self) -> None:
-        number = 0
-        content = self._read(MARK)
+        number = highest = 0
+        content = self._read_at_start(MARK)
         if content is not None:
             number, self._mark = content["number"], content["mark"]
         for name in self.store.names(FOLDER):
-            content = self._read(name)
+            content = self._read_at_start(name)
             if content is None:
+                highest = max(highest, _number(name))  # it may be there still, and must not be written over
                 continue
             report = content["report"]
             size = len(json.dumps(report))
@@ -178,15 +192,18 @@ class Spool:
             self._waiting[batch.batch_id] = batch
             if batch.number > number:  # made after the mark was stored for the last time
                 number, self._mark, self._stored_mark = batch.number, content["mark"], False
-        self._number = number
+        self._number = max(number, highest)
+
+    def _read_at_start(self, name: str) -> dict[str, Any] | None:
+        try:
+            return self._read(name)
+        except OSError as error:
+            log.error("spool: %s cannot be read, it stays for the next start: %s", name, error)
+            return None
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        """A stored file; one that cannot be understood is set aside and is as if it were not there."""
-        try:
-            data = self.store.read(name)
-        except OSError as error:
-            log.error("spool: %s cannot be read: %s", name, error)
-            return None
+        """A stored file; one that cannot be understood is set aside and is as if it were not there. Raises OSError."""
+        data = self.store.read(name)
         if data is None:
             return None
         try:
@@ -249,6 +266,11 @@ class Spool:
         if len(self._waiting) >= self._max_batches or sum(batch.size for batch in self._in_memory()) >= MAX_MEMORY:
             return True
         return sum(batch.size for batch in self._waiting.values()) >= self._max_bytes
+
+
+def _number(name: str) -> int:
+    stem = name.removeprefix(f"{FOLDER}/").removesuffix(".json")
+    return int(stem) if stem.isascii() and stem.isdecimal() else 0
 
 
 def _dump(content: Mapping[str, Any]) -> bytes:

@@ -29,6 +29,10 @@ class SetAside(UplinkError):
     """403, 413: this report is not wanted now, another one may be; keep it and let others pass."""
 
 
+class Broke(UplinkError):
+    """500: the portal broke, perhaps over this report; keep it, and let others pass if that goes on."""
+
+
 class Uplink(Protocol):
     """What an agent needs of a portal; a simulator may bring its own."""
 
@@ -45,8 +49,8 @@ class Uplink(Protocol):
 def read_answer(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime) -> wire.Answer:
     """The meaning of the portal's answer to a report.
 
-    Raises Malformed (400), SetAside (403, 413) or UplinkError (everything else but 2xx). ``headers`` need only carry
-    ``Retry-After``.
+    Raises Malformed (400), SetAside (403, 413), Broke (500) or UplinkError (everything else but 2xx). ``headers``
+    need only carry ``Retry-After``.
     """
     check_status(status, headers, body, now=now)
     try:
@@ -63,7 +67,8 @@ def check_status(status: int, headers: Mapping[str, str], body: bytes, *, now: d
     if status == 400:
         raise Malformed(text)
     retry_after = parse_retry_after(headers.get("Retry-After"), now=now)
-    raise (SetAside if status in (403, 413) else UplinkError)(text, retry_after=retry_after)
+    kinds = {403: SetAside, 413: SetAside, 500: Broke}
+    raise kinds.get(status, UplinkError)(text, retry_after=retry_after)
 
 
 def parse_retry_after(value: str | None, *, now: datetime) -> float | None:

@@ -9,9 +9,9 @@ from agents import config, loop, store
 from agents.commands import Outcome
 from agents.probes import follow
 from agents.spool import Spool
-from agents.uplink import Malformed, SetAside, UplinkError
+from agents.uplink import Broke, Malformed, SetAside, UplinkError
 from kcover import wire
-from kcover.fault import Command, Gpu, Inventory
+from kcover.fault import Command, Fault, Gpu, Inventory
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 XID_79 = "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -278,6 +278,64 @@ def test_a_full_spool_leaves_the_log_unread_and_goes_on_later():
     bench.portal.errors = []
     sent = bench.step(60) + bench.step(1) + bench.step(1)
     assert sorted(code for code, _ in faults(sent)) == list(range(10))
+
+
+def probe_fault(bench, code=48, **how):
+    return Fault(kind="xid", code=code, pci="0000:4e:00", source="nvml", seen_at=bench.now, **how)
+
+
+def test_while_the_spool_is_full_what_probes_find_is_counted_and_told_later():
+    bench = Bench(max_batches=2)
+    bench.portal.errors = [UplinkError("down")] * 30
+    for code in range(3):
+        bench.log(XID_79.replace(" 79,", f" {code},"))
+        bench.step(1)
+    full = bench.agent.spool.waiting
+    for _ in range(500):
+        bench.agent.take((), [probe_fault(bench), probe_fault(bench, 63, count=2)], bench.now)
+    assert bench.agent.spool.waiting == full
+    assert not bench.agent.caught_up
+    bench.portal.errors = []
+    sent = bench.step(60) + bench.step(1) + bench.step(1)
+    assert sorted(faults(sent)) == [(0, 1), (1, 1), (2, 1), (48, 500), (63, 1000)]
+    assert bench.agent.caught_up
+
+
+def test_what_there_was_no_room_for_outlives_the_agent():
+    bench = Bench(max_batches=1)
+    bench.log()
+    bench.portal.errors = [UplinkError("down")] * 30
+    bench.step()
+    assert bench.agent.spool.full
+    bench.agent.take((), [probe_fault(bench)] * 3, bench.now)
+    bench.agent.close()
+    bench.portal.errors = []
+    bench.start(ring=follow.Memory())
+    assert (48, 3) in faults(bench.step(60))
+
+
+@pytest.mark.parametrize(("error", "alive"), [(UplinkError("502"), True), (Broke("500"), True), (Broke("500"), False)])
+def test_a_report_that_the_portal_always_breaks_on_holds_up_no_other(error, alive):
+    class Breaking(Portal):
+        def post_report(self, body):
+            answer = super().post_report(body)
+            if any(fault.code == 79 for fault in self.reports[-1].faults):
+                raise error
+            return answer
+
+    bench = Bench()
+    bench.portal = Breaking()
+    bench.start()
+    if alive:
+        bench.step()
+    bench.log()
+    bench.step(1)
+    bench.log(XID_79.replace(" 79,", " 62,"))
+    sent = [report for _ in range(200) for report in bench.step(1)]
+    assert (62, 1) in faults(sent)
+    assert sum(not report.faults for report in sent) > 1  # heartbeats
+    before = faults(sent).count((79, 1))
+    assert faults([report for _ in range(60) for report in bench.step(1)]).count((79, 1)) > 0 < before  # still tried
 
 
 def test_many_faults_go_in_several_reports(bench):

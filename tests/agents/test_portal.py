@@ -14,7 +14,7 @@ import pytest
 
 from agents import portal as line
 from agents import store, uplink
-from agents.uplink import Malformed, SetAside, UplinkError
+from agents.uplink import Broke, Malformed, SetAside, UplinkError
 from kcover import wire
 from kcover.fault import Command, Fault
 
@@ -73,7 +73,7 @@ def test_a_report_small_and_large(connect, portal):
         (413, {}, SetAside, None),
         (429, {"Retry-After": "7"}, UplinkError, 7.0),
         (503, {"Retry-After": "Sat, 21 Nov 2026 08:00:30 GMT"}, UplinkError, 30.0),
-        (500, {"Retry-After": "soon"}, UplinkError, None),
+        (500, {"Retry-After": "soon"}, Broke, None),
         (503, {"Retry-After": "1e9"}, UplinkError, uplink.MAX_RETRY_AFTER),
         (302, {"Location": "http://elsewhere"}, UplinkError, None),
     ],

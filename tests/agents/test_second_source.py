@@ -19,13 +19,21 @@ class Node:
         self.told = []
         self.opened = self.closed = 0
         self.error = None
-        self.source = SecondSource(logged=self.logged, keep=self.keep, clock=lambda: self.now, connect=self.connect)
+        self.caught_up = True
+        self.source = SecondSource(
+            logged=self.logged,
+            caught_up=lambda: self.caught_up,
+            keep=self.keep,
+            clock=lambda: self.now,
+            connect=self.connect,
+        )
 
     def logged(self, code, pci, *, since):
         return any(one == code and slot == pci and at >= since for one, slot, at in self.log)
 
     def keep(self, checks, faults, now):
         self.told += [(fault.code, fault.pci, fault.source) for fault in faults]
+        self.counts = [fault.count for fault in faults]
 
     def connect(self):
         if self.error:
@@ -71,6 +79,19 @@ def test_what_the_log_does_not_tell_is_told_after_a_moment(node):
     assert node.told == [(79, "0000:4e:00", "nvml")]
     node.turn(after=60)
     assert len(node.told) == 1
+
+
+def test_while_the_log_is_left_unread_events_wait_and_are_counted(node):
+    """A full spool stops the reading; what the driver tells meanwhile is in the log, too."""
+    node.caught_up = False
+    for code in (79, 62) * 100:
+        node.events = [(code, "0000:4e:00")]
+        node.turn()
+    assert node.told == []
+    node.log.append((79, "0000:4e:00", node.now))  # there is room again, the log is read: it lacks the 62
+    node.caught_up = True
+    node.turn()
+    assert (node.told, node.counts) == ([(62, "0000:4e:00", "nvml")], [100])
 
 
 def test_without_a_driver_it_is_asked_seldom(node):

@@ -118,6 +118,38 @@ def test_a_damaged_batch_is_set_aside_and_the_others_go(disk, damage):
     assert len(disk.names("aside")) == 1
 
 
+class BadMoment(store.Memory):
+    bad = ()
+
+    def read(self, name):
+        if name in self.bad:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().read(name)
+
+
+def test_a_batch_that_cannot_be_read_now_is_read_later_and_the_others_go():
+    disk = BadMoment()
+    spool = Spool(disk)
+    for name in ("a", "b"):
+        spool.append(report(name), mark={})
+    disk.bad = disk.names("batches")[:1]
+    assert ids(spool) == ["b"]
+    assert (spool.waiting, spool.ready) == (1, False)
+    disk.bad = ()
+    assert ids(spool) == ["a"]
+    assert spool.waiting == 0
+
+
+def test_a_batch_that_cannot_be_read_at_the_start_is_not_written_over():
+    disk = BadMoment()
+    Spool(disk).append(report("a"), mark={})
+    disk.bad = disk.names("batches")
+    again = Spool(disk)
+    again.append(report("b"), mark={})
+    disk.bad = ()
+    assert ids(Spool(disk)) == ["a", "b"]
+
+
 def test_a_damaged_mark_is_a_fresh_start(disk):
     disk.write("mark.json", b"{")
     assert Spool(disk).mark == {}
