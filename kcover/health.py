@@ -21,6 +21,7 @@ FLAPS = 4  # moves of one check or fault within FLAP_WINDOW that make it flap
 FLAP_WINDOW = timedelta(minutes=30)
 CALM_AFTER = timedelta(minutes=10)  # without a move, and it flaps no more
 
+_IS_BAD = {"pass": False, "warn": False, "fail": True}
 _OF_SEVERITY = {"fatal": "unhealthy", "critical": "unhealthy", "degraded": "degraded", "warning": "degraded"}
 
 
@@ -41,7 +42,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """The latest result of a check, and when its status moved lately (any order)."""
+    """The latest result of a check, and when it turned lately (any order; ``turns``)."""
 
     name: str
     status: str
@@ -94,6 +95,21 @@ def flapping(moves: Sequence[datetime], *, now: datetime) -> bool:
     if not lately or now - max(lately) > CALM_AFTER:
         return False
     return sum(max(lately) - at <= FLAP_WINDOW for at in lately) >= FLAPS
+
+
+def turns(changes: Iterable[tuple[str, str, datetime]]) -> tuple[datetime, ...]:
+    """When a check turned from good to bad or back, by its changes of status (before, after, when), oldest first.
+
+    What broke or was skipped in between says nothing of the node, and ``warn`` is as good as ``pass``.
+    """
+    found: list[datetime] = []
+    bad: bool | None = None
+    for before, after, at in changes:
+        was = _IS_BAD.get(before, bad)
+        bad = _IS_BAD.get(after, was)
+        if was is not None and bad is not was:
+            found.append(at)
+    return tuple(found)
 
 
 def of_node(

@@ -210,7 +210,8 @@ def mapping(item: Object, key: str) -> Object:
     if type(value) is not dict:
         raise WireError(key, f"must be an object, not {shown(value)}")
     if not _tame(value):
-        raise WireError(key, f"must not be nested deeper than {MAX_DEPTH} and hold no NUL, NaN or infinity")
+        limits = f"must not be nested deeper than {MAX_DEPTH} and hold no NUL, NaN, infinity or number of more than"
+        raise WireError(key, f"{limits} 64 bits")
     if len(json.dumps(value)) > MAX_OUTPUT:
         raise WireError(key, f"is longer than {MAX_OUTPUT} characters of JSON: shorten it")
     return value
@@ -226,8 +227,10 @@ def _tame(value: object) -> bool:
             below.extend((one, depth + 1) for one in value.values())
         elif isinstance(value, list):
             below.extend((one, depth + 1) for one in value)
-        elif (isinstance(value, str) and not storable(value)) or (
-            isinstance(value, float) and not math.isfinite(value)
+        elif (
+            (isinstance(value, str) and not storable(value))
+            or (isinstance(value, float) and not math.isfinite(value))
+            or (isinstance(value, int) and value.bit_length() > 64)
         ):
             return False
         if depth > MAX_DEPTH:

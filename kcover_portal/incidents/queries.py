@@ -106,17 +106,18 @@ def _faults(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
 
 def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list[health.Check]]:
     """The checks of each node that fail, or whose status moved since then; a first result is no move."""
-    moves: defaultdict[tuple[int, str, str], list[datetime]] = defaultdict(list)
+    moves: defaultdict[tuple[int, str, str], list[tuple[str, str, datetime]]] = defaultdict(list)
     statuses: dict[tuple[int, str, str], str] = {}
     changes = CheckChange.objects.filter(node__in=nodes, at__gte=since).exclude(before="").order_by("pk")
-    for node, name, device, status, at in changes.values_list("node_id", "name", "device", "status", "at"):
-        moves[node, name, device].append(at)
+    columns = ("node_id", "name", "device", "before", "status", "at")
+    for node, name, device, before, status, at in changes.values_list(*columns):
+        moves[node, name, device].append((before, status, at))
         statuses[node, name, device] = status
     failing = CheckResult.objects.filter(node__in=nodes, status="fail").order_by()
     statuses |= dict.fromkeys(failing.values_list("node_id", "name", "device"), "fail")
     found: defaultdict[int, list[health.Check]] = defaultdict(list)
     for (node, name, device), status in statuses.items():
-        check = health.Check(name=name, status=status, device=device, moves=tuple(moves[node, name, device]))
+        check = health.Check(name=name, status=status, device=device, moves=health.turns(moves[node, name, device]))
         found[node].append(check)
     return found
 

@@ -105,6 +105,25 @@ def test_the_worst_comes_first_and_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("statuses", "turned"),
+    [
+        ("pass fail pass fail", [1, 2, 3]),
+        ("pass error pass error skipped pass", []),  # invariant 42
+        ("pass warn pass warn", []),
+        ("pass error fail skipped warn", [2, 4]),
+        ("error fail error fail", []),
+        ("error pass", []),
+        ("fail", []),
+    ],
+)
+def test_a_check_turns_between_good_and_bad_only(statuses: str, turned: list[int]) -> None:
+    told = statuses.split()
+    at = [NOW + timedelta(minutes=n) for n in range(len(told))]
+    changes = [(told[n - 1], told[n], at[n]) for n in range(1, len(told))]
+    assert health.turns(changes) == tuple(at[n] for n in turned)
+
+
+@pytest.mark.parametrize(
     ("minutes_ago", "flaps"),
     [
         ((), False),

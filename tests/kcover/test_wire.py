@@ -397,7 +397,7 @@ WORD = "must be 1 to 64 of a-z, 0-9, '_', '.' and '-', not"
 KIND = "must be one of xid, sxid, check, agent, preflight, pod, other, not"
 IDENTIFIER = "must be 1 to 96 printable ASCII characters without spaces, not"
 UNSTORABLE = "holds a NUL or half a surrogate pair: leave it out"
-OUTPUT = "must not be nested deeper than 32 and hold no NUL, NaN or infinity"
+OUTPUT = "must not be nested deeper than 32 and hold no NUL, NaN, infinity or number of more than 64 bits"
 
 
 @pytest.mark.parametrize(
@@ -560,6 +560,8 @@ def nested(levels):
         ({"output": nested(33)}, "output", OUTPUT),
         ({"output": {"a": [[1]], "b": nested(32), "c": 1}}, "output", OUTPUT),
         ({"output": {"a": ["x\0"]}}, "output", OUTPUT),
+        ({"output": {"checks": [{"value": 10**400}]}}, "output", OUTPUT),
+        ({"output": {"a": -(2**64)}}, "output", OUTPUT),
         ({"output": {"a": {"x\ud800": 1}}}, "output", OUTPUT),
         ({"output": {"a": "x" * 65536}}, "output", "is longer than 65536 characters of JSON: shorten it"),
     ],

@@ -129,6 +129,14 @@ def test_a_refusal_and_silence_about_a_check_are_aborted_not_failed(world: World
     assert [(one["status"], one["value"]) for one in told.results] == [("pass", 0.0), ("error", None), ("error", None)]
 
 
+def test_a_number_that_is_none_wedges_no_run(world: World) -> None:
+    run = begin(world, "gpu-1", "gpu-2")
+    answer(world, "gpu-1", {**FINE, "value": 10**400})
+    answer(world, "gpu-2", FINE)
+    assert advance(world, run).state == "finished"
+    assert [one["value"] for turn in run.turns.all() for one in turn.results] == [None, 0.0]
+
+
 def test_what_needs_idle_gpus_is_left_out_where_a_pod_holds_some(world: World) -> None:
     world.kube.add_pod("default", "train-0", node="gpu-1", gpus=8)
     world.kube.add_pod("default", "plain", node="gpu-2")

@@ -47,6 +47,20 @@ def test_an_open_fault_is_the_nodes_and_its_gpus(node: Node, now: datetime) -> N
     assert health(node, now) == ("unhealthy", ["healthy", "unhealthy"], [("fault", "xid 94")])
 
 
+def test_a_check_that_breaks_again_and_again_says_nothing_of_the_node(node: Node, now: datetime) -> None:
+    CheckResult.objects.create(node=node, name="nvml", status="error", seen_at=now, changed_at=now)
+    for minutes, before, status in (
+        (13, "pass", "error"),
+        (9, "error", "pass"),
+        (5, "pass", "error"),
+        (1, "pass", "error"),
+    ):
+        CheckChange.objects.create(
+            node=node, name="nvml", before=before, status=status, at=now - timedelta(minutes=minutes)
+        )
+    assert health(node, now) == ("healthy", ["healthy"] * 2, [])
+
+
 def test_a_programs_doing_is_no_fault_of_the_node(node: Node, now: datetime) -> None:
     incident(node, now, program=True)
     assert health(node, now)[0] == "healthy"

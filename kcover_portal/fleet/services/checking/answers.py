@@ -52,14 +52,23 @@ def _read(command: Command) -> list[dict[str, Any]]:
 
 
 def _result(one: Mapping[str, Any]) -> dict[str, Any]:
-    value, status = one.get("value"), one.get("status")
+    status = one.get("status")
     return asdict(
         fault.Check(
             name=str(one.get("name", ""))[:64],
             device=str(one.get("device") or "")[:128],
             status=str(status) if status in fault.CHECK_STATUSES else "error",
-            value=float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None,
+            value=_number(one.get("value")),
             unit=str(one.get("unit") or "")[:32],
             message=str(one.get("message") or "")[:1000],
         )
     )
+
+
+def _number(value: object) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:  # a whole number may have hundreds of digits
+        return None
