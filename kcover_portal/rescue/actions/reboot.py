@@ -2,6 +2,10 @@
 
 The boot id asked at is stored before the call. Whatever is unclear afterwards (time-out, crash, a lost answer) is
 settled by looking at the node's boot id, never by asking twice for the same boot (invariants 13, 16, 17).
+
+What was asked ends with the machine that it reboots, too: a job's pod dies and the job has failed, or its deadline
+passes while the firmware counts memory; a command is not answered in time. So that word alone holds nothing: the node
+is looked at after it, and where it went down since it was asked to, its boot id is waited for.
 """
 
 from datetime import datetime, timedelta
@@ -20,13 +24,19 @@ POLL_SECONDS = 1.0
 
 def run(context: Context) -> Outcome:
     """Waits out the rule's wait time, asks once, then looks at the boot id until it changes or time is up."""
-    progress = context.step.progress
     node = marking.expect_isolated(context)
-    if "boot_id" in progress and node.boot_id != progress["boot_id"]:
-        return Done(f"the node reports a new boot, {node.boot_id[:8]}")
-    if not progress.get("asked"):
+    done = _rebooted(context, node)
+    if done is not None:
+        return done
+    if not context.step.progress.get("asked"):
         return _before_asking(context, node)
     return _after_asking(context)
+
+
+def _rebooted(context: Context, node: port.Node) -> Done | None:
+    """The step's end, where the node reports another boot than the one that is to end."""
+    old = context.step.progress.get("boot_id")
+    return Done(f"the node reports a new boot, {node.boot_id[:8]}") if old and node.boot_id != old else None
 
 
 def _before_asking(context: Context, node: port.Node) -> Outcome:
@@ -42,7 +52,7 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
     if "driver" not in context.step.progress:
         context.check_guards(destructive=True)
         boot_id = context.step.progress.get("boot_id", node.boot_id)
-        context.remember(boot_id=boot_id, **_way(context))
+        context.remember(boot_id=boot_id, was_ready=node.ready, **_way(context))
     marking.restate(context, "rebooting")
     name, key = context.step.progress["driver"], agent.key_of(context, "reboot")
     driver = DRIVERS[name]
@@ -59,14 +69,21 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
 
 def _after_asking(context: Context) -> Outcome:
     progress = context.step.progress
-    refused = DRIVERS[progress["driver"]].ended(context, key=agent.key_of(context, "reboot"))
-    if refused:
-        return Hold(f"{refused}; the node still reports the old boot")
+    still = "the node still reports the old boot"
+    ended = DRIVERS[progress["driver"]].ended(context, key=agent.key_of(context, "reboot"))
+    if ended is not None:
+        node = marking.expect_isolated(context)  # as it is after that word: the look before it is too old to judge by
+        done = _rebooted(context, node)
+        if done is not None:
+            return done
+        if node.ready or not progress.get("was_ready"):
+            return Hold(f"{ended}; {still}")
+        still = f"{ended}; the node went down since, and reports no new boot yet"
     asked_for = context.now - datetime.fromisoformat(progress["asked_at"])
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
         return Hold(f"asked for by {progress['asked']}, but no new boot was reported in {limit}: look at the machine")
-    return Wait(POLL_SECONDS, f"asked for by {progress['asked']}; the node still reports the old boot")
+    return Wait(POLL_SECONDS, f"asked for by {progress['asked']}; {still}")
 
 
 def _way(context: Context) -> dict[str, Any]:

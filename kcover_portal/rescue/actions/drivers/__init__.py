@@ -17,7 +17,8 @@ class Driver(Protocol):
         """Asks for one reboot of that boot, once for each key; returns what was asked, in words."""
 
     def ended(self, context: Context, *, key: str) -> str | None:
-        """Why what was asked will not reboot the machine; None while it still may."""
+        """Why what was asked has ended without a word of success; None while it has not. It may have ended with the
+        machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ def ask(context: Context, *, key: str, boot_id: str) -> str:
 
 
 def ended(context: Context, *, key: str) -> str | None:
-    """Why the agent will not reboot, if it said so or never heard the command."""
+    """Why the agent will not reboot, if it said so; or that it has not answered in time."""
     command = Command.objects.filter(key=key).first()
     if command is None or command.state in (Command.State.OFFERED, Command.State.DONE):
         return None

@@ -34,7 +34,7 @@ def ask(context: Context, *, key: str, boot_id: str) -> str:
 
 
 def ended(context: Context, *, key: str) -> str | None:
-    """Why the job will not reboot the node, if it failed."""
+    """How the job failed, if it did: as one does whose pod dies with the machine, or whose time ends in the boot."""
     namespace, _, called = place(context, key=key).partition("/")
     state = context.kube.job_state(namespace, called)
     return f"the reboot job failed: {state.reason or 'no reason given'}" if state.failed else None

@@ -1,0 +1,96 @@
+"""What was asked to reboot a machine ends with it: whether that is a failure, the node tells and not its own word."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from kcover_portal.fleet import services as fleet
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+
+
+def asked(world: World) -> str:
+    """Goes on until a reboot was asked of a job; returns its name."""
+    world.fault(62)
+    return world.until_reboot_is_asked().rpartition("/")[2]
+
+
+def in_the_middle(world: World, act: Callable[[], object]) -> None:
+    """Once, after the next look at the node and before that at the job, something happens."""
+    look = world.kube.job_state
+
+    def later(namespace: str, name: str) -> object:
+        world.kube.job_state = look
+        act()
+        return look(namespace, name)
+
+    world.kube.job_state = later
+
+
+def test_inv_16_a_job_that_fails_with_the_machine_between_two_looks_is_no_failure(world: World) -> None:
+    job = asked(world)
+
+    def reboot() -> None:
+        world.kube.reboot(NODE)
+        world.kube.finish_job("kcover-system", job, succeeded=False)
+
+    in_the_middle(world, reboot)
+    world.pass_time()
+    assert world.step("reboot").state == "done"
+    assert "reports a new boot" in world.step("reboot").because
+
+
+def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world: World) -> None:
+    job = asked(world)
+    world.kube.set_ready(NODE, False)
+    world.pass_time(301)
+    world.kube.finish_job("kcover-system", job, succeeded=False, reason="DeadlineExceeded")
+    world.pass_time()
+    step = world.step("reboot")
+    assert step.state == "waiting"
+    assert "the reboot job failed: DeadlineExceeded; the node went down since" in step.because
+    world.reboot()
+    assert world.step("reboot").state == "done"
+
+
+def test_a_job_that_fails_on_a_node_that_is_up_is_a_failure_at_once(world: World) -> None:
+    job = asked(world)
+    world.kube.finish_job("kcover-system", job, succeeded=False)
+    world.pass_time()
+    assert world.rescue().state == "held"
+    assert world.step("reboot").because == (
+        "the reboot job failed: BackoffLimitExceeded; the node still reports the old boot"
+    )
+
+
+def test_a_job_that_never_ran_on_a_node_that_was_down_before_is_a_failure_at_once(world: World) -> None:
+    world.kube.set_ready(NODE, False)
+    world.sync()
+    job = asked(world)
+    world.kube.finish_job("kcover-system", job, succeeded=False, reason="DeadlineExceeded")
+    world.pass_time()
+    assert world.rescue().state == "held"
+
+
+def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: World) -> None:
+    job = asked(world)
+    world.kube.set_ready(NODE, False)
+    world.kube.finish_job("kcover-system", job, succeeded=False)
+    world.until("held", seconds=100)
+    assert world.step("reboot").because.endswith("no new boot was reported in 0:30:00: look at the machine")
+
+
+def test_a_command_that_is_not_answered_in_time_may_have_been_obeyed(world: World) -> None:
+    type(world.cluster).objects.update(reboot="agent")
+    world.fault(62)
+    assert world.until_reboot_is_asked().startswith("agent command")
+    world.kube.set_ready(NODE, False)
+    world.now += timedelta(minutes=6)
+    assert fleet.expire_commands(now=world.now) == 1
+    world.pass_time()
+    assert "the agent's answer is expired" in world.step("reboot").because
+    assert world.step("reboot").state == "waiting"
+    world.reboot()
+    assert world.step("reboot").state == "done"
