@@ -22,7 +22,7 @@ from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.actions.drivers import agent
 from kcover_portal.rescue.services import approving
-from tests.invariants import walk
+from tests.invariants import rest, walk
 from tests.invariants.acts import ACTS
 from tests.invariants.bed import Bed
 
@@ -50,7 +50,7 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """What was begun ends well, or waits for a person."""
         try:
-            self.bed.settle(random.Random(1))
+            rest.settle(self.bed, random.Random(1))
         finally:
             self.bed.uninstall()
             connection.run_on_commit.clear()

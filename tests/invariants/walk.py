@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from django.db import connection, transaction
 
+from tests.invariants import rest
 from tests.invariants.acts import ACTS
 from tests.invariants.bed import Bed, Killed, Violation
 
@@ -49,7 +50,7 @@ def play(steps: Sequence[Step]) -> None:
     with fresh_bed() as bed:
         for step in steps:
             take(bed, step)
-        bed.settle(random.Random(len(steps)))
+        rest.settle(bed, random.Random(len(steps)))
 
 
 def shrink(steps: Sequence[Step]) -> list[Step]:

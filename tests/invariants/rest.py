@@ -1,0 +1,96 @@
+"""How an episode ends: people and machines behave, all comes to rest, and what is left is what may be left."""
+
+import random
+from datetime import datetime, timedelta
+
+from django.db.models import Min
+
+from kcover import marks
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import queries as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.models import Rescue, Step
+from tests.invariants.bed import Bed
+from tests.invariants.watched import must
+
+# The limits that a person sets who has seen to the cause.
+CALM = {
+    "storm": {"enabled": False},
+    "rate": {"enabled": False},
+    "breaker": {"enabled": False},
+    "budget": {"limit": None},
+    "floor": {"percent": None},
+}
+
+
+def settle(bed: Bed, chance: random.Random) -> None:
+    """People and machines behave, and time passes, until nothing is due any more."""
+    bed.kube.heal_api()
+    for name in bed.names:
+        if not bed.there(name):
+            bed.make_node(name)
+        bed.kube.label_node(name, {"kcover.io/exclude": None})
+        bed.kube.set_ready(name, True)
+    for budget in bed.kube.objects.list("PodDisruptionBudget"):
+        bed.kube.objects.remove("PodDisruptionBudget", budget["metadata"]["namespace"], budget["metadata"]["name"])
+    for cluster in (None, bed.cluster):
+        fleet.resume(cluster=cluster, reason="", actor="user:ann", now=bed.now, mode="enforce")
+    bounds.set_guards(bed.cluster, CALM, actor="user:ann", reason="", now=bed.now)
+    for storm in Incident.objects.filter(node=None, state="open"):
+        incidents.close_by_hand(storm, actor="user:ann", reason="seen to", now=bed.now)
+    for _ in range(400):
+        bed.kubelets()
+        bed.agents()
+        bed.sync()
+        bed.sweep()
+        bed.worker(chance)
+        bed.check()
+        unrest = Rescue.objects.filter(state__in=("waiting", "running")).exists() or queries.at_odds()
+        if not unrest and not Step.objects.exclude(withdraw_at=None).exists():
+            break
+        bed.now = _next(bed)
+    _check_end(bed)
+
+
+def _next(bed: Bed) -> datetime:
+    """When something is due next; a lease counts too."""
+    rows = Rescue.objects.filter(state__in=("waiting", "running"))
+    found = rows.aggregate(due=Min("due_at"), lease=Min("lease_until"))
+    found["withdraw"] = Step.objects.aggregate(at=Min("withdraw_at"))["at"]
+    later = [moment for moment in found.values() if moment is not None and moment > bed.now]
+    return max(min(later, default=bed.now), bed.now + timedelta(seconds=1))
+
+
+def _check_end(bed: Bed) -> None:
+    left = Rescue.objects.filter(state__in=("waiting", "running"))
+    must(not left.exists(), 14, f"never ends: {[(one.pk, one.state, one.because) for one in left]}")
+    must(not Step.objects.exclude(withdraw_at=None).exists(), 14, "something is withdrawn for ever")
+    for rescue in Rescue.objects.filter(outcome="healed"):
+        must(not rescue.marks, 19, f"{rescue} healed the node and has marks {rescue.marks}")
+    for name in bed.names:
+        _check_node(bed, name)
+    must(ledger.verify("c1").intact, 46, "the ledger does not verify")
+    for rescue in Rescue.objects.all():
+        told = ledger.replay("c1", rescue=rescue.pk)
+        row = (rescue.state, rescue.outcome, rescue.needs_human)
+        must((told.state, told.outcome, told.needs_human) == row, 46, f"{rescue} is {row}, the ledger says {told}")
+
+
+def _check_node(bed: Bed, name: str) -> None:
+    """What is on the node is what the portal knows of, and is held by somebody."""
+    node, row = bed.live(name), bed.node(name)
+    if queries.open_on(row) is not None:
+        return  # it is held: whoever has the next word finds out
+    known = queries.marked_on(row)
+    mark = node["metadata"]["annotations"].get(marks.ANNOTATION, "")
+    must(bool(mark) == (known is not None), 19, f"{name} carries mark {mark!r}, the portal knows of {known}")
+    if not mark:
+        must(not bed.kube.account(name).taints, 19, f"{name} keeps {bed.kube.account(name).taints}")
+        return
+    shown = marks.read(marks.parse(mark))
+    assert shown is not None
+    cordoned = bool(node["spec"].get("unschedulable"))
+    must(cordoned or not (shown.cordon or shown.foreign_cordon), 20, f"{name} is uncordoned and carries a mark")

@@ -1,0 +1,140 @@
+"""The cluster's side of the bed: four nodes with their kubelets and agents, and the watch that tells of them."""
+
+import uuid
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from kcover import wire
+from kcover.fault import Command, CommandResult, Fault
+from kcover_portal.incidents import services as incidents
+from tests.invariants.watched import Watched
+from tests.portal.rescue.world import World
+
+NODES = 4
+
+
+class Site(World):
+    """A cluster and its machines; nothing here acts by itself."""
+
+    kube: Watched
+    _listed: Sequence[str] | None = None  # the versions of the nodes that the watch has told of
+
+    def __init__(self, *, policy: str) -> None:
+        super().__init__(policy=policy, nodes=0, fake=Watched)
+        self.names = [f"gpu-{number}" for number in range(1, NODES + 1)]
+        for name in self.names:
+            self.make_node(name)
+        self.sync()
+        self.sent: list[wire.Report] = []  # reports with items, to be sent again
+        self.results: dict[str, list[CommandResult]] = {}
+        self.done: set[str] = set()  # commands that agents executed
+        self.boots: dict[str, list[str]] = {name: [self.boot(name)] for name in self.names}
+        self.pods = 0
+
+    # The cluster
+
+    def make_node(self, name: str) -> None:
+        """A node with what never moves: a DaemonSet's pod, a mirror pod, one that has ended."""
+        self.kube.add_node(name, gpus=8, labels={"team": "a"}, annotations={"team/note": "ours"})
+        self.kube.accounts.pop(name, None)
+        for kind, more in (
+            ("ds", {"owner_kind": "DaemonSet"}),
+            ("mirror", {"mirror": True}),
+            ("end", {"phase": "Succeeded"}),
+        ):
+            if self.kube.objects.find("Pod", "kube-system", f"{kind}-{name}") is None:
+                self.kube.add_pod("kube-system", f"{kind}-{name}", node=name, **more)
+
+    def there(self, name: str) -> bool:
+        """Whether the cluster has the node now."""
+        return self.kube.objects.find("Node", "", name) is not None
+
+    def live(self, name: str) -> dict[str, Any]:
+        """The node as the cluster has it."""
+        return self.kube.objects.get("Node", "", name)
+
+    def boot(self, name: str) -> str:
+        """The boot id."""
+        return str(self.live(name)["status"]["nodeInfo"]["bootID"])
+
+    def restart(self, name: str) -> None:
+        """The machine boots, whoever asked."""
+        self.kube.reboot(name, boot_id=str(uuid.UUID(int=len(self.boots[name]) * 1000 + self.names.index(name))))
+        self.boots[name].append(self.boot(name))
+
+    def add_pod(self, name: str) -> None:
+        """The scheduler puts a pod on a node that takes work."""
+        if self.there(name) and not self.live(name)["spec"].get("unschedulable"):
+            self.pods += 1
+            self.kube.add_pod("default", f"train-{self.pods}", node=name, labels={"app": "train"})
+
+    def kubelets(self) -> None:
+        """Pods that were told to go are gone; reboot jobs run: each compares boot ids first, as its script does."""
+        self.kube.finish_deletions()
+        for job in self.kube.objects.list("Job"):
+            if job.get("status"):
+                continue
+            pod, name = job["spec"]["template"]["spec"], job["metadata"]["name"]
+            node = pod["nodeName"]
+            [env] = [one["value"] for one in pod["containers"][0]["env"] if one["name"] == "KCOVER_BOOT_ID"]
+            if self.there(node) and self.boot(node) == env:
+                self.restart(node)
+            self.kube.finish_job(job["metadata"]["namespace"], name)
+
+    # The agents
+
+    def agent(self, name: str, *faults: Fault, boot_id: str = "", skew: float = 0) -> None:
+        """The node's agent reports, and does what it is asked to."""
+        if self.there(name):
+            self._exchange([self._report(name, *faults, boot_id=boot_id, skew=skew)])
+
+    def agents(self) -> None:
+        """Every agent reports, all in the same moment."""
+        self._exchange([self._report(name) for name in self.names if self.there(name)])
+
+    def _report(self, name: str, *faults: Fault, boot_id: str = "", skew: float = 0) -> wire.Report:
+        report = wire.Report(
+            node=name,
+            boot_id=boot_id or self.boot(name),
+            batch_id=str(uuid.UUID(int=len(self.sent) + 1)),
+            agent="1.0.0",
+            sent_at=self.now + timedelta(seconds=skew),
+            faults=faults,
+            command_results=tuple(self.results.pop(name, ())),
+        )
+        if faults:
+            self.sent.append(report)
+        return report
+
+    def _exchange(self, reports: Sequence[wire.Report]) -> None:
+        """Agents report and do what they are asked to: each command once, none of another boot."""
+        for report, answer in zip(reports, self.deliver(*reports), strict=True):
+            for command in answer.commands:
+                if command.id not in self.done:
+                    self.done.add(command.id)
+                    self._obey(report.node, command)
+
+    def _obey(self, name: str, command: Command) -> None:
+        mine = command.args["boot_id"] == self.boot(name)
+        if mine:
+            self.restart(name)
+        result = CommandResult(id=command.id, status="done" if mine else "refused", finished_at=self.now)
+        self.results.setdefault(name, []).append(result)
+
+    def deliver(self, *reports: wire.Report) -> list[wire.Answer]:
+        """The agents' door."""
+        deliveries = [
+            incidents.Delivery(cluster=self.cluster, node=report.node, decoded=wire.Decoded(report=report))
+            for report in reports
+        ]
+        return incidents.ingest(deliveries, now=self.now)
+
+    # The watch
+
+    def sync(self) -> None:
+        """What the watch does: a list that says nothing new would change nothing."""
+        listed = [node["metadata"]["resourceVersion"] for node in self.kube.objects.list("Node")]
+        if listed != self._listed:
+            super().sync()
+            self._listed = listed
