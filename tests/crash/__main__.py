@@ -6,16 +6,18 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.crash import batch, installation, judging, page
-from tests.crash.points import FAILURES, POINTS, column
+from tests.crash.points import FAILURES, POINTS, TOGETHER, Failure, column
+from tests.crash.trials import Trial
 
 NAMES = {failure.name: failure for failure in FAILURES}
 
 
 def main() -> int:
-    """Runs one installation a failure, one after the other; the exit status is 1 if any run was not well."""
+    """Runs one installation after the other; the exit status is 1 if any run was not well."""
     parser = argparse.ArgumentParser(prog="python -m tests.crash", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="FAILURE", help=f"of {', '.join(NAMES)}; none: all, and the page")
     parser.add_argument("--step", action="append", default=[], help="strike this step only (more than one: repeat it)")
@@ -31,29 +33,40 @@ def main() -> int:
         parser.error("--step needs FAILURE: all failures write the page, and the page has every step")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # nothing is left running
     began, steps, servers, tried = time.monotonic(), [], "", []
-    for name in options.names or NAMES:
+    for group in TOGETHER:
+        failures = [one for one in group if not options.names or one.name in options.names]
+        cases = [
+            case for one in failures for case in column(one) if not options.step or case.point.step in options.step
+        ]
+        if not cases:
+            continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             try:
                 with installation.running(folder) as product:
-                    cases = [
-                        case for case in column(NAMES[name]) if not options.step or case.point.step in options.step
-                    ]
                     trials = batch.run(product, [cases * options.runs], seconds=options.seconds)
-                    judging.judge(product, trials)
-                    steps, servers = product.audit()["steps"], product.versions()
+                    audit, servers = product.audit(), product.versions()
+                    judging.judge(product, trials, audit)
+                    steps = audit["steps"]
             finally:
                 if options.logs:
-                    _keep(folder, options.logs / name)
+                    _keep(folder, options.logs / "-".join(one.name for one in failures))
         tried += trials
-        bad = [trial for trial in trials if trial.wrong]
-        longest = max(trial.seconds for trial in trials)
-        print(f"{NAMES[name].words}: {len(trials) - len(bad)} of {len(trials)} well, {longest:.0f} s", flush=True)
-        for trial in bad:
-            print(f"  {trial.node} {trial.case or f'undisturbed, {trial.plan}'}: {'; '.join(trial.wrong)}", flush=True)
+        _tell(failures, trials)
     if not options.names:
         page.write(tried, steps=steps, servers=servers, seconds=time.monotonic() - began)
     return 1 if any(trial.wrong for trial in tried) else 0
+
+
+def _tell(failures: Sequence[Failure], trials: Sequence[Trial]) -> None:
+    """Prints what became of an installation's trials."""
+    for one in failures:
+        mine = [trial for trial in trials if trial.case and trial.case.failure is one]
+        well, longest = sum(not trial.wrong for trial in mine), max((trial.seconds for trial in mine), default=0.0)
+        print(f"{one.words}: {well} of {len(mine)} well, {longest:.0f} s", flush=True)
+    for trial in trials:
+        if trial.wrong:
+            print(f"  {trial.node} {trial.case or f'undisturbed, {trial.plan}'}: {'; '.join(trial.wrong)}", flush=True)
 
 
 def _keep(folder: Path, where: Path) -> None:

@@ -1,10 +1,11 @@
-"""The product with servers of its own, so that each can be struck too, and the system that its webhooks call."""
+"""The product with servers of its own, so that each can be struck too, and the system that its webhooks and channels
+call."""
 
 import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,10 @@ from tests.crash.other_system import OtherSystem
 from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, Failure
 from tests.story.product import ROOT, Product, call
 
-THREADS = "48"  # of the worker: a request that is held keeps one
+THREADS = "96"  # of the worker: a request that is held keeps one
 SECRET = "only-between-the-two-of-us"  # with the other system
 # What would rightly hold back acts on many nodes at once.
-NO_GUARDS = {name: {"enabled": False} for name in ("storm", "rate", "breaker")}
+NO_GUARDS = {**{name: {"enabled": False} for name in ("storm", "rate", "breaker")}, "plans": {"limit": 1000}}
 
 
 class Installation(Product):
@@ -60,6 +61,16 @@ class Installation(Product):
         """Lets the other system's words be known as its own."""
         with self.connect() as connection:
             connection.execute("UPDATE fleet_cluster SET decision_secret = %s", (self.other.secret,))
+
+    def open_channels(self, names: Sequence[str]) -> None:
+        """Lets people be told by channels of these names, each message at once and by itself."""
+        with self.connect() as connection:
+            connection.execute(
+                "INSERT INTO notify_channel (name, kind, url, secret, recipients, language, gather, spacing, enabled, "
+                "created_by, created_at, trouble) "
+                "SELECT unnest(%s::text[]), 'webhook', %s, %s, '[]', 'en', 0, 0, true, 'system', now(), ''",
+                (list(names), self.other.messages, self.other.secret),
+            )
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection to the portal's database, outside a transaction until one is begun."""

@@ -1,19 +1,23 @@
 """What became of a trial: whether the rescue ended well, and whether anything was done twice or left behind."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.crash.batch import Trial, rescues_of
+from tests.crash import rescues
 from tests.crash.installation import Installation
 from tests.crash.plans import PLANS, PODS
+from tests.crash.trials import Trial
 
 Manifest = dict[str, Any]
 
 
-def judge(product: Installation, trials: Sequence[Trial]) -> None:
-    """Notes for each trial what is wrong; the controls tell what an undisturbed rescue does to a node."""
-    rescues, audit = rescues_of(product), product.audit()
+def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, Any]) -> None:
+    """Notes for each trial what is wrong; the controls tell what an undisturbed rescue does to a node.
+
+    ``audit``: what ``Installation.audit`` said when all was over.
+    """
+    found, jobs = rescues.by_node(product), _nodes_with_jobs(product)
     pending, _ = product.faults()
     query = (
         "SELECT n.name, i.kind, i.code FROM incidents_incident i JOIN fleet_node n ON n.id = i.node_id "
@@ -27,11 +31,11 @@ def judge(product: Installation, trials: Sequence[Trial]) -> None:
             wrong.append(f"ledger: {audit['chains']}")
         if trial.case and (trial.node in pending or trial.aimed):
             wrong.append("it was not struck")
-        mine = rescues.get(trial.node, [])
-        ends = tuple((state, outcome) for _, state, outcome in mine)
+        mine = found.get(trial.node, [])
+        ends = tuple((row.state, row.outcome) for row in mine)
         if ends != PLANS[trial.plan].ends:
             wrong.append(f"rescues ended {ends}: {_story(product, trial)}")
-        wrong += [text for pk, _, _ in mine if (text := audit["rescues"][str(pk)])]
+        wrong += [text for row in mine if (text := audit["rescues"][str(row.pk)])]
         wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
         applied = _applied(product, trial)
         if applied != undisturbed[trial.plan]:
@@ -44,15 +48,31 @@ def judge(product: Installation, trials: Sequence[Trial]) -> None:
             wrong += [f"standby {spare}: {text}" for text in _left_behind(before, product.sim_node(spare))]
         if product.other.taken[trial.node] != PLANS[trial.plan].ordered:
             wrong.append(f"the other system took {product.other.taken[trial.node]} orders")
+        if product.other.told[trial.node] != _to_be_told(trial):
+            wrong.append(f"people were told {product.other.told[trial.node]} times")
+        if PLANS[trial.plan].hung and trial.node in jobs:
+            wrong.append("the job that nobody wants any more is left")
+
+
+def _to_be_told(trial: Trial) -> int:
+    """How often people are to be told: once, but a channel that says 409, that it will not, is believed."""
+    refused = trial.case is not None and trial.case.failure.status == 409 and not trial.case.after
+    return int(PLANS[trial.plan].told and not refused)
+
+
+def _nodes_with_jobs(product: Installation) -> set[str]:
+    """The nodes for which there is a job."""
+    found = product.kube("GET", "/apis/batch/v1/jobs")["items"]
+    return {str(job["spec"]["template"]["spec"].get("nodeName", "")) for job in found}
 
 
 def _applied(product: Installation, trial: Trial) -> dict[str, int]:
     """How many calls that can take work or a node down had an effect on the trial's node and on its standby, as the
-    simulator counted."""
+    simulator counted; the deletion of a job, which keeps a node up, is counted too."""
     counted: Counter[str] = Counter()
     for whose, name in [("", trial.node), *(("standby: ", spare) for spare in trial.spares)]:
         for row in product.sim_calls(node=name)["calls"]:
-            if row["destructive"] and row["applied"]:
+            if row["applied"] and (row["destructive"] or row["resource"] == "jobs"):
                 counted[f"{whose}{row['verb']} {row['resource']}"] += row["count"]
     return dict(counted)
 

@@ -1,4 +1,5 @@
-"""The system that webhooks call: it takes up each order once, calls back, and fails at a node's first call if planned.
+"""The system that webhooks and channels call: it takes up each order once and calls back, hears each message once, and
+fails at a node's first call if planned.
 
 As at the simulator, «before» is a call that has had no effect, and one whose caller is gone never has one.
 """
@@ -11,6 +12,7 @@ import threading
 import time
 import urllib.error
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -19,7 +21,7 @@ from urllib.parse import urlsplit
 from kcover_portal import outgoing
 from tests.story.product import call
 
-PATH = "/orders"
+ORDERS, MESSAGES = "/orders", "/messages"
 TRIED_AGAIN = 0.5  # seconds between tries to call back
 GIVEN_UP = 240.0  # seconds after which nobody is called back any more
 
@@ -36,18 +38,20 @@ class _Fault:
 
 
 class OtherSystem:
-    """``url`` is where it is called; what is not signed with ``secret`` it refuses."""
+    """``url`` takes orders, ``messages`` is where people are told; what is not signed with ``secret`` it refuses."""
 
     def __init__(self, secret: str) -> None:
         self.secret = secret
         self.taken: Counter[str] = Counter()  # orders that it took up, by node
-        self._known: set[str] = set()  # deliveries: one that comes again is no second order
+        self.told: Counter[str] = Counter()  # messages that it heard, by node
+        self._known: set[str] = set()  # deliveries: one that comes again is no second one
         self._faults: dict[str, _Fault] = {}
         self._hanging: dict[str, _Fault] = {}
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self.url = f"http://127.0.0.1:{self._server.server_port}{PATH}"
+        address = f"http://127.0.0.1:{self._server.server_port}"
+        self.url, self.messages = address + ORDERS, address + MESSAGES
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
 
@@ -78,19 +82,25 @@ class OtherSystem:
         if node in self._hanging:
             self._hanging[node].let_go.set()
 
-    def answer(self, order: dict[str, Any], connection: socket.socket) -> int | None:
-        """The status with which an order is answered; None: with nothing, the connection is cut."""
-        fault = self._faults.pop(order["node"], None)
+    def answer(self, path: str, document: dict[str, Any], connection: socket.socket) -> int | None:
+        """The status with which a call is answered; None: with nothing, the connection is cut."""
+        if path == ORDERS:
+            return self._answer(document["node"], connection, effect=lambda: self._take(document))
+        (node,) = {happening["node"] for happening in document["happenings"]}
+        return self._answer(node, connection, effect=lambda: self._hear(node, document))
+
+    def _answer(self, node: str, connection: socket.socket, *, effect: Callable[[], None]) -> int | None:
+        fault = self._faults.pop(node, None)
         if fault is None:
-            self._take(order)
+            effect()
             return 204
         if fault.after:
-            self._take(order)
+            effect()
         if fault.status in ("hold", "timeout"):
-            self._hang(order["node"], fault)
+            self._hang(node, fault)
         if fault.status == "hold":
             if not fault.after and not _gone(connection):
-                self._take(order)
+                effect()
             return 204
         return fault.status if isinstance(fault.status, int) else None
 
@@ -101,13 +111,21 @@ class OtherSystem:
         del self._hanging[node]
 
     def _take(self, order: dict[str, Any]) -> None:
-        """The one effect of a call; the word that it is done follows."""
-        with self._lock:
-            if order["delivery"] in self._known:
-                return
-            self._known.add(order["delivery"])
+        """The one effect of an order; the word that it is done follows."""
+        if self._is_new(order["delivery"]):
             self.taken[order["node"]] += 1
-        threading.Thread(target=self._call_back, args=(order,), daemon=True).start()
+            threading.Thread(target=self._call_back, args=(order,), daemon=True).start()
+
+    def _hear(self, node: str, message: dict[str, Any]) -> None:
+        """The one effect of a message."""
+        if self._is_new(message["delivery"]):
+            self.told[node] += 1
+
+    def _is_new(self, delivery: str) -> bool:
+        with self._lock:
+            new = delivery not in self._known
+            self._known.add(delivery)
+            return new
 
     def _call_back(self, order: dict[str, Any]) -> None:
         """Until somebody hears it: what calls may itself be down."""
@@ -134,11 +152,12 @@ def _handler(other: OtherSystem) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            if urlsplit(self.path).path != PATH:
+            path = urlsplit(self.path).path
+            if path not in (ORDERS, MESSAGES):
                 return self._say(404)
             if not outgoing.signed(other.secret, body, self.headers.get(outgoing.SIGNATURE, "")):
                 return self._say(403)
-            return self._say(other.answer(json.loads(body), self.connection))
+            return self._say(other.answer(path, json.loads(body), self.connection))
 
         def _say(self, status: int | None) -> None:
             self.close_connection = True

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from tests.crash.batch import Trial
 from tests.crash.points import FAILURES, POINTS, Failure, Point
+from tests.crash.trials import Trial
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 # Steps that ask nothing of a cluster.
@@ -30,10 +30,13 @@ processes are the real ones (`live`, `worker`, `beat`, `watch`), on a PostgreSQL
 `python -m tests.crash killed --runs 3 --logs var/crash` repeats one column; `make test` tries a sample of the cells.
 
 A run is well when
-- its rescue ended healed (a taint: isolated, then released), with every incident of the node closed;
+- its rescue ended healed (a taint: isolated, then released; a reboot that a person called off: cancelled, then
+  released), with every incident of the node closed;
 - the simulator counted exactly the calls with an effect that it counts for an undisturbed rescue (changes of the node,
   evictions, deletions, jobs), each pod evicted once, the machine booted once where its plan has a reboot;
+- of a reboot that was called off no job is left, and the machine booted only when a person switched it on;
 - another system that its plan calls took up one order, and no more (where it took none, a person ordered once more);
+- people who are to be told heard it once (a channel that answers 409, that it will not, is not asked again);
 - the node's labels, annotations and spec are what they were before the fault, byte for byte; so are those of the
   standby that stood in for it, once a person has released it;
 - the ledger's chain is intact, and replaying it gives the row of each rescue.
@@ -42,7 +45,13 @@ A run is well when
 LEASE = """
 
 The lease makes most of the time: a step whose worker died, or lost its database, is taken up by another when its
-lease of 30 s has run out, and not before, so that no two ever act at a time. A time-out is found after 20 s.
+lease of 30 s has run out, and not before, so that no two ever act at a time (a message's lease: 60 s). A time-out is
+found after 20 s. A reboot that was called off is looked after for 30 s, however soon its job is gone.
+
+"""
+NO_CELL = """
+«–»: the command for an agent is a row in the database, which only the death of its writer can befall at a moment of our
+choosing; and an order that was taken and then refused with 409 looks to everybody like one that was refused.
 
 """
 TAIL = """## Not in here
@@ -71,7 +80,7 @@ def write(trials: Sequence[Trial], *, steps: Sequence[str], servers: str, second
         runs=len(cases),
         verdict=verdict,
     )
-    text += "\n".join(_failures(cases)) + LEASE + "\n".join(_matrix(cases)) + "\n\n"
+    text += "\n".join(_failures(cases)) + LEASE + "\n".join(_matrix(cases)) + "\n" + NO_CELL
     text += "\n".join(_wrong(trials)) + TAIL + _uncovered(steps)
     PAGE.write_text(text, encoding="utf-8")
 

@@ -1,5 +1,6 @@
 """The walk-throughs whose calls are struck, and how each ends when nothing strikes it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 OTHER = "<other system>"  # its address, in the policies
@@ -43,6 +44,22 @@ spec:
         - {name: gpuReset, attribute: {unCordon: "true"}}
         - {name: runChecks, attribute: {checks: "remapped"}}
 """
+# A channel for each node, so that what is told of one is a message of its own.
+TELL = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {{name: tell}}
+spec:
+  rules:
+{rules}"""
+_TELL_OF = """\
+    - priority: 10
+      errorCode: ["74"]
+      nodeSelector: {{operator: all, labels: {{kubernetes.io/hostname: {node}}}}}
+      actions:
+        - {{name: taint, attribute: {{key: trainy.konduktor.ai/faulty, value: "true", effect: NoSchedule}}}}
+        - {{name: notify, attribute: {{channel: {channel}}}}}
+"""
 # What a decision system asks for.
 HEAL = [
     {"name": "cordon", "waittime": "", "maps": []},
@@ -56,7 +73,9 @@ PODS = ("a", "b", "c")  # on each node that is drained; evicted in this order
 class Plan:
     """``xid``: the fault that calls for it. ``ends``: state and outcome of its rescues, one after the other.
     ``boots``: how often the machine boots. ``drained``: ``PODS`` are evicted. ``jobs``: a training job is restarted.
-    ``standby``: a spare stands in. ``ordered``: another system is asked to look at the node, and calls back."""
+    ``standby``: a spare stands in. ``ordered``: another system is asked to look at the node, and calls back.
+    ``told``: people are, by a channel. ``asked``: a decision system asks for it, on a node whose agent is silent.
+    ``hung``: the machine has stopped answering. ``released``: a person releases the node in the end."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -65,13 +84,38 @@ class Plan:
     jobs: bool = False
     standby: bool = False
     ordered: bool = False
+    told: bool = False
+    asked: bool = False
+    hung: bool = False
+    released: bool = False
 
 
+HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
+ISOLATED = ("succeeded", "isolated")
 PLANS = {
-    "agent": Plan(xid=62, ends=(("succeeded", "healed"),), boots=1),
-    # Asked for by a decision system, on a node whose agent has fallen silent.
-    "job": Plan(xid=62, ends=(("succeeded", "healed"),), boots=1),
-    "mend": Plan(xid=119, ends=(("succeeded", "healed"),), jobs=True, standby=True, ordered=True),
-    # A person releases the node.
-    "taint": Plan(xid=79, ends=(("succeeded", "isolated"), ("succeeded", "done")), drained=False),
+    "agent": Plan(xid=62, ends=(HEALED,), boots=1),
+    "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
+    "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True),
+    "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
+    "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, told=True, released=True),
+    # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.
+    "withdraw": Plan(
+        xid=62,
+        ends=(("cancelled", "cancelled"), RELEASED),
+        boots=1,
+        drained=False,
+        asked=True,
+        hung=True,
+        released=True,
+    ),
 }
+
+
+def channel(node: str) -> str:
+    """The name of the channel that is told of a node."""
+    return f"about-{node}"
+
+
+def tell(nodes: Iterable[str]) -> str:
+    """The policy by which people are told of each of these nodes."""
+    return TELL.format(rules="".join(_TELL_OF.format(node=node, channel=channel(node)) for node in nodes))

@@ -13,6 +13,7 @@ from typing import Any
 from tests.crash.plans import PODS
 
 STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
+SOON = 5.0  # seconds: what comes later is late
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class Point:
     ``{boot}`` (the boot that is to end) filled in. ``row``: the call is no request but a row for the agent, whose key
     begins so; the rest then is about the request before it.
     ``hook``: the call goes to another system (``other_system``) and not to a cluster.
-    ``late``: only after the reboot.
+    ``comes``: so many seconds after the fault it comes, about.
     """
 
     step: str
@@ -35,7 +36,7 @@ class Point:
     skip: int = 0
     row: str = ""
     hook: bool = False
-    late: bool = False
+    comes: float = 1.0
 
     def fault(self, *, node: str, boot: str) -> dict[str, Any]:
         """What the simulator is to look for."""
@@ -60,12 +61,24 @@ _REBOOTING = f'"{STATE}":"rebooting"'
 _STANDING_IN = r'"kcover\.io/standing-in":"\{\\"active\\":%s,.*\\"origin\\":\\"{node}\\"'
 POINTS = (
     Point(step="cordon", call="PATCH node", plan="agent", match=f"PATCH {_NODE}", body='"unschedulable":true'),
-    Point(step="drain", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=f'"{STATE}":"draining"'),
+    Point(
+        step="drain",
+        call="PATCH node (label)",
+        plan="agent",
+        match=f"PATCH {_NODE}",
+        body=f'"{STATE}":"draining"',
+    ),
     Point(step="drain", call="POST eviction, first pod", plan="agent", match=_EVICTION % PODS[0]),
     Point(step="drain", call="POST eviction, last pod", plan="agent", match=_EVICTION % PODS[-1]),
-    Point(step="reboot", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING),
+    Point(step="reboot", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING, comes=5.0),
     Point(
-        step="reboot", call="command for the agent", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING, row="reboot"
+        step="reboot",
+        call="command for the agent",
+        plan="agent",
+        match=f"PATCH {_NODE}",
+        body=_REBOOTING,
+        row="reboot",
+        comes=5.0,
     ),
     Point(
         step="reboot",
@@ -73,6 +86,7 @@ POINTS = (
         plan="job",
         match="POST /apis/batch/v1/namespaces/[^/]+/jobs$",
         body='"nodeName":"{node}"',
+        comes=5.0,
     ),
     Point(
         step="reboot",
@@ -80,6 +94,15 @@ POINTS = (
         plan="agent",
         match=f"GET {_NODE}",
         seen=_REBOOTING,
+        comes=6.0,
+    ),
+    Point(
+        step="withdraw",
+        call="DELETE job",
+        plan="withdraw",
+        match="DELETE /apis/batch/v1/namespaces/[^/]+/jobs/",
+        seen='"nodeName":"{node}"',
+        comes=3.0,
     ),
     Point(
         step="ready",
@@ -88,7 +111,7 @@ POINTS = (
         match=f"GET {_NODE}",
         seen=f"^(?=.*{_REBOOTING})(?!.*{{boot}})",
         skip=1,  # the first look at the new boot is the reboot step's
-        late=True,
+        comes=10.0,
     ),
     Point(step="label", call="PATCH node", plan="mend", match=f"PATCH {_NODE}", body='"example.com/health":"xid-'),
     Point(
@@ -104,14 +127,16 @@ POINTS = (
         plan="mend",
         match="PATCH /api/v1/nodes/",
         body=_STANDING_IN % "true",
+        comes=2.0,
     ),
     Point(
         step="restart_jobs",
         call="DELETE pod",
         plan="mend",
         match="DELETE /api/v1/namespaces/default/pods/{node}-job",
+        comes=2.0,
     ),
-    Point(step="webhook", call="POST to another system", plan="mend", hook=True),
+    Point(step="webhook", call="POST to another system", plan="mend", hook=True, comes=8.0),
     Point(
         step="reset",
         call="command for the agent",
@@ -119,7 +144,7 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'^(?!.*unschedulable).*"{STATE}":"quarantined"',
         row="reset",
-        late=True,
+        comes=9.0,
     ),
     Point(
         step="run_checks",
@@ -128,15 +153,35 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'"{STATE}":"verifying"',
         row="checks",
-        late=True,
+        comes=11.0,
     ),
     Point(
-        step="verify", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=f'"{STATE}":"verifying"'
+        step="verify",
+        call="PATCH node (label)",
+        plan="agent",
+        match=f"PATCH {_NODE}",
+        body=f'"{STATE}":"verifying"',
+        comes=11.0,
     ),
-    Point(step="verify", call="GET node", plan="agent", match=f"GET {_NODE}", seen=f'"{STATE}":"verifying"', late=True),
-    Point(step="uncordon", call="PATCH node", plan="agent", match=f"PATCH {_NODE}", body=f'"{RESCUE}":null', late=True),
+    Point(
+        step="verify",
+        call="GET node",
+        plan="agent",
+        match=f"GET {_NODE}",
+        seen=f'"{STATE}":"verifying"',
+        comes=12.0,
+    ),
+    Point(
+        step="uncordon",
+        call="PATCH node",
+        plan="agent",
+        match=f"PATCH {_NODE}",
+        body=f'"{RESCUE}":null',
+        comes=14.0,
+    ),
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
-    Point(step="release", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body=f'"{RESCUE}":null'),
+    Point(step="notify", call="POST to a channel", plan="tell", hook=True, comes=3.0),
+    Point(step="release", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body=f'"{RESCUE}":null', comes=2.0),
 )
 
 
@@ -154,19 +199,14 @@ FLUSHED = Failure(name="flushed", words="Redis flushed")
 BROKER = Failure(name="broker", words="Redis killed and started")
 FAST = Failure(name="fast", words="PostgreSQL restarted (fast)")
 IMMEDIATE = Failure(name="immediate", words="PostgreSQL restarted (immediate)")
-FAILURES = (
-    KILLED,
-    FLUSHED,
-    BROKER,
-    FAST,
-    IMMEDIATE,
-    Failure(name="409", words="API 409", status=409),
-    Failure(name="429", words="API 429", status=429),
-    Failure(name="500", words="API 500", status=500),
-    Failure(name="504", words="API 504", status=504),
-    Failure(name="timeout", words="API time-out", status="timeout"),
-    Failure(name="cut", words="API connection cut", status="cut"),
-)
+REFUSED, BUSY = Failure(name="409", words="API 409", status=409), Failure(name="429", words="API 429", status=429)
+BROKEN, LATE = Failure(name="500", words="API 500", status=500), Failure(name="504", words="API 504", status=504)
+TIMEOUT = Failure(name="timeout", words="API time-out", status="timeout")
+CUT = Failure(name="cut", words="API connection cut", status="cut")
+FAILURES = (KILLED, FLUSHED, BROKER, FAST, IMMEDIATE, REFUSED, BUSY, BROKEN, LATE, TIMEOUT, CUT)
+# What is tried in one installation: an answer concerns its own rescue alone, save one that never comes, after which the
+# portal asks nothing of the API server for a while; a process is everybody's.
+TOGETHER = ((KILLED,), (FLUSHED,), (BROKER,), (FAST,), (IMMEDIATE,), (REFUSED, BUSY, BROKEN), (LATE, CUT), (TIMEOUT,))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,30 +233,32 @@ def _possible(case: Case) -> bool:
     then says 409, that it will not, is beyond help: whoever believes it orders once more."""
     if case.point.row:
         return case.failure is KILLED
-    return not (case.point.hook and case.after and case.failure.status == 409)
+    return not (case.point.step == "webhook" and case.after and case.failure.status == 409)
 
 
 def sample() -> list[list[Case]]:
-    """Each request struck by a SIGKILL, each failure striking some point, before and after taking turns; in waves."""
-    points = [point for point in POINTS if not point.row]
+    """Each request struck by a SIGKILL, each row too, before and after; each failure striking some point; in waves.
+
+    Save a message, whose lease is twice as long as a step's: it is struck by a failure that costs none.
+    """
+    requests = [point for point in POINTS if not point.row]
+    (message,) = (point for point in requests if point.step == "notify")
+    requests.remove(message)
     killed = [
         Case(point=point, failure=KILLED, after=after)
-        for point, after in zip(points, cycle((False, True)), strict=False)
+        for point, after in zip(requests, cycle((True, False)), strict=False)
     ]
+    killed += [case for case in column(KILLED) if case.point.row]
+    soon = [point for point in requests if point.comes <= SOON]
+    struck = [*zip(FAILURES[1:-1], _spread(soon), strict=False), (CUT, message)]
     rest = [
         Case(point=point, failure=failure, after=after)
-        for failure, point, after in zip(FAILURES[1:], _spread(points), cycle((True, False)), strict=False)
+        for (failure, point), after in zip(struck, cycle((True, False)), strict=False)
     ]
     slow = [case for case in rest if case.failure in (FAST, IMMEDIATE)]  # they cost a lease, as a SIGKILL does
     return [killed, slow, [case for case in rest if case not in slow]]
 
 
-def sample_of_rows() -> list[list[Case]]:
-    """The agent's rows struck by a SIGKILL, before and after. Apart from the requests: a blow that is meant for others
-    would find their workers on the way from their last request to the row."""
-    return [[case for case in column(KILLED) if case.point.row]]
-
-
 def _spread(points: list[Point]) -> Iterator[Point]:
     """The points over and over, in strides, so that neighbours in a list strike different steps."""
-    return (points[(number * 5 + 2) % len(points)] for number in cycle(range(len(points))))
+    return (points[(number * 5 + 3) % len(points)] for number in cycle(range(len(points))))

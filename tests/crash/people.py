@@ -1,0 +1,86 @@
+"""What people do beside the portal while the rescues run, and which rescues are over."""
+
+import time
+from collections.abc import Sequence
+
+from tests.crash import rescues
+from tests.crash.installation import Installation
+from tests.crash.plans import PLANS
+from tests.crash.rescues import Row
+from tests.crash.trials import Trial
+from tests.story.product import call
+
+
+class People:
+    """Whoever looks after the nodes of these trials."""
+
+    def __init__(self, product: Installation, trials: Sequence[Trial]) -> None:
+        self._product, self._trials = product, trials
+
+    def look(self) -> None:
+        """Does what plans need from outside, and notes which are over."""
+        found = rescues.by_node(self._product)
+        for trial in self._trials:
+            mine, plan = found.get(trial.node, []), PLANS[trial.plan]
+            states = [row.state for row in mine]
+            if mine and self._ordered_in_vain(trial):
+                self._order_again(trial, mine[-1])
+            elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
+                self._release(trial)
+            elif not trial.seconds and len(mine) >= len(plan.ends) and not set(states) & set(rescues.UNDER_WAY):
+                trial.seconds = time.monotonic() - trial.began
+        self._see_to_machines(found)
+
+    def all_over(self) -> bool:
+        """Whether every rescue has ended."""
+        return all(trial.seconds for trial in self._trials)
+
+    def _see_to_machines(self, found: dict[str, list[Row]]) -> None:
+        """Starts agents after the reboot that a job did; cancels what hangs, and has the machine switched on."""
+        asked = [trial for trial in self._trials if PLANS[trial.plan].asked and not trial.helped and trial.began]
+        if not asked:
+            return
+        machines = {row["name"]: row for row in call("GET", self._product.sim + "/sim/nodes")[1]["nodes"]}
+        called_back = rescues.asked_of_jobs(self._product, [trial.node for trial in asked if PLANS[trial.plan].hung])
+        for trial in asked:
+            machine = machines[trial.node]
+            booted = machine["boot_id"] != trial.boot
+            if not PLANS[trial.plan].hung:
+                if booted:
+                    self._product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": True})
+                    trial.helped = True
+            elif booted and machine["ready"]:
+                self._release(trial)
+            elif trial.node in called_back and not booted:
+                self._end(trial, found[trial.node][-1], under_way=called_back[trial.node])
+
+    def _end(self, trial: Trial, row: Row, *, under_way: bool) -> None:
+        """Cancels a rescue that waits in vain for its reboot; when that is called back, switches the machine on."""
+        if row.state in rescues.UNDER_WAY:
+            self._say(f"/api/v1/rescues/{row.pk}/cancel", "the machine is switched off and on by hand")
+        elif not under_way:
+            self._product.post_sim(f"/sim/nodes/{trial.node}/cure", {})
+
+    def _ordered_in_vain(self, trial: Trial) -> bool:
+        """Whether the other system lost the order, so that a person may give it once more."""
+        if trial.helped or not trial.case or not trial.case.point.hook or not PLANS[trial.plan].ordered:
+            return False
+        other = self._product.other
+        return not other.taken[trial.node] and trial.node not in other.pending() | set(other.hanging())
+
+    def _order_again(self, trial: Trial, row: Row) -> None:
+        """Nobody knows whether the other system has it; a person finds out that it has not."""
+        if row.state == "waiting" and row.hold == "external":
+            self._say(f"/api/v1/rescues/{row.pk}/take-over", "they have no such order")
+        elif row.state == "held":
+            trial.helped = self._say(f"/api/v1/rescues/{row.pk}/retry", "nobody has it")
+
+    def _release(self, trial: Trial) -> None:
+        trial.helped = self._say(f"/api/v1/nodes/sim/{trial.node}/release", "looked at")
+
+    def _say(self, path: str, reason: str) -> bool:
+        """Whether the portal took an operator's word; if not, it is said again: a server may just have been struck, or
+        the rescue may have moved meanwhile (409)."""
+        status, answer = self._product.post(path, {"reason": reason})
+        assert status < 300 or status == 409 or status >= 500, answer
+        return status < 300

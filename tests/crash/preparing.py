@@ -1,0 +1,98 @@
+"""Everything is in place before the first fault: agents, pods, spares, channels, the planned failures."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.crash import spares
+from tests.crash.installation import Installation
+from tests.crash.plans import PLANS, PODS, channel, tell
+from tests.crash.points import Case
+from tests.crash.trials import Trial
+
+HELD_SECONDS = 120.0
+SILENT_SECONDS = 600.0  # an agent heard of so long ago is none that could be asked for a reboot
+JOB, PROTECTED = "training.kubeflow.org/job-name", "kcover.io/cascading-recovery"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """``decider``: the token of a decision system. ``spares``: every one that there is, as it was."""
+
+    decider: str
+    spares: Mapping[str, dict[str, Any]]
+
+
+def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[str]) -> Prepared:
+    """Prepares the nodes of all trials; ``loose`` ones become their spares."""
+    query = "SELECT count(*) FROM fleet_agent"
+    product.wait(lambda: product.rows(query)[0][0] >= len(trials), "the agents to report", seconds=90)
+    product.share_secret()
+    decider = _by_command(product, [trial.node for trial in trials if PLANS[trial.plan].told])
+    known = spares.make(product, loose[: sum(PLANS[trial.plan].standby for trial in trials)])
+    for trial in trials:
+        trial.before = product.sim_node(trial.node)
+        for pod in _pods(trial):
+            product.kube("POST", "/api/v1/namespaces/default/pods", pod)
+        if trial.case is not None:
+            _plan(product, trial, trial.case)
+    _silence(product, [trial for trial in trials if PLANS[trial.plan].asked])
+    return Prepared(decider=decider, spares=known)
+
+
+def _by_command(product: Installation, told: Sequence[str]) -> str:
+    """What administrators do by command, in one process: a token for a decision system, rules that tell people."""
+    commands = [["token", "create", "--kind", "decision", "--cluster", "sim"]]
+    if told:
+        product.open_channels([channel(node) for node in told])
+        path = product.folder / "tell.yaml"
+        path.write_text(tell(told), encoding="utf-8")
+        commands.append(["policy", "apply", "-f", str(path)])
+    return product.manage_all(commands)[0].strip()
+
+
+def _silence(product: Installation, trials: Sequence[Trial]) -> None:
+    """Their agents are silent, and have been for long; some with their machines."""
+    for trial in trials:
+        if PLANS[trial.plan].hung:
+            product.post_sim("/sim/faults", {"node": trial.node, "kind": "hang"})
+        else:
+            product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": False})
+    with product.connect() as connection:
+        connection.execute(
+            "UPDATE fleet_agent SET seen_at = now() - make_interval(secs => %s) "
+            "WHERE node_id IN (SELECT id FROM fleet_node WHERE name = ANY(%s))",
+            (SILENT_SECONDS, [trial.node for trial in trials]),
+        )
+
+
+def _plan(product: Installation, trial: Trial, case: Case) -> None:
+    """Prepares what is to meet the case's call."""
+    status = "hold" if case.failure.status is None else case.failure.status
+    if case.point.hook:
+        product.other.plan(trial.node, status=status, after=case.after, seconds=HELD_SECONDS)
+        return
+    planned = case.point.fault(node=trial.node, boot=trial.boot)
+    # A row is not asked for at the API server: the rescue is stopped at its last request before, and caught at it.
+    after = case.after or bool(case.point.row)
+    fault = {**planned, "name": trial.node, "status": status, "after": after, "seconds": HELD_SECONDS}
+    product.post_sim("/sim/api-faults", fault)
+
+
+def _pods(trial: Trial) -> Iterator[dict[str, Any]]:
+    """What runs on the node."""
+    plan, container = PLANS[trial.plan], {"name": "main", "image": "registry.example/train:1", "resources": {}}
+    loose = [(letter, {}) for letter in PODS if plan.drained]
+    jobs = [("job", {JOB: trial.node, PROTECTED: "true"})] if plan.jobs else []
+    for name, labels in [*loose, *jobs]:
+        yield {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"{trial.node}-{name}", "namespace": "default", "labels": labels},
+            "spec": {
+                "nodeName": trial.node,
+                "containers": [container],
+                "restartPolicy": "Always",
+                "terminationGracePeriodSeconds": 30,
+            },
+        }

@@ -1,0 +1,39 @@
+"""The rescues of nodes, as their rows have them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tests.crash.installation import Installation
+
+UNDER_WAY = ("waiting", "running")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rescue. ``hold``: what it is held for, or "external" while another system has the node."""
+
+    pk: int
+    state: str
+    outcome: str
+    hold: str
+
+
+def by_node(product: Installation) -> dict[str, list[Row]]:
+    """The rescues of each node, oldest first."""
+    found: dict[str, list[Row]] = {}
+    query = (
+        "SELECT n.name, r.id, r.state, r.outcome, r.hold FROM rescue_rescue r "
+        "JOIN fleet_node n ON n.id = r.node_id ORDER BY r.id"
+    )
+    for node, *row in product.rows(query):
+        found.setdefault(node, []).append(Row(*row))
+    return found
+
+
+def asked_of_jobs(product: Installation, nodes: Sequence[str]) -> dict[str, bool]:
+    """Those of the nodes whose reboot a job was asked for, and whether somebody is to call it back (still)."""
+    query = (
+        "SELECT n.name, s.withdraw_at IS NOT NULL FROM rescue_step s JOIN rescue_rescue r ON r.id = s.rescue_id "
+        "JOIN fleet_node n ON n.id = r.node_id WHERE s.name = 'reboot' AND s.progress ? 'asked' AND n.name = ANY(%s)"
+    )
+    return dict(product.rows(query, list(nodes)))

@@ -1,0 +1,40 @@
+"""A trial: one node on which one walk-through is carried out, and what is known of it meanwhile."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+
+from tests.crash.points import Case
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Trial:
+    """One node on which a plan is carried out, and the case that strikes it; None: nothing does (the control)."""
+
+    node: str
+    plan: str
+    case: Case | None
+    before: dict[str, Any] = field(default_factory=dict)
+    struck: bool = False
+    helped: bool = False  # what the plan needs from outside in the end was done
+    lock: psycopg.Connection[Any] | None = None  # what a call that is a row waits for
+    spares: dict[str, dict[str, Any]] = field(default_factory=dict)  # that were promised to the node, as they had been
+    began: float = 0.0
+    seconds: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def boot(self) -> str:
+        """The boot that was running when it began."""
+        return str(self.before["status"]["nodeInfo"]["bootID"])
+
+    @property
+    def aimed(self) -> bool:
+        """Whether it waits for a process to be struck."""
+        return self.case is not None and self.case.failure.status is None and not self.struck
+
+    @property
+    def comes(self) -> float:
+        """So many seconds after its fault the call comes that is to be struck, about."""
+        return self.case.point.comes if self.case is not None else 0.0
