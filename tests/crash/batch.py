@@ -25,7 +25,7 @@ HANG_SECONDS = 13.0  # and so long, when the blow no longer waits for the rest: 
 LOOKED_EVERY = 0.1  # seconds, at what hangs
 HELPED_EVERY = 0.4  # seconds, at how far the rescues are
 GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with what else hangs so long after it
-RELEASED_SECONDS = 60.0
+HEARD_SECONDS = RELEASED_SECONDS = 60.0
 GRACE = ("--grace-seconds", "2.5")  # a pod that was told to go is still there when its eviction is tried again
 REPORTS_A_SECOND = 40  # of all agents, at most
 SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares from the start
@@ -49,10 +49,10 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     product.guards_off()
     query = "SELECT name FROM fleet_node WHERE gpus > 0 AND NOT unschedulable ORDER BY name"
     product.wait(lambda: len(product.rows(query)) >= wanted, "the nodes to be listed", seconds=90)
-    nodes = [name for (name,) in product.rows(query)]
+    names = [name for (name,) in product.rows(query)]
     struck: list[Case | None] = [*cases, *[None] * (wanted - len(cases))]
-    trials = [Trial(node=node, plan=plan, case=case) for node, plan, case in zip(nodes, plans, struck, strict=False)]
-    course = Course(product, trials, preparing.prepare(product, trials, loose=nodes[wanted:]))
+    trials = [Trial(node=name, plan=plan, case=case) for name, plan, case in zip(names, plans, struck, strict=False)]
+    course = Course(product, trials, preparing.prepare(product, trials, loose=names[wanted:]))
     course.run([len(wave) for wave in waves], deadline=time.monotonic() + seconds)
     return trials
 
@@ -102,17 +102,20 @@ class Course:
         self._blows.strike()
 
     def _begin(self, trial: Trial) -> None:
-        """Hurts the node, or has a decision system ask."""
+        """Hurts the node, or has a decision system ask: until it is heard, as a server may just have been struck."""
         plan = PLANS[trial.plan]
         trial.began = time.monotonic()
         if plan.asked:
-            body = {"nodeName": trial.node, "xid": plan.xid, "escalateTime": "", "actions": HEAL}
-            status, answer = call(
-                "POST", self._product.url + "/api/v1/rescue-actions", body, token=self._prepared.decider
-            )
-            assert status == 201, answer
+            self._until(lambda: self._asked(trial), deadline=time.monotonic() + HEARD_SECONDS)
         else:
             self._product.inject(trial.node, plan.xid, **{"cure": "reset"} if trial.plan == "mend" else {})
+
+    def _asked(self, trial: Trial) -> bool:
+        body = {"nodeName": trial.node, "xid": PLANS[trial.plan].xid, "escalateTime": "", "actions": HEAL}
+        url, token = self._product.url + "/api/v1/rescue-actions", self._prepared.decider
+        status, answer = call("POST", url, body, token=token)
+        assert status < 300 or status >= 500, answer
+        return status < 300
 
     def _over(self) -> bool:
         """Whether every rescue has ended; strikes what came too late for its wave."""

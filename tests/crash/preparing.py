@@ -32,11 +32,14 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
     known = spares.make(product, loose[: sum(PLANS[trial.plan].standby for trial in trials)])
     for trial in trials:
         trial.before = product.sim_node(trial.node)
+        _silence(product, trial)
+    for trial in trials:
         for pod in _pods(trial):
             product.kube("POST", "/api/v1/namespaces/default/pods", pod)
         if trial.case is not None:
             _plan(product, trial, trial.case)
-    _silence(product, [trial for trial in trials if PLANS[trial.plan].asked])
+    # Last: what an agent had sent before it was stopped has arrived by now.
+    _let_pass(product, [trial.node for trial in trials if PLANS[trial.plan].asked])
     return Prepared(decider=decider, spares=known)
 
 
@@ -51,18 +54,21 @@ def _by_command(product: Installation, told: Sequence[str]) -> str:
     return product.manage_all(commands)[0].strip()
 
 
-def _silence(product: Installation, trials: Sequence[Trial]) -> None:
-    """Their agents are silent, and have been for long; some with their machines."""
-    for trial in trials:
-        if PLANS[trial.plan].hung:
-            product.post_sim("/sim/faults", {"node": trial.node, "kind": "hang"})
-        else:
-            product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": False})
+def _silence(product: Installation, trial: Trial) -> None:
+    """Stops its agent, with its machine or alone, if its plan is that of a silent one."""
+    if PLANS[trial.plan].hung:
+        product.post_sim("/sim/faults", {"node": trial.node, "kind": "hang"})
+    elif PLANS[trial.plan].asked:
+        product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": False})
+
+
+def _let_pass(product: Installation, silent: Sequence[str]) -> None:
+    """The agents of these nodes have been silent for long."""
     with product.connect() as connection:
         connection.execute(
             "UPDATE fleet_agent SET seen_at = now() - make_interval(secs => %s) "
             "WHERE node_id IN (SELECT id FROM fleet_node WHERE name = ANY(%s))",
-            (SILENT_SECONDS, [trial.node for trial in trials]),
+            (SILENT_SECONDS, list(silent)),
         )
 
 
