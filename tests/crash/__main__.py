@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.crash import batch, installation, judging, page
-from tests.crash.points import FAILURES, POINTS, TOGETHER, Failure, column
+from tests.crash.points import FAILURES, INSTALLATIONS, POINTS, Failure, column
 from tests.crash.trials import Trial
 
 NAMES = {failure.name: failure for failure in FAILURES}
@@ -31,20 +31,23 @@ def main() -> int:
         parser.error(f"no point in step {', '.join(unknown)}: there are {', '.join(sorted({p.step for p in POINTS}))}")
     if options.step and not options.names:
         parser.error("--step needs FAILURE: all failures write the page, and the page has every step")
+    options.step = options.step or [point.step for point in POINTS]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # nothing is left running
     began, steps, servers, tried = time.monotonic(), [], "", []
-    for group in TOGETHER:
-        failures = [one for one in group if not options.names or one.name in options.names]
-        cases = [
-            case for one in failures for case in column(one) if not options.step or case.point.step in options.step
+    wanted = options.names or NAMES
+    for installed in INSTALLATIONS:
+        failures = [one for together in installed for one in together if one.name in wanted]
+        waves = [
+            [case for one in together if one in failures for case in column(one) if case.point.step in options.step]
+            for together in installed
         ]
-        if not cases:
+        if not any(waves):
             continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             try:
                 with installation.running(folder) as product:
-                    trials = batch.run(product, [cases * options.runs], seconds=options.seconds)
+                    trials = batch.run(product, [wave * options.runs for wave in waves], seconds=options.seconds)
                     audit, servers = product.audit(), product.versions()
                     judging.judge(product, trials, audit)
                     steps = audit["steps"]

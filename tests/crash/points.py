@@ -204,9 +204,18 @@ BROKEN, LATE = Failure(name="500", words="API 500", status=500), Failure(name="5
 TIMEOUT = Failure(name="timeout", words="API time-out", status="timeout")
 CUT = Failure(name="cut", words="API connection cut", status="cut")
 FAILURES = (KILLED, FLUSHED, BROKER, FAST, IMMEDIATE, REFUSED, BUSY, BROKEN, LATE, TIMEOUT, CUT)
-# What is tried in one installation: an answer concerns its own rescue alone, save one that never comes, after which the
-# portal asks nothing of the API server for a while; a process is everybody's.
-TOGETHER = ((KILLED,), (FLUSHED,), (BROKER,), (FAST,), (IMMEDIATE,), (REFUSED, BUSY, BROKEN), (LATE, CUT), (TIMEOUT,))
+# What is tried in one installation, in waves. A process is everybody's: its death meets all rescues that are under way,
+# so there is one such failure in each; but Redis keeps nothing that a rescue needs. An answer concerns its own rescue
+# alone, save one that never comes: after it the portal asks nothing of that API server for a while.
+INSTALLATIONS: tuple[tuple[tuple[Failure, ...], ...], ...] = (
+    ((KILLED,),),
+    ((FLUSHED,), (BROKER,)),
+    ((FAST,),),
+    ((IMMEDIATE,),),
+    ((REFUSED, BUSY, BROKEN),),
+    ((LATE, CUT),),
+    ((TIMEOUT,),),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
