@@ -34,7 +34,7 @@ SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares from
 def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: float) -> list[Trial]:
     """Sets the installation up and tries all cases, wave by wave; each trial is over, or its time (``seconds``) is up.
 
-    The controls, one for each plan, come last and undisturbed.
+    The controls, one for each plan, are begun first: nothing disturbs them before the first blow.
     """
     cases = [case for wave in waves for case in wave]
     plans = [*(case.point.plan for case in cases), *sorted({case.point.plan for case in cases})]
@@ -67,13 +67,13 @@ class Course:
 
     def run(self, sizes: Sequence[int], *, deadline: float) -> None:
         """Hurts the nodes of each wave, strikes when their calls hang, and returns when every rescue has ended."""
-        rest = self._trials
+        rest, controls = self._trials[: sum(sizes)], self._trials[sum(sizes) :]
         try:
+            for trial in controls:
+                self._begin(trial)
             for size in sizes:
                 wave, rest = rest[:size], rest[size:]
                 self._wave(wave, deadline=deadline)
-            for trial in rest:
-                self._begin(trial)
             self._until(self._over, deadline=deadline)
         finally:
             self._blows.let_all_go()

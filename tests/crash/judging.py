@@ -72,7 +72,8 @@ def _applied(product: Installation, trial: Trial) -> dict[str, int]:
     counted: Counter[str] = Counter()
     for whose, name in [("", trial.node), *(("standby: ", spare) for spare in trial.spares)]:
         for row in product.sim_calls(node=name)["calls"]:
-            if row["applied"] and (row["destructive"] or row["resource"] == "jobs"):
+            called_off = (row["verb"], row["resource"]) == ("delete", "jobs")
+            if row["applied"] and (row["destructive"] or called_off):
                 counted[f"{whose}{row['verb']} {row['resource']}"] += row["count"]
     return dict(counted)
 

@@ -49,7 +49,7 @@ class People:
                 if booted:
                     self._product.post_sim(f"/sim/nodes/{trial.node}/agent", {"running": True})
                     trial.helped = True
-            elif booted and machine["ready"]:
+            elif booted and machine["ready"] and len(found[trial.node]) == 1:
                 self._release(trial)
             elif trial.node in called_back and not booted:
                 self._end(trial, found[trial.node][-1], under_way=called_back[trial.node])

@@ -68,9 +68,9 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'"{STATE}":"draining"',
     ),
-    Point(step="drain", call="POST eviction, first pod", plan="agent", match=_EVICTION % PODS[0]),
-    Point(step="drain", call="POST eviction, last pod", plan="agent", match=_EVICTION % PODS[-1]),
-    Point(step="reboot", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING, comes=5.0),
+    Point(step="drain", call="POST eviction, first pod", plan="agent", match=_EVICTION % PODS[0], comes=2.0),
+    Point(step="drain", call="POST eviction, last pod", plan="agent", match=_EVICTION % PODS[-1], comes=2.0),
+    Point(step="reboot", call="PATCH node (label)", plan="agent", match=f"PATCH {_NODE}", body=_REBOOTING, comes=6.0),
     Point(
         step="reboot",
         call="command for the agent",
@@ -78,7 +78,7 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=_REBOOTING,
         row="reboot",
-        comes=5.0,
+        comes=6.0,
     ),
     Point(
         step="reboot",
@@ -86,7 +86,7 @@ POINTS = (
         plan="job",
         match="POST /apis/batch/v1/namespaces/[^/]+/jobs$",
         body='"nodeName":"{node}"',
-        comes=5.0,
+        comes=6.0,
     ),
     Point(
         step="reboot",
@@ -94,7 +94,7 @@ POINTS = (
         plan="agent",
         match=f"GET {_NODE}",
         seen=_REBOOTING,
-        comes=6.0,
+        comes=7.0,
     ),
     Point(
         step="withdraw",
@@ -102,7 +102,7 @@ POINTS = (
         plan="withdraw",
         match="DELETE /apis/batch/v1/namespaces/[^/]+/jobs/",
         seen='"nodeName":"{node}"',
-        comes=3.0,
+        comes=4.0,
     ),
     Point(
         step="ready",
@@ -153,7 +153,7 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'"{STATE}":"verifying"',
         row="checks",
-        comes=11.0,
+        comes=9.0,
     ),
     Point(
         step="verify",
@@ -161,7 +161,7 @@ POINTS = (
         plan="agent",
         match=f"PATCH {_NODE}",
         body=f'"{STATE}":"verifying"',
-        comes=11.0,
+        comes=9.0,
     ),
     Point(
         step="verify",
@@ -169,7 +169,7 @@ POINTS = (
         plan="agent",
         match=f"GET {_NODE}",
         seen=f'"{STATE}":"verifying"',
-        comes=12.0,
+        comes=9.0,
     ),
     Point(
         step="uncordon",
