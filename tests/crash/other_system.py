@@ -111,10 +111,11 @@ class OtherSystem:
         del self._hanging[node]
 
     def _take(self, order: dict[str, Any]) -> None:
-        """The one effect of an order; the word that it is done follows."""
+        """The one effect of an order; the word that it is done follows, and again where it is ordered again: whoever does
+        so has not heard of the first."""
         if self._is_new(order["delivery"]):
             self.taken[order["node"]] += 1
-            threading.Thread(target=self._call_back, args=(order,), daemon=True).start()
+        threading.Thread(target=self._call_back, args=(order,), daemon=True).start()
 
     def _hear(self, node: str, message: dict[str, Any]) -> None:
         """The one effect of a message."""
