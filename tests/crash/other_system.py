@@ -111,8 +111,8 @@ class OtherSystem:
         del self._hanging[node]
 
     def _take(self, order: dict[str, Any]) -> None:
-        """The one effect of an order; the word that it is done follows, and again where it is ordered again: whoever does
-        so has not heard of the first."""
+        """The one effect of an order; the word that it is done follows, and once more where it is ordered again: it was
+        not heard."""
         if self._is_new(order["delivery"]):
             self.taken[order["node"]] += 1
         threading.Thread(target=self._call_back, args=(order,), daemon=True).start()

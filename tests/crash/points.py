@@ -136,7 +136,7 @@ POINTS = (
         match="DELETE /api/v1/namespaces/default/pods/{node}-job",
         comes=2.0,
     ),
-    Point(step="webhook", call="POST to another system", plan="mend", hook=True, comes=8.0),
+    Point(step="webhook", call="POST to another system", plan="mend", hook=True, comes=9.0),
     Point(
         step="reset",
         call="command for the agent",
@@ -153,7 +153,7 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'"{STATE}":"verifying"',
         row="checks",
-        comes=9.0,
+        comes=11.0,
     ),
     Point(
         step="verify",
@@ -161,7 +161,7 @@ POINTS = (
         plan="agent",
         match=f"PATCH {_NODE}",
         body=f'"{STATE}":"verifying"',
-        comes=9.0,
+        comes=10.0,
     ),
     Point(
         step="verify",
@@ -169,7 +169,7 @@ POINTS = (
         plan="agent",
         match=f"GET {_NODE}",
         seen=f'"{STATE}":"verifying"',
-        comes=9.0,
+        comes=10.0,
     ),
     Point(
         step="uncordon",
@@ -177,7 +177,7 @@ POINTS = (
         plan="agent",
         match=f"PATCH {_NODE}",
         body=f'"{RESCUE}":null',
-        comes=14.0,
+        comes=12.0,
     ),
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
     Point(step="notify", call="POST to a channel", plan="tell", hook=True, comes=3.0),
