@@ -43,7 +43,7 @@ test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis 
 	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) --no-loadscope-reorder $(ARGS)
 
 crash: packages .venv/.stamp-dev ## every step hit by every failure, written to docs/reliability.md (ARGS="killed cut" for some)
-	@echo '== the crash matrix on durable servers of its own; half an hour'
+	@echo '== the crash matrix on durable servers of its own; a quarter of an hour'
 	$(BIN)/python -m tests.crash $(ARGS)
 
 bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.md (ARGS="nodes-at-once --scale 0.1" to try one)

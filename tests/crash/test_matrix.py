@@ -7,7 +7,7 @@ import pytest
 from tests.crash import batch, installation, judging, points
 
 
-@pytest.mark.timeout(420)  # about 120 s on two cores of their own, most of it leases
+@pytest.mark.timeout(420)  # about 85 s on two cores of their own, most of it leases
 def test_inv_13_14_16_17_struck_at_every_step_a_rescue_ends_well_and_does_nothing_twice(tmp_path: Path) -> None:
     with installation.running(tmp_path) as product:
         trials = batch.run(product, points.sample(), seconds=300)
