@@ -26,7 +26,8 @@ KEEP = timedelta(days=7)  # a told result is remembered this long after the comm
 MAX_ANSWER = 100  # results a report carries
 MAX_ANSWER_BYTES = 512 << 10  # and after so many bytes of them no further one: a report ends at the wire's 1 MiB
 MAX_OUTPUT = 4096
-LANES = ("acts", "checks")
+LANES = ("acts", "reboots", "checks")
+_LANES = {"reboot": "reboots", "run_check": "checks"}  # everything else acts
 
 Keep = Callable[[Sequence[Check], Sequence[Fault], datetime], None]
 
@@ -43,7 +44,7 @@ class Outcome:
 
 
 class Executor(Protocol):
-    """What can be done to the node. Each verb waits for its end, with a time limit of its own, and raises nothing."""
+    """What can be done to the node. Each verb waits for its end, with a time limit of its own."""
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
         """Ask the node to reboot. None: asked, the next boot tells; else it could not be asked."""
@@ -51,8 +52,8 @@ class Executor(Protocol):
     def reset_gpu(self, args: Mapping[str, Any]) -> Outcome:
         """Reset one GPU (``args``: ``gpu_uuid``, ``pci`` or ``index``)."""
 
-    def run_check(self, args: Mapping[str, Any]) -> Outcome:
-        """Run one check."""
+    def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
+        """Run checks; ``expired`` where they cannot begin before ``expires_at``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +71,7 @@ class Entry:
     @property
     def lane(self) -> str:
         """Where it is executed."""
-        return "checks" if self.command.kind == "run_check" else "acts"
+        return _LANES.get(self.command.kind, "acts")
 
 
 class Journal:
@@ -86,23 +87,27 @@ class Journal:
         for name in store.names(FOLDER):
             self._load(name)
         self._from_before = {id for id, entry in self._entries.items() if entry.state == "started"}
+        self._damaged = set(store.names("aside"))
 
     def offer(self, commands: Iterable[Command]) -> bool:
-        """Take commands in; True when there is work. A result that was told is told again, as the portal lacks it."""
+        """Take commands in; True when one of them was not known. A result that was told is told again, as the portal
+        lacks it."""
+        fresh = False
         with self._guard:
             for command in commands:
                 entry = self._entries.get(command.id)
                 if entry is None:
                     self._entries[command.id] = Entry(command=command, state="offered")
+                    fresh = True
                 elif entry.state == "told":
                     entry.again = True
-            return any(entry.state == "offered" for entry in self._entries.values())
+        return fresh
 
     def work(self, *, clock: Callable[[], datetime], boot_id: str, lanes: Sequence[str] = LANES) -> int:
         """Execute what was offered, in order. Returns how many came to a result.
 
-        ``lanes``: a thread each may work on ``acts`` and on ``checks``, so that an hour of diagnostics holds up no
-        reboot.
+        ``lanes``: a thread each may work on each of them, so that neither an hour of diagnostics nor a driver that
+        never answers holds up a reboot.
         """
         done = 0
         for lane in lanes:
@@ -110,7 +115,7 @@ class Journal:
                 with self._guard:
                     offered = [one for one in self._entries.values() if one.state == "offered" and one.lane == lane]
                 for entry in offered:
-                    outcome = self._execute(entry, now=clock(), boot_id=boot_id)
+                    outcome = self._attempt(entry, now=clock(), boot_id=boot_id)
                     if outcome is not None:
                         self._finish(entry, outcome, now=clock())
                         done += 1
@@ -165,17 +170,28 @@ class Journal:
                 return _parse(json.loads(self._store.read(_name(entry.command.id)) or b"")).result
         return entry.result
 
+    def _attempt(self, entry: Entry, *, now: datetime, boot_id: str) -> Outcome | None:
+        try:
+            return self._execute(entry, now=now, boot_id=boot_id)
+        except Exception as error:  # whatever broke: a command without an end would block its node's rescue
+            log.exception("command %s broke", entry.command.id)
+            if entry.command.kind == "reboot" and entry.state == "started":
+                return None  # it may have been asked for: the boot id tells
+            return Outcome(status="failed", message=f"the agent broke: {type(error).__name__}: {error}")
+
     def _execute(self, entry: Entry, *, now: datetime, boot_id: str) -> Outcome | None:
         command = entry.command
+        if _aside(command.id) in self._damaged:
+            return Outcome(status="failed", message="its journal entry is damaged, so it may have been done before")
         if command.expires_at <= now:
             return Outcome(status="expired", message=f"expired at {command.expires_at.isoformat()}")
         wanted = command.args.get("boot_id")
         if command.kind == "reboot" and wanted not in (None, "", boot_id):
             return Outcome(status="refused", message=f"meant for boot {wanted}, this is {boot_id}")
-        verbs = {
-            "reboot": self._executor.reboot,
-            "reset_gpu": self._executor.reset_gpu,
-            "run_check": self._executor.run_check,
+        verbs: Mapping[str, Callable[[], Outcome | None]] = {
+            "reboot": lambda: self._executor.reboot(command.args),
+            "reset_gpu": lambda: self._executor.reset_gpu(command.args),
+            "run_check": lambda: self._executor.run_check(command.args, expires_at=command.expires_at),
         }
         if command.kind not in verbs:
             return Outcome(status="refused", message=f"unknown command {command.kind!r}")
@@ -184,7 +200,7 @@ class Journal:
             if not self._keep(entry):
                 return Outcome(status="refused", message="the journal cannot be written, so it could be done twice")
         log.info("command %s: %s begins", command.id, command.kind)
-        return verbs[command.kind](command.args)
+        return verbs[command.kind]()
 
     def _judge(self, entry: Entry, *, now: datetime, boot_id: str) -> None:
         command = entry.command
@@ -200,7 +216,11 @@ class Journal:
 
     def _finish(self, entry: Entry, outcome: Outcome, *, now: datetime) -> None:
         if self._found is not None and (outcome.checks or outcome.faults):
-            self._found(outcome.checks, outcome.faults, now)
+            try:
+                self._found(outcome.checks, outcome.faults, now)
+            except Exception as error:  # the command has its end all the same, and says what is missing
+                log.exception("command %s: what it found is not kept", entry.command.id)
+                outcome = replace(outcome, message=f"{outcome.message}; what it found could not be kept: {error}")
         with self._guard:
             entry.result = CommandResult(
                 id=entry.command.id,
@@ -242,6 +262,10 @@ def _slim(entry: Entry) -> None:
     """A told result's output is seldom asked for again, and a week of them would take megabytes."""
     if entry.result is not None:
         entry.result = replace(entry.result, output={})
+
+
+def _aside(id: str) -> str:
+    return f"aside/{_name(id).replace('/', '-')}"  # see Store.set_aside
 
 
 def _dump(entry: Entry) -> dict[str, Any]:

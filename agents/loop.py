@@ -78,6 +78,7 @@ class Agent:
         self.to_report = threading.Event()  # set when there is something to tell at once
         self.to_do = threading.Event()  # set when there is a command to execute
         self.to_check = threading.Event()  # set with it, for a thread that works on the checks alone
+        self.to_reboot = threading.Event()  # and for one that works on reboots alone
         self.observed_at: datetime | None = None  # when the logs were last looked at
         self.results: dict[tuple[str, str], Check] = {}  # the latest by check and device
         self.caught_up = False  # the logs are read to their end, and not left unread as the spool is full
@@ -269,6 +270,7 @@ class Agent:
         if fresh:
             self.to_do.set()
             self.to_check.set()
+            self.to_reboot.set()
         return fresh
 
     def work(self, lanes: Sequence[str] = LANES) -> int:

@@ -1,11 +1,12 @@
 """Driving one agent on a real node: a thread each for reading the log, asking devices, probing, telling, listening,
-doing and checking.
+doing, rebooting and checking.
 
 Each may hang without stopping another: a driver that blocks, a portal that does not answer, a command that takes
 minutes.
 """
 
 import logging
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -46,6 +47,7 @@ def run(agent: Agent, *, stop: threading.Event, eyes: Eyes | None = None) -> Non
         _thread("report", lambda: _report(agent, (looked, inspected), stop), stop),
         _thread("listen", lambda: _listen(agent, stop), stop),
         _thread("work", lambda: _work(agent, agent.to_do, "acts"), stop),
+        _thread("reboot", lambda: _work(agent, agent.to_reboot, "reboots"), stop),
         _thread("check", lambda: _work(agent, agent.to_check, "checks"), stop),
         *_looking(eyes, stop),
     ]
@@ -56,6 +58,7 @@ def run(agent: Agent, *, stop: threading.Event, eyes: Eyes | None = None) -> Non
     agent.uplink.close()
     agent.to_report.set()
     agent.to_do.set()
+    agent.to_reboot.set()
     agent.to_check.set()
     if eyes.rounds is not None:
         eyes.rounds.wake()
@@ -115,12 +118,19 @@ def _listen(agent: Agent, stop: threading.Event) -> None:
             fresh = agent.offer(agent.uplink.poll_commands(wait=LONG_POLL))
         except UplinkError as error:
             log.debug("long poll: %s", error)
-            stop.wait(error.retry_after or pause)
+            stop.wait(spread(error.retry_after, pause))
             pause = min(2 * pause, LONGEST_PAUSE)
             continue
         pause = FIRST_PAUSE
         if not fresh and time.monotonic() - started < LOOK:
             stop.wait(5 * LOOK)  # offered again what is under way, or a portal that does not wait
+
+
+def spread(retry_after: float | None, pause: float) -> float:
+    """Seconds until the next call: agents that failed together do not come back together."""
+    if retry_after is None:
+        return pause * random.uniform(0.5, 1.0)
+    return retry_after + random.uniform(0.0, min(5.0, retry_after))
 
 
 def _work(agent: Agent, wake: threading.Event, lane: str) -> None:

@@ -107,7 +107,7 @@ class Hands:
     def reset_gpu(self, args: Mapping[str, Any]) -> Outcome:
         return Outcome(status="refused", message="no GPU to reset")
 
-    def run_check(self, args: Mapping[str, Any]) -> Outcome:
+    def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
         return Outcome(status="refused", message="no GPU to check")
 
 

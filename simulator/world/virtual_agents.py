@@ -60,7 +60,7 @@ class Hands:
                 return Outcome(status="failed", message=f"GPU {gpu.index} is still faulty after its reset")
         return Outcome(status="refused", message="args must name one GPU: gpu_uuid, pci or index")
 
-    def run_check(self, args: Mapping[str, Any]) -> Outcome:
+    def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
         """See ``Executor.run_check``. A device with a fault that is still there fails every check of it."""
         asked = args.get("checks") or args.get("check") or args.get("name") or ()
         names = asked.split(",") if isinstance(asked, str) else list(asked)

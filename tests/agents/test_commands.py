@@ -3,6 +3,7 @@
 import errno
 import json
 import sys
+import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from agents import commands, execute, store
 from agents.commands import Journal, Outcome
 from kcover import wire
-from kcover.fault import Command
+from kcover.fault import Check, Command
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
@@ -22,11 +23,14 @@ class Node:
         self.asked = []
         self.outcome = outcome
         self.crash = crash
+        self.error = None
 
     def _do(self, verb, args):
         self.asked.append((verb, dict(args)))
         if self.crash:
             raise KeyboardInterrupt
+        if self.error:
+            raise self.error
         return self.outcome
 
     def reboot(self, args):
@@ -35,7 +39,7 @@ class Node:
     def reset_gpu(self, args):
         return self._do("reset_gpu", args) or Outcome(status="done")
 
-    def run_check(self, args):
+    def run_check(self, args, *, expires_at):
         return self._do("run_check", args) or Outcome(status="done", output={"rows": 0})
 
 
@@ -68,6 +72,75 @@ def test_done_once_however_often_it_is_offered():
     assert told(again) == []
     assert told(again, again=True) == [("c1", "done")]
     assert len(node.asked) == 1
+
+
+def test_what_waits_behind_another_command_is_no_news():
+    """Else a long poll would come back at once, again and again, for as long as the first one takes."""
+    journal = Journal(store.Memory(), Node())
+    assert journal.offer([command("run_check"), command("run_check", id="c2")])
+    assert not journal.offer([command("run_check"), command("run_check", id="c2")])
+    assert journal.offer([command("run_check", id="c2"), command("run_check", id="c3")])
+
+
+def test_a_reboot_does_not_wait_for_a_reset_that_hangs():
+    began, release, rebooted = threading.Event(), threading.Event(), threading.Event()
+
+    class Hung(Node):
+        def reset_gpu(self, args):
+            began.set()
+            release.wait(10)
+            return Outcome(status="refused")
+
+        def reboot(self, args):
+            rebooted.set()
+
+    journal = Journal(store.Memory(), Hung())
+    journal.offer([command("reset_gpu"), command("reboot", id="c2")])
+    threads = [
+        threading.Thread(target=journal.work, kwargs={"clock": lambda: NOW, "boot_id": "boot-1", "lanes": (lane,)})
+        for lane in commands.LANES
+    ]
+    for thread in threads:
+        thread.start()
+    assert began.wait(10)
+    assert rebooted.wait(10)
+    release.set()
+    for thread in threads:
+        thread.join()
+
+
+@pytest.mark.parametrize("kind", ["reset_gpu", "run_check"])
+def test_an_executor_that_breaks_ends_its_command_and_no_other(kind):
+    node = Node()
+    node.error = AttributeError("'list' object has no attribute 'get'")
+    journal = Journal(store.Memory(), node)
+    journal.offer([command(kind), command(kind, id="c2")])
+    assert work(journal) == 2
+    assert told(journal) == [("c1", "failed"), ("c2", "failed")]
+    assert "no attribute 'get'" in journal.results(now=NOW, boot_id="boot-1")[0].message
+
+
+def test_a_reboot_that_breaks_may_have_been_asked_for():
+    node = Node()
+    node.error = RuntimeError("broken pipe")
+    journal = Journal(store.Memory(), node)
+    journal.offer([command("reboot")])
+    assert work(journal) == 0
+    assert told(journal) == []
+    assert told(journal, boot_id="boot-2") == [("c1", "done")]
+
+
+def test_findings_that_cannot_be_kept_do_not_take_the_result_with_them():
+    def full(checks, faults, now):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    found = Outcome(status="done", message="fail", checks=(Check(name="dcgm", status="fail"),))
+    journal = Journal(store.Memory(), Node(outcome=found), keep=full)
+    journal.offer([command("run_check")])
+    assert work(journal) == 1
+    (result,) = journal.results(now=NOW, boot_id="boot-1")
+    assert result.status == "done"
+    assert "No space left" in result.message
 
 
 def test_expired():
@@ -144,6 +217,23 @@ def test_a_damaged_journal_entry_is_set_aside():
     disk.write("commands/x.json", b'{"id": 1}')
     assert told(Journal(disk, Node())) == []
     assert disk.names("aside") == ["aside/commands-x.json"]
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_command_whose_journal_entry_is_damaged_is_not_done_again(restarts):
+    disk, node = store.Memory(), Node()
+    journal = Journal(disk, node)
+    journal.offer([command()])
+    work(journal)
+    (name,) = disk.names("commands")
+    disk.write(name, disk.read(name)[:20])
+    for _ in range(restarts):
+        journal = Journal(disk, node)
+    journal.offer([command(), command(id="c2")])
+    work(journal)
+    assert told(journal) == [("c1", "failed"), ("c2", "done")]
+    assert len(node.asked) == 2
+    assert sorted(told(Journal(disk, node))) == [("c1", "failed"), ("c2", "done")]
 
 
 def test_told_results_are_forgotten_in_the_end():

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from agents.process import spread
 from kcover.fault import Command
 
 XID_79 = "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n"
@@ -159,3 +160,11 @@ def test_nonsense_is_refused_at_start(node, environ, name):
     process = node.start(**environ)
     assert process.wait(timeout=10) == 2
     assert name in process.stderr.read()
+
+
+def test_agents_that_failed_together_do_not_come_back_together():
+    pauses = {spread(None, 30.0) for _ in range(20)}
+    assert all(15 <= pause <= 30 for pause in pauses)
+    bidden = {spread(60.0, 0.5) for _ in range(20)}
+    assert all(60 <= pause <= 65 for pause in bidden)
+    assert len(pauses) > 10 < len(bidden)
