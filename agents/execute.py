@@ -1,20 +1,21 @@
 """Carrying commands out on a real node."""
 
+import contextlib
+import functools
 import logging
 import re
 import shlex
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from agents import programs
-from agents.checks.runner import Runner
+from agents import deadline, programs
+from agents.checks.runner import Runner, TooLate
 from agents.commands import MAX_OUTPUT, Outcome
-from agents.gpu_users import GpuUsers
+from agents.gpu_users import PATIENCE, GpuUsers
 from agents.probes import nvml
 from kcover.fault import Check
 
@@ -36,15 +37,17 @@ class Host:
         reboot_command: Sequence[str],
         checks: Runner | None = None,
         in_use: Callable[[], Sequence[str]] | None = None,
-        hands_off: Callable[[], AbstractContextManager[None]] = nullcontext,
+        hands_off: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        patience: float = PATIENCE,
     ) -> None:
-        """``reboot_command``: program and arguments; no shell reads it. ``in_use`` says who uses the GPUs (None: ask
-        every witness); ``hands_off``: within, the agent itself holds no GPU open."""
+        """``reboot_command``: program and arguments; no shell reads it. ``in_use`` says who uses the GPUs while this
+        process asks the driver nothing else (None: ask every witness); ``hands_off``: within, the agent listens to no
+        GPU. A driver that does not answer within ``patience`` seconds is not reset."""
         self._reboot_command = tuple(reboot_command)
-        self._in_use = in_use or GpuUsers()
+        self._in_use = in_use or GpuUsers(ask=functools.partial(nvml.devices, within_alone=True))
         self._checks = checks or Runner((), in_use=self._in_use)
-        self._hands_off, self._clock = hands_off, clock
+        self._hands_off, self._clock, self._patience = hands_off, clock, patience
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
         """See ``Executor.reboot``. A command that does not come back may well be the reboot at work."""
@@ -67,24 +70,32 @@ class Host:
         tool = shutil.which("nvidia-smi")
         if tool is None:
             return Outcome(status="refused", message="nvidia-smi is not on this node")
-        with self._hands_off():
+        with contextlib.ExitStack() as stack:
             try:
-                users = self._in_use()
-            except (OSError, ValueError, nvml.DriverError) as error:
-                return Outcome(status="refused", message=f"nobody can say who uses the GPUs: {error}")
-            if users:
-                return Outcome(status="refused", message="the GPUs are in use: " + "; ".join(users)[: MAX_OUTPUT // 2])
-            try:
-                ended = programs.run((tool, "--gpu-reset", "-i", named[0]), timeout=RESET_TIMEOUT)
-            except programs.TookTooLong as error:
-                return Outcome(status="failed", message=str(error))
-            except OSError as error:
-                return _not_started(tool, error)
+                stack.enter_context(self._hands_off())
+                stack.enter_context(nvml.alone(patience=self._patience))
+            except (deadline.Late, nvml.DriverError) as error:
+                return Outcome(status="refused", message=f"the driver does not answer, and is not reset: {error}")
+            return self._reset(tool, named[0])
+
+    def _reset(self, tool: str, gpu: str) -> Outcome:
+        try:
+            users = self._in_use()
+        except Exception as error:  # whatever broke, it is no proof
+            return Outcome(status="refused", message=f"nobody can say who uses the GPUs: {error}")
+        if users:
+            return Outcome(status="refused", message="the GPUs are in use: " + "; ".join(users)[: MAX_OUTPUT // 2])
+        try:
+            ended = programs.run((tool, "--gpu-reset", "-i", gpu), timeout=RESET_TIMEOUT)
+        except programs.TookTooLong as error:
+            return Outcome(status="failed", message=str(error))
+        except OSError as error:
+            return _not_started(tool, error)
         if ended.status:
             return _failed(ended)
         return Outcome(status="done", message=ended.out.strip()[-MAX_OUTPUT // 2 :])
 
-    def run_check(self, args: Mapping[str, Any]) -> Outcome:
+    def run_check(self, args: Mapping[str, Any], *, expires_at: datetime | None = None) -> Outcome:
         """See ``Executor.run_check``: ``args.check`` (or ``name``) is one name or several with commas, ``checks`` a
         list; everything else is the checks' own. The results are in ``output.checks``, and in a report."""
         names = _names(args)
@@ -94,7 +105,10 @@ class Host:
                 status="refused", message=f"this agent has no check {args.get('name') or args.get('check')!r}"
             )
         started = time.monotonic()
-        results = self._checks.run(names, args)
+        try:
+            results = self._checks.run(names, args, before=expires_at)
+        except TooLate as error:
+            return Outcome(status="expired", message=str(error))
         seconds = round(time.monotonic() - started, 1)
         worst = {result.status for result in results}
         message = "error" if "error" in worst else "fail" if "fail" in worst else "ok"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Protocol
 
+from agents import deadline
 from agents.commands import Keep
 from agents.probes import nvml
 from agents.probes.kmsg import MAX_COUNT
@@ -23,6 +24,7 @@ log = logging.getLogger(__name__)
 HOLD = timedelta(seconds=10)
 LOG_BEFORE = timedelta(seconds=30)  # the log's line may be read this long before the event
 SLICE = 5.0  # seconds a wait for events lasts: how long letting go of the driver may take
+LET_GO = 30.0  # seconds until a driver that keeps its events open counts as one that does not answer
 RETRY = 300.0  # seconds until a driver that did not answer is asked again
 
 
@@ -62,10 +64,12 @@ class SecondSource:
         keep: Keep,
         clock: Callable[[], datetime],
         connect: Callable[[], Events] = nvml.XidEvents,
+        patience: float = LET_GO,
     ) -> None:
         """``caught_up``: whether the log is read up to now, so that ``logged`` can be believed."""
         self._logged, self._caught_up, self._keep, self._clock = logged, caught_up, keep, clock
         self._connect = connect
+        self._patience = patience
         self._events: Events | None = None
         self._held: list[_Held] = []
         self._line = threading.Lock()  # held while the driver is open and waited for
@@ -84,12 +88,16 @@ class SecondSource:
 
     @contextlib.contextmanager
     def hands_off(self) -> Iterator[None]:
-        """Within, this process holds no GPU open."""
+        """Within, this process holds no GPU open. Raises deadline.Late where the driver does not let go of it."""
         self._resume.clear()
         try:
-            with self._line:
-                self._let_go()
+            if not self._line.acquire(timeout=self._patience):
+                raise deadline.Late(f"the driver's events did not come back within {self._patience:g} s")
+            try:
+                deadline.within(self._patience, self._let_go, what="letting go of the driver's events")
                 yield
+            finally:
+                self._line.release()
         finally:
             self._resume.set()
 
@@ -116,9 +124,9 @@ class SecondSource:
         self._held.append(_Held(code, pci, self._clock()))
 
     def _let_go(self) -> None:
-        if self._events is not None:
-            self._events.close()
-            self._events = None
+        events, self._events = self._events, None  # whatever becomes of it, it is not used again
+        if events is not None:
+            events.close()
 
     def _report(self) -> None:
         if not self._held or not self._caught_up():

@@ -98,7 +98,8 @@ def runner(settings: config.Config) -> Runner:
             network.Ping(settings.peers),
             iperf.Iperf(),
         ),
-        in_use=GpuUsers(),
+        in_use=GpuUsers(beside_monitors=True),
+        clock=now,
     )
 
 

@@ -16,6 +16,8 @@ def answering(ask: Callable[[], tuple[Device, ...]], *, check: str) -> tuple[Dev
     """The GPUs, asked under a deadline. Raises Skipped where there are none, deadline.Late, nvml.DriverError."""
     try:
         devices = deadline.within(DEADLINE, ask, what=f"NVML for {check}")
+    except nvml.ResetUnderWay as error:
+        raise Skipped(str(error)) from error
     except nvml.DriverError as error:
         if error.absent:
             raise Skipped(f"no NVIDIA driver answers ({error}): install the driver and nvidia-ml-py") from error

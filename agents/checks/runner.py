@@ -3,11 +3,12 @@
 A check that breaks is an error of the check, never taken for a broken node (invariant 42).
 """
 
+import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 
 from agents import programs
 from agents.checks.port import Args, HealthCheck, Skipped
@@ -18,19 +19,30 @@ from kcover.fault import Check, Fault
 log = logging.getLogger(__name__)
 
 
+class TooLate(Exception):
+    """Other checks ran until it was too late to begin."""
+
+
 class Runner:
     """The checks of one node. Safe to use from several threads: a second caller waits for the first."""
 
-    def __init__(self, checks: Iterable[HealthCheck], *, in_use: Callable[[], Sequence[str]]) -> None:
+    def __init__(
+        self,
+        checks: Iterable[HealthCheck],
+        *,
+        in_use: Callable[[], Sequence[str]],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         """``in_use`` says who uses the GPUs, one line each; it may raise, and then nobody knows."""
         self.checks: Mapping[str, HealthCheck] = {check.name: check for check in checks}
-        self._in_use = in_use
+        self._in_use, self._clock = in_use, clock
         self._one_at_a_time = threading.Lock()
 
-    def run(self, names: Sequence[str], args: Args) -> list[Check]:
-        """The results of the checks in the order of ``names``; one that nobody knows is an error of its own."""
+    def run(self, names: Sequence[str], args: Args, *, before: datetime | None = None) -> list[Check]:
+        """The results of the checks in the order of ``names``; one that nobody knows is an error of its own. Raises
+        TooLate where the first of them cannot begin ``before`` that time."""
         results: list[Check] = []
-        with self._one_at_a_time:
+        with self._turn(before):
             for name in names:
                 started = time.monotonic()
                 found = self._run(name, args)
@@ -45,6 +57,18 @@ class Runner:
             for result in results
             if result.status == "fail" and result.name in self.checks and self.checks[result.name].about_node
         ]
+
+    @contextlib.contextmanager
+    def _turn(self, before: datetime | None) -> Iterator[None]:
+        seconds = -1.0 if before is None else max(0.0, (before - self._clock()).total_seconds())
+        if not self._one_at_a_time.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
+            raise TooLate(f"other checks ran until {before} had come")
+        try:
+            if before is not None and self._clock() >= before:
+                raise TooLate(f"other checks ran until {before} had come")
+            yield
+        finally:
+            self._one_at_a_time.release()
 
     def _run(self, name: str, args: Args) -> list[Check]:
         check = self.checks.get(name)

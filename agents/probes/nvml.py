@@ -1,8 +1,9 @@
 """What the NVIDIA driver says is in this node, and how it is. The only module that speaks NVML.
 
 The library is opened for each look and closed again: a client that stays keeps ``nvidia-smi --gpu-reset`` from working.
-A call may block inside a dying driver for ever, so callers use a thread of their own. Call and field numbers:
-nvidia-ml-py 13 and NVIDIA's NVML API reference.
+A call may block inside a dying driver for ever, so callers use a thread of their own. While this agent resets a GPU it
+asks nothing else: a GPU in mid-reset looks lost. Call and field numbers: nvidia-ml-py 13 and NVIDIA's NVML API
+reference.
 """
 
 import contextlib
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agents.probes.device import Device, Links, Pcie, Rows
+from agents.probes.shared_lock import SharedLock
 from kcover.fault import Gpu, Inventory
 
 try:
@@ -23,7 +25,7 @@ except ImportError:  # a node image without the binding still follows its kernel
 log = logging.getLogger(__name__)
 
 NOT_SUPPORTED, DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 9, 10, 12, 13
-GPU_IS_LOST, RESET_REQUIRED, NOT_READY = 15, 16, 27
+GPU_IS_LOST, RESET_REQUIRED, IN_USE, NOT_READY = 15, 16, 19, 27
 # A question that this GPU or driver has no answer to, or not yet: the check is not available.
 NO_ANSWER = frozenset({2, NOT_SUPPORTED, 4, 6, FUNCTION_NOT_FOUND, 21, 25, 26, NOT_READY})
 
@@ -34,6 +36,10 @@ MAX_LINKS = 18
 VOLATILE, CORRECTED, UNCORRECTED = 0, 0, 1
 LIMITS = {"thermal": 1, "board": 3, "reliability": 5}  # violation policies; power (0) is normal under load
 XID_EVENT = 0x8
+
+PATIENCE = 20.0  # seconds a question waits for a reset to end: less than the deadlines of those who ask
+LONG_PATIENCE = 300.0  # longer than a reset may take
+_driver = SharedLock()  # one for the process, as the library is
 
 
 class DriverError(Exception):
@@ -49,28 +55,46 @@ class DriverError(Exception):
         return self.code in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND)
 
 
+class ResetUnderWay(DriverError):
+    """This agent resets a GPU, and whoever asked now would take it for a lost one."""
+
+
 @contextlib.contextmanager
-def session() -> Iterator[None]:
-    """The library, open within. Raises DriverError."""
+def session(*, patience: float = PATIENCE, within_alone: bool = False) -> Iterator[None]:
+    """The library, open within. Raises DriverError, ResetUnderWay where a reset lasts longer than ``patience``."""
     if pynvml is None:
         raise DriverError("the nvidia-ml-py package is not installed", code=LIBRARY_NOT_FOUND)
-    try:
-        pynvml.nvmlInit()
-    except pynvml.NVMLError as error:
-        raise DriverError(str(error), code=getattr(error, "value", 0)) from error
-    try:
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(_driver.together(patience=patience, within_alone=within_alone))
+        except TimeoutError as error:
+            raise ResetUnderWay("a GPU of this node is being reset", code=IN_USE) from error
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError as error:
+            raise DriverError(str(error), code=getattr(error, "value", 0)) from error
+        stack.callback(_quietly, pynvml.nvmlShutdown)
         yield
-    finally:
-        with contextlib.suppress(pynvml.NVMLError):
-            pynvml.nvmlShutdown()
+
+
+@contextlib.contextmanager
+def alone(*, patience: float) -> Iterator[None]:
+    """Within, nothing in this process asks the driver but ``devices(within_alone=True)``. Raises DriverError where a
+    question that is under way does not come back within ``patience`` seconds."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(_driver.alone(patience=patience))
+        except TimeoutError as error:
+            raise DriverError(f"a question to the driver did not come back in {patience:g} s", code=TIMEOUT) from error
+        yield
 
 
 def inventory() -> Inventory:
     """Driver, kernel and GPUs of this node; without library or driver only the kernel's version. A GPU that does not
-    answer is left out, which shows as a changed inventory."""
+    answer is left out, which shows as a changed inventory. A reset is waited for."""
     kernel = os.uname().release
     try:
-        with session():
+        with session(patience=LONG_PATIENCE):
             driver = _text(pynvml.nvmlSystemGetDriverVersion())
             gpus = []
             for index in range(pynvml.nvmlDeviceGetCount()):
@@ -86,9 +110,10 @@ def inventory() -> Inventory:
     return Inventory(kernel=kernel)
 
 
-def devices() -> tuple[Device, ...]:
-    """How every GPU is. Raises DriverError where the driver does not answer; a GPU that does not says so itself."""
-    with session():
+def devices(*, within_alone: bool = False) -> tuple[Device, ...]:
+    """How every GPU is. Raises DriverError where the driver does not answer; a GPU that does not says so itself.
+    ``within_alone``: asked by the one who is ``alone``."""
+    with session(within_alone=within_alone):
         try:
             count = pynvml.nvmlDeviceGetCount()
         except pynvml.NVMLError as error:

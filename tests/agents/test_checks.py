@@ -152,6 +152,12 @@ def test_without_a_driver_there_is_nothing_to_check():
 
     with pytest.raises(port.Skipped, match="install the driver"):
         gpu_state.Remapped(absent).run({})
+
+    def in_reset():
+        raise nvml.ResetUnderWay("a GPU of this node is being reset", code=nvml.IN_USE)
+
+    with pytest.raises(port.Skipped, match="being reset"):
+        gpu_state.Remapped(in_reset).run({})
     with pytest.raises(port.Skipped, match="knows no GPU"):
         gpu_state.GpuPower(lambda: ()).run({})
 

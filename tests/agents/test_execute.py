@@ -1,21 +1,33 @@
 """What a node does on command: checks with their results, and a GPU reset only with proof that nobody uses it."""
 
 import contextlib
+import dataclasses
 import json
 import os
-from datetime import UTC, datetime
+import threading
+import time
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents import execute, gpu_users
+from agents import deadline, execute, gpu_users
 from agents.checks.runner import Runner
 from agents.gpu_users import GpuUsers
 from agents.probes import nvml
 from agents.probes.device import Device
+from agents.probes.shared_lock import SharedLock
 from kcover.fault import Check
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 RESET = {"gpu_uuid": "GPU-12345678"}
+
+
+@pytest.fixture
+def driver_asked(monkeypatch):
+    """The lock of those who ask the driver, of this test alone."""
+    lock = SharedLock()
+    monkeypatch.setattr(nvml, "_driver", lock)
+    return lock
 
 
 class Fixed:
@@ -82,6 +94,31 @@ def test_output_stays_under_what_the_wire_takes():
     assert len(outcome.checks) == 500
 
 
+def test_a_command_that_ended_while_it_waited_is_not_begun():
+    hold, began = threading.Event(), threading.Event()
+
+    class Slow(Fixed):
+        def run(self, args):
+            began.set()
+            hold.wait(10)
+            return self.results
+
+    slow, quick = Slow("slow"), Fixed("quick", Check(name="quick", status="pass"))
+    runner = Runner((slow, quick), in_use=list)
+    made = execute.Host(reboot_command=("true",), checks=runner)
+    timer = threading.Thread(target=runner.run, args=(["slow"], {}))
+    timer.start()
+    assert began.wait(10)
+    soon = datetime.now(UTC) + timedelta(milliseconds=50)
+    outcome = made.run_check({"check": "quick"}, expires_at=soon)  # does not wait for the slow one either
+    assert (outcome.status, quick.args) == ("expired", None)
+    hold.set()
+    timer.join()
+    assert made.run_check({"check": "quick"}, expires_at=soon).status == "expired"
+    later = datetime.now(UTC) + timedelta(minutes=5)
+    assert made.run_check({"check": "quick"}, expires_at=later).status == "done"
+
+
 # ---------------------------------------------------------------------------------------------------------- reset_gpu
 
 
@@ -101,6 +138,65 @@ def test_without_proof_nothing_is_reset(tools):
     outcome = made.reset_gpu(RESET)
     assert outcome.status == "refused"
     assert "nobody can say who uses the GPUs" in outcome.message
+
+
+@pytest.mark.parametrize("error", [AttributeError("'list' has no 'get'"), deadline.Late("did not answer")])
+def test_whatever_breaks_is_no_proof(tools, error):
+    tools.add("nvidia-smi", "exit 0")
+
+    def broken():
+        raise error
+
+    assert execute.Host(reboot_command=("true",), in_use=broken).reset_gpu(RESET).status == "refused"
+
+
+def test_a_driver_that_does_not_let_go_is_not_reset(tools, tmp_path):
+    tools.add("nvidia-smi", f"touch {tmp_path}/reset")
+
+    @contextlib.contextmanager
+    def hung():
+        raise deadline.Late("the driver's events did not come back within 30 s")
+        yield
+
+    outcome = host(hands_off=hung).reset_gpu(RESET)
+    assert outcome.status == "refused"
+    assert "did not come back" in outcome.message
+    assert not (tmp_path / "reset").exists()
+
+
+def test_a_driver_that_is_asked_and_never_answers_is_not_reset(tools, driver_asked, tmp_path):
+    tools.add("nvidia-smi", f"touch {tmp_path}/reset")
+    with driver_asked.together(patience=0):
+        outcome = host(patience=0.05).reset_gpu(RESET)
+    assert outcome.status == "refused"
+    assert "did not come back" in outcome.message
+    assert not (tmp_path / "reset").exists()
+    assert host(patience=0.05).reset_gpu(RESET).status == "done"
+
+
+def test_nobody_asks_the_driver_while_it_resets_a_gpu(tools, driver_asked, tmp_path):
+    """What a question in mid-reset hears is that the GPU is lost."""
+    began, go_on = tmp_path / "began", tmp_path / "go on"
+    tools.add("nvidia-smi", f"touch '{began}'; until [ -e '{go_on}' ]; do sleep 0.02; done")
+    reset = threading.Thread(target=host().reset_gpu, args=(RESET,))
+    reset.start()
+    until = time.monotonic() + 10
+    while not began.exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    with pytest.raises(TimeoutError), driver_asked.together(patience=0.05):
+        pass
+    waited = threading.Event()
+
+    def ask():
+        with driver_asked.together(patience=10):
+            waited.set()
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    go_on.touch()
+    assert waited.wait(10)
+    asking.join()
+    reset.join()
 
 
 def test_the_agent_lets_go_of_the_driver_while_it_resets(tools, tmp_path):
@@ -137,10 +233,11 @@ def node(tmp_path):
             content = {"Data": {"PodDeviceEntries": given}, "Checksum": 1}
             (tmp_path / "kubelet" / gpu_users.CHECKPOINT).write_text(json.dumps(content))
 
-        def process(self, pid, name, *files):
+        def process(self, pid, name, *files, cmdline=("x",)):
             folder = tmp_path / "proc" / str(pid)
             (folder / "fd").mkdir(parents=True)
             (folder / "comm").write_text(f"{name}\n")
+            (folder / "cmdline").write_text("".join(f"{word}\0" for word in cmdline))
             for number, file in enumerate(files):
                 os.symlink(file, folder / "fd" / str(number))
 
@@ -153,6 +250,33 @@ def test_nobody_uses_the_gpus(node):
     node.process(2, "nvidia-persiste", "/dev/nvidia0")
     node.process(os.getpid(), "python", "/dev/nvidia0")
     assert node.users() == []
+
+
+def test_checks_run_beside_those_that_only_watch_and_a_reset_does_not(node):
+    """DCGM's diagnosis is done by such a process, and monitors hold the devices on every usual GPU node."""
+    node.process(1, "nv-hostengine", "/dev/nvidia0")
+    node.process(2, "nvidia-device-plugin"[:15], "/dev/nvidia0")
+    node.process(3, "dcgm-exporter", "/dev/nvidia0")
+    node.process(4, "python3", "/dev/nvidia0", cmdline=("/usr/bin/python3", "/usr/lib/kcover/kcover-agent.pyz"))
+    beside = dataclasses.replace(node.users, beside_monitors=True)
+    assert beside() == []
+    assert len(node.users()) == 4
+    node.process(
+        5, "python3", "/dev/nvidia1", cmdline=("python3", "/home/me/train.py", "/usr/lib/kcover/kcover-agent.pyz")
+    )
+    assert beside() == ["process 5 (python3) has /dev/nvidia1 open"]
+
+
+def test_a_question_that_never_comes_back_is_late(node):
+    hung = threading.Event()
+    asked = dataclasses.replace(node.users, ask=lambda: hung.wait(10), patience=0.05)
+    with pytest.raises(deadline.Late):
+        asked()
+    check = Fixed("gpumem")
+    check.invasive = lambda args: True
+    (found,) = Runner([check], in_use=asked).run(["gpumem"], {})
+    assert (found.status, check.args) == ("error", None)
+    hung.set()
 
 
 def test_three_witnesses(node):

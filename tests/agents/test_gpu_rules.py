@@ -278,5 +278,8 @@ def test_a_driver_that_is_gone_is_a_software_finding_where_there_are_gpus(node):
     assert node.bad() == [("driver", "fail", False)]
     node.error = nvml.DriverError("NVML Shared Library Not Found", code=nvml.LIBRARY_NOT_FOUND)
     assert node.bad() == [("driver", "error", False)]
+    node.error = nvml.ResetUnderWay("a GPU of this node is being reset", code=nvml.IN_USE)
+    assert node.look().findings == ()  # true of the reset alone
+    node.error = nvml.DriverError("Driver Not Loaded", code=nvml.DRIVER_NOT_LOADED)
     node.expected = 0
     assert node.look().findings == ()  # no GPU node

@@ -179,3 +179,25 @@ except deadline.Late as late:
     print(json.dumps([str(late), time.monotonic() - started < 5]), flush=True)
 os._exit(0)
 """) == ["NVML did not answer within 0.5 s", True]
+
+
+def test_while_a_gpu_is_reset_nobody_else_asks(ask):
+    assert ask("""
+from agents.probes import nvml
+told = []
+with nvml.session():
+    try:
+        with nvml.alone(patience=0.05):
+            pass
+    except nvml.DriverError as error:
+        told.append(str(error))
+with nvml.alone(patience=0.05):
+    told.append(len(nvml.devices(within_alone=True)))
+    try:
+        with nvml.session(patience=0.05):
+            pass
+    except nvml.ResetUnderWay as error:
+        told.append(error.absent)
+told.append(len(nvml.devices()))
+print(json.dumps(told))
+""") == ["a question to the driver did not come back in 0.05 s", 2, False, 2]

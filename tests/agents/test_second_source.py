@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from agents import deadline
 from agents.probes import nvml
 from agents.second_source import SecondSource
 
@@ -123,3 +124,39 @@ def test_hands_off_lets_go_and_takes_up_again(node):
     other.join(10)
     node.turn()
     assert node.opened == 2
+
+
+@pytest.mark.parametrize("what", ["connect", "wait", "close"])
+def test_a_driver_that_hangs_is_not_waited_for_for_ever(node, what):
+    began, hung = threading.Event(), threading.Event()
+
+    def hang(*args):
+        began.set()
+        hung.wait(10)
+        return node if what == "connect" else None
+
+    source = SecondSource(
+        logged=node.logged,
+        caught_up=lambda: True,
+        keep=node.keep,
+        clock=lambda: node.now,
+        connect=node.connect,
+        patience=0.05,
+    )
+    if what == "close":
+        source.turn()
+        node.close = hang
+    elif what == "wait":
+        node.wait = hang
+    else:
+        source._connect = hang
+    if what != "close":
+        listening = threading.Thread(target=source.turn)
+        listening.start()
+        assert began.wait(10)
+    with pytest.raises(deadline.Late), source.hands_off():
+        pytest.fail("the driver is not let go of")
+    hung.set()
+    if what != "close":
+        listening.join()
+    assert source._resume.is_set()

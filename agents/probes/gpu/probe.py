@@ -37,6 +37,8 @@ class GpuProbe:
         expected = self._expected()
         try:
             devices = self._ask()
+        except nvml.ResetUnderWay:
+            return Reading()  # what it would say is true of the reset alone
         except nvml.DriverError as error:
             if error.absent and not expected:
                 return Reading()  # no GPU node
