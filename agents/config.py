@@ -42,7 +42,7 @@ class Config:
     """One agent's settings. ``interval``: between looks at devices; ``heartbeat``: between reports with nothing to
     tell.
 
-    ``gpus``: how many there must be (None: as many as the PCI bus shows). ``hcas``, ``mounts``: adapters and mount
+    ``gpus``: how many there must be (None: the most that the PCI bus showed). ``hcas``, ``mounts``: adapters and mount
     points that must be there. ``peers``: whom to ping. ``checks`` run each ``check_interval``, ``deep_checks`` each
     ``deep_interval`` where nobody uses the GPUs. ``xid_events``: listen to the driver's Xids beside the kernel log.
     ``listen``: where ``/metrics`` and ``/healthz`` are.

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from agents import config, errors, execute, loop, portal, process, spool, store
 from agents.checks import bandwidth, dcgm, gpu_state, iperf, network
 from agents.checks.runner import Runner
+from agents.gpu_count import GpuCount
 from agents.gpu_users import GpuUsers
 from agents.probes import amd, clock, follow, hardware, infiniband, kubelet, metax, nvme, nvml, sel, storage
 from agents.probes.finding import Probe
@@ -30,6 +31,7 @@ def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
     """The agent of this machine, and what looks at it. Raises ConfigError for settings that it cannot satisfy."""
     uplink, folder = _line(settings)
     checks = runner(settings)
+    gpus = GpuCount(folder, given=settings.gpus)
     # The agent needs its executor, which needs to tell the events to let go, which report through the agent.
     events: list[SecondSource] = []
     host = execute.Host(
@@ -50,8 +52,10 @@ def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
     if settings.xid_events and settings.vendor == "nvidia":
         events.append(SecondSource(logged=made.logs.told, caught_up=lambda: made.caught_up, keep=made.take, clock=now))
     eyes = process.Eyes(
-        rounds=Rounds(probes(settings), keep=made.take, clock=now),
-        schedule=Schedule(timers(settings), runner=checks, keep=made.take, clock=now, monotonic=time.monotonic),
+        rounds=Rounds(probes(settings, gpus=gpus), keep=made.take, clock=now),
+        schedule=Schedule(
+            timers(settings, gpus=gpus), runner=checks, keep=made.take, clock=now, monotonic=time.monotonic
+        ),
         second_source=events[0] if events else None,
     )
     return made, eyes
@@ -64,8 +68,8 @@ def inventory(settings: config.Config) -> Callable[[], Inventory]:
     return metax.inventory if settings.vendor == "metax" else nvml.inventory
 
 
-def probes(settings: config.Config) -> list[Probe]:
-    """What looks at this node. A new probe is named here."""
+def probes(settings: config.Config, *, gpus: Callable[[], int]) -> list[Probe]:
+    """What looks at this node, which must have so many NVIDIA ``gpus``. A new probe is named here."""
     vendor: Probe
     if settings.vendor == "metax":
         vendor = metax.MetaXProbe(settings.metax)
@@ -73,7 +77,7 @@ def probes(settings: config.Config) -> list[Probe]:
         vendor = amd.AmdProbe(expected=settings.gpus)
     else:
         poll = max(settings.interval.total_seconds(), FASTEST_GPU_POLL)
-        vendor = GpuProbe(every=poll, expected=lambda: expected_gpus(settings))
+        vendor = GpuProbe(every=poll, expected=gpus)
     return [
         vendor,
         infiniband.InfinibandProbe(expected=settings.hcas or settings.metax.hca_ids),
@@ -103,9 +107,9 @@ def runner(settings: config.Config) -> Runner:
     )
 
 
-def timers(settings: config.Config) -> list[Round]:
+def timers(settings: config.Config, *, gpus: Callable[[], int]) -> list[Round]:
     """Which checks run by themselves. NVIDIA's need its GPUs: elsewhere they would only say ``skipped`` each hour."""
-    nvidia = settings.vendor == "nvidia" and expected_gpus(settings) > 0
+    nvidia = settings.vendor == "nvidia" and gpus() > 0
     light = settings.checks if nvidia else tuple(name for name in settings.checks if name in ("ping", "iperf"))
     if settings.peers and "ping" not in light:
         light = (*light, "ping")
@@ -118,11 +122,6 @@ def timers(settings: config.Config) -> list[Round]:
             args=DEEP_DIAGNOSIS,
         ),
     ]
-
-
-def expected_gpus(settings: config.Config) -> int:
-    """How many GPUs there must be: as set, else as the PCI bus shows."""
-    return hardware.gpus_on_the_bus() if settings.gpus is None else settings.gpus
 
 
 def now() -> datetime:

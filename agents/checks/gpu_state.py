@@ -6,7 +6,7 @@ from agents import deadline
 from agents.checks.port import Args, Skipped
 from agents.probes import nvml
 from agents.probes.device import Device
-from agents.probes.gpu.rules import HW_SLOWDOWN
+from agents.probes.gpu import rules
 from kcover.fault import Check
 
 DEADLINE = 30.0
@@ -28,7 +28,7 @@ def answering(ask: Callable[[], tuple[Device, ...]], *, check: str) -> tuple[Dev
 
 
 class Remapped:
-    """``remapped``: fails where a remapped row waits for a reset (Autopilot: "Pending: Yes")."""
+    """``remapped``: fails where a remapped row waits for a reset (Autopilot: "Pending: Yes"), or could not be made."""
 
     name = "remapped"
     about_node = True
@@ -51,12 +51,10 @@ class Remapped:
         if rows is None:
             message = "this GPU does not remap rows, or MIG hides them"
             return Check(name=self.name, status="skipped", device=device.name, message=message)
-        status = "fail" if rows.pending or rows.failed else "pass"
-        message = " and ".join(
-            words for words, bad in (("a row waits for a reset", rows.pending), ("a remap failed", rows.failed)) if bad
-        )
+        wrong = rules.remapping(rows)
+        status = "fail" if wrong else "pass"
         count = float(rows.corrected + rows.uncorrected)
-        return Check(name=self.name, status=status, device=device.name, value=count, unit="rows", message=message)
+        return Check(name=self.name, status=status, device=device.name, value=count, unit="rows", message=wrong)
 
 
 class GpuPower:
@@ -82,6 +80,6 @@ class GpuPower:
         if device.clock_reasons is None:
             message = "the driver does not say why clocks are held back"
             return Check(name=self.name, status="skipped", device=device.name, message=message)
-        slow = bool(device.clock_reasons & HW_SLOWDOWN)
+        slow = bool(device.clock_reasons & rules.HW_SLOWDOWN)
         status, message = ("fail", "hardware slowdown is active") if slow else ("pass", "")
         return Check(name=self.name, status=status, device=device.name, value=float(slow), message=message)

@@ -90,5 +90,6 @@ def devices(root: pathlib.Path, classes: tuple[str, ...], vendors: tuple[str, ..
 
 
 def gpus_on_the_bus(root: pathlib.Path = pathlib.Path("/sys")) -> int:
-    """How many NVIDIA GPUs the PCI bus shows, whatever their driver says."""
-    return len(devices(root, GPU_CLASSES, (NVIDIA,)))
+    """How many NVIDIA GPUs the PCI bus shows, whatever their driver says; virtual functions come and go, and are
+    none."""
+    return sum(1 for device in devices(root, GPU_CLASSES, (NVIDIA,)) if not (device / "physfn").exists())

@@ -169,7 +169,7 @@ def test_the_vendor_is_a_setting(tmp_path):
     file = tmp_path / "config.yaml"
     file.write_text("vendor: 3\ngpus: 8\n")
     settings = config.load(file, {"NODE_NAME": "n"})
-    assert next(probe.name for probe in setup.probes(settings)) == "amd"
+    assert next(probe.name for probe in setup.probes(settings, gpus=lambda: 0)) == "amd"
     assert isinstance(setup.inventory(settings), amd.AmdInventory)
-    (light, _) = setup.timers(settings)
+    (light, _) = setup.timers(settings, gpus=lambda: 0)
     assert light.names == ()  # NVIDIA's checks would only be skipped each hour

@@ -146,6 +146,8 @@ def test_how_many_gpus_the_bus_shows(bus, tmp_path):
     bus("0000:5e:00.0")
     bus("0000:03:00.0", kind="0x030000", vendor="0x1a03")  # the board's own display
     bus("0000:5f:00.0", kind="0x068000")  # an NVSwitch
+    bus("0000:5e:00.4")
+    (tmp_path / "bus/pci/devices/0000:5e:00.4/physfn").mkdir()  # a part of one that was split for virtual machines
     assert hardware.gpus_on_the_bus(tmp_path) == 2
     assert hardware.gpus_on_the_bus(tmp_path / "none") == 0
 

@@ -67,7 +67,9 @@ class GpuProbe:
     def _count(self, devices: tuple[Device, ...], expected: int | None) -> Iterator[Finding]:
         there = sum(1 for device in devices if not device.lost)
         if expected is not None:
-            message = f"{there} of {expected} GPUs answer"
+            message = (
+                f"{there} of {expected} GPUs answer; if fewer are meant to be there, set KCOVER_AGENT_GPUS={there}"
+            )
             yield finding("gpu_count", there < expected, value=there, unit="GPUs", message=message, fault=True)
 
     def _links(self, devices: Iterable[Device]) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from agents.probes.device import Device, Links
+from agents.probes.device import Device, Links, Rows
 from agents.probes.finding import Finding, finding
 
 # What the driver wants done (NVML recovery action): 1, 2, 4, 6 and 7 take the GPU or node out of service.
@@ -68,6 +68,15 @@ def judge(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:
         yield Finding(check=one.check, fault=one.fault, pci=device.pci)
 
 
+def remapping(rows: Rows) -> str:
+    """What is wrong with a GPU's remapped rows, "" for nothing: one rule for the probe and the check of that name."""
+    words = (
+        ("a remapped row takes effect at the next reset", rows.pending),
+        ("a row could not be remapped", rows.failed),
+    )
+    return " and ".join(text for text, bad in words if bad)
+
+
 def _recovery(device: Device) -> Iterator[Finding]:
     action = device.recovery_action
     if action is not None:
@@ -87,8 +96,8 @@ def _memory(device: Device) -> Iterator[Finding]:
     if device.rows is not None:
         rows = device.rows
         count = rows.corrected + rows.uncorrected
-        message = "a remapped row takes effect at the next reset"
-        yield finding("remapped", rows.pending, device=name, value=count, unit="rows", message=message)
+        wrong = remapping(rows)
+        yield finding("remapped", bool(wrong), device=name, value=count, unit="rows", message=wrong)
         yield finding("remap_failure", rows.failed, device=name, message="a row could not be remapped", fault=True)
         if rows.banks_without_spares is not None:
             none = rows.banks_without_spares

@@ -1,0 +1,56 @@
+"""How many GPUs there must be: remembered, as the bus of this moment cannot miss what it does not show."""
+
+import errno
+
+import pytest
+
+from agents import store
+from agents.gpu_count import GpuCount
+from agents.probes.gpu.probe import GpuProbe
+from tests.agents.test_gpu_rules import GOOD, START
+
+
+def test_a_gpu_that_the_next_boot_does_not_enumerate_is_missed():
+    disk = store.Memory()
+    assert GpuCount(disk, given=None, bus=lambda: 2)() == 2
+    after_the_reboot = GpuCount(disk, given=None, bus=lambda: 1)
+    probe = GpuProbe(expected=after_the_reboot, ask=lambda: (GOOD,))
+    (count,) = (one for one in probe.look(START).findings if one.check.name == "gpu_count")
+    assert (count.check.status, count.fault) == ("fail", True)
+    assert count.check.message == "1 of 2 GPUs answer; if fewer are meant to be there, set KCOVER_AGENT_GPUS=1"
+
+
+def test_what_the_settings_say_counts_and_may_be_taken_back_later():
+    disk = store.Memory()
+    assert GpuCount(disk, given=None, bus=lambda: 8)() == 8
+    assert GpuCount(disk, given=7, bus=lambda: 8)() == 7
+    assert GpuCount(disk, given=None, bus=lambda: 7)() == 7
+
+
+def test_a_gpu_that_is_added_counts_at_once():
+    there = [0]
+    count = GpuCount(store.Memory(), given=None, bus=lambda: there[0])
+    assert count() == 0
+    there[0] = 8
+    assert count() == 8
+    there[0] = 7
+    assert count() == 8
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{", b'{"most": "8"}', b"\xff"])
+def test_a_damaged_file_is_forgotten(damage):
+    disk = store.Memory()
+    disk.write("gpus.json", damage)
+    assert GpuCount(disk, given=None, bus=lambda: 4)() == 4
+
+
+def test_a_disk_that_refuses_it_costs_no_more_than_the_memory_of_it():
+    class Full(store.Memory):
+        def write(self, name, data):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    there = [8]
+    count = GpuCount(Full(), given=None, bus=lambda: there[0])
+    assert count() == 8
+    there[0] = 7
+    assert count() == 8
