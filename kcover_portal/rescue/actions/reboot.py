@@ -5,7 +5,7 @@ settled by looking at the node's boot id, never by asking twice for the same boo
 
 What was asked ends with the machine that it reboots, too: a job's pod dies and the job has failed, or its deadline
 passes while the firmware counts memory; a command is not answered in time. So that word alone holds nothing: the node
-is looked at after it, and where it went down since it was asked to, its boot id is waited for.
+is looked at after it, and where it went down since it was asked to, or may be about to, its boot id is waited for.
 """
 
 from datetime import datetime, timedelta
@@ -70,16 +70,19 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
 def _after_asking(context: Context) -> Outcome:
     progress = context.step.progress
     still = "the node still reports the old boot"
-    ended = DRIVERS[progress["driver"]].ended(context, key=agent.key_of(context, "reboot"))
+    asked_for = context.now - datetime.fromisoformat(progress["asked_at"])
+    driver = DRIVERS[progress["driver"]]
+    ended = driver.ended(context, key=agent.key_of(context, "reboot"))
     if ended is not None:
         node = marking.expect_isolated(context)  # as it is after that word: the look before it is too old to judge by
         done = _rebooted(context, node)
         if done is not None:
             return done
-        if node.ready or not progress.get("was_ready"):
+        went_down = progress.get("was_ready") and not node.ready
+        if not went_down and asked_for >= driver.BELIEVED_AFTER:
             return Hold(f"{ended}; {still}")
-        still = f"{ended}; the node went down since, and reports no new boot yet"
-    asked_for = context.now - datetime.fromisoformat(progress["asked_at"])
+        where = "went down since, and reports no new boot yet" if went_down else "may be about to go down"
+        still = f"{ended}; the node {where}"
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
         return Hold(f"asked for by {progress['asked']}, but no new boot was reported in {limit}: look at the machine")

@@ -6,6 +6,8 @@ from datetime import timedelta
 import pytest
 
 from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Command
+from tests.portal.rescue import agents
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -55,22 +57,36 @@ def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world
     assert world.step("reboot").state == "done"
 
 
-def test_a_job_that_fails_on_a_node_that_is_up_is_a_failure_at_once(world: World) -> None:
+def test_a_job_that_is_killed_by_the_shutdown_it_asked_for_is_no_failure(world: World) -> None:
     job = asked(world)
     world.kube.finish_job("kcover-system", job, succeeded=False)
-    world.pass_time()
+    world.pass_time(5)  # its pod is gone, and the cluster still calls the node Ready
+    step = world.step("reboot")
+    assert (step.state, world.rescue().needs_human) == ("waiting", False)
+    assert step.because.endswith("the reboot job failed: BackoffLimitExceeded; the node may be about to go down")
+    world.reboot()
+    assert world.until("succeeded", seconds=2).outcome == "healed"
+    assert len(world.kube.called("ensure_job")) == 1
+
+
+def test_a_job_that_fails_on_a_node_that_stays_up_is_a_failure_once_its_time_is_over(world: World) -> None:
+    job = asked(world)
+    world.kube.finish_job("kcover-system", job, succeeded=False)
+    world.pass_time(358)
+    assert world.rescue().state == "waiting"
+    world.pass_time(2)
     assert world.rescue().state == "held"
     assert world.step("reboot").because == (
         "the reboot job failed: BackoffLimitExceeded; the node still reports the old boot"
     )
 
 
-def test_a_job_that_never_ran_on_a_node_that_was_down_before_is_a_failure_at_once(world: World) -> None:
+def test_a_job_that_never_ran_on_a_node_that_was_down_before_is_a_failure(world: World) -> None:
     world.kube.set_ready(NODE, False)
     world.sync()
     job = asked(world)
     world.kube.finish_job("kcover-system", job, succeeded=False, reason="DeadlineExceeded")
-    world.pass_time()
+    world.pass_time(361)
     assert world.rescue().state == "held"
 
 
@@ -82,15 +98,41 @@ def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: Wo
     assert world.step("reboot").because.endswith("no new boot was reported in 0:30:00: look at the machine")
 
 
-def test_a_command_that_is_not_answered_in_time_may_have_been_obeyed(world: World) -> None:
+def asked_of_the_agent(world: World) -> Command:
     type(world.cluster).objects.update(reboot="agent")
     world.fault(62)
     assert world.until_reboot_is_asked().startswith("agent command")
-    world.kube.set_ready(NODE, False)
+    [command] = agents.commands("reboot")
+    return command
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_a_command_that_is_not_answered_in_time_may_have_been_obeyed(world: World, ready: bool) -> None:
+    asked_of_the_agent(world)
+    world.kube.set_ready(NODE, ready)  # as the watch last heard
     world.now += timedelta(minutes=6)
     assert fleet.expire_commands(now=world.now) == 1
     world.pass_time()
-    assert "the agent's answer is expired" in world.step("reboot").because
-    assert world.step("reboot").state == "waiting"
+    assert (world.step("reboot").state, world.rescue().needs_human) == ("waiting", False)
     world.reboot()
     assert world.step("reboot").state == "done"
+
+
+def test_a_command_that_nobody_ever_answers_is_for_a_person_and_asked_for_once(world: World) -> None:
+    asked_of_the_agent(world)
+    world.now += timedelta(minutes=6)
+    fleet.expire_commands(now=world.now)
+    world.until("held", seconds=100)
+    assert world.step("reboot").because.endswith("no new boot was reported in 0:30:00: look at the machine")
+    assert len(agents.commands("reboot")) == 1
+    assert world.kube.called("ensure_job") == []
+
+
+@pytest.mark.parametrize("status", ["refused", "failed", "expired"])
+def test_an_agent_that_says_that_it_will_not_reboot_is_believed_at_once(world: World, status: str) -> None:
+    agents.answers(world, asked_of_the_agent(world), status, "not now")
+    world.pass_time()
+    assert world.rescue().state == "held"
+    assert (
+        world.step("reboot").because == f"the agent's answer is {status}: not now; the node still reports the old boot"
+    )

@@ -5,6 +5,7 @@ tells how a reset went, and the verification after it whether it helped.
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Protocol
 
 from kcover_portal.rescue.actions.context import Context
@@ -12,6 +13,8 @@ from kcover_portal.rescue.actions.context import Context
 
 class Driver(Protocol):
     """What each module of this package offers."""
+
+    BELIEVED_AFTER: timedelta  # since it was asked; before, its word that it failed may be the machine going down
 
     def ask(self, context: Context, *, key: str, boot_id: str) -> str:
         """Asks for one reboot of that boot, once for each key; returns what was asked, in words."""

@@ -12,6 +12,7 @@ from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.actions.context import Context
 
 OFFER = timedelta(minutes=5)  # an agent that takes longer to hear of it is no way to reboot
+BELIEVED_AFTER = timedelta(0)  # it tells of a reboot that it refused, or could not begin
 VERBS = ("reboot", "reset", "checks")  # with which the keys of a rescue's commands begin
 
 
@@ -26,9 +27,15 @@ def ask(context: Context, *, key: str, boot_id: str) -> str:
 
 
 def ended(context: Context, *, key: str) -> str | None:
-    """Why the agent will not reboot, if it said so; or that it has not answered in time."""
+    """Why the agent will not reboot, if it said so, or if the command was withdrawn.
+
+    One that nobody answered in time may have been obeyed: who obeys answers only from the next boot, which takes a
+    machine with eight GPUs longer than the offer stood. The caller's own time bounds the wait for it.
+    """
     command = Command.objects.filter(key=key).first()
     if command is None or command.state in (Command.State.OFFERED, Command.State.DONE):
+        return None
+    if command.state == Command.State.EXPIRED and not command.message:
         return None
     return f"the agent's answer is {command.state}: {command.message or 'no reason given'}"
 

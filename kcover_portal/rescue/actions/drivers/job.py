@@ -1,6 +1,7 @@
 """A privileged pod pinned to the node reboots, if the kernel's boot id is still the one in its spec."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from kcover_portal.kube import port
@@ -11,6 +12,8 @@ SCRIPT = (
     "nsenter --target 1 --mount --uts --ipc --net -- systemctl reboot"
 )
 DEADLINE_SECONDS = 300
+# Its pod dies with the machine, which a cluster still calls Ready for up to a minute.
+BELIEVED_AFTER = timedelta(seconds=DEADLINE_SECONDS + 60)
 
 
 def ask(context: Context, *, key: str, boot_id: str) -> str:
