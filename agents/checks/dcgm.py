@@ -17,7 +17,8 @@ RANK = ("skipped", "pass", "warn", "fail")
 
 
 class Dcgm:
-    """One result for each test and GPU that did not pass, and one for the whole run."""
+    """One result for each test and GPU, a pass too, as it takes the place of an earlier failure; and one for the whole
+    run. A test that DCGM skips says nothing new about its GPU."""
 
     name = "dcgm"
     about_node = True
@@ -61,16 +62,16 @@ def summarize(report: Mapping[str, Any], *, level: int) -> list[Check]:
             f"DCGM tested nothing at level {level}: {found[0][3] if found else 'it has no test for these GPUs'}"
         )
     worst = max((status for _, _, status, _ in found), key=RANK.index)
-    bad = [(test, device, status, why) for test, device, status, why in found if status in ("warn", "fail")]
-    words = ", ".join(dict.fromkeys(f"{test}{f' on {device}' if device else ''}" for test, device, _, _ in bad))
+    ran = sorted((one for one in found if one[2] != "skipped"), key=lambda one: RANK.index(one[2]))
+    bad = [(test, device) for test, device, status, _ in found if status in ("warn", "fail")]
+    words = ", ".join(dict.fromkeys(f"{test}{f' on {device}' if device else ''}" for test, device in bad))
     message = f"level {level}: {words}" if words else f"level {level}"
     whole_run = Check(name="dcgm", status=worst, value=float(worst == "fail"), message=message)
-    singles = {
-        f"{device or 'node'} {test}": Check(
-            name="dcgm", device=f"{device or 'node'} {test}", status=status, message=why
-        )
-        for test, device, status, why in bad
-    }
+    singles = {}  # the worst of each, where DCGM names a test and a GPU twice
+    for test, device, status, why in ran:
+        place = f"{device or 'node'} {test}"
+        shown = why if status != "pass" else ""
+        singles[place] = Check(name="dcgm", device=place, status=status, message=shown)
     return [whole_run, *singles.values()]
 
 

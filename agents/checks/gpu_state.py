@@ -1,6 +1,6 @@
 """Checks that only read the driver's state: remapped rows and the hardware's power brake, as Autopilot judges them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from agents import deadline
 from agents.checks.port import Args, Skipped
@@ -27,6 +27,13 @@ def answering(ask: Callable[[], tuple[Device, ...]], *, check: str) -> tuple[Dev
     return devices
 
 
+def _each(devices: Sequence[Device], judge: Callable[[Device], Check]) -> list[Check]:
+    """A result for each GPU; those that are lost and without a UUID are told as the probe tells them."""
+    results = [judge(device) for device in devices if device.uuid]
+    lost = [device for device in devices if not device.uuid]
+    return [*results, rules.nameless(lost)] if lost else results
+
+
 class Remapped:
     """``remapped``: fails where a remapped row waits for a reset (Autopilot: "Pending: Yes"), or could not be made."""
 
@@ -42,7 +49,7 @@ class Remapped:
 
     def run(self, args: Args) -> list[Check]:
         """See ``HealthCheck.run``. The value is the number of remapped rows."""
-        return [self._one(device) for device in answering(self._ask, check=self.name)]
+        return _each(answering(self._ask, check=self.name), self._one)
 
     def _one(self, device: Device) -> Check:
         if device.lost:
@@ -72,7 +79,7 @@ class GpuPower:
 
     def run(self, args: Args) -> list[Check]:
         """See ``HealthCheck.run``. The value is 1 where the slowdown is active, as in Autopilot's metric."""
-        return [self._one(device) for device in answering(self._ask, check=self.name)]
+        return _each(answering(self._ask, check=self.name), self._one)
 
     def _one(self, device: Device) -> Check:
         if device.lost:

@@ -77,5 +77,6 @@ class Device:
 
     @property
     def name(self) -> str:
-        """What names it in a check result: its UUID, else its place."""
+        """What names it to people: its UUID, else its place. In a check result only a UUID may stand for a GPU that
+        failed: once it answers again nobody would know that the place was it."""
         return self.uuid or f"gpu{self.index}"

@@ -18,17 +18,25 @@ ACTIVE = "ACTIVE"
 
 @dataclass(slots=True)
 class _Port:
-    """What is remembered of one port."""
+    """What is remembered of one port. ``device``: its adapter's on the PCI bus, where that is known; ``virtual``: it is
+    one of those that are made for pods and machines, and go with them."""
 
+    device: pathlib.Path | None
+    virtual: bool
     expected: bool = False  # it was active once, or the settings name it
     best_rate: float = 0.0
     down_since: datetime | None = None
     flaps: deque[datetime] = field(default_factory=deque)
 
+    @property
+    def counts(self) -> bool:
+        """Whether it is missed where it is not shown any more."""
+        return self.expected and not self.virtual
+
 
 class InfinibandProbe:
     """An ``agents.probes.finding.Probe``. A port counts from when it was first seen active, or is named in the
-    settings: an empty cage is no fault."""
+    settings: an empty cage is no fault. One that counts and is not shown any more is lost like one that is down."""
 
     name = "infiniband"
     deadline = 15.0
@@ -50,17 +58,25 @@ class InfinibandProbe:
     def look(self, now: datetime) -> Reading:
         """See ``Probe.look``. The device is ``ADAPTER/PORT``."""
         findings: list[Finding] = []
+        shown: set[str] = set()
         adapters = sorted(self._root.iterdir()) if self._root.is_dir() else []
         for adapter in adapters:
             for port in sorted((adapter / "ports").iterdir()):
-                findings += self._port(f"{adapter.name}/{port.name}", port, adapter.name in self._expected, now=now)
+                name = f"{adapter.name}/{port.name}"
+                shown.add(name)
+                self._ports.setdefault(name, _known(adapter))
+                findings += self._port(name, port, adapter.name in self._expected, now=now)
+        findings += (
+            _missing(name, port, now=now) for name, port in self._ports.items() if name not in shown and port.counts
+        )
         there = {adapter.name for adapter in adapters}
-        for missing in (name for name in self._expected if name not in there):
-            findings.append(finding("ib_port", True, device=missing, message="the adapter is not there", fault=True))
+        for name in self._expected:
+            message = "the adapter is not there"
+            findings.append(finding("ib_port", name not in there, device=name, message=message, fault=True))
         return Reading(findings=tuple(findings))
 
     def _port(self, name: str, folder: pathlib.Path, named: bool, *, now: datetime) -> Iterator[Finding]:
-        port = self._ports.setdefault(name, _Port())
+        port = self._ports[name]
         state = (read(folder / "state") or "unreadable").partition(": ")[2] or "unreadable"
         active = state == ACTIVE
         port.expected = port.expected or active or named
@@ -110,3 +126,19 @@ class InfinibandProbe:
             words = ", ".join(f"{counter} +{count}" for counter, (count, _) in grown.items() if count)
             bad = "warn" if words else False
             yield finding("ib_errors", bad, device=name, value=round(rate, 1), unit="per min", message=words)
+
+
+def _known(adapter: pathlib.Path) -> _Port:
+    device = adapter / "device"
+    return _Port(device=device.resolve() if device.exists() else None, virtual=(device / "physfn").exists())
+
+
+def _missing(name: str, port: _Port, *, now: datetime) -> Finding:
+    """A fault only where the adapter is gone from the bus: a pod may have been given the port for itself."""
+    port.down_since = port.down_since or now
+    on_the_bus = port.device is not None and port.device.exists()
+    lost = now - port.down_since >= DOWN and not on_the_bus
+    why = "; its adapter is on the bus: a pod has it, or its driver gave it up" if on_the_bus else ""
+    return finding(
+        "ib_port", "fail" if lost else "warn", device=name, message=f"is not shown any more{why}", fault=True
+    )

@@ -131,8 +131,9 @@ def test_remapped():
         ("GPU-b", "fail", 1),
         ("GPU-c", "fail", 9),
         ("GPU-d", "skipped", None),
-        ("gpu4", "fail", None),
+        ("", "fail", None),
     ]
+    assert (found[-1].name, found[-1].message) == ("gpu", "GPU 4 does not answer: GPU is lost")
 
 
 def test_gpupower():
@@ -295,8 +296,20 @@ OLD = {"gpu_id": "3", "status": "Fail", "warnings": ["Double-bit error"]}
 
 def test_dcgm_passes(tools):
     tools.say("dcgmi", "some words before\n" + diagnosis(PASSED))
-    (found,) = dcgm.Dcgm().run({})
-    assert (found.status, found.value, found.message) == ("pass", 0, "level 1")
+    whole, single = dcgm.Dcgm().run({})
+    assert (whole.status, whole.value, whole.message) == ("pass", 0, "level 1")
+    assert (single.device, single.status, single.message) == ("gpu0 pcie", "pass", "")
+
+
+def test_dcgm_names_what_passes_as_it_named_what_failed(tools):
+    """Or a failure would stay for ever: a repaired GPU, a test that DCGM names twice, one that it skips."""
+    places = {"gpu0 pcie", "gpu1 pcie"}
+    for now, expected in ((FAILED, "fail"), (PASSED | {"entity_id": 1}, "pass")):
+        tools.say("dcgmi", diagnosis(PASSED, now, PASSED | {"entity_id": 1}))
+        told = {one.device: one.status for one in dcgm.Dcgm().run({})[1:]}
+        assert told == dict.fromkeys(places, "pass") | {"gpu1 pcie": expected}
+    tools.say("dcgmi", diagnosis(PASSED, {"entity_group": "GPU", "entity_id": 1, "status": "Skip"}))
+    assert {one.device for one in dcgm.Dcgm().run({})[1:]} == {"gpu0 pcie"}
 
 
 @pytest.mark.parametrize(
@@ -311,7 +324,8 @@ def test_dcgm_passes(tools):
 )
 def test_dcgm_of_every_version_names_test_and_gpu(tools, text, device, status, words):
     tools.say("dcgmi", text, status=226)  # it exits so when a test failed
-    whole, single, *_ = dcgm.Dcgm().run({"r": "2"})
+    whole, *singles = dcgm.Dcgm().run({"r": "2"})
+    single = next(one for one in singles if one.device == device)
     assert (whole.device, whole.status, whole.value) == ("", status, float(status == "fail"))
     assert (single.device, single.status, single.message) == (device, status, words)
     assert whole.message.startswith("level 2: ")

@@ -7,6 +7,7 @@ import pytest
 
 from agents.checks import gpu_state
 from agents.probes import nvml
+from agents.probes.changes import Changes
 from agents.probes.device import Device, Links, Pcie, Rows
 from agents.probes.gpu.probe import GpuProbe
 
@@ -271,6 +272,24 @@ def test_a_gpu_that_needs_a_reset_is_no_xid(node):
     reading = node.look()
     assert reading.faults == ()
     assert any(one.check.message.startswith("needs a reset") for one in reading.findings)
+
+
+def test_a_gpu_lost_from_the_start_leaves_no_failure_behind_once_it_answers(node):
+    """It has no UUID until then, and its place is no name that it is found by later."""
+    changes = Changes()
+
+    def told():
+        checks, faults = changes.news(node.look().findings, now=node.now)
+        return {check.device: check.status for check in checks if check.name == "gpu"}, [one.code for one in faults]
+
+    second = node.devices[1]
+    node.devices[1] = Device(index=1, lost="GPU is lost", code=nvml.GPU_IS_LOST)
+    gpus, codes = told()
+    assert gpus == {GOOD.uuid: "pass", "": "fail"}
+    assert "gpu" in codes
+    node.devices[1] = second
+    gpus, codes = told()
+    assert (gpus, codes) == ({"": "pass", second.uuid: "pass"}, [])
 
 
 def test_fewer_gpus_than_there_must_be():

@@ -2,6 +2,7 @@
 
 import http.server
 import json
+import shutil
 import socket
 import threading
 from datetime import UTC, datetime, timedelta
@@ -76,6 +77,41 @@ def test_a_port_that_stays_down_is_lost_after_four_minutes(ports, tmp_path):
     assert looker.bad() == [("ib_port", "mlx5_0/1", "fail", True)]
     ports()
     assert looker.bad() == []
+
+
+def test_an_adapter_that_vanishes_is_lost_after_four_minutes(ports, tmp_path):
+    ports()
+    looker = Looker(infiniband.InfinibandProbe(root=tmp_path))
+    looker.look()
+    shutil.rmtree(tmp_path / "mlx5_0")
+    assert [looker.bad() for _ in range(4)] == [[("ib_port", "mlx5_0/1", "warn", False)]] * 4
+    assert looker.bad() == [("ib_port", "mlx5_0/1", "fail", True)]
+    ports()
+    assert looker.bad() == []
+
+
+def test_a_port_that_a_pod_was_given_for_itself_is_no_fault(ports, tmp_path):
+    """RDMA devices in network namespaces: those of other namespaces are not shown."""
+    shown, bus = tmp_path / "shown", tmp_path / "bus"
+    probe = infiniband.InfinibandProbe(root=shown)
+    looker = Looker(probe)
+    for adapter in ("mlx5_0", "mlx5_1"):
+        (bus / adapter).mkdir(parents=True)
+        ports(f"shown/{adapter}")
+        (shown / adapter / "device").symlink_to(bus / adapter)
+    (bus / "mlx5_1" / "physfn").mkdir()  # a virtual function
+    looker.look()
+    shutil.rmtree(shown)
+    assert [looker.bad() for _ in range(6)] == [[("ib_port", "mlx5_0/1", "warn", False)]] * 6
+    shutil.rmtree(bus)
+    assert looker.bad() == [("ib_port", "mlx5_0/1", "fail", True)]
+
+
+def test_a_named_adapter_that_comes_back_passes(ports, tmp_path):
+    looker = Looker(infiniband.InfinibandProbe(root=tmp_path, expected=("mlx5_0",)))
+    assert looker.bad() == [("ib_port", "mlx5_0", "fail", True)]
+    ports()
+    assert ("ib_port", "mlx5_0", "pass") in looker.all()
 
 
 def test_a_port_that_flaps_is_found_though_it_is_up_at_each_look(ports, tmp_path):

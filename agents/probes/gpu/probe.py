@@ -48,10 +48,14 @@ class GpuProbe:
         findings = [finding("driver", False)]
         findings += self._count(devices, expected)
         faults: list[Fault] = []
+        nameless: list[Device] = []
         for device in devices:
             past = self._past.setdefault(device.index, Past())
             if device.lost:
-                findings.append(_lost(device, past))
+                if device.uuid or past.uuid:
+                    findings.append(_lost(device, past))
+                else:
+                    nameless.append(device)
                 faults += _off_the_bus(device, past, now=now)
                 continue
             findings.append(finding("gpu", False, device=device.name))
@@ -61,6 +65,7 @@ class GpuProbe:
             findings += rules.judge(device, past, now=now)
             faults += _uncorrected(device, past, now=now)
             past.seen_at = now
+        findings.append(Finding(check=rules.nameless(nameless), fault=bool(nameless)))
         findings += self._links(devices)
         return Reading(findings=tuple(findings), faults=tuple(faults))
 
@@ -95,9 +100,7 @@ class GpuProbe:
 def _lost(device: Device, past: Past) -> Finding:
     reset = device.code == nvml.RESET_REQUIRED
     message = f"{'needs a reset' if reset else 'does not answer'}: {device.lost}"
-    return finding(
-        "gpu", True, device=device.uuid or past.uuid or device.name, pci=past.pci, message=message, fault=True
-    )
+    return finding("gpu", True, device=device.uuid or past.uuid, pci=past.pci, message=message, fault=True)
 
 
 def _off_the_bus(device: Device, past: Past, *, now: datetime) -> Iterator[Fault]:

@@ -3,12 +3,13 @@ constant says whose."""
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agents.probes.device import Device, Links, Rows
 from agents.probes.finding import Finding, finding
+from kcover.fault import Check
 
 # What the driver wants done (NVML recovery action): 1, 2, 4, 6 and 7 take the GPU or node out of service.
 ACTIONS = {
@@ -66,6 +67,13 @@ def judge(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:
         *_environment(device),
     ):
         yield Finding(check=one.check, fault=one.fault, pci=device.pci)
+
+
+def nameless(devices: Iterable[Device]) -> Check:
+    """The check ``gpu`` without a device: GPUs that do not answer and whose UUID nobody knows. Under their place they
+    would stay failed for ever, as they pass under their UUID."""
+    lost = [f"GPU {device.index} does not answer: {device.lost}" for device in devices]
+    return Check(name="gpu", status="fail" if lost else "pass", message="; ".join(lost))
 
 
 def remapping(rows: Rows) -> str:
