@@ -6,6 +6,7 @@ they are loaded.
 
 import argparse
 import importlib
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Sequence
@@ -14,7 +15,8 @@ from agents import VERSION, errors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 for what cannot be read, 2 for settings that cannot be used."""
+    """Returns the exit status: 0, 1 for what cannot be read, 2 for settings that cannot be used, 75 (EX_TEMPFAIL) while
+    another agent is at work."""
     parser = argparse.ArgumentParser(prog="python -m agents", description="kcover's node agent")
     parser.add_argument("--config", type=pathlib.Path, metavar="FILE", help="YAML settings; the environment wins")
     parser.add_argument("--version", action="version", version=VERSION)
@@ -36,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except errors.ConfigError as error:
         print(f"agents: {error}", file=sys.stderr)
         return 2
+    except errors.Occupied as error:
+        print(f"agents: {error}", file=sys.stderr)
+        return os.EX_TEMPFAIL
 
 
 def _program(module: str) -> Callable[..., int]:

@@ -17,7 +17,11 @@ class Missing(Exception):
 
 
 class TookTooLong(Exception):
-    """A program did not end within its deadline and was killed, as far as it can be."""
+    """A program did not end within its deadline and was killed, as far as it can be: ``process`` tells."""
+
+    def __init__(self, message: str, *, process: "subprocess.Popen[bytes] | None" = None) -> None:
+        super().__init__(message)
+        self.process = process
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +60,8 @@ def run(command: Sequence[str], *, timeout: float, environ: Mapping[str, str] | 
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired as expired:
         _kill(process)
-        raise TookTooLong(f"{os.path.basename(command[0])} did not end within {timeout:g} s") from expired
+        message = f"{os.path.basename(command[0])} did not end within {timeout:g} s"
+        raise TookTooLong(message, process=process) from expired
     return Ended(status=process.returncode, out=out.decode(errors="replace"), err=err.decode(errors="replace"))
 
 

@@ -16,7 +16,7 @@ M_ARENA_MAX = -8  # <malloc.h>
 
 
 def main(file: pathlib.Path | None) -> int:
-    """Returns 0 after SIGTERM or SIGINT. Raises ConfigError."""
+    """Returns 0 after SIGTERM or SIGINT. Raises ConfigError, Occupied."""
     logging.basicConfig(
         level=os.environ.get("KCOVER_AGENT_LOG", "INFO").upper(), format="%(levelname)s %(name)s: %(message)s"
     )

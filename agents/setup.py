@@ -28,7 +28,8 @@ FASTEST_GPU_POLL = 60.0  # NVML for eight GPUs costs tens of ms; a thousandth of
 
 
 def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
-    """The agent of this machine, and what looks at it. Raises ConfigError for settings that it cannot satisfy."""
+    """The agent of this machine, and what looks at it. Raises ConfigError for settings that it cannot satisfy, Occupied
+    while another agent is at work."""
     uplink, folder = _line(settings)
     checks = runner(settings)
     gpus = GpuCount(folder, given=settings.gpus)
@@ -104,6 +105,7 @@ def runner(settings: config.Config) -> Runner:
         ),
         in_use=GpuUsers(beside_monitors=True),
         clock=now,
+        lock=settings.spool / "checks.lock",
     )
 
 
@@ -150,7 +152,7 @@ def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
     try:
         folder = store.Folder(settings.spool)
     except BlockingIOError as error:
-        raise errors.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: another agent uses it") from error
+        raise errors.Occupied(f"KCOVER_AGENT_SPOOL={settings.spool}: another agent uses it") from error
     except OSError as error:
         raise errors.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: {error}") from error
     try:

@@ -5,18 +5,22 @@ A check that breaks is an error of the check, never taken for a broken node (inv
 
 import contextlib
 import logging
+import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from agents import programs
+from agents.checks import host_lock
 from agents.checks.port import Args, HealthCheck, Skipped
 from agents.probes import changes
 from agents.probes.finding import Finding
 from kcover.fault import Check, Fault
 
 log = logging.getLogger(__name__)
+
+OTHERS = 300.0  # seconds to wait for another process's checks: the agent's, or those before a job
 
 
 class TooLate(Exception):
@@ -32,17 +36,23 @@ class Runner:
         *,
         in_use: Callable[[], Sequence[str]],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        lock: pathlib.Path | None = None,
+        patience: float = OTHERS,
     ) -> None:
-        """``in_use`` says who uses the GPUs, one line each; it may raise, and then nobody knows."""
+        """``in_use`` says who uses the GPUs, one line each; it may raise, and then nobody knows. ``lock``: the file
+        that this node's processes lock while they check, waited for ``patience`` seconds."""
         self.checks: Mapping[str, HealthCheck] = {check.name: check for check in checks}
-        self._in_use, self._clock = in_use, clock
+        self._in_use, self._clock, self._lock, self._patience = in_use, clock, lock, patience
         self._one_at_a_time = threading.Lock()
 
     def run(self, names: Sequence[str], args: Args, *, before: datetime | None = None) -> list[Check]:
         """The results of the checks in the order of ``names``; one that nobody knows is an error of its own. Raises
         TooLate where the first of them cannot begin ``before`` that time."""
         results: list[Check] = []
-        with self._turn(before):
+        with self._turn(before) as alone:
+            if not alone:
+                message = "another process runs checks on this node"
+                return [Check(name=name, status="skipped", message=message) for name in names]
             for name in names:
                 started = time.monotonic()
                 found = self._run(name, args)
@@ -59,16 +69,23 @@ class Runner:
         ]
 
     @contextlib.contextmanager
-    def _turn(self, before: datetime | None) -> Iterator[None]:
+    def _turn(self, before: datetime | None) -> Iterator[bool]:
+        """Whether no other process checks, once no other thread does."""
         seconds = -1.0 if before is None else max(0.0, (before - self._clock()).total_seconds())
         if not self._one_at_a_time.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             raise TooLate(f"other checks ran until {before} had come")
         try:
-            if before is not None and self._clock() >= before:
-                raise TooLate(f"other checks ran until {before} had come")
-            yield
+            with self._no_other_process() as alone:
+                if before is not None and self._clock() >= before:
+                    raise TooLate(f"other checks ran until {before} had come")
+                yield alone
         finally:
             self._one_at_a_time.release()
+
+    def _no_other_process(self) -> contextlib.AbstractContextManager[bool]:
+        if self._lock is None:
+            return contextlib.nullcontext(True)
+        return host_lock.held(self._lock, patience=self._patience)
 
     def _run(self, name: str, args: Args) -> list[Check]:
         check = self.checks.get(name)

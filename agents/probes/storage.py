@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -36,6 +37,7 @@ class StorageProbe:
         self.every = every
         self._folders, self._mounts, self._table = tuple(folders), tuple(mounts), table
         self._writable: set[str] = set()
+        self._stuck: dict[str, subprocess.Popen[bytes]] = {}  # children that hang in the kernel, by mount point
 
     def look(self, now: datetime) -> Reading:
         """See ``Probe.look``. The device is the folder or mount point."""
@@ -70,7 +72,22 @@ class StorageProbe:
                 yield finding("mount", True, device=point, message="is not mounted", fault=True)
         remote = [point for point, (kind, _) in mounted.items() if kind.startswith(REMOTE) or point in self._mounts]
         for point in remote[:MAX_ASKED]:
-            yield finding("mount", bool(why := _why_silent(point)), device=point, message=why, fault=True)
+            yield finding("mount", bool(why := self._why_silent(point)), device=point, message=why, fault=True)
+
+    def _why_silent(self, point: str) -> str:
+        """Why a mount point does not answer; "" where it does. One child a mount at most: none can be killed while the
+        server is away, and the next would hang as well."""
+        stuck = self._stuck.get(point)
+        if stuck is not None and stuck.poll() is None:
+            return f"does not answer within {STAT_TIMEOUT:.0f} s"
+        self._stuck.pop(point, None)
+        try:
+            ended = programs.run((sys.executable, "-S", "-c", _STAT, point), timeout=STAT_TIMEOUT)
+        except programs.TookTooLong as late:
+            if late.process is not None and late.process.poll() is None:
+                self._stuck[point] = late.process
+            return f"does not answer within {STAT_TIMEOUT:.0f} s"
+        return ended.said.splitlines()[-1] if ended.status and ended.said else ""
 
     def _read_only(self, mounted: dict[str, tuple[str, tuple[str, ...]]]) -> Iterator[Finding]:
         """A local disk that was writable and is no more: the kernel found it damaged."""
@@ -86,12 +103,3 @@ class StorageProbe:
 
 def _shares(there: os.statvfs_result) -> tuple[tuple[int, int], tuple[int, int]]:
     return (there.f_bavail, there.f_blocks), (there.f_favail, there.f_files)
-
-
-def _why_silent(point: str) -> str:
-    """Why a mount point does not answer; "" where it does."""
-    try:
-        ended = programs.run((sys.executable, "-S", "-c", _STAT, point), timeout=STAT_TIMEOUT)
-    except programs.TookTooLong:
-        return f"does not answer within {STAT_TIMEOUT:.0f} s"
-    return ended.said.splitlines()[-1] if ended.status and ended.said else ""

@@ -114,6 +114,31 @@ def test_two_callers_never_overlap():
     assert (check.runs, check.most) == (6, 1)
 
 
+def test_two_processes_never_overlap(tmp_path):
+    """The agent's checks and ``python -m agents check``: pciebw beside itself would measure half."""
+    lock, began, go_on = tmp_path / "checks.lock", threading.Event(), threading.Event()
+
+    class Slow(Fixed):
+        def run(self, args):
+            began.set()
+            go_on.wait(10)
+            return super().run(args)
+
+    slow, quick = Slow(), Fixed()
+    first = threading.Thread(target=Runner([slow], in_use=list, lock=lock).run, args=(["fixed"], {}))
+    first.start()
+    assert began.wait(10)
+    (found,) = Runner([quick], in_use=list, lock=lock, patience=0.05).run(["fixed"], {})
+    assert (found.status, found.message, quick.runs) == ("skipped", "another process runs checks on this node", 0)
+    go_on.set()
+    (found,) = Runner([quick], in_use=list, lock=lock, patience=10).run(["fixed"], {})
+    assert (found.status, quick.runs) == ("pass", 1)
+    first.join()
+    elsewhere = tmp_path / "no folder" / "checks.lock"
+    (found,) = Runner([quick], in_use=list, lock=elsewhere).run(["fixed"], {})
+    assert found.status == "pass"
+
+
 # --------------------------------------------------------------------------------------------------- remapped, gpupower
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents import config
+from agents import config, programs
 from agents.probes import clock, hardware, infiniband, kubelet, metax, nvme, sel, storage
 from kcover.fault import Gpu
 
@@ -275,6 +275,26 @@ def test_a_mount_that_hangs_is_found_by_a_child(tmp_path, monkeypatch):
     monkeypatch.setattr(storage, "_STAT", "import time; time.sleep(60)")
     (found,) = Looker(storage.StorageProbe(folders=(), table=table)).look()
     assert (found.check.status, found.fault, found.check.message) == ("fail", True, "does not answer within 0 s")
+
+
+def test_a_child_that_cannot_be_killed_is_not_joined_by_another(tmp_path, monkeypatch):
+    """As many as systemd lets the agent have would be there after a day."""
+    table = tmp_path / "mounts"
+    table.write_text("server:/x /data nfs4 rw 0 0\n")
+    monkeypatch.setattr(storage, "STAT_TIMEOUT", 0.1)
+    monkeypatch.setattr(storage, "_STAT", "import time; time.sleep(60)")
+    hanging = []
+    monkeypatch.setattr(programs, "_kill", hanging.append)  # a child in the kernel's hands ignores signals
+    looker = Looker(storage.StorageProbe(folders=(), table=table))
+    for _ in range(3):
+        (found,) = looker.look()
+        assert found.check.status == "fail"
+    (child,) = hanging
+    with child:
+        child.kill()
+    monkeypatch.setattr(storage, "STAT_TIMEOUT", 10)
+    monkeypatch.setattr(storage, "_STAT", "")
+    assert looker.look()[0].check.status == "pass"
 
 
 def test_a_disk_that_turns_read_only(tmp_path):
