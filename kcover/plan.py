@@ -105,16 +105,17 @@ def verify(*, agent: bool = True) -> PlannedStep:
     return PlannedStep(name="verify", args={"agent": agent})
 
 
-def manual(verb: str) -> tuple[PlannedStep, ...]:
+def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
     """The plan behind an operator's button or REST call on one node.
 
-    ``reboot`` ends with the node as it was found: uncordon takes back only what the portal itself changed.
+    ``reboot`` ends with the node as it was found: uncordon takes back only what the portal itself changed. Somebody
+    else's cordon is lifted by a person's word only (``by_person``), and then by ``uncordon`` alone.
     Raises ValueError for a verb that no button has.
     """
     cordon, drained = PlannedStep(name="cordon"), drain({})
     plans: dict[str, tuple[PlannedStep, ...]] = {
         "cordon": (cordon,),
-        "uncordon": (PlannedStep(name="uncordon", args={"foreign": True}),),
+        "uncordon": (PlannedStep(name="uncordon", args={"foreign": True} if by_person else {}),),
         "drain": (cordon, drained),
         "reboot": (cordon, drained, *reboot({}), verify(), PlannedStep(name="uncordon")),
         "release": (PlannedStep(name="release"),),

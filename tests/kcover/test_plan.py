@@ -187,6 +187,10 @@ def test_the_plans_of_buttons(verb: str, steps: tuple[Step, ...]) -> None:
     assert plan.manual(verb) == steps
 
 
+def test_a_program_lifts_nobodys_cordon() -> None:
+    assert plan.manual("uncordon", by_person=False) == (UNCORDON,)
+
+
 def test_a_button_that_is_none() -> None:
     with pytest.raises(
         ValueError, match="no such action 'explode': use one of cordon, uncordon, drain, reboot, release"

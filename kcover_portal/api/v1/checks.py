@@ -86,6 +86,8 @@ class CheckRuns(base.Reads[CheckRun]):
 class Stop(base.Acts):
     """Ends a run of checks."""
 
+    decision_systems = True
+
     @extend_schema(operation_id="check_runs_stop", request=base.Act, responses={200: CheckRunSerializer})
     @idempotency.once
     def post(self, request: Request, pk: int) -> Response:

@@ -33,6 +33,8 @@ class AnswerSerializer(serializers.Serializer[None]):
 class RescueActions(base.Acts):
     """Plans that a decision system asks for; the same guards as a policy's, one plan a node."""
 
+    decision_systems = True
+
     @extend_schema(
         operation_id="rescue_actions_create",
         parameters=[

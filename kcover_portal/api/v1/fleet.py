@@ -20,7 +20,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api import idempotency, paging
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import decides, require
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.rescues import RescueSerializer, detailed
 from kcover_portal.fleet import queries, services
@@ -228,13 +228,6 @@ ADMINS = frozenset(
 )
 
 
-def _no_decision_system(request: Request) -> None:
-    """Who is bounded by the settings does not set them. Raises PermissionDenied."""
-    who = principal(request)
-    if isinstance(who, ApiToken) and who.kind == ApiToken.Kind.DECISION:
-        raise exceptions.PermissionDenied("A decision system does not set what bounds it: use an operator's token.")
-
-
 class Clusters(base.Reads[Cluster]):
     """The clusters that the portal looks after."""
 
@@ -253,7 +246,6 @@ class Clusters(base.Reads[Cluster]):
         require(request, base.OPERATOR, cluster)
         body: dict[str, Any] = base.body_of(request, ClusterBody)
         reason = body.pop("reason", "")
-        _no_decision_system(request)
         if ADMINS.intersection(body):
             require(request, base.ADMIN, cluster)
         try:
@@ -349,6 +341,8 @@ class NodeActBody(ReasonBody):
 class NodeAct(base.Acts):
     """Acts on one node: each opens a rescue, under the same guards as a policy's."""
 
+    decision_systems = True
+
     @extend_schema(
         operation_id="nodes_act",
         parameters=[
@@ -394,14 +388,13 @@ class NodeAct(base.Acts):
     @idempotency.once
     def _open(self, request: Request, node: Node, verb: str, *, reason: str, override: list[str]) -> Response:
         who = principal(request)
-        decides = isinstance(who, ApiToken) and who.kind == ApiToken.Kind.DECISION
         opened = rescue.request(
             node,
             verb,
             actor=accounts.actor(who),
             reason=reason,
             now=timezone.now(),
-            origin=Rescue.Origin.API.value if decides else Rescue.Origin.MANUAL.value,
+            origin=Rescue.Origin.API.value if decides(request) else Rescue.Origin.MANUAL.value,
             override=override,
             by_person=isinstance(who, User),
         )
@@ -449,6 +442,8 @@ KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
 
 class Pause(base.Acts):
     """Stops every act before its next cluster call."""
+
+    decision_systems = True  # nothing is let loose by it
 
     @extend_schema(operation_id="pause", parameters=[KEY], request=PauseBody, responses={200: ModeSerializer})
     @idempotency.once

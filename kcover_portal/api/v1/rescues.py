@@ -16,7 +16,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import decides, require
 from kcover_portal.api.v1 import base
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -219,7 +219,9 @@ class SteerBody(base.Act):
 
 
 class RescueAct(base.Acts):
-    """What a person may do to a rescue under way."""
+    """What a person may do to a rescue under way; a decision system may cancel what decision systems asked for."""
+
+    decision_systems = True
 
     @extend_schema(
         operation_id="rescues_act",
@@ -241,6 +243,10 @@ class RescueAct(base.Acts):
         rescue = get_object_or_404(visible, pk=pk)
         steer, role = VERBS[verb]
         require(request, role, rescue.cluster)
+        if decides(request) and (verb != "cancel" or rescue.origin != Rescue.Origin.API):
+            raise exceptions.PermissionDenied(
+                "A decision system may cancel what it asked for: use an operator's token."
+            )
         body: dict[str, Any] = base.body_of(request, SteerBody)
         steer(
             rescue,

@@ -64,7 +64,7 @@ def request(
 
     Raises Refused when a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
-    steps = plan.manual(verb)
+    steps = plan.manual(verb, by_person=by_person)
     with transaction.atomic(), ledger.last():
         Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         node.refresh_from_db()
@@ -74,8 +74,8 @@ def request(
                 return before
         overrides = dict.fromkeys([*override, *(BY_HAND if by_person else ())], actor)
         refusals, passed = _refusals(node, verb, overrides=overrides, now=now)
-        if origin == Rescue.Origin.API and verb not in ENDING:
-            refusals += _beyond_plans(node)
+        if origin == Rescue.Origin.API:
+            refusals += _beyond_hands(node) if verb in ENDING else _beyond_plans(node)
         if refusals:
             raise opening.Refused("; ".join(refusals))
         may_run = by_person or verb in ENDING or fleet.mode_of(node.cluster)[0] != "approve"
@@ -169,10 +169,22 @@ def _full(node: Node) -> str | None:
 def _beyond_plans(node: Node) -> list[str]:
     """What stands against a decision system's act, whichever door it came by."""
     full = _full(node)
-    refusals = [full] if full is not None else []
-    if node.cluster.decision_mode == "policies":
-        refusals.append(f"cluster {node.cluster.name} leaves decisions to policies (decision_mode policies)")
+    return [*([full] if full is not None else []), *_left_to_policies(node)]
+
+
+def _beyond_hands(node: Node) -> list[str]:
+    """What stands against a decision system's taking a node back: it is not its to lift what a person put there."""
+    refusals = _left_to_policies(node)
+    held = queries.open_on(node) or queries.marked_on(node)
+    if held is not None and held.requested_by.startswith("user:"):
+        refusals.append(f"rescue {held.pk} is {held.requested_by}'s: a person takes back what a person asked for")
     return refusals
+
+
+def _left_to_policies(node: Node) -> list[str]:
+    if node.cluster.decision_mode != "policies":
+        return []
+    return [f"cluster {node.cluster.name} leaves decisions to policies (decision_mode policies)"]
 
 
 def _may_be_planned(
@@ -185,8 +197,7 @@ def _may_be_planned(
         refusals.append(f"everything is paused{': ' + reason if reason else ''}")
     if mode == "shadow":
         refusals.append("shadow mode: nothing is written to the cluster")
-    if node.cluster.decision_mode == "policies":
-        refusals.append(f"cluster {node.cluster.name} leaves decisions to policies (decision_mode policies)")
+    refusals += _left_to_policies(node)
     acts = [step.name for step in asked.steps]
     code = str(asked.xid) if asked.xid is not None else ""
     held, passed = _guards(node, acts, overrides=overrides, now=now, code=code)
@@ -195,7 +206,7 @@ def _may_be_planned(
 
 def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> Preview:
     """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
-    steps = plan.manual(verb)
+    steps = plan.manual(verb, by_person=by_person)
     with transaction.atomic():
         held_back, _ = _refusals(
             node, verb, overrides=dict.fromkeys(BY_HAND if by_person else (), "whoever asks"), now=now

@@ -145,7 +145,7 @@ def test_pausing_and_resuming_everything(operator: Api) -> None:
 
 
 def test_a_token_of_one_cluster_pauses_only_that(east: Cluster, west: Cluster, now: datetime) -> None:
-    here = caller("decision", now, cluster=east)
+    here = caller("operator", now, cluster=east)
     assert here.post("pause", {"reason": "x", "cluster": "east"}).json()["mode"] == "paused"
     for verb in ("pause", "resume"):
         assert problem(here.post(verb, {"reason": "x"}), 403)["detail"] == (

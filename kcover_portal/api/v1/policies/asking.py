@@ -118,6 +118,8 @@ class TryBody(base.Strict):
 class Try(base.Acts):
     """What a text would have decided, by the pure kernel. Nothing is kept, nothing is done."""
 
+    decision_systems = True
+
     @extend_schema(operation_id="policies_try", request=TryBody, responses={200: TriedOutSerializer})
     def post(self, request: Request) -> Response:
         """Every incident that the caller may see, judged by the rules in force and by these; 422 for a text with

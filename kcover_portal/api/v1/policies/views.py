@@ -47,6 +47,7 @@ class PolicyFilter(filters.FilterSet):
 class Policies(base.Lists[Revision]):
     """The RescuePolicies in force, by name. Everyone with a role may read them: they hold for every cluster."""
 
+    decision_systems = True  # what is written here takes an admin; a diff of a text does not
     kind = queries.RESCUE
     queryset = Revision.objects.all()
     serializer_class = shapes.PolicySerializer
@@ -213,6 +214,7 @@ class StandbyRevisions(Revisions):
 class Validate(base.Acts):
     """What the portal makes of a text, without applying it."""
 
+    decision_systems = True
     parser_classes = texts.PARSERS
 
     @extend_schema(

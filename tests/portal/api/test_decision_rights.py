@@ -1,0 +1,68 @@
+"""A decision system decides within its bounds: it sets none of them, ends none, and vouches for nothing."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue, Step
+from tests.portal.api.conftest import add_story
+from tests.portal.api.test_rescue_actions import asked, caller
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_decision_system_ends_neither_a_pause_nor_approve_mode(node: Node, east: Cluster, now: datetime) -> None:
+    api = caller(east, now)
+    Cluster.objects.update(mode="approve")
+    assert api.post("resume", {"cluster": "east", "mode": "enforce", "reason": "go"}).status_code == 403
+    api.post("rescue-actions", asked("gpu-1", "cordon", "drain", "reboot"))
+    assert Rescue.objects.get().state == "held"
+    assert api.post("pause", {"cluster": "east", "reason": "I am not sure"}).json()["mode"] == "paused"
+    assert api.post("resume", {"cluster": "east", "reason": "I am"}).status_code == 403
+
+
+def test_a_decision_system_touches_no_maintenance_window(east: Cluster, now: datetime) -> None:
+    until = now + timedelta(hours=1)
+    window = bounds.open_maintenance(east, starts_at=now, ends_at=until, reason="x", actor="user:ann", now=now)
+    assert caller(east, now).call("delete", f"maintenance/{window.pk}").status_code == 403
+    assert fleet.maintenance(east, now=now)
+
+
+@pytest.mark.parametrize("kind", ["storm", "xid"])
+def test_a_decision_system_closes_no_storm_and_vouches_for_no_fault(
+    node: Node, east: Cluster, now: datetime, kind: str
+) -> None:
+    where = {"node": None, "scope": ["gpu-1"]} if kind == "storm" else {"node": node}
+    row = Incident.objects.create(cluster=east, kind=kind, code="62", opened_at=now, last_at=now, **where)
+    assert caller(east, now).post(f"incidents/{row.pk}/close", {"reason": "mine"}).status_code == 403
+    row.refresh_from_db()
+    assert row.state == "open"
+
+
+@pytest.mark.parametrize("verb", ["skip", "retry", "cancel", "take-over"])
+def test_a_decision_system_steers_no_rescue_of_a_policy(node: Node, east: Cluster, now: datetime, verb: str) -> None:
+    rescue = add_story(node, now)
+    Step.objects.filter(rescue=rescue, index=1).update(name="verify", state="failed")
+    Rescue.objects.filter(pk=rescue.pk).update(hold="step")
+    assert caller(east, now).post(f"rescues/{rescue.pk}/{verb}", {"reason": "I vouch"}).status_code == 403
+    assert Incident.objects.get().state == "open"
+
+
+def test_a_decision_system_may_take_its_own_plan_back(node: Node, east: Cluster, now: datetime) -> None:
+    api = caller(east, now)
+    made = api.post("rescue-actions", asked("gpu-1", "cordon")).json()["rescueId"]
+    assert api.post(f"rescues/{made}/cancel", {"reason": "never mind"}).json()["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("verb", ["uncordon", "release"])
+def test_a_decision_system_takes_back_nothing_of_a_persons(node: Node, east: Cluster, now: datetime, verb: str) -> None:
+    held = services.request(node, "cordon", actor="user:ann", reason="hands off", now=now)
+    answer = caller(east, now).post(f"nodes/east/gpu-1/{verb}", {"reason": "free it"})
+    assert (answer.status_code, f"rescue {held.pk} is user:ann's" in answer.json()["detail"]) == (409, True)
+    held.refresh_from_db()
+    assert held.state == "running"
