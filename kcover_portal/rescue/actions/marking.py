@@ -7,11 +7,15 @@ from typing import Any
 from kcover import decision, standby
 from kcover import marks as kernel_marks
 from kcover_portal.kube import port
-from kcover_portal.rescue.actions.context import Context, HeldBack, TakenBack
+from kcover_portal.rescue.actions.context import Context, HeldBack, Stopped, TakenBack
 from kcover_portal.rescue.actions.drivers import job
 from kcover_portal.rescue.models import Step
 
 Marks = kernel_marks.Marks
+
+
+class ForeignTaint(Stopped):
+    """Somebody else's taint stands where the portal's would: a node has one value for a key and an effect."""
 
 
 def adopt(context: Context, node: port.Node) -> Marks:
@@ -42,7 +46,7 @@ def change(
     label: tuple[str, str] | None = None,
 ) -> Marks:
     """Cordons, taints or labels the node, says in its state label what it is now (None: leaves that alone) and writes
-    the marks, in one patch."""
+    the marks, in one patch. Raises ForeignTaint."""
     kube, name = context.kube, context.node.name
     planned: list[Marks] = []
 
@@ -53,8 +57,7 @@ def change(
         if cordon:
             marks = marks.with_cordon(was_unschedulable=node.unschedulable)
         if taint is not None:
-            there = any((t.key, t.value, t.effect) == (taint.key, taint.value, taint.effect) for t in node.taints)
-            marks = marks.with_taint((taint.key, taint.value, taint.effect), was_there=there)
+            marks = _with_taint(marks, taint, node)
         labels: dict[str, str | None] = {}
         if label is not None:
             key, labels[key] = label
@@ -78,6 +81,18 @@ def change(
     context.write(verb, lambda: kube.apply_node(name, wanted), data=data)
     context.keep_marks(planned[0])
     return planned[0]
+
+
+def _with_taint(marks: Marks, taint: port.Taint, node: port.Node) -> Marks:
+    """The marks after the taint, which takes the place only of one that is the portal's own (invariant 19)."""
+    for found in node.taints:
+        in_its_place = (found.key, found.effect) == (taint.key, taint.effect) and found.value != taint.value
+        if in_its_place and (found.key, found.value, found.effect) not in marks.taints:
+            raise ForeignTaint(
+                f"somebody else's taint {found.key}={found.value}:{found.effect} is on {node.name}, and "
+                f"{taint.value or 'no value'} would take its place"
+            )
+    return marks.with_taint((taint.key, taint.value, taint.effect), was_there=taint in node.taints)
 
 
 def _state_before(node: port.Node) -> str | None:

@@ -3,12 +3,15 @@
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import marking
 from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Outcome
+from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome
 
 
 def run(context: Context) -> Outcome:
-    """Adds the taint of the plan."""
+    """Adds the taint of the plan; where another's is in its place, a person is asked."""
     args = context.step.args
     taint = port.Taint(args["key"], args["value"], args["effect"])
-    marking.change(context, "taint", state="quarantined", taint=taint)
+    try:
+        marking.change(context, "taint", state="quarantined", taint=taint)
+    except marking.ForeignTaint as found:
+        return Hold(f"{found}: nothing was changed")
     return Done(f"tainted {taint.key}={taint.value}:{taint.effect}")

@@ -201,15 +201,21 @@ def _left_to_people(past: Sequence[Rescue], incident: Incident) -> Rescue | None
 
     That is one that failed, escalated or was stopped by a person, or an operator's own cordon: while its marks are on
     the node, and for every sighting that is older than its end. A fault seen after a node was taken back is a new one.
+    One that came after it and took nothing back, as a release of what was cordoned again, ends nothing.
     """
-    last = next((one for one in past if one.state in lifecycle.CLOSED_RESCUE), None)
-    if last is None or last.closed_at is None:
-        return None
+    closed = [one for one in past if one.state in lifecycle.CLOSED_RESCUE]
+    marked = [one for one in closed if one.marks]
+    return next((one for one in (*closed[:1], *marked[:1]) if _leaves_to_people(one, incident)), None)
+
+
+def _leaves_to_people(last: Rescue, incident: Incident) -> bool:
+    if last.closed_at is None:
+        return False
     marked = bool(last.marks)
     if last.origin == Rescue.Origin.MANUAL and last.state == Rescue.State.SUCCEEDED:
-        return last if marked else None
+        return marked
     stopped = last.needs_human or last.state in (Rescue.State.FAILED, Rescue.State.CANCELLED)
-    return last if stopped and (marked or incident.last_at <= last.closed_at) else None
+    return stopped and (marked or incident.last_at <= last.closed_at)
 
 
 def due(*, now: datetime, limit: int = 200) -> list[int]:

@@ -89,6 +89,49 @@ def test_inv_19_only_what_the_portal_added_is_removed(world: World) -> None:
     assert node.labels[marks.STATE_LABEL] == "mine"
 
 
+TAINT = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: taint}
+spec:
+  rules:
+    - {priority: 10, errorCode: ["62", "79"], actions: [{name: taint, attribute: {key: team/faulty, value: "<code>"}}]}
+"""
+
+
+def test_inv_19_a_foreign_taint_of_the_same_key_is_not_overwritten(db: None) -> None:
+    world = World(policy=TAINT)
+    try:
+        theirs = port.Taint("team/faulty", "true", "NoSchedule")
+        world.kube.apply_node(NODE, port.NodeChange(add_taints=(theirs,)))
+        world.sync()
+        world.fault(62)
+        world.work()
+
+        assert (world.rescue().state, world.rescue().needs_human) == ("held", True)
+        assert "somebody else's taint team/faulty=true:NoSchedule is on gpu-1" in world.step("taint").because
+        services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
+        world.work()
+        assert world.kube.get_node(NODE).taints == (theirs,)
+    finally:
+        world.uninstall()
+
+
+def test_inv_19_the_portals_own_taint_of_another_code_gives_way_and_goes_with_the_rest(db: None) -> None:
+    world = World(policy=TAINT)
+    try:
+        for code in (62, 79):
+            world.fault(code)
+            assert world.until("succeeded").outcome == "isolated"
+            assert world.kube.get_node(NODE).taints == (port.Taint("team/faulty", str(code), "NoSchedule"),)
+            world.sync()
+        services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
+        world.work()
+        assert world.kube.get_node(NODE).taints == ()
+    finally:
+        world.uninstall()
+
+
 @pytest.mark.parametrize("phase", ["drain", "reboot"])
 def test_inv_20_a_manual_uncordon_ends_the_rescue(world: World, phase: str) -> None:
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})

@@ -7,7 +7,7 @@ from kcover_portal.fleet import services as fleet
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries, services
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Decision, Rescue
 from tests.portal.rescue.world import CORDON, NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -98,6 +98,30 @@ def test_without_an_answer_of_the_cluster_nothing_changes(isolating: World) -> N
     services.reconcile(now=isolating.now)
     rescue.refresh_from_db()
     assert not rescue.marks
+
+
+def test_a_release_that_found_it_cordoned_again_leaves_the_node_to_people(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.until("waiting", step="drain")
+    stopped = services.cancel(world.rescue(), actor="user:ann", reason="mine", now=world.now)
+    world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    world.sync()
+    world.kube.uncordon(NODE)
+    world.sync()
+    world.kube.cordon(NODE)
+    world.sync()
+    world.work()
+    assert (world.rescue().requested_by, world.rescue().state) == ("system", "succeeded")
+    assert "nothing was taken back" in world.step("release").because
+
+    world.pass_time(60)
+    world.fault(48, pci="0000:5d:00")
+    world.work()
+    assert world.rescue().requested_by == "system"
+    [why] = [one for one in Decision.objects.latest("pk").reasons if one.code == "left_to_people"]
+    assert dict(why.params)["rescue"] == str(stopped.pk)
 
 
 def test_a_mark_of_no_rescue_that_is_known_is_left_alone(isolating: World) -> None:
