@@ -1,6 +1,7 @@
 """Asking something that may never answer."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -12,8 +13,17 @@ class Late(Exception):
 
 
 def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
-    """What ``call`` returns or raises; raises Late after ``seconds``. A thread that hangs inside a driver cannot be
-    ended: whoever asks again before it came back adds another one, so ask seldom."""
+    """What ``call`` returns or raises; raises Late after ``seconds``.
+
+    A thread that hangs inside a driver cannot be ended. Whoever asks the same (by ``what``) before it came back waits
+    for it and adds none, so that a driver that hangs for days takes no thread an hour.
+    """
+    until = time.monotonic() + seconds
+    for earlier in threading.enumerate():
+        if earlier.name == what:
+            earlier.join(max(0.0, until - time.monotonic()))
+            if earlier.is_alive():
+                raise Late(f"{what} did not come back since it was asked before")
     answer: list[T] = []
     failure: list[BaseException] = []
 
@@ -25,7 +35,7 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
 
     thread = threading.Thread(target=ask, name=what, daemon=True)
     thread.start()
-    thread.join(seconds)
+    thread.join(max(0.0, until - time.monotonic()))
     if failure:
         raise failure[0]
     if answer:

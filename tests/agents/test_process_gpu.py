@@ -92,6 +92,22 @@ def test_a_driver_that_hangs_holds_up_no_heartbeat_and_no_fault(node, portal, dr
     assert ("gpu", UUIDS[0]) not in node.checks
 
 
+def test_a_driver_that_hangs_holds_up_no_reboot(node, portal, driver, tmp_path):
+    tools, rebooted = tmp_path / "bin", tmp_path / "rebooted"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("#!/bin/sh\n")
+    (tools / "nvidia-smi").chmod(0o755)
+    driver.set(gpu0__ecc="hang")
+    node.ask("reset_gpu", gpu_uuid=UUIDS[0])
+    (reset,) = portal.commands
+    node.start(PATH=f"{tools}:{os.environ['PATH']}", KCOVER_AGENT_REBOOT_COMMAND=f"touch {rebooted}")
+    begun = node.folder / "spool/commands"
+    portal.wait_for(lambda: list(begun.glob("*.json")))
+    node.ask("reboot", id="c2", boot_id="boot-1")
+    portal.commands = [reset, *portal.commands]
+    portal.wait_for(rebooted.exists)
+
+
 def test_a_check_on_command_answers_and_reports(node, portal, driver):
     driver.set(gpu0__rows_pending=1, gpu0__rows_uncorrected=3)
     node.ask("run_check", check="remapped,gpupower")

@@ -1,0 +1,50 @@
+"""Asking what may never answer."""
+
+import threading
+
+import pytest
+
+from agents import deadline
+
+
+def test_what_hangs_is_asked_by_one_thread_however_often():
+    release, asked = threading.Event(), []
+
+    def hang():
+        asked.append(1)
+        release.wait(10)
+
+    for _ in range(5):
+        with pytest.raises(deadline.Late):
+            deadline.within(0.02, hang, what="a driver that hangs")
+    assert len(asked) == 1
+    assert deadline.within(5, lambda: "another question", what="another driver") == "another question"
+    release.set()
+    assert deadline.within(5, lambda: "back", what="a driver that hangs") == "back"
+
+
+def test_two_that_ask_the_same_both_get_their_answers():
+    release, began = threading.Event(), threading.Event()
+
+    def slow():
+        began.set()
+        release.wait(10)
+        return "slow"
+
+    answers = []
+    first = threading.Thread(target=lambda: answers.append(deadline.within(10, slow, what="one driver")))
+    first.start()
+    assert began.wait(10)
+    threading.Timer(0.05, release.set).start()
+    assert deadline.within(10, lambda: "quick", what="one driver") == "quick"
+    first.join()
+    assert answers == ["slow"]
+
+
+def test_what_it_raises_is_raised():
+    with pytest.raises(ValueError, match="no such GPU"):
+        deadline.within(5, _refuse, what="a driver")
+
+
+def _refuse():
+    raise ValueError("no such GPU")
