@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 
-from kcover import approval
+from kcover import approval, plan
 from kcover_portal import doorbell
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
@@ -67,6 +67,20 @@ def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     if rescue.gate is None or step.index != rescue.gate or has_begun(step):
         return True
     return rescue.expires_at is not None and isinstance(_answer(rescue, now=now), approval.Approved)
+
+
+def void(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Ends a rescue that is about to take work away for a fault that is over: a person closed it, or it went by itself.
+
+    What was asked for is seen through, so that nothing is left half done: a reset, a reboot, the restart of a job. A
+    drain stops where it is. The node stays isolated, and a person is told.
+    """
+    seen_through = has_begun(step) if step.name == "restart_jobs" else "asked" in step.progress and step.name != "drain"
+    if step.name not in plan.DESTRUCTIVE or seen_through or not _healed(rescue):
+        return False
+    human = queries.marked_on(rescue.node) is not None
+    because = "the fault is over: nothing more is taken away"
+    return _end(rescue, because, outcome="void", actor="system", now=now, human=human)
 
 
 def has_begun(step: Step) -> bool:

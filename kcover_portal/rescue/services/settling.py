@@ -40,12 +40,15 @@ def unfinished(steps: Sequence[Step]) -> Step | None:
 
 
 def begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
-    """Reserves an attempt of the step; where it still needs a person's yes, holds the rescue instead (False)."""
+    """Reserves an attempt of the step; where it still needs a person's yes, holds the rescue instead, and ends it where
+    it is too late or the fault is over (False)."""
     start_by = rescue.request.get("startBy")
     unbegun = step.index == 0 and not approving.has_begun(step) and not rescue.marks
     if start_by and unbegun and now > datetime.fromisoformat(start_by):
         because = f"it was not to be started after {start_by}, and could not be before"
         opening.end(rescue, state="cancelled", outcome="expired", because=because, actor="system", now=now)
+        return False
+    if approving.void(rescue, step, now=now):
         return False
     if not approving.granted(rescue, step, now=now):
         # A question that stands goes on standing: looking at it again gives nobody more time.
