@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from kcover import autopilot
+
 CAUSES = ("fault", "check", "flapping", "silence", "ready")
 STATES = ("healthy", "unknown", "degraded", "unhealthy")  # best first: the last that holds is the answer
 
@@ -20,6 +22,10 @@ SILENT_AFTER = 4
 FLAPS = 4  # moves of one check or fault within FLAP_WINDOW that make it flap
 FLAP_WINDOW = timedelta(minutes=30)
 CALM_AFTER = timedelta(minutes=10)  # without a move, and it flaps no more
+
+TOLD_AGAIN = timedelta(hours=3)  # probes tell every result again once an hour
+RUN_AGAIN = timedelta(days=1)  # Autopilot's checks run on timers that are the operator's
+UNTIL_RUN_AGAIN = ("dcgm", "gpumem", "iperf")  # may need idle GPUs: who failed did not recover by being left alone
 
 _IS_BAD = {"pass": False, "warn": False, "fail": True}
 _OF_SEVERITY = {"fatal": "unhealthy", "critical": "unhealthy", "degraded": "degraded", "warning": "degraded"}
@@ -95,6 +101,16 @@ def flapping(moves: Sequence[datetime], *, now: datetime) -> bool:
     if not lately or now - max(lately) > CALM_AFTER:
         return False
     return sum(max(lately) - at <= FLAP_WINDOW for at in lately) >= FLAPS
+
+
+def counts(check: str, *, seen_at: datetime, heard_at: datetime | None) -> bool:
+    """Whether a result still speaks for its device: the agent, last heard of at ``heard_at``, would have told it again.
+
+    What it was about is gone otherwise, or no longer checked. While an agent is silent nothing grows old.
+    """
+    if check in UNTIL_RUN_AGAIN or heard_at is None:
+        return True
+    return heard_at - seen_at <= (RUN_AGAIN if check in autopilot.NAMES else TOLD_AGAIN)
 
 
 def turns(changes: Iterable[tuple[str, str, datetime]]) -> tuple[datetime, ...]:

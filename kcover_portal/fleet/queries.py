@@ -198,8 +198,14 @@ def storage_results(*, limit: int) -> list[tuple[str, str, str, str, float | Non
 def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:
     """The latest results of these checks on nodes that there are: cluster, node, check, status, value, device, and the
     model of the device, or of the node's GPUs. At most ``limit``, failures first. One query.
+
+    What its agent has not told for ``health.RUN_AGAIN`` is left out, but for what needs idle GPUs.
     """
-    marks = ", ".join(["%s"] * len(names))
+    marks, kept = (", ".join(["%s"] * len(some)) for some in (names, health.UNTIL_RUN_AGAIN))
+    hours = int(health.RUN_AGAIN.total_seconds()) // 3600
+    since = f"agent.seen_at - interval '{hours} hours'"
+    if connection.vendor == "sqlite":
+        since = f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', agent.seen_at, '-{hours} hours')"
     with connection.cursor() as cursor:
         cursor.execute(
             f"""SELECT cluster.name, node.name, result.name, result.status, result.value, result.device,
@@ -207,11 +213,13 @@ def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str
             FROM fleet_checkresult result
             JOIN fleet_node node ON node.id = result.node_id
             JOIN fleet_cluster cluster ON cluster.id = node.cluster_id
+            LEFT JOIN fleet_agent agent ON agent.node_id = result.node_id
             LEFT JOIN fleet_gpu gpu ON gpu.node_id = result.node_id AND gpu.uuid = result.device
             WHERE node.known AND result.name IN ({marks}) AND result.status IN ('pass', 'warn', 'fail')
+                AND (agent.seen_at IS NULL OR result.name IN ({kept}) OR result.seen_at >= {since})
             ORDER BY CASE result.status WHEN 'fail' THEN 0 WHEN 'warn' THEN 1 ELSE 2 END, result.id
             LIMIT %s""",
-            [*names, limit],
+            [*names, *health.UNTIL_RUN_AGAIN, limit],
         )
         found: list[tuple[str, str, str, str, float | None, str, str]] = cursor.fetchall()
     return found

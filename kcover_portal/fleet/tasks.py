@@ -10,7 +10,7 @@ from django.utils import timezone
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import checking, labelling
+from kcover_portal.fleet.services import checking, forgetting, labelling
 
 LABELLED_WITHIN = timedelta(minutes=2)  # longer than a round may take
 
@@ -51,5 +51,7 @@ def label_cluster(cluster_id: int) -> None:
 
 @shared_task(name="fleet.prune")
 def prune() -> None:
-    """Forgets runs of checks that ended long ago."""
-    checking.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    """Forgets runs of checks that ended long ago, and results that nobody will tell again."""
+    now = timezone.now()
+    checking.prune(before=now - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    forgetting.prune()

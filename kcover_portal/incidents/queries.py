@@ -114,7 +114,10 @@ def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
         moves[node, name, device].append((before, status, at))
         statuses[node, name, device] = status
     failing = CheckResult.objects.filter(node__in=nodes, status="fail").order_by()
-    statuses |= dict.fromkeys(failing.values_list("node_id", "name", "device"), "fail")
+    told = failing.values_list("node_id", "name", "device", "seen_at", "node__agent__seen_at")
+    for node, name, device, seen_at, heard_at in told:
+        if health.counts(name, seen_at=seen_at, heard_at=heard_at):
+            statuses[node, name, device] = "fail"
     found: defaultdict[int, list[health.Check]] = defaultdict(list)
     for (node, name, device), status in statuses.items():
         check = health.Check(name=name, status=status, device=device, moves=health.turns(moves[node, name, device]))

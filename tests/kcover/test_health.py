@@ -105,6 +105,22 @@ def test_the_worst_comes_first_and_is_the_answer() -> None:
 
 
 @pytest.mark.parametrize(
+    ("check", "hours", "counts"),
+    [
+        ("temperature", 2, True),
+        ("temperature", 4, False),  # a probe tells again each hour
+        ("ping", 20, True),
+        ("ping", 25, False),
+        ("dcgm", 1000, True),  # not run again: nobody knows that it recovered
+        ("gpumem", 1000, True),
+    ],
+)
+def test_what_would_have_been_told_again_counts_no_longer(check: str, hours: int, counts: bool) -> None:
+    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), heard_at=NOW) is counts
+    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), heard_at=None)
+
+
+@pytest.mark.parametrize(
     ("statuses", "turned"),
     [
         ("pass fail pass fail", [1, 2, 3]),

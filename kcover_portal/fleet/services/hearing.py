@@ -15,7 +15,7 @@ from typing import Any
 from kcover import fault, wire
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Agent, Cluster, Node
-from kcover_portal.fleet.services import statements
+from kcover_portal.fleet.services import forgetting, statements
 
 REFRESHED = 3600  # seconds; by so much a time that is shown may lag
 MARK = 12  # characters by which a batch id is known again
@@ -199,12 +199,18 @@ def _keep_inventories(heard: Sequence[Heard], *, now: datetime) -> None:
             FROM {statements.given(node="bigint", driver="text", kernel="text")} WHERE fleet_node.id = given.node""",
         [statements.rows(nodes)],
     )
-    statements.run(
+    gone = statements.run(
         f"""DELETE FROM fleet_gpu WHERE node_id IN (SELECT node FROM {statements.given(node="bigint")})
             AND NOT EXISTS (SELECT 1 FROM {statements.given(node="bigint", uuid="text")}
-                WHERE given.node = fleet_gpu.node_id AND given.uuid = fleet_gpu.uuid)""",
+                WHERE given.node = fleet_gpu.node_id AND given.uuid = fleet_gpu.uuid)
+            RETURNING node_id, uuid, "index", pci""",
         [statements.rows([{"node": one.node} for one in heard]), statements.rows(gpus)],
     )
+    if gone:
+        present = {
+            (one.node, gpu.pci) for one in heard for gpu in (one.report.inventory.gpus if one.report.inventory else ())
+        }
+        forgetting.replaced([forgetting.Slot(*one) for one in gone], present)
     columns = {"node": "bigint", "place": "smallint", "uuid": "text", "pci": "text", "model": "text", "serial": "text"}
     statements.run(
         f"""INSERT INTO fleet_gpu (node_id, "index", uuid, pci, model, serial, seen_at)
@@ -262,4 +268,5 @@ def _keep_checks(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> s
                     THEN fleet_checkresult.changed_at ELSE excluded.changed_at END""",
         [at, at, results],
     )
+    forgetting.beyond(sorted({node for node, _, _ in latest}))
     return {node for (node,) in moved}

@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Q
+from django.db.models import Count, F, Q
 
-from kcover import autopilot, guards
+from kcover import autopilot, guards, health
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import CheckResult, CheckTurn, Cluster, Node
 from kcover_portal.fleet.services import checking
@@ -104,8 +104,10 @@ def _wanted(cluster: Cluster) -> list[Wanted]:
     """The nodes whose row, as the watch last saw it, is not what it should be. Three queries, whatever their number."""
     turns = _turns(cluster)
     here = Q(node__cluster=cluster, node__known=True, name__in=OF_THE_GPUS)
+    old = ~Q(name__in=health.UNTIL_RUN_AGAIN) & Q(seen_at__lt=F("node__agent__seen_at") - health.RUN_AGAIN)
     counts = (
         CheckResult.objects.filter(here)
+        .exclude(old)
         .order_by()
         .values_list("node")
         .annotate(failed=Count("pk", filter=Q(status="fail")), good=Count("pk", filter=Q(status__in=("pass", "warn"))))

@@ -71,6 +71,20 @@ def test_a_label_follows_the_periodic_results_and_is_written_on_change_only(worl
     assert Entry.objects.filter(verb="autopilot_labels.done").latest("pk").data["after"] == {HEALTH: "PASS"}
 
 
+def test_what_the_agent_no_longer_tells_counts_for_no_label(world: World) -> None:
+    result(world, "fail", name="remapped", device="GPU-old")
+    world.now += timedelta(hours=24, seconds=1)
+    world.report()
+    result(world, "pass", name="remapped")
+    write(world)
+    assert label(world) == "PASS"
+    result(world, "fail", name="dcgm", device="gpu0 PCIe")
+    world.now += timedelta(days=3)  # it was not run again
+    world.report()
+    write(world)
+    assert label(world) == "WARN"
+
+
 def test_a_ring_is_testing_and_says_nothing_of_the_gpus(world: World) -> None:
     result(world, "pass")
     assert (write(world), label(world)) == (1, "PASS")

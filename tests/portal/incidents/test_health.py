@@ -61,6 +61,17 @@ def test_a_check_that_breaks_again_and_again_says_nothing_of_the_node(node: Node
     assert health(node, now) == ("healthy", ["healthy"] * 2, [])
 
 
+def test_what_the_agent_would_have_told_again_counts_no_longer(node: Node, now: datetime) -> None:
+    for name, device in (("gpu", "gpu1"), ("ping", "gone"), ("dcgm", "gpu1 PCIe")):
+        CheckResult.objects.create(
+            node=node, name=name, device=device, status="fail", seen_at=now - timedelta(hours=25), changed_at=now
+        )
+    assert health(node, now)[2] == [("check", "dcgm gpu1 PCIe")]  # it was not run since
+    Agent.objects.update(seen_at=now - timedelta(hours=24))
+    told = [about for kind, about in health(node, now)[2] if kind == "check"]
+    assert told == ["dcgm gpu1 PCIe", "gpu gpu1", "ping gone"]  # a silent agent tells nothing again
+
+
 def test_a_programs_doing_is_no_fault_of_the_node(node: Node, now: datetime) -> None:
     incident(node, now, program=True)
     assert health(node, now)[0] == "healthy"

@@ -3,6 +3,7 @@
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timedelta
 from threading import Barrier
 
@@ -11,10 +12,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover import wire
-from kcover.fault import CommandResult
+from kcover.fault import Check, CommandResult, Inventory
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Gpu, Node
-from kcover_portal.fleet.services import hearing
+from kcover_portal.fleet.services import forgetting, hearing
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Batch, Event, Incident
 from tests.portal.incidents.conftest import check, delivery, inventory, report, xid
@@ -94,6 +95,43 @@ def test_the_inventory_is_what_was_told_last(deliver: Deliver, now: datetime) ->
     assert Node.objects.get().driver == "590.1"
     deliver(report(now=now, inventory=inventory(0)))
     assert not Gpu.objects.exists()
+
+
+def test_a_gpu_that_is_replaced_takes_its_results_along(deliver: Deliver, now: datetime) -> None:
+    of = ("GPU-1", "gpu1", "gpu1 PCIe", "gpu10", "GPU-0", "")
+    told = tuple(Check(name="dcgm", status="fail", device=device) for device in of)
+    deliver(report(now=now, inventory=inventory(2), checks=told))
+    deliver(report(now=now, inventory=inventory(1)))
+    assert CheckResult.objects.count() == len(of)  # it may be a lost one
+    deliver(report(now=now, inventory=inventory(2)))
+    first, second = inventory(2).gpus
+    other = Inventory(driver="580.1", kernel="6.8", gpus=(first, replace(second, uuid="GPU-9")))
+    deliver(report(now=now, inventory=other, checks=(Check(name="dcgm", status="pass", device="GPU-9"),)))
+    assert set(CheckResult.objects.values_list("device", flat=True)) == {"gpu10", "GPU-0", "", "GPU-9"}
+
+
+def test_a_node_keeps_a_bounded_number_of_results(
+    deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "MOST_RESULTS", 10)
+    for batch in range(3):
+        told = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
+        deliver(report(now=now, checks=told), at=now + timedelta(seconds=batch))
+    devices = list(CheckResult.objects.order_by("pk").values_list("device", flat=True))
+    assert devices == ["h1-0", "h1-1", *(f"h2-{n}" for n in range(8))]  # the latest
+
+
+def test_results_that_nobody_tells_again_are_forgotten(deliver: Deliver, now: datetime) -> None:
+    names = [("ping", "gone"), ("dcgm", ""), ("dcgm", "gpu1 PCIe"), ("dcgm", "gpu7 PCIe"), ("gpumem", "GPU-7")]
+    told = tuple(Check(name=name, status="fail", device=device) for name, device in names)
+    deliver(report(now=now, inventory=inventory(2), checks=told))
+    later = now + timedelta(days=1, minutes=1)
+    deliver(report(now=later), at=later)
+    assert forgetting.prune() == 0
+    later += forgetting.KEPT
+    deliver(report(now=later), at=later)
+    assert forgetting.prune() == 3
+    assert set(CheckResult.objects.values_list("name", "device")) == {("dcgm", ""), ("dcgm", "gpu1 PCIe")}
 
 
 def test_inv_02_a_batch_that_comes_again_changes_nothing(deliver: Deliver, now: datetime) -> None:

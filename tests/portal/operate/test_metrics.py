@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from kcover import wire
 from kcover_portal.api.agent import tallying
-from kcover_portal.fleet.models import CheckResult, CheckRun, CheckTurn, Cluster, Gpu, Node, Tally
+from kcover_portal.fleet.models import Agent, CheckResult, CheckRun, CheckTurn, Cluster, Gpu, Node, Tally
 from kcover_portal.incidents.models import Incident
 from kcover_portal.operate import autopilot
 from kcover_portal.rescue.models import Decision, Rescue, Step
@@ -68,6 +68,19 @@ def test_autopilots_gauge_has_its_labels_and_values(east: Cluster, now: datetime
         'autopilot_health_checks{health="remapped",node="n1",cpumodel="",gpumodel="NVIDIA H100 80GB HBM3",'
         'deviceid="GPU-n1",cluster="east"} 1',
     ]
+
+
+def test_what_an_agent_no_longer_tells_is_not_shown(east: Cluster, now: datetime) -> None:
+    one = node(east, "n1", now)
+    Agent.objects.update_or_create(node=one, defaults={"seen_at": now, "boot_seen_at": now})
+    old = now - timedelta(hours=24, seconds=1)
+    for name, device, at in (("ping", "gone", old), ("ping", "there", now - timedelta(hours=23)), ("dcgm", "", old)):
+        result(one, name, "fail", at, device=device)
+    shown = sorted(line.partition("health=")[2] for line in lines("autopilot_health_checks"))
+    assert [line.partition(",")[0] for line in shown] == ['"dcgm"', '"ping"']
+    assert 'deviceid="there"' in shown[1]
+    Agent.objects.update(seen_at=old)
+    assert len(lines("autopilot_health_checks")) == 3  # a silent agent tells nothing again
 
 
 def stored(cluster: Cluster, status: str, now: datetime, *nodes: Node) -> None:
