@@ -21,8 +21,9 @@ from agents.config import Config
 from agents.logs import Logs
 from agents.overflow import Overflow
 from agents.probes import follow
+from agents.retries import Retries
 from agents.spool import Spool
-from agents.uplink import Broke, Malformed, SetAside, Uplink, UplinkError
+from agents.uplink import Malformed, SetAside, Uplink, UplinkError
 from kcover import wire, xid
 from kcover.fault import Check, Command, Fault, Inventory
 
@@ -31,9 +32,6 @@ log = logging.getLogger(__name__)
 PER_BATCH = 32  # faults in a report: with the longest messages, escaped, it stays under the wire's 1 MiB
 CHECKS_PER_BATCH = 100
 SAVE_EVERY = timedelta(minutes=1)  # how much of a log without faults is read again after a crash
-FIRST_PAUSE = 0.5  # seconds, doubled with every failure
-LONGEST_PAUSE = 30.0
-STUCK = 3  # failures over one report, while the portal works otherwise, until the others pass before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,13 +88,9 @@ class Agent:
         self._alive_at: datetime | None = None  # when the portal last took a report about this boot
         self._alive_boot = ""
         self._interval = config.heartbeat
-        self._failures = 0
+        self._retries = Retries(self._rng)
         self._refused = False  # the last report was kept, but the portal did not want it
         self._overflow = Overflow()
-        self._failed: dict[str, int] = {}  # how often the portal failed over a report while it worked otherwise
-        self._took_another = False  # since a spooled report failed for the last time
-        self._paused_at: datetime | None = None
-        self._pause = timedelta()
 
     # see
 
@@ -179,7 +173,7 @@ class Agent:
         While a backlog is sent, a heartbeat goes in between at every interval, as spooled reports may be about an
         earlier boot. A report carries the results of commands only as a heartbeat.
         """
-        if self._remaining_pause(now) > 0:
+        if self._retries.remaining(now) > 0:
             return None
         boot_id = self._boot_id()
         if self._alive_at is None or boot_id != self._alive_boot:
@@ -221,10 +215,8 @@ class Agent:
         for unread in answer.unread:
             log.warning("answer to %s: %s not understood: %s", outgoing.batch_id, unread.path, unread.reason)
         self._forget(outgoing, now=now)
-        if self._failures:
-            log.info("the portal answers again after %d failures", self._failures)
-        self._failures, self._refused, self._paused_at = 0, False, None
-        self._took_another = True
+        self._retries.taken()
+        self._refused = False
         if outgoing.boot_id == self._boot_id():
             if self._alive_at is None:  # many nodes may start at once: spread what follows
                 self._interval = self.config.heartbeat * self._rng.uniform(0.3, 1.0)
@@ -243,21 +235,17 @@ class Agent:
                 self._boot_id(),
             )  # or a heartbeat that is refused would be sent at once
             return
-        self._refused = isinstance(error, SetAside) or self._is_stuck(outgoing, error)
+        if outgoing.spooled:
+            self._refused = self._retries.stuck(outgoing.batch_id, error)
+        else:
+            self._refused = isinstance(error, SetAside)
         if self._refused:
             self.spool.defer(outgoing.batch_id)
-        longest = min(FIRST_PAUSE * 2**self._failures, LONGEST_PAUSE)
-        pause = longest * self._rng.uniform(0.5, 1.0)
-        if error.retry_after is not None:
-            pause = error.retry_after + self._rng.uniform(0, min(5.0, error.retry_after))
-        self._failures = min(self._failures + 1, 16)
-        self._paused_at, self._pause = now, timedelta(seconds=pause)
-        level = logging.WARNING if self._failures in (1, 4, 8, 16) else logging.DEBUG
-        log.log(level, "report kept, %d waiting, again in %.1f s: %s", self.spool.waiting, pause, error)
+        self._retries.failed(error, waiting=self.spool.waiting, now=now)
 
     def due_in(self, now: datetime) -> float:
         """Seconds until ``pending`` may have something; 0: now."""
-        remaining = self._remaining_pause(now)
+        remaining = self._retries.remaining(now)
         if remaining > 0 or self.spool.ready or self._alive_at is None or self._inventory != self._told_inventory:
             return remaining
         return max(0.0, (self._interval - abs(now - self._alive_at)).total_seconds())
@@ -323,27 +311,13 @@ class Agent:
         by_slot = {xid.slot(gpu.pci): gpu.uuid for gpu in self._inventory.gpus if gpu.pci} if self._inventory else {}
         return [_named(fault, by_slot) for fault in faults]
 
-    def _is_stuck(self, outgoing: Outgoing, error: UplinkError) -> bool:
-        """Whether the portal fails over this very report: it takes others in between, or says that it broke."""
-        if not outgoing.spooled:
-            return False
-        if self._took_another or isinstance(error, Broke):
-            self._failed[outgoing.batch_id] = self._failed.get(outgoing.batch_id, 0) + 1
-        self._took_another = False
-        return self._failed.get(outgoing.batch_id, 0) >= STUCK
-
     def _forget(self, outgoing: Outgoing, *, now: datetime) -> None:
         self.spool.acknowledge(outgoing.batch_id)
-        self._failed.pop(outgoing.batch_id, None)
+        self._retries.forget(outgoing.batch_id)
         if outgoing.results:
             self.journal.told(outgoing.results, now=now)
         if outgoing.inventory is not None:
             self._told_inventory = outgoing.inventory
-
-    def _remaining_pause(self, now: datetime) -> float:
-        if self._paused_at is None or now < self._paused_at:  # a clock that was set back must not silence the agent
-            return 0.0
-        return max(0.0, (self._paused_at + self._pause - now).total_seconds())
 
 
 def _parts(faults: Sequence[Fault]) -> list[tuple[Fault, ...]]:

@@ -6,13 +6,13 @@ minutes.
 """
 
 import logging
-import random
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from agents.loop import FIRST_PAUSE, LONGEST_PAUSE, Agent
+from agents.loop import Agent
+from agents.retries import FIRST_PAUSE, LONGEST_PAUSE, spread
 from agents.rounds import Rounds
 from agents.schedule import Schedule
 from agents.second_source import SecondSource
@@ -124,13 +124,6 @@ def _listen(agent: Agent, stop: threading.Event) -> None:
         pause = FIRST_PAUSE
         if not fresh and time.monotonic() - started < LOOK:
             stop.wait(5 * LOOK)  # offered again what is under way, or a portal that does not wait
-
-
-def spread(retry_after: float | None, pause: float) -> float:
-    """Seconds until the next call: agents that failed together do not come back together."""
-    if retry_after is None:
-        return pause * random.uniform(0.5, 1.0)
-    return retry_after + random.uniform(0.0, min(5.0, retry_after))
 
 
 def _work(agent: Agent, wake: threading.Event, lane: str) -> None:

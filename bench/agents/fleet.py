@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from agents import config, loop, portal, spool, store
+from agents import config, loop, portal, retries, spool, store
 from agents.commands import Outcome
 from agents.probes import follow, kmsg
 from agents.uplink import UplinkError
@@ -221,16 +221,16 @@ class Fleet:
             life.sending = False
 
     def _listen(self, host: Host) -> None:
-        pause = loop.FIRST_PAUSE
+        pause = retries.FIRST_PAUSE
         while not self._over.is_set():
             agent = host.life.agent
             try:
                 agent.offer(agent.uplink.poll_commands(wait=LONG_POLL))
             except UplinkError as error:
-                self._over.wait((error.retry_after or pause) * random.uniform(0.5, 1.0))
-                pause = min(2 * pause, loop.LONGEST_PAUSE)
+                self._over.wait(retries.spread(error.retry_after, pause))
+                pause = min(2 * pause, retries.LONGEST_PAUSE)
             else:
-                pause = loop.FIRST_PAUSE
+                pause = retries.FIRST_PAUSE
 
     def _empty(self) -> None:
         """Goes on until nothing waits, and what was held back to be counted has gone out too."""
