@@ -15,6 +15,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
+from agents import journal_entry
+from agents.journal_entry import Entry
 from agents.store import Store
 from kcover.fault import Check, Command, CommandResult, Fault
 
@@ -26,15 +28,15 @@ KEEP = timedelta(days=7)  # a told result is remembered this long after the comm
 MAX_ANSWER = 100  # results a report carries
 MAX_ANSWER_BYTES = 512 << 10  # and after so many bytes of them no further one: a report ends at the wire's 1 MiB
 MAX_OUTPUT = 4096
-LANES = ("acts", "reboots", "checks")
-_LANES = {"reboot": "reboots", "run_check": "checks"}  # everything else acts
+LANES = journal_entry.LANES
 
 Keep = Callable[[Sequence[Check], Sequence[Fault], datetime], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How an execution ended: ``done``, ``failed`` or ``refused``, and why; and what it found out about the node."""
+    """How an execution ended: ``done``, ``failed``, ``refused`` or ``expired``, and why; and what it found out about
+    the node."""
 
     status: str
     message: str = ""
@@ -54,24 +56,6 @@ class Executor(Protocol):
 
     def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
         """Run checks; ``expired`` where they cannot begin before ``expires_at``."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Entry:
-    """One command in the journal. ``state``: offered (not begun, in memory only), started, finished (result not known
-    to be told), told."""
-
-    command: Command
-    state: str
-    boot_id: str = ""
-    started_at: datetime | None = None
-    result: CommandResult | None = None
-    again: bool = False  # told, but the portal offers it still
-
-    @property
-    def lane(self) -> str:
-        """Where it is executed."""
-        return _LANES.get(self.command.kind, "acts")
 
 
 class Journal:
@@ -144,7 +128,7 @@ class Journal:
                     if entry.state == "finished":
                         entry.state = "told"
                         if self._keep(entry):
-                            _slim(entry)
+                            journal_entry.slim(entry)
             for id, entry in list(self._entries.items()):
                 if entry.state == "told" and now - entry.command.expires_at > KEEP:
                     del self._entries[id]
@@ -157,7 +141,7 @@ class Journal:
             result = self._whole(entry)
             if result is None:
                 continue
-            size += len(json.dumps(_dump_result(result)))
+            size += len(json.dumps(journal_entry.dump_result(result)))
             if results and size > MAX_ANSWER_BYTES:
                 break
             results.append(result)
@@ -167,7 +151,7 @@ class Journal:
         """The result with its output, which only the disk keeps once it was told; without it where that fails."""
         if entry.state == "told":
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-                return _parse(json.loads(self._store.read(_name(entry.command.id)) or b"")).result
+                return journal_entry.parse(json.loads(self._store.read(_name(entry.command.id)) or b"")).result
         return entry.result
 
     def _attempt(self, entry: Entry, *, now: datetime, boot_id: str) -> Outcome | None:
@@ -235,7 +219,7 @@ class Journal:
 
     def _keep(self, entry: Entry) -> bool:
         try:
-            self._store.write(_name(entry.command.id), json.dumps(_dump(entry)).encode())
+            self._store.write(_name(entry.command.id), json.dumps(journal_entry.dump(entry)).encode())
         except OSError as error:
             log.error("command %s: journal not written: %s", entry.command.id, error)
             return False
@@ -245,10 +229,10 @@ class Journal:
         try:
             data = self._store.read(name)
             if data is not None:
-                entry = _parse(json.loads(data))
+                entry = journal_entry.parse(json.loads(data))
                 self._entries[entry.command.id] = entry
                 if entry.state == "told":
-                    _slim(entry)
+                    journal_entry.slim(entry)
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.error("command journal: %s set aside, it is damaged: %s", name, error)
             self._store.set_aside(name)
@@ -258,66 +242,5 @@ def _name(id: str) -> str:
     return f"{FOLDER}/{hashlib.sha256(id.encode()).hexdigest()[:32]}.json"  # an id is the portal's: not a file name
 
 
-def _slim(entry: Entry) -> None:
-    """A told result's output is seldom asked for again, and a week of them would take megabytes."""
-    if entry.result is not None:
-        entry.result = replace(entry.result, output={})
-
-
 def _aside(id: str) -> str:
     return f"aside/{_name(id).replace('/', '-')}"  # see Store.set_aside
-
-
-def _dump(entry: Entry) -> dict[str, Any]:
-    command, result = entry.command, entry.result
-    data: dict[str, Any] = {
-        "id": command.id,
-        "kind": command.kind,
-        "args": dict(command.args),
-        "created_at": command.created_at.isoformat(),
-        "expires_at": command.expires_at.isoformat(),
-        "state": entry.state,
-        "boot_id": entry.boot_id,
-        "started_at": entry.started_at.isoformat() if entry.started_at else None,
-    }
-    if result is not None:
-        data["result"] = _dump_result(result)
-    return data
-
-
-def _dump_result(result: CommandResult) -> dict[str, Any]:
-    return {
-        "status": result.status,
-        "message": result.message,
-        "finished_at": result.finished_at.isoformat() if result.finished_at else None,
-        "output": dict(result.output),
-    }
-
-
-def _parse(data: Mapping[str, Any]) -> Entry:
-    command = Command(
-        id=data["id"],
-        kind=data["kind"],
-        args=data["args"],
-        created_at=datetime.fromisoformat(data["created_at"]),
-        expires_at=datetime.fromisoformat(data["expires_at"]),
-    )
-    result = data.get("result")
-    return Entry(
-        command=command,
-        state=data["state"],
-        boot_id=data["boot_id"],
-        started_at=_time(data["started_at"]),
-        result=result
-        and CommandResult(
-            id=command.id,
-            status=result["status"],
-            message=result["message"],
-            finished_at=_time(result["finished_at"]),
-            output=result["output"],
-        ),
-    )
-
-
-def _time(value: str | None) -> datetime | None:
-    return datetime.fromisoformat(value) if value else None
