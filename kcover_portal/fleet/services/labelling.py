@@ -35,35 +35,38 @@ class Held(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What a node's labels should say: by its periodic results, by an invasive turn that goes on, or by one's end."""
+    """What a node's labels should say: by its periodic results, by invasive turns that have ended and are not told yet
+    (in their order, so that what one found is lost only by what a later one found), by one that goes on."""
 
     node: Node
     periodic: str | None
-    turn: CheckTurn | None
-
-    @property
-    def over(self) -> bool:
-        """Whether an invasive turn has ended and its labels are not written yet."""
-        return self.turn is not None and self.turn.finished_at is not None
+    ended: tuple[CheckTurn, ...] = ()
+    under_way: CheckTurn | None = None
 
     def change(self, live: port.Node) -> port.NodeChange:
         """The patch for the node as it is read right now; remembers what TESTING takes the place of."""
         current = live.labels.get(autopilot.GPU_HEALTH, "")
         if live.labels.get(guards.EXCLUDE_LABEL) == "true":
             return port.NodeChange()
-        if self.turn is None:
-            told = current if current in autopilot.KEPT else self.periodic
-            return port.NodeChange(labels={autopilot.GPU_HEALTH: told} if told is not None else {})
-        if not self.over:
-            if current != autopilot.TESTING:
-                CheckTurn.objects.filter(pk=self.turn.pk).update(label_before=current)
-            return port.NodeChange(labels={autopilot.GPU_HEALTH: autopilot.TESTING})
-        return self._ended(self.turn, current)
+        labels: dict[str, str | None] = {}
+        annotations: dict[str, str | None] = {}
+        for turn in self.ended:
+            self._end(turn, str(labels.get(autopilot.GPU_HEALTH) or current), labels, annotations)
+        if self.under_way is not None:
+            before = labels.get(autopilot.GPU_HEALTH) or current
+            if before != autopilot.TESTING:
+                CheckTurn.objects.filter(pk=self.under_way.pk).update(label_before=before)
+            labels[autopilot.GPU_HEALTH] = autopilot.TESTING
+        elif not self.ended and current not in autopilot.KEPT and self.periodic is not None:
+            labels[autopilot.GPU_HEALTH] = self.periodic
+        return port.NodeChange(labels=labels, annotations=annotations)
 
-    def _ended(self, turn: CheckTurn, current: str) -> port.NodeChange:
+    def _end(
+        self, turn: CheckTurn, current: str, labels: dict[str, str | None], annotations: dict[str, str | None]
+    ) -> None:
+        """What the end of a turn makes of a node that carries ``current``."""
         results = checking.results_of(turn)
         verdict = autopilot.verdict(results)
-        labels: dict[str, str | None] = {}
         if verdict is not None:
             labels[autopilot.GPU_HEALTH] = verdict
         elif current == autopilot.TESTING:  # it came to no end: what was there before, or what the others say
@@ -71,10 +74,8 @@ class Wanted:
             labels[autopilot.GPU_HEALTH] = before
         at = turn.finished_at
         told = autopilot.level_3(results, at=at) if turn.run.level > 2 and at is not None else None
-        if told is None:
-            return port.NodeChange(labels=labels)
-        labels[autopilot.LEVEL_3] = told[0]
-        return port.NodeChange(labels=labels, annotations={autopilot.LEVEL_3_OUTPUT: told[1]})
+        if told is not None:
+            labels[autopilot.LEVEL_3], annotations[autopilot.LEVEL_3_OUTPUT] = told
 
 
 def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random | None = None) -> int:
@@ -117,16 +118,23 @@ def _wanted(cluster: Cluster) -> list[Wanted]:
         for node, failed, good in counts
     }
     nodes = Node.objects.filter(cluster=cluster, known=True).only("pk", "name", "labels")
-    found = [Wanted(node=node, periodic=periodic.get(node.pk), turn=turns.get(node.pk)) for node in nodes]
+    found = []
+    for node in nodes:
+        of = turns.get(node.pk, [])
+        ended = tuple(turn for turn in of if turn.finished_at is not None)
+        under_way = next((turn for turn in of if turn.finished_at is None), None)
+        found.append(Wanted(node=node, periodic=periodic.get(node.pk), ended=ended, under_way=under_way))
     return [one for one in found if _differs(one)]
 
 
-def _turns(cluster: Cluster) -> dict[int, CheckTurn]:
-    """By node the invasive turn that goes on, else the last one whose end is not written yet."""
+def _turns(cluster: Cluster) -> dict[int, list[CheckTurn]]:
+    """By node its invasive turns whose end is not written yet, in their order; one that goes on is the last."""
     rows = CheckTurn.objects.filter(node__cluster=cluster, invasive=True, labelled_at=None)
-    asked = CheckTurn.State.ASKED
-    by_age = sorted(rows.select_related("run"), key=lambda turn: (turn.state == asked, turn.pk))
-    return {turn.node_id: turn for turn in by_age}
+    found: dict[int, list[CheckTurn]] = {}
+    for turn in rows.select_related("run").order_by(F("finished_at").asc(nulls_last=True), "pk"):
+        if turn.finished_at is not None or turn.state == CheckTurn.State.ASKED:
+            found.setdefault(turn.node_id, []).append(turn)
+    return found
 
 
 def _differs(one: Wanted) -> bool:
@@ -134,25 +142,24 @@ def _differs(one: Wanted) -> bool:
     if labels.get(guards.EXCLUDE_LABEL) == "true":
         return False
     current = labels.get(autopilot.GPU_HEALTH, "")
-    if one.turn is None:
-        return one.periodic is not None and current not in (*autopilot.KEPT, one.periodic)
-    return one.over or current != autopilot.TESTING
+    if one.ended or one.under_way is not None:
+        return bool(one.ended) or current != autopilot.TESTING
+    return one.periodic is not None and current not in (*autopilot.KEPT, one.periodic)
 
 
 def _write(cluster: Cluster, one: Wanted, *, clock: Callable[[], datetime]) -> bool:
     if queries.mode_now(cluster)[0] in SILENT:
         raise Held
     kube = queries.connect(cluster)
-    _note(cluster, one, "begun", now=clock(), data={"wanted": "testing" if one.turn and not one.over else one.periodic})
+    _note(cluster, one, "begun", now=clock(), data={"wanted": "testing" if one.under_way else one.periodic})
     try:
         before, after = kube.apply_node(one.node.name, one.change)
     except port.KubeError as error:
         _note(cluster, one, "failed", now=clock(), data={"error": str(error), "kind": type(error).__name__})
         raise
     _note(cluster, one, "done", now=clock(), data={"before": _shown(before), "after": _shown(after)})
-    if one.over:
-        ended = CheckTurn.objects.filter(node=one.node, invasive=True, labelled_at=None, finished_at__isnull=False)
-        ended.update(labelled_at=clock())
+    if one.ended:
+        CheckTurn.objects.filter(pk__in=[turn.pk for turn in one.ended]).update(labelled_at=clock())
     return before.labels != after.labels
 
 

@@ -197,6 +197,29 @@ def test_an_invasive_run_tests_and_evicts_and_only_another_one_takes_it_back(wor
     assert (write(world), label(world)) == (1, "PASS")
 
 
+def test_of_two_turns_that_ended_before_a_round_none_is_lost(world: World) -> None:
+    run = begin(world)
+    write(world)
+    end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
+    again = begin(world)
+    world.now += timedelta(hours=2)
+    checking.advance(again.pk, now=world.now)  # it comes to no end
+    assert (write(world), label(world), write(world)) == (1, "EVICT", 0)
+    assert world.kube.get_node("gpu-1").annotations[autopilot.LEVEL_3_OUTPUT] == "gpu_memory.3"
+
+
+def test_what_a_turn_found_comes_back_after_the_one_that_goes_on(world: World) -> None:
+    run = begin(world)
+    write(world)
+    end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
+    again = begin(world)
+    assert (label(world), write(world), label(world)) == ("TESTING", 1, "TESTING")
+    assert write(world) == 0
+    world.now += timedelta(hours=2)
+    checking.advance(again.pk, now=world.now)
+    assert (write(world), label(world)) == (1, "EVICT")
+
+
 @pytest.mark.parametrize(("before", "after"), [("EVICT", "EVICT"), ("WARN", "PASS"), (None, "PASS")])
 def test_an_invasive_run_without_an_end_restores_what_was_there(world: World, before: str | None, after: str) -> None:
     if before is not None:
