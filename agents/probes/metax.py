@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from agents import programs
@@ -22,7 +23,8 @@ GPU_LINE = re.compile(r"^(GPU#[0-9]+)\s+(\S+)(?:\s+(\S+))?(?:\s+(\S+))?(?:.*UUID
 
 
 class MetaXProbe:
-    """An ``agents.probes.finding.Probe``; it is asked each minute and works once a day, and once at the start."""
+    """An ``agents.probes.finding.Probe``; it is asked each minute and works once a day, and once at the start. In
+    between it says what it found, so that this is told again each hour and stays known; as a fault only by a look."""
 
     name = "metax"
     every = 60.0
@@ -32,16 +34,22 @@ class MetaXProbe:
     def __init__(self, limits: MetaX) -> None:
         self._limits = limits
         self._next: datetime | None = None
+        self._found: tuple[Finding, ...] = ()
 
     def look(self, now: datetime) -> Reading:
         """See ``Probe.look``. Devices are UUIDs where ``mx-smi -L`` tells them."""
         if self._next is not None and now < self._next:
-            return Reading()
+            return Reading(findings=self._found)
         self._next = next_time(now.astimezone(), self._limits)
+        findings = self._look()
+        self._found = tuple(replace(one, fault=False) for one in findings)
+        return Reading(findings=tuple(findings))
+
+    def _look(self) -> list[Finding]:
         try:
             tool = programs.find("mx-smi", install=INSTALL)
         except programs.Missing as missing:
-            return Reading(findings=(finding("metax_gpus", "skipped", message=str(missing)),))
+            return [finding("metax_gpus", "skipped", message=str(missing))]
         uuids: dict[str, str] = {}
         findings: list[Finding] = []
         checks: tuple[tuple[str, Callable[[], Iterable[Finding]]], ...] = (
@@ -58,7 +66,7 @@ class MetaXProbe:
                 findings.append(finding(name, "skipped", message=str(missing)))
             except (OSError, RuntimeError, ValueError, programs.TookTooLong) as error:
                 findings.append(finding(name, "error", message=str(error)))
-        return Reading(findings=tuple(findings))
+        return findings
 
     def _gpus(self, tool: str, uuids: dict[str, str]) -> Iterator[Finding]:
         states = {}

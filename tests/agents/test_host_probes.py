@@ -417,7 +417,12 @@ class MetaXNode:
 def test_a_healthy_metax_node_is_checked_at_the_start_and_then_once_a_day(tools):
     node = MetaXNode(tools)
     assert {status for _, _, status in node.looker.all()} == {"pass"}
-    assert [node.looker.all(after=60) for _ in range(3)] == [[]] * 3
+    node.set(hot="85.00")
+    assert {status for _, _, status in node.looker.all(after=60)} == {"pass"}  # nobody looks yet
+    assert node.tomorrow() == [("metax_temperature", FIRST, "fail", True)]
+    node.set()
+    for _ in range(3):  # told again, or it would be too old to count; as a fault it was told
+        assert node.looker.bad(after=600) == [("metax_temperature", FIRST, "fail", False)]
     assert {name for name, _, _ in node.looker.all(after=86_400)} == {
         *("metax_gpus", "metax_temperature", "metax_clock", "metax_ecc", "metax_hca"),
     }
