@@ -131,6 +131,16 @@ def asks_guards(situation: Situation) -> bool:
     return _taken(situation, judged) is None and _stop(situation, judged) is None
 
 
+def helps_nobody(situation: Situation, steps: tuple[plan.PlannedStep, ...]) -> reasons.Reason | None:
+    """Why a plan that another system asks for would help nobody, by what was done on the node before; no rule is asked.
+
+    Not what the guards weigh: they are asked beside this.
+    """
+    if situation.node.left_to_people is not None:
+        return reasons.of("left_to_people", rescue=str(situation.node.left_to_people))
+    return _stop(situation, Decision(answer="none", because=(), mode="enforce", steps=steps))
+
+
 def _match(situation: Situation) -> tuple[matching.Candidate | None, tuple[matching.Tried, ...]]:
     fault = situation.fault
     return matching.match(

@@ -7,10 +7,11 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import external, guards, lifecycle, plan, reasons
+from kcover import decision, external, guards, lifecycle, plan, reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
@@ -75,7 +76,7 @@ def request(
         overrides = dict.fromkeys([*override, *(BY_HAND if by_person else ())], actor)
         refusals, passed = _refusals(node, verb, overrides=overrides, now=now)
         if origin == Rescue.Origin.API:
-            refusals += _beyond_hands(node) if verb in ENDING else _beyond_plans(node)
+            refusals += _beyond_hands(node) if verb in ENDING else _beyond_plans(node, steps, now=now)
         if refusals:
             raise opening.Refused("; ".join(refusals))
         may_run = by_person or verb in ENDING or fleet.mode_of(node.cluster)[0] != "approve"
@@ -166,10 +167,27 @@ def _full(node: Node) -> str | None:
     return str(full) if full is not None else None
 
 
-def _beyond_plans(node: Node) -> list[str]:
-    """What stands against a decision system's act, whichever door it came by."""
+def _beyond_plans(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: datetime) -> list[str]:
+    """What stands against a decision system's act that came by a person's door: the same as against its plan."""
     full = _full(node)
-    return [*([full] if full is not None else []), *_left_to_policies(node)]
+    return [*([full] if full is not None else []), *_left_to_policies(node), *_tried_before(node, steps, now=now)]
+
+
+def _tried_before(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: datetime, code: str = "") -> list[str]:
+    """What was done on the node before and did not help, or was left to people: it bounds whoever decides (11, 35)."""
+    settings = fleet.guards_of(node.cluster)
+    kind = "xid" if code else ""
+    facts = queries.node_facts(node, Incident(kind=kind, code=code, last_at=now), settings=settings, now=now)
+    situation = decision.Situation(
+        now=now,
+        fault=decision.FaultFacts(kind=kind, code=code),
+        node=facts,
+        cluster=decision.ClusterFacts(name=node.cluster.name),
+        rules=(),
+        settings=settings,
+    )
+    found = decision.helps_nobody(situation, steps)
+    return [str(found)] if found is not None else []
 
 
 def _beyond_hands(node: Node) -> list[str]:
@@ -178,6 +196,8 @@ def _beyond_hands(node: Node) -> list[str]:
     held = queries.open_on(node) or queries.marked_on(node)
     if held is not None and held.requested_by.startswith("user:"):
         refusals.append(f"rescue {held.pk} is {held.requested_by}'s: a person takes back what a person asked for")
+    elif held is not None and held.needs_human:
+        refusals.append(f"rescue {held.pk} waits for a person: {held.because}")
     return refusals
 
 
@@ -200,6 +220,7 @@ def _may_be_planned(
     refusals += _left_to_policies(node)
     acts = [step.name for step in asked.steps]
     code = str(asked.xid) if asked.xid is not None else ""
+    refusals += _tried_before(node, asked.steps, now=now, code=code)
     held, passed = _guards(node, acts, overrides=overrides, now=now, code=code)
     return mode, refusals + held, passed
 

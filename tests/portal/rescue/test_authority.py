@@ -2,9 +2,12 @@
 
 import pytest
 
+from kcover import external
+from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -59,3 +62,53 @@ def test_a_reboot_that_was_asked_for_is_seen_through(world: World) -> None:
     world.reboot()
     assert world.until("succeeded").outcome == "healed"
     assert not world.kube.get_node(NODE).unschedulable
+
+
+def _ask(world: World) -> None:
+    """A decision system's request for a reboot, by its own door."""
+    actions = [{"name": "cordon"}, {"name": "drain"}, {"name": "reboot", "maps": [{"unCordon": "true"}]}]
+    asked = external.read({"nodeName": NODE, "xid": 62, "actions": actions}, now=world.now)
+    services.request_plan(world.node(), asked, actor="token:decision x", payload={}, now=world.now)
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [({"repeats": {"limit": 1}}, "a person must look at it"), ({"ladder": {"reboots": 1}}, "hardware must be")],
+)
+def test_inv_11_a_decision_system_reboots_no_oftener_than_a_policy(
+    world: World, limits: dict[str, object], says: str
+) -> None:
+    bounds.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
+    _ask(world)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+    with pytest.raises(services.Refused, match=says):
+        _ask(world)
+    assert services.request(world.node(), "reboot", actor="user:ann", reason="mine to ask", now=world.now)
+
+
+def test_inv_11_a_program_reboots_no_oftener_by_a_persons_door(world: World) -> None:
+    bounds.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="t", reason="", now=world.now)
+    who = {"actor": "token:decision x", "reason": "", "origin": Rescue.Origin.API, "by_person": False}
+    rescue = services.request(world.node(), "reboot", now=world.now, **who)
+    services.cancel(rescue, actor="token:decision x", reason="again", now=world.now)
+    world.pass_time(1)
+    with pytest.raises(services.Refused, match="a person must look at it"):
+        services.request(world.node(), "reboot", now=world.now, **who)
+
+
+def test_inv_11_what_was_left_to_people_is_no_decision_systems(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.kube.reboot(NODE)
+    world.until("waiting", step="verify")
+    world.fault(79)
+    assert world.until("failed").needs_human
+    with pytest.raises(services.Refused, match="left this node to people"):
+        _ask(world)
+    for verb in ("uncordon", "release"):
+        with pytest.raises(services.Refused, match="waits for a person"):
+            services.request(
+                world.node(), verb, actor="token:decision x", reason="", now=world.now, origin="api", by_person=False
+            )
