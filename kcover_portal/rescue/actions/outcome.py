@@ -25,10 +25,15 @@ class Given(Wait):
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """It failed in a way that is safe to repeat; the engine backs off."""
+    """It failed in a way that is safe to repeat; the engine backs off.
+
+    ``counts``: towards the failures after which a person is asked. A cluster that was not reached at all says nothing
+    about the step, and is reached again one day.
+    """
 
     because: str
     after: float | None = None
+    counts: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,7 +180,10 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
         if step is None:
             settling.finish(rescue, list(rescue.steps.all()), now=now)
             return None
-        if rescue.hold != Rescue.Hold.STEP and not settling.begin(rescue, step, now=now):
+        looks = rescue.hold == Rescue.Hold.STEP
+        if not looks and step.state == Step.State.RUNNING and settling.gives_up(rescue, step, now=now):
+            return None
+        if not looks and not settling.begin(rescue, step, now=now):
             return None
     return rescue
 
@@ -218,7 +221,9 @@ def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     except port.Refused as error:
         return Failed(f"the cluster refuses, and asking again will not help: {error}")
     except port.KubeError as error:
-        return Again(f"the cluster does not answer: {error}", after=getattr(error, "retry_after", None))
+        not_reached = isinstance(error, port.Unavailable) and not error.ambiguous
+        after = getattr(error, "retry_after", None)
+        return Again(f"the cluster does not answer: {error}", after=after, counts=not not_reached)
 
 
 def _act(context: Context, action: Callable[[Context], Outcome]) -> Outcome:

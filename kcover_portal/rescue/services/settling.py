@@ -90,6 +90,20 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
     return True
 
 
+def gives_up(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Counts an attempt that came to no outcome: its worker died, or the step broke. True where it was one too many,
+    and a person is asked. Part of the transaction that has claimed the rescue."""
+    step.failures += 1
+    if step.failures < TOO_MANY_FAILURES:
+        step.save(update_fields=["failures"])
+        return False
+    given_up = Hold(f"{step.failures} attempts in a row came to no outcome: the workers' log says why")
+    if _hold(rescue, step, because=given_up.because, now=now):
+        ledger.append(rescue.cluster.name, [_draft(rescue, step, given_up, now=now)])
+    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    return True
+
+
 def finish(rescue: Rescue, steps: Sequence[Step], *, now: datetime) -> None:
     """Every step is finished: says what the node is now."""
     done = {step.name for step in steps if step.state == Step.State.DONE}
@@ -133,8 +147,8 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
         case Wait(seconds, because):
             hold = Rescue.Hold.EXTERNAL if isinstance(outcome, Given) else Rescue.Hold.NOTHING
             return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=hold)
-        case Again(because, after):
-            failures = step.failures + 1
+        case Again(because, after, counts):
+            failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(BACK_OFF)))
             if failures >= TOO_MANY_FAILURES:
                 return _hold(rescue, step, because=f"tried {failures} times: {because}", now=now)
             seconds = max(after or 0.0, _back_off(failures))

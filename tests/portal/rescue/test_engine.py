@@ -1,5 +1,8 @@
 """The engine against a fake cluster, step by step, with time moved by hand."""
 
+import contextlib
+from datetime import timedelta
+
 import pytest
 
 from kcover import marks
@@ -12,7 +15,9 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.actions import registry
+from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.models import Decision, Rescue, Step
 from tests.portal.rescue.world import CORDON, NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -444,6 +449,53 @@ def test_an_api_server_that_is_away_loses_nothing(world: World) -> None:
     assert (step.state, step.failures) == ("waiting", 1)
     rescue = world.until("done", step="cordon", seconds=5)
     assert rescue.steps.get(name="cordon").attempts == 4
+
+
+@pytest.mark.parametrize("ambiguous", [False, True])
+def test_an_api_server_that_is_away_for_an_hour_holds_nothing_for_a_person(world: World, ambiguous: bool) -> None:
+    world.kube.fail("apply_node", port.Unavailable("no route to host", ambiguous=ambiguous), times=1000)
+    world.fault(62)
+    for _ in range(60):
+        world.now += timedelta(seconds=72)  # the longest that is waited between two tries
+        world.work()
+
+    # A server that takes calls and never answers has been called often enough; one that was not reached has not.
+    assert (world.rescue().state == "held") == ambiguous
+    assert 40 <= world.step("cordon").attempts <= 61
+    world.kube._failures.clear()
+    world.pass_time(72)
+    assert (world.step("cordon").state == "done") == (not ambiguous)
+
+
+def test_a_step_that_breaks_each_time_is_for_a_person(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(context: object) -> None:
+        raise ValueError("a mistake")
+
+    monkeypatch.setitem(registry.ACTIONS, "drain", broken)
+    world.fault(62)
+    for _ in range(60):
+        with contextlib.suppress(ValueError):
+            world.work()
+        world.now += LEASE + timedelta(seconds=1)
+
+    rescue, step = world.rescue(), world.step("drain")
+    assert (rescue.state, rescue.hold, rescue.needs_human) == ("held", "step", True)
+    assert (step.state, step.attempts) == ("failed", 40)
+    assert "came to no outcome" in step.because
+    assert Entry.objects.filter(verb="step.hold", rescue=rescue.pk).count() == 1
+    monkeypatch.undo()
+    services.retry(rescue, actor="user:ann", reason="mended", now=world.now)
+    world.work()
+    assert world.step("drain").state == "done"
+
+
+def test_workers_that_died_are_forgotten_once_one_lived(world: World) -> None:
+    world.fault(62)
+    world.until_reboot_is_asked()
+    Step.objects.filter(name="reboot").update(failures=38, state="running")  # as the last of them left it
+    Rescue.objects.update(state="running", due_at=world.now, lease_until=world.now)
+    world.work()
+    assert (world.step("reboot").state, world.step("reboot").failures) == ("waiting", 0)
 
 
 def test_inv_02_a_resent_batch_changes_nothing(world: World) -> None:
