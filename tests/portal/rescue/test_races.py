@@ -97,9 +97,9 @@ class TestHeldAndUncordoned:
     """A held rescue whose node the watch shows uncordoned: it is looked at, and its step is nobody's but a person's."""
 
     def hold(self, world: World) -> Rescue:
-        """The API server was away for long when the reboot was to be asked for."""
+        """The API server hung for long when the reboot was to be asked for."""
         world.fault(62)
-        world.kube.fail("ensure_job", port.Unavailable("away"), times=1000)
+        world.kube.fail("ensure_job", port.Unavailable("timed out", ambiguous=True), times=1000)
         rescue = world.until("held", seconds=120)
         assert rescue.because.startswith("tried 40 times")
         world.kube._failures.clear()
