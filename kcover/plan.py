@@ -17,7 +17,7 @@ from kcover.policy import document
 
 DEFAULT_DRAIN_WAIT = timedelta(minutes=10)  # interfaces: "Drain without a wait time: 10min, then hold"
 
-# Steps that take something away from users of the node; each is guarded again right before it.
+# Steps that always take something away from users of the node; each is guarded again right before it (``takes_away``).
 DESTRUCTIVE = frozenset({"restart_jobs", "drain", "reset", "reboot"})
 
 DEFAULT_TAINT_KEY = "kcover.io/unhealthy"
@@ -30,6 +30,14 @@ class PlannedStep:
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
+
+
+def takes_away(name: str, args: Mapping[str, Any]) -> bool:
+    """Whether the step takes running work away: then it needs the approval and passes the guards right before it.
+
+    A taint does with the effect NoExecute: Kubernetes ends every pod that does not tolerate it, whatever budgets say.
+    """
+    return name in DESTRUCTIVE or (name == "taint" and args.get("effect") == "NoExecute")
 
 
 def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:

@@ -200,6 +200,12 @@ def test_a_button_that_is_none() -> None:
 
 def test_what_takes_something_away() -> None:
     assert {"restart_jobs", "drain", "reset", "reboot"} == plan.DESTRUCTIVE
+    assert plan.takes_away("drain", {})
+    assert not plan.takes_away("cordon", {})
+    effects = [
+        one for one in ("NoSchedule", "PreferNoSchedule", "NoExecute") if plan.takes_away("taint", {"effect": one})
+    ]
+    assert effects == ["NoExecute"]
 
 
 def test_the_hash_is_short_stable_and_of_content_only() -> None:

@@ -86,7 +86,7 @@ def question(rescue: Rescue, *, user: User | None) -> Question:
         plan=[Planned(step, rescues.title(step), step.index == gate) for step in steps if _asked_about(step)],
         votes=votes,
         isolated=queries.marked_on(rescue.node) is not None,
-        evicts=any(step.name in plan.DESTRUCTIVE for step in steps if step.index >= gate),
+        evicts=any(plan.takes_away(step.name, step.args) for step in steps if step.index >= gate),
         refusal=_refusal(rescue, votes, user) if user is not None else "",
         hands_out=user is not None
         and accounts.may(user, Role.APPROVER, rescue.cluster)

@@ -44,9 +44,10 @@ def change(
     cordon: bool = False,
     taint: port.Taint | None = None,
     label: tuple[str, str] | None = None,
+    destructive: bool = False,
 ) -> Marks:
     """Cordons, taints or labels the node, says in its state label what it is now (None: leaves that alone) and writes
-    the marks, in one patch. Raises ForeignTaint."""
+    the marks, in one patch. ``destructive``: it takes running work away. Raises ForeignTaint."""
     kube, name = context.kube, context.node.name
     planned: list[Marks] = []
 
@@ -78,7 +79,7 @@ def change(
         data["label"] = "=".join(label)
     if taint is not None:
         data["taint"] = f"{taint.key}={taint.value}:{taint.effect}"
-    context.write(verb, lambda: kube.apply_node(name, wanted), data=data)
+    context.write(verb, lambda: kube.apply_node(name, wanted), destructive=destructive, data=data)
     context.keep_marks(planned[0])
     return planned[0]
 

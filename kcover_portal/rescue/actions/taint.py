@@ -1,5 +1,9 @@
-"""taint: keeps new pods away that do not tolerate it; running pods stay (as Konduktor does)."""
+"""taint: keeps new pods away that do not tolerate it; running pods stay (as Konduktor does).
 
+With the effect NoExecute they do not, and then the guards are asked as before a drain.
+"""
+
+from kcover import plan
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import marking
 from kcover_portal.rescue.actions.context import Context
@@ -11,7 +15,7 @@ def run(context: Context) -> Outcome:
     args = context.step.args
     taint = port.Taint(args["key"], args["value"], args["effect"])
     try:
-        marking.change(context, "taint", state="quarantined", taint=taint)
+        marking.change(context, "taint", state="quarantined", taint=taint, destructive=plan.takes_away("taint", args))
     except marking.ForeignTaint as found:
         return Hold(f"{found}: nothing was changed")
     return Done(f"tainted {taint.key}={taint.value}:{taint.effect}")

@@ -76,7 +76,7 @@ def void(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     drain stops where it is. The node stays isolated, and a person is told.
     """
     seen_through = has_begun(step) if step.name == "restart_jobs" else "asked" in step.progress and step.name != "drain"
-    if step.name not in plan.DESTRUCTIVE or seen_through or not _healed(rescue):
+    if not plan.takes_away(step.name, step.args) or seen_through or not _healed(rescue):
         return False
     human = queries.marked_on(rescue.node) is not None
     because = "the fault is over: nothing more is taken away"

@@ -102,8 +102,7 @@ def _gate(judged: kernel.Decision, chosen: matching.Candidate) -> dict[str, Any]
     the first step that takes running work away: without an answer the node ends safe, isolated and not rebooted.
     """
     asked = chosen.rule.approval or document.Approval()
-    names = [step.name for step in judged.steps]
-    destructive = (index for index, name in enumerate(names) if name in plan.DESTRUCTIVE)
+    destructive = (index for index, step in enumerate(judged.steps) if plan.takes_away(step.name, step.args))
     return {
         "gate": 0 if judged.mode == "approve" else next(destructive, 0),
         "approvers": asked.approvers,

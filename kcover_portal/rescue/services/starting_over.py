@@ -22,7 +22,7 @@ def start_over(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bo
     """
     steps = list(rescue.steps.order_by("index"))
     rounds = sum(one.name == step.name for one in steps)
-    first = next((place for place, one in enumerate(steps) if one.name in plan.DESTRUCTIVE), None)
+    first = next((place for place, one in enumerate(steps) if plan.takes_away(one.name, one.args)), None)
     if first is None or rounds >= ROUNDS or _reboots(rescue, now=now) >= _most(rescue):
         return False
     again = [

@@ -10,6 +10,21 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from tests.portal.rescue.world import NODE, World
 
+NO_EXECUTE = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: noexec}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      %s
+      actions:
+        - name: cordon
+        - {name: taint, attribute: {effect: %s}}
+        - {name: drain, attribute: {waittime: 10min}}
+"""
+
 pytestmark = pytest.mark.django_db
 
 
@@ -112,3 +127,32 @@ def test_inv_11_what_was_left_to_people_is_no_decision_systems(world: World) -> 
             services.request(
                 world.node(), verb, actor="token:decision x", reason="", now=world.now, origin="api", by_person=False
             )
+
+
+def _effects(world: World) -> list[str]:
+    return [taint.effect for taint in world.kube.get_node(NODE).taints if taint.key == "kcover.io/unhealthy"]
+
+
+@pytest.mark.parametrize(("effect", "before"), [("NoExecute", []), ("NoSchedule", ["NoSchedule"])])
+def test_inv_43_a_taint_that_ends_pods_waits_for_the_approval(db: None, effect: str, before: list[str]) -> None:
+    world = World(policy=NO_EXECUTE % ("approval: {required: true}", effect))
+    world.fault(62)
+    world.until("held")
+    assert (_effects(world), world.kube.get_node(NODE).unschedulable) == (before, True)
+    services.approve(world.rescue(), actor="user:ann", reason="", now=world.now)
+    world.until("succeeded")
+    assert _effects(world) == [effect]
+    world.uninstall()
+
+
+def test_inv_37_a_taint_that_ends_pods_passes_the_guards(db: None) -> None:
+    world = World(policy=NO_EXECUTE % ("", "NoExecute"), nodes=8)
+    off = {"enabled": False}
+    limits = {"storm": off, "breaker": off, "rate": {"enabled": True}}
+    bounds.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
+    world.fault(62)
+    world.fault(62, node="gpu-2")
+    world.work()
+    assert (_effects(world), world.kube.get_node(NODE).unschedulable) == ([], True)
+    assert "common cause" in world.step("taint").because
+    world.uninstall()
