@@ -142,6 +142,7 @@ class Node(models.Model):
     ready = models.BooleanField(default=False)
     ready_since = models.DateTimeField(null=True)
     boot_id = models.CharField(max_length=64, blank=True)
+    past_boots = models.JSONField(default=list, help_text="boots that the watch showed before, the last one first")
     gpus = models.PositiveIntegerField(default=0, help_text="capacity by the device plugin")
     kubelet = models.CharField(max_length=60, blank=True)
     address = models.CharField(max_length=64, blank=True)

@@ -17,6 +17,8 @@ from kcover_portal.ledger import services as ledger
 
 WITHDRAWN = "withdrawn: "  # how the message of a command begins that was taken off the offer
 
+BOOTS = 8  # before the present one that are known as past: a report of the last of them may still be under way
+
 # What a node's row takes from the cluster; a change of any of them is told to open pages.
 SYNCED = [
     *("uid", "known", "pool", "model", "labels", "taints", "conditions", "marks", "unschedulable"),
@@ -36,10 +38,11 @@ def sync_node(cluster: Cluster, seen: port.Node, *, now: datetime) -> tuple[Node
     changed = [name for name, value in fields.items() if getattr(node, name) != value]
     if not changed:
         return node, False
+    node.past_boots = _past_boots(node, fields["boot_id"])
     for name in changed:
         setattr(node, name, fields[name])
     node.synced_at = now
-    node.save(update_fields=[*changed, "synced_at"])
+    node.save(update_fields=[*changed, "past_boots", "synced_at"])
     doorbell.tell("node", node.pk, cluster=cluster.name)
     return node, True
 
@@ -55,6 +58,7 @@ def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -
         if row is None:
             fresh.append(Node(cluster=cluster, name=one.name, created_at=now, synced_at=now, **fields))
         elif any(getattr(row, name) != value for name, value in fields.items()):
+            row.past_boots = _past_boots(row, fields["boot_id"])
             for name, value in fields.items():
                 setattr(row, name, value)
             row.synced_at = now
@@ -65,7 +69,7 @@ def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -
         row.known, row.ready, row.gone_at = False, False, now
     with transaction.atomic():
         Node.objects.bulk_create(fresh, batch_size=500)
-        Node.objects.bulk_update([*stale, *gone], [*SYNCED, "synced_at"], batch_size=200)
+        Node.objects.bulk_update([*stale, *gone], [*SYNCED, "past_boots", "synced_at"], batch_size=200)
     changed = [*fresh, *stale, *gone]
     if changed:
         doorbell.tell("node", 0, cluster=cluster.name)
@@ -79,6 +83,11 @@ def remove_node(cluster: Cluster, name: str, *, now: datetime) -> Node | None:
     if node is not None:
         doorbell.tell("node", node.pk, cluster=cluster.name)
     return node
+
+
+def _past_boots(row: Node, boot_id: str) -> list[str]:
+    """The boots that are over once the node shows this one."""
+    return [past for past in (row.boot_id, *row.past_boots) if past not in ("", boot_id)][:BOOTS]
 
 
 def _fields(seen: port.Node) -> dict[str, Any]:

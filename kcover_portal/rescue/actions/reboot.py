@@ -36,7 +36,7 @@ def run(context: Context) -> Outcome:
 def _rebooted(context: Context, node: port.Node) -> Done | None:
     """The step's end, where the node reports another boot than the one that is to end."""
     old = context.step.progress.get("boot_id")
-    return Done(f"the node reports a new boot, {node.boot_id[:8]}") if old and node.boot_id != old else None
+    return Done(f"the node reports a new boot, {node.boot_id[:8]}") if old and node.boot_id not in ("", old) else None
 
 
 def _before_asking(context: Context, node: port.Node) -> Outcome:

@@ -138,11 +138,18 @@ def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now
 
 
 def _rebooted_since(node: Node, incident: Incident) -> bool:
-    """Whether the node's agent, whose word the boot id of the sighting is too, has come up anew since.
+    """Whether the boot that the fault was seen in is over, and nothing was seen in the present one (invariant 15).
 
-    Asked only of what was judged before and held back: a fault that has just come is the present boot's.
+    By the watch, which showed that boot before this one: so it is known of what an agent kept for hours, too. A boot
+    that the watch has not shown yet is a new one. And by the node's agent, whose word the boot id of the sighting is;
+    that is asked only of what was judged before and held back: a fault that has just come is the present boot's.
     """
-    if incident.judged_at is None or not incident.boot_id:
+    if not incident.boot_id:
+        return False
+    # An agent's silence has the boot id of its last word: it is the silence of the present boot.
+    if incident.boot_id in node.past_boots and incident.kind != "agent":
+        return not incident.events.filter(boot_id=node.boot_id).exists()
+    if incident.judged_at is None:
         return False
     later = Agent.objects.filter(node=node, boot_seen_at__gt=incident.last_at).exclude(boot_id=incident.boot_id)
     return later.exists()

@@ -68,6 +68,7 @@ def open_by_policy(
         rule=judged.rule or "",
         policy=judged.policy or "",
         revision=judged.revision,
+        boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # else the watch is behind the agent
         **begins(gate, lease=lease, now=now),
     )
     seen = incident_queries.open_on(node).filter(Q(program=False) | Q(pk=incident.pk))
@@ -117,11 +118,14 @@ def lay_down(
     now: datetime,
     drafts: Sequence[ledger.Draft] = (),
     passed: Sequence[reasons.Reason] = (),
+    boot_id: str | None = None,
     **fields: Any,
 ) -> Laid:
     """Writes the rescue and its steps; the caller puts ``drafts`` into the ledger, last in its transaction.
 
-    ``passed``: the guards that a named person passes over with it.
+    ``passed``: the guards that a named person passes over with it. ``boot_id``: the boot that a reboot is to end, and
+    none but it, however long the plan waits before
+    (nothing: the one that it finds; None: the one that the watch shows).
 
     The caller holds the lock of the node's row and has seen that no rescue is open on it; a constraint of the database
     stands behind that (invariant 8).
@@ -135,7 +139,11 @@ def lay_down(
         passed_over=guarding.fresh((), guarding.as_rows(passed, step="", now=now)),
         **{"due_at": None if fields["state"] == Rescue.State.HELD else now, **fields},
     )
-    rows = [Step(rescue=rescue, index=index, name=step.name, args=dict(step.args)) for index, step in enumerate(steps)]
+    ends = node.boot_id if boot_id is None else boot_id
+    rows = [
+        Step(rescue=rescue, index=index, name=step.name, args=dict(step.args), progress=to_end(step.name, ends))
+        for index, step in enumerate(steps)
+    ]
     if rescue.lease_until is not None:
         rows[0].reserve(now=now)
     Step.objects.bulk_create(rows)
@@ -159,6 +167,11 @@ def lay_down(
         doorbell.ring("rescue.run", rescue.pk)
     doorbell.tell("rescue", rescue.pk, cluster=node.cluster.name)
     return Laid(rescue=rescue, steps=rows, drafts=[*drafts, opened])
+
+
+def to_end(step: str, boot_id: str) -> dict[str, Any]:
+    """What a step knows from its beginning: a reboot, which boot it is to end."""
+    return {"boot_id": boot_id} if step == "reboot" and boot_id else {}
 
 
 def end(

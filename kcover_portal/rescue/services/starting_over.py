@@ -10,6 +10,7 @@ from kcover import plan
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.services import opening
 
 ROUNDS = 2  # of one rescue: gpud reboots twice for a fault, then the hardware is inspected
 
@@ -25,8 +26,16 @@ def start_over(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bo
     first = next((place for place, one in enumerate(steps) if plan.takes_away(one.name, one.args)), None)
     if first is None or rounds >= ROUNDS or _reboots(rescue, now=now) >= _most(rescue):
         return False
+    boot_id = next((one.progress["boot_id"] for one in reversed(steps) if one.name == "ready" and one.progress), "")
     again = [
-        Step(rescue=rescue, index=len(steps) + n, name=one.name, args=one.args) for n, one in enumerate(steps[first:])
+        Step(
+            rescue=rescue,
+            index=len(steps) + n,
+            name=one.name,
+            args=one.args,
+            progress=opening.to_end(one.name, boot_id),
+        )
+        for n, one in enumerate(steps[first:])
     ]
     planned = [plan.PlannedStep(name=one.name, args=one.args) for one in [*steps, *again]]
     ours = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(

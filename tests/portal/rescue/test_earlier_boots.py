@@ -1,0 +1,151 @@
+"""Invariant 15: nothing is done about a fault of a boot that is over, whoever ended it, whenever it is heard of."""
+
+from datetime import timedelta
+
+import pytest
+
+from kcover.fault import Fault
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Decision, Rescue
+from tests.portal.rescue.test_approvals import GATED, vote
+from tests.portal.rescue.world import CORDON, NODE, PCI, World
+
+pytestmark = pytest.mark.django_db
+XID = Fault(kind="xid", code=62, pci=PCI, source="kmsg", sequence=7)
+
+SILENT = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: silent}
+spec: {rules: [{priority: 10, match: {kinds: [agent]}, actions: [{name: cordon}]}]}
+"""
+
+
+@pytest.fixture
+def make():
+    made = []
+
+    def world(**more):
+        made.append(World(**more))
+        return made[-1]
+
+    yield world
+    for one in made:
+        one.uninstall()
+
+
+def rebooted_by_people(world):
+    world.kube.reboot(NODE)
+    world.sync()
+    world.report()
+
+
+def jobs(world):
+    return len(world.kube.called("ensure_job"))
+
+
+def test_what_an_agent_kept_from_the_boot_before_isolates_nothing(make):
+    world = make()
+    old = world.kube.get_node(NODE).boot_id
+    world.now += timedelta(hours=2)
+    rebooted = world.kube.reboot(NODE)
+    world.sync()
+    world.report(XID, boot_id=old)
+    world.report(boot_id=rebooted)
+    for _ in range(5):
+        world.pass_time(2)
+    assert not Rescue.objects.exists()
+    decision = Decision.objects.get()
+    assert (decision.answer, [one.code for one in decision.reasons]) == ("none", ["rule_matches", "rebooted_since"])
+
+
+def test_what_is_seen_in_this_boot_too_is_acted_on_whatever_comes_late(make):
+    world = make(policy=CORDON)
+    old = world.kube.get_node(NODE).boot_id
+    rebooted_by_people(world)
+    world.report(XID, boot_id=old)
+    world.work()
+    assert not Rescue.objects.exists()
+    world.report(XID)
+    world.report(Fault(kind="xid", code=62, pci=PCI, source="kmsg", sequence=8), boot_id=old)
+    world.work()
+    assert world.kube.get_node(NODE).unschedulable
+
+
+def test_an_agent_that_is_ahead_of_the_watch_tells_of_no_earlier_boot(make):
+    world = make()
+    world.kube.reboot(NODE)  # the watch has not shown it yet
+    world.report(XID)
+    world.work()
+    assert world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+    assert jobs(world) == 1
+
+
+def test_an_agent_that_did_not_come_back_from_a_reboot_is_silent_in_this_boot(make):
+    world = make(policy=SILENT)
+    old = world.kube.get_node(NODE).boot_id
+    rebooted_by_people(world)
+    world.report(Fault(kind="agent", code="silent", source="portal"), boot_id=old)
+    world.work()
+    assert world.kube.get_node(NODE).unschedulable
+
+
+def test_people_reboot_the_node_while_its_rescue_waits_for_their_yes(make):
+    world = make(policy=GATED % 1)
+    world.fault(62)
+    world.work()
+    world.pass_time(600)
+    rebooted_by_people(world)
+    vote(world, "ann")
+    world.until("waiting", step="verify")
+    world.pass_time()
+    world.report()
+    world.until("succeeded")
+    assert jobs(world) == 0
+    assert "new boot" in world.step("reboot").because
+
+
+def test_people_reboot_the_node_while_its_drain_waits(make):
+    world = make()
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.work()
+    rebooted_by_people(world)
+    world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    for _ in range(3):
+        world.pass_time(30)
+        world.report()
+    world.until("succeeded")
+    assert jobs(world) == 0
+    assert not Incident.objects.filter(state="open").exists()
+
+
+def test_people_reboot_a_node_that_one_of_them_has_asked_to_reboot(make):
+    world = make(policy="")
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    services.request(world.node(), "reboot", actor="user:ann", reason="", now=world.now)
+    world.work()
+    rebooted_by_people(world)
+    world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    world.until("done", step="reboot", seconds=10)
+    assert jobs(world) == 0
+
+
+def test_a_second_round_ends_the_boot_of_the_first(make):
+    world = make()
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.kube.reboot(NODE)
+    world.until("waiting", step="verify")
+    world.fault(62)
+    world.pass_time()
+    again = world.rescue().steps.filter(name="reboot").last()
+    assert again.progress["boot_id"] == world.kube.get_node(NODE).boot_id
+    for _ in range(10):
+        world.pass_time()
+    assert jobs(world) == 2
