@@ -4,6 +4,10 @@ A projected token of a pod is reviewed by the API server of the cluster that the
 AUDIENCE, and speaks for the node of that pod: never for what the pod says of itself. Whose pods may speak for their
 nodes is KCOVER_SERVICE_ACCOUNTS, as any pod can have a token for any audience made.
 
+Whoever can reach the door can have tokens of that shape reviewed. Strangers wait in a lane of their own, so that they
+are in the way of no token that was good before, and of none of a pod that had such a one; what was refused is
+remembered apart.
+
 A review holds for BELIEVED. While the API server does not answer, one that was good holds for BELIEVED_BLIND; a token
 that was never reviewed is 503, and the agent keeps its report. A definite no ends all belief at once. What was believed
 is in memory only: after a restart an agent may not be heard until the API server answers, and its silence is no news
@@ -19,11 +23,11 @@ import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.db import connection
@@ -39,6 +43,8 @@ from kcover_portal.kube import port
 
 log = logging.getLogger(__name__)
 
+Remembered = TypeVar("Remembered")
+
 AUDIENCE = "kcover-portal"
 HEADER = "X-Kcover-Cluster"
 BELIEVED = 300.0  # seconds for which a review holds, less a random tenth: a fleet must not come back in step
@@ -47,9 +53,10 @@ REFUSED_FOR = 10.0  # seconds until a token that was refused is reviewed again
 CLUSTERS_KNOWN = 30.0  # seconds between looks at the clusters' rows; 5 for one that is not known
 PODS_KNOWN = 5.0  # seconds between two lists of the agents' pods
 DOWN = 5  # seconds for which a cluster whose API server did not answer is not asked again
-AT_ONCE = 4  # reviews of one cluster under way
+AT_ONCE = 4  # reviews of one cluster under way, of strangers; as many of those who were vouched for
 WAITING = 1_000  # and waiting
-MOST = 100_000  # tokens remembered
+MOST = 100_000  # tokens remembered, and pods
+MOST_REFUSED = 10_000
 THREADS = 16
 
 
@@ -60,19 +67,27 @@ def is_one(secret: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Reviewed:
-    """What became of a review. ``at`` and ``until``: by the monotonic clock."""
+    """A good review. ``at`` and ``until``: by the monotonic clock."""
 
     at: float
     until: float
-    answer: Credential | Refusal
+    answer: Credential
+
+
+@dataclass(slots=True)
+class _Lane:
+    """Reviews that wait for each other."""
+
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    waiting: int = 0
 
 
 @dataclass(slots=True)
 class _Way:
     """The way to one cluster's API server, for this process."""
 
-    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
-    waiting: int = 0
+    strangers: _Lane = field(default_factory=_Lane)
+    vouched: _Lane = field(default_factory=_Lane)
     down_until: float = 0.0
 
 
@@ -95,6 +110,8 @@ class ServiceAccounts:
     def forget(self) -> None:
         """Remembers nothing any more."""
         self._known: OrderedDict[str, _Reviewed] = OrderedDict()
+        self._refused: OrderedDict[str, tuple[float, Refusal]] = OrderedDict()  # until when, by the monotonic clock
+        self._vouched: OrderedDict[str, None] = OrderedDict()  # pods of which a token was good, by cluster and uid
         self._asking: dict[str, asyncio.Task[Credential]] = {}
         self._ways: dict[int, _Way] = {}
         self._pods: dict[int, _Pods] = {}
@@ -111,28 +128,32 @@ class ServiceAccounts:
         """Whom the token speaks for in that cluster. Raises Refusal (401, 403, 503), Full, or the database's error."""
         if not cluster:
             raise Refusal(401, "a service account's token does not tell its cluster: send the name", field=HEADER)
-        expires_at = _expiry(secret, now=timezone.now())
+        claims = _claims(secret)
+        expires_at = _expiry(claims, now=timezone.now())
         key = accounts.digest(f"{cluster}\0{secret}")
         known = self._known.get(key)
         if known is not None and time.monotonic() < known.until:
-            if isinstance(known.answer, Refusal):
-                raise known.answer
             return known.answer
+        until, refusal = self._refused.get(key, (0.0, None))
+        if refusal is not None and time.monotonic() < until:
+            raise refusal
         asking = self._asking.get(key)
         if asking is None:  # an agent's report and its poll come with one token at one time
-            asking = asyncio.create_task(self._ask(key, secret, cluster, expires_at))
+            asking = asyncio.create_task(self._ask(key, secret, cluster, _pod(claims), expires_at))
             self._asking[key] = asking
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(asking)
 
-    async def _ask(self, key: str, secret: str, name: str, expires_at: datetime) -> Credential:
+    async def _ask(self, key: str, secret: str, name: str, pod: str, expires_at: datetime) -> Credential:
         cluster = await self._cluster(name)
         way = self._ways.setdefault(cluster.pk, _Way())
-        if way.waiting >= WAITING:
+        pod = f"{cluster.pk} {pod}" if pod else ""
+        lane = way.vouched if key in self._known or pod in self._vouched else way.strangers
+        if lane.waiting >= WAITING:
             raise Full
-        way.waiting += 1
+        lane.waiting += 1
         try:
-            async with way.gate:
+            async with lane.gate:
                 if time.monotonic() < way.down_until:
                     return self._unasked(key, cluster, "it did not answer a moment ago")
                 loop = asyncio.get_running_loop()
@@ -147,27 +168,24 @@ class ServiceAccounts:
             return self._unasked(key, cluster, str(error))
         except Refusal as refusal:
             if refusal.status != 503:
-                self._remember(key, refusal, seconds=REFUSED_FOR)
+                self._known.pop(key, None)
+                _put(self._refused, key, (time.monotonic() + REFUSED_FOR, refusal), most=MOST_REFUSED)
             raise
         finally:
-            way.waiting -= 1
-        self._remember(key, found, seconds=BELIEVED * random.uniform(0.9, 1.0))
+            lane.waiting -= 1
+        at = time.monotonic()
+        _put(self._known, key, _Reviewed(at, at + BELIEVED * random.uniform(0.9, 1.0), found), most=MOST)
+        if pod:
+            _put(self._vouched, pod, None, most=MOST)
         return found
 
     def _unasked(self, key: str, cluster: Cluster, why: str) -> Credential:
         """What was good lately, while nobody can be asked."""
         known = self._known.get(key)
-        if known and isinstance(known.answer, Credential) and time.monotonic() < known.at + BELIEVED_BLIND:
+        if known and time.monotonic() < known.at + BELIEVED_BLIND:
             return known.answer
         reason = f"the API server of cluster {cluster.name} cannot review the token: {why}; keep the report, try later"
         raise Refusal(503, reason[:500], retry_after=DOWN)
-
-    def _remember(self, key: str, answer: Credential | Refusal, *, seconds: float) -> None:
-        at = time.monotonic()
-        self._known[key] = _Reviewed(at, at + seconds, answer)
-        self._known.move_to_end(key)
-        while len(self._known) > MOST:
-            self._known.popitem(last=False)
 
     async def _cluster(self, name: str) -> Cluster:
         age = time.monotonic() - self._clusters_at
@@ -218,12 +236,27 @@ def _clusters() -> dict[str, Cluster]:
         connection.close()
 
 
-def _expiry(secret: str, *, now: datetime) -> datetime:
+def _put(among: OrderedDict[str, Remembered], key: str, value: Remembered, *, most: int) -> None:
+    """Remembers it as the latest; the oldest are forgotten."""
+    among[key] = value
+    among.move_to_end(key)
+    while len(among) > most:
+        among.popitem(last=False)
+
+
+def _pod(claims: Mapping[str, Any]) -> str:
+    """The uid of the pod that the token says it is of, "" where it says none. Nobody knows it who was not told."""
+    bound = claims.get("kubernetes.io")
+    pod = bound.get("pod") if isinstance(bound, dict) else None
+    uid = pod.get("uid") if isinstance(pod, dict) else None
+    return uid[:64] if isinstance(uid, str) else ""
+
+
+def _expiry(claims: Mapping[str, Any], *, now: datetime) -> datetime:
     """When the token says that it ends. Nothing in it is believed: what is wrong by its own words is not asked about.
 
     Raises Refusal (401).
     """
-    claims = _claims(secret)
     audiences, ends = claims.get("aud"), claims.get("exp")
     if AUDIENCE not in (audiences if isinstance(audiences, list) else [audiences]):
         raise Refusal(401, f"the token is not for audience {AUDIENCE}: name it in the projected volume")

@@ -3,7 +3,8 @@
 import asyncio
 import base64
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +18,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
-from tests.portal.api.door import Answer, Door, loop, report
+from tests.portal.api.door import Answer, Door, encoded, loop, report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -244,6 +245,55 @@ def test_what_is_remembered_is_bounded(kube: FakeCluster, monkeypatch: pytest.Mo
     assert len(app._accounts._known) == 2
     assert agents[3].report(report()).status == 202
     assert reviews(kube) == 4
+
+
+def test_strangers_are_in_the_way_of_nobody_who_was_vouched_for(
+    kube: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
+    monkeypatch.setattr(service_accounts, "WAITING", 6)
+    bound = {"kubernetes.io": {"pod": {"uid": "uid-1"}}}
+    agent, rotated = Agent(kube, **bound), Agent(kube, jti="next", **bound)
+    assert agent.report(report()).status == 202
+    go, review = threading.Event(), kube.review_token
+
+    def slow(token: str, *, audiences: Sequence[str]) -> port.TokenIdentity | None:
+        if token not in (agent.secret, rotated.secret):
+            go.wait(20)
+        return review(token, audiences=audiences)
+
+    monkeypatch.setattr(kube, "review_token", slow)
+
+    async def asked(one: Door) -> int:
+        return (await one.ask("POST", "reports", encoded(report()), X_Kcover_Cluster="east")).status
+
+    async def crowd() -> list[int]:
+        forged = [Agent(kube, **{"jti": str(n), "kubernetes.io": {"pod": {"uid": f"{n}"}}}) for n in range(7)]
+        for one in forged:
+            kube.remove_token(one.secret or "")
+        strangers = [asyncio.create_task(asked(one)) for one in forged]
+        await asyncio.wait(strangers, return_when=asyncio.FIRST_COMPLETED)  # the seventh
+        heard = [await asked(agent), await asked(rotated)]
+        go.set()
+        return [*heard, *sorted(await asyncio.gather(*strangers))]
+
+    try:
+        assert loop.run(crowd()) == [202, 202, *[401] * 6, 429]
+    finally:
+        go.set()
+
+
+def test_what_was_refused_forgets_nobody(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_accounts, "MOST", 2)
+    monkeypatch.setattr(service_accounts, "MOST_REFUSED", 2)
+    agent = Agent(kube)
+    assert agent.report(report()).status == 202
+    for number in range(4):
+        stranger = Agent(kube, jti=str(number))
+        kube.remove_token(stranger.secret or "")
+        assert stranger.report(report()).status == 401
+    assert len(app._accounts._refused) == 2
+    assert (agent.report(report()).status, reviews(kube)) == (202, 5)
 
 
 def test_a_cluster_asks_its_own_api_server_only(kube: FakeCluster, now: datetime) -> None:
