@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet import tasks
 from kcover_portal.fleet.models import Agent, CheckRun, CheckTurn, Command, Node
 from kcover_portal.fleet.services import bounds, checking, selecting, storing
@@ -208,6 +209,19 @@ def test_runs_are_bounded_and_forgotten(world: World) -> None:
     assert checking.prune(before=world.now) == 0
     assert checking.prune(before=world.now + timedelta(seconds=1)) == 1
     assert not CheckTurn.objects.filter(run=runs[0].pk).exists()
+
+
+def test_what_agents_were_asked_is_forgotten_with_the_run(world: World) -> None:
+    over, going_on = begin(world, "gpu-1"), begin(world, "gpu-2")
+    answer(world, "gpu-1", FINE)
+    advance(world, over)
+    later = world.now + timedelta(days=400)
+    fleet.ask_agent(world.node(), "reboot", key="reboot-1-0-0", args={}, expires_at=world.now, now=world.now)
+    assert checking.prune(before=later) == 1
+    assert set(Command.objects.values_list("key", flat=True)) == {f"run-{going_on.pk}-0", "reboot-1-0-0"}
+    checking.stop(going_on, actor="user:bo", reason="", now=world.now)
+    assert checking.prune(before=later) == 1
+    assert list(Command.objects.values_list("key", flat=True)) == ["reboot-1-0-0"]  # it is asked once for all time
 
 
 def test_the_union_of_names_jobs_and_labels(world: World) -> None:

@@ -132,7 +132,7 @@ def _command(
     return Command(
         id=uuid.uuid4(),
         node=turn.node,
-        key=f"run-{run.pk}-{turn.place}",
+        key=f"{turns.KEY}{run.pk}-{turn.place}",
         kind="run_check",
         args=args,
         created_at=now,

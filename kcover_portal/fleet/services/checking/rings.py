@@ -114,7 +114,7 @@ def _ask(run: CheckRun, step: int, pairs: Sequence[tuple[CheckTurn, CheckTurn]],
         turn.command = Command(
             id=uuid.uuid4(),
             node=turn.node,
-            key=f"run-{run.pk}-{turn.place}-ring-{step}",
+            key=f"{turns.KEY}{run.pk}-{turn.place}-ring-{step}",
             kind="run_check",
             args={
                 "checks": [CHECK],

@@ -176,12 +176,18 @@ def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
 
 
 def prune(*, before: datetime) -> int:
-    """Forgets runs that ended before a moment; returns how many."""
+    """Forgets runs that ended before a moment, and what agents were asked for them; returns how many.
+
+    What a rescue asked stays: its key is what keeps it from being asked again.
+    """
     past = CheckRun.objects.exclude(state=CheckRun.State.RUNNING).filter(finished_at__lt=before).order_by("pk")
     removed = 0
     while some := list(past.values_list("pk", flat=True)[:AT_ONE_TIME]):
         removed += len(some)
         CheckRun.objects.filter(pk__in=some).delete()
+    asked = Command.objects.filter(key__startswith=turns.KEY, turn=None, expires_at__lt=before).order_by("pk")
+    while of := list(asked.values_list("pk", flat=True)[:AT_ONE_TIME]):
+        Command.objects.filter(pk__in=of).delete()
     return removed
 
 

@@ -9,6 +9,7 @@ from kcover_portal.fleet.models import CheckTurn, Command
 
 CALM = ([autopilot.OK], [autopilot.NOT_CHECKED])
 HEARD_WITHIN = timedelta(minutes=1)  # on top of what the checks may take
+KEY = "run-"  # begins the keys of what agents are asked for runs, and of nothing else
 WRITTEN = ("state", "invasive", "command", "results", "said", "note", "asked_at", "finished_at")
 
 
