@@ -79,9 +79,14 @@ def name_of(run: CheckRun) -> str:
 
 
 def drop(run: CheckRun, *, now: datetime) -> None:
-    """Deletes the claim of a run that was begun, whatever came of it. A cluster that does not answer keeps it: the
-    label ``kcover.io/check-run`` finds what is left."""
+    """Deletes the claim of a run that was begun, whatever came of it. A cluster that does not answer, or to which
+    nothing is written in its mode, keeps it: the label ``kcover.io/check-run`` finds what is left."""
     if "since" not in run.storage:
+        return
+    mode, _ = queries.mode_now(run.cluster)
+    if mode in SILENT:
+        why = f"the cluster is in mode {mode}: nothing is written to it, and its claim {name_of(run)} stays"
+        _note(run, "pvc.delete.failed", now=now, data={"error": why})
         return
     try:
         queries.connect(run.cluster).delete_claim(run.cluster.job_namespace, name_of(run))

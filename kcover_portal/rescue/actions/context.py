@@ -38,7 +38,7 @@ class AnotherMachine(Stopped):
     """Under the node's name the cluster has another machine than the one that the rescue is about."""
 
 
-class TakenBack(Exception):
+class TakenBack(Stopped):
     """The node no longer carries what the rescue did to it: somebody else took it back by hand."""
 
 
@@ -122,7 +122,7 @@ class Context:
             self.answers, self.marks_changed = [], False
         try:
             result = call()
-        except (port.KubeError, Stopped) as error:
+        except (port.KubeError, Stopped, LeaseLost) as error:
             data = {"error": str(error), "kind": type(error).__name__}
             self.answers.append(self._draft(f"{verb}.failed", subject, data, node=node))
             raise

@@ -108,9 +108,17 @@ def restate(context: Context, state: str) -> None:
     if node.labels.get(kernel_marks.STATE_LABEL) == state or kernel_marks.STATE_LABEL not in context.marks.labels:
         return
     wanted = port.NodeChange(labels={kernel_marks.STATE_LABEL: state})
+    check = still_marked(context)
+
+    def expect(node: port.Node) -> None:
+        context.check_machine(node)
+        context.stay()
+        if check is not None:
+            check(node)
+
     context.write(
         "label",
-        lambda: context.kube.apply_node(context.node.name, wanted, expect=context.check_machine),
+        lambda: context.kube.apply_node(context.node.name, wanted, expect=expect),
         data={"state": state},
     )
 

@@ -328,6 +328,22 @@ def test_the_claim_of_a_stopped_run_goes_with_it(world: World) -> None:
     assert not claim(world, run).exists
 
 
+@pytest.mark.parametrize("mode", ["shadow", "paused"])
+@pytest.mark.parametrize("stopped", [False, True])
+def test_inv_48_a_claim_is_not_deleted_where_nothing_is_written(world: World, mode: str, stopped: bool) -> None:
+    run = begin(world, "gpu-1", checks=("pvc",))
+    bounds.set_cluster(world.cluster, {"mode": mode}, actor="t", reason="", now=world.now)
+    run.refresh_from_db()
+    written = len(world.kube.writes)
+    world.now += timedelta(seconds=91)
+    if stopped:
+        checking.stop(run, actor="user:bo", reason="", now=world.now)
+    else:
+        assert advance(world, run).state == "finished"
+    assert len(world.kube.writes) == written
+    assert f"its claim {storing.name_of(run)} stays" in Entry.objects.get(verb="pvc.delete.failed").data["error"]
+
+
 def test_one_caller_at_a_time_asks_the_cluster(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     run = begin(world, "gpu-1", "gpu-2", checks=("gpumem",), batch=1)
     answer(world, "gpu-1", {**FINE, "name": "gpumem"})

@@ -44,6 +44,46 @@ def test_a_click_that_meant_another_step_changes_nothing(world: World) -> None:
     assert (world.step("reboot").state, world.rescue().state) == ("failed", "held")
 
 
+def test_a_label_that_hangs_is_not_written_to_a_node_that_was_released_meanwhile(world: World) -> None:
+    world.fault(62)
+    world.kube.add_pod("default", "train-0", node=NODE)
+    real, calls = world.kube.apply_node, []
+
+    def slow(name: str, wanted: object, **more: object) -> object:
+        calls.append(name)
+        if len(calls) == 2:  # after the cordon: the label hangs until its lease has run out
+            services.cancel(world.rescue(), actor="user:ann", reason="", now=world.now)
+            released = services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
+            world.now += LEASE + timedelta(seconds=1)
+            services.run(released.pk, clock=world.clock)
+            assert released.steps.get(state="done").name == "release"
+        return real(name, wanted, **more)
+
+    world.kube.apply_node = slow
+    world.work()
+    assert calls == [NODE] * 3
+    assert marks.STATE_LABEL not in world.kube.get_node(NODE).labels
+    assert Entry.objects.filter(verb="label.failed").count() == 1
+
+
+def test_a_label_is_not_written_to_a_node_that_somebody_uncordons_in_that_moment(world: World) -> None:
+    world.fault(62)
+    world.kube.add_pod("default", "train-0", node=NODE)
+    real, calls = world.kube.apply_node, []
+
+    def uncordoned(name: str, wanted: object, **more: object) -> object:
+        calls.append(name)
+        if len(calls) == 2:
+            world.kube.uncordon(NODE)
+        return real(name, wanted, **more)
+
+    world.kube.apply_node = uncordoned
+    world.work()
+    assert world.rescue().state == "cancelled"
+    assert "by hand" in world.rescue().because
+    assert marks.STATE_LABEL not in world.kube.get_node(NODE).labels
+
+
 def test_a_click_on_a_page_that_is_old_is_held_against_the_plan_as_it_is(world: World) -> None:
     seen = held_drain(world)
     Rescue.objects.update(plan_hash="f" * 16)
