@@ -180,6 +180,8 @@ class Context:
         if mode == "shadow":
             raise HeldBack("shadow mode: nothing is written to the cluster")
         if destructive:
+            if guarding.unasked(self.rescue, mode=mode):
+                raise guarding.Unasked(f"approve mode: a person must say yes before {self.step.name}")
             self._check_destructive()
 
     def _check_destructive(self) -> None:

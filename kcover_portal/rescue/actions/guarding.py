@@ -24,6 +24,16 @@ class HeldBack(Exception):
         self.seconds = seconds
 
 
+class Unasked(HeldBack):
+    """Approve mode was set while the rescue was under way, and nobody has been asked about it yet."""
+
+
+def unasked(rescue: Rescue, *, mode: str) -> bool:
+    """Whether a person must be asked before it takes work away; what a person asked for is its own approval."""
+    by_person = rescue.origin == Rescue.Origin.MANUAL and not rescue.requested_by.startswith("token:")
+    return mode == "approve" and rescue.gate is None and not by_person
+
+
 def destructive(rescue: Rescue, *, act: str, now: datetime) -> tuple[reasons.Reason, ...]:
     """Asks before ``act`` takes work away (invariant 37); returns what was passed over. Raises HeldBack."""
     node = Node.objects.select_related("cluster").get(pk=rescue.node_id)

@@ -24,6 +24,11 @@ class Given(Wait):
 
 
 @dataclass(frozen=True, slots=True)
+class Ask(Wait):
+    """A person must say yes first; until then nothing more is done."""
+
+
+@dataclass(frozen=True, slots=True)
 class Again:
     """It failed in a way that is safe to repeat; the engine backs off.
 

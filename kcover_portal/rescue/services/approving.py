@@ -85,7 +85,18 @@ def void(rescue: Rescue, step: Step, *, now: datetime) -> bool:
 
 def has_begun(step: Step) -> bool:
     """Whether the step has done anything yet: then it remembers something that a retry does not begin with."""
-    return bool(step.attempts and set(step.progress) - {"retry", "boot_id"})
+    return bool(step.attempts and set(step.progress) - {"retry", "boot_id", "jobs"})
+
+
+def skipped(rescue: Rescue, step: Step) -> None:
+    """A gated step was skipped: the next one that takes work away needs a yes of its own. Part of the caller's
+    transaction, which has the rescue's row locked."""
+    if rescue.gate != step.index:
+        return
+    later = rescue.steps.filter(index__gt=step.index).order_by("index")
+    following = next((one.index for one in later if plan.takes_away(one.name, one.args)), None)
+    if following is not None:
+        Rescue.objects.filter(pk=rescue.pk).update(gate=following, expires_at=None)
 
 
 def _vote(

@@ -21,10 +21,11 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.actions import marking
+from kcover_portal.rescue.actions import guarding, marking
 from kcover_portal.rescue.actions.context import LEASE, AnotherMachine, Context, HeldBack, LeaseLost, TakenBack
 from kcover_portal.rescue.actions.outcome import (
     Again,
+    Ask,
     Done,
     Failed,
     Hold,
@@ -215,7 +216,8 @@ def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     except HeldBack as refusal:
         if not context.step.progress and not context.answers:
             context.step.started_at = None  # nothing was begun: what bounds the step's time counts from when it is
-        return Wait(refusal.seconds, f"held back: {refusal}")
+        held = Ask if isinstance(refusal, guarding.Unasked) else Wait
+        return held(refusal.seconds, f"held back: {refusal}")
     except port.NotFound as error:
         return Failed(f"the cluster no longer has it: {error}")
     except port.Refused as error:

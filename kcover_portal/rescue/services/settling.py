@@ -16,6 +16,7 @@ from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions.context import LEASE, Context
 from kcover_portal.rescue.actions.outcome import (
     Again,
+    Ask,
     Done,
     Failed,
     Given,
@@ -76,8 +77,9 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
         if not _write_down(rescue, step, outcome, now=now):
             return False
         context.keep_rows()
-        ended = () if isinstance(outcome, Wait) else (_draft(rescue, step, outcome, now=now),)
-        ledger.append(rescue.cluster.name, [*context.answers, *ended])
+        ended = [] if isinstance(outcome, Wait) else [_draft(rescue, step, outcome, now=now)]
+        asked = [_held(rescue, step, because=outcome.because, now=now)] if isinstance(outcome, Ask) else []
+        ledger.append(rescue.cluster.name, [*context.answers, *ended, *asked])
         if isinstance(outcome, Done):
             _after_step(rescue, step, now=now)
             following = unfinished(steps)
@@ -144,6 +146,9 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
                 return False
             _close_step(step, "done", because=note, now=now)
             return True
+        case Ask(seconds):  # from here on the step is gated, as if it had been laid down so
+            asks = opening.asks_for_approval(now + timedelta(seconds=rescue.approval_seconds))
+            return _put_down(rescue, step, seconds=seconds, failures=0, now=now, gate=step.index, due_at=None, **asks)
         case Wait(seconds, because):
             hold = Rescue.Hold.EXTERNAL if isinstance(outcome, Given) else Rescue.Hold.NOTHING
             return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=hold)
@@ -177,12 +182,12 @@ def _close_step(step: Step, state: str, *, because: str, now: datetime) -> None:
 
 
 def _put_down(
-    rescue: Rescue, step: Step, *, seconds: float, because: str, failures: int, now: datetime, hold: str = ""
+    rescue: Rescue, step: Step, *, seconds: float, because: str, failures: int, now: datetime, **also: Any
 ) -> bool:
-    """Lets the rescue wait until a due date, and gives the lease back."""
+    """Lets the rescue wait until a due date, or as ``also`` says, and gives the lease back."""
     wake = now + timedelta(seconds=seconds)
-    fields = {"state": Rescue.State.WAITING, "hold": hold, "because": because[:1000]}
-    if not still_ours(rescue, due_at=wake, lease_until=None, **fields):
+    fields = {"state": Rescue.State.WAITING, "hold": "", "because": because[:1000], "due_at": wake, **also}
+    if not still_ours(rescue, lease_until=None, **fields):
         return False
     step.state, step.because, step.failures = Step.State.WAITING, because[:1000], failures
     step.save(update_fields=["state", "because", "failures", "started_at"])

@@ -10,7 +10,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import opening, withdrawing
+from kcover_portal.rescue.services import approving, opening, withdrawing
 from kcover_portal.rescue.services.opening import Refused
 
 
@@ -74,6 +74,7 @@ def _go_on(
         else:
             because = f"skipped by {actor}: {reason}"
             Step.objects.filter(pk=step.pk).update(state=Step.State.SKIPPED, finished_at=now, because=because[:1000])
+            approving.skipped(row, step)
             withdrawn = withdrawing.call_back(rescue, step=step, because="its step was skipped", now=now)
             if step.name == "verify":  # the person vouches for the node instead
                 about = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))

@@ -165,3 +165,59 @@ def test_a_question_about_what_has_healed_is_taken_back(gated: World) -> None:
     incidents.close([Incident.objects.get().pk], because="gone", actor="user:bob", now=gated.now)
     services.sweep(now=gated.now)
     assert (gated.rescue().state, gated.rescue().outcome) == ("cancelled", "void")
+
+
+def _refused_drain(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+
+
+def test_inv_43_who_skips_the_approved_step_has_not_approved_the_next(gated: World) -> None:
+    _refused_drain(gated)
+    vote(gated, "ann")
+    gated.until("held", seconds=30)
+    gated.pass_time(7200)  # the yes has run out
+    services.skip(gated.rescue(), actor="user:oper", reason="never mind the pods", now=gated.now)
+    gated.pass_time()
+    rescue = gated.rescue()
+    assert (rescue.state, rescue.hold, gated.step("reboot").index) == ("held", "approval", rescue.gate)
+    assert gated.kube.called("ensure_job") == []
+    vote(gated, "ann")
+    gated.until_reboot_is_asked()
+    assert [one.step for one in Approval.objects.order_by("step")] == [1, 2]
+
+
+def _approve_mode(world: World) -> None:
+    fleet.resume(cluster=world.cluster, reason="not without us", actor="user:ann", now=world.now, mode="approve")
+
+
+def test_inv_43_approve_mode_holds_for_what_is_under_way(world: World) -> None:
+    _refused_drain(world)
+    world.fault(62)
+    world.until("waiting", step="drain")
+    before = len(world.kube.called("evict"))
+    _approve_mode(world)
+    world.pass_time(20)
+    rescue = world.rescue()
+    assert (rescue.state, rescue.hold, rescue.gate, rescue.needs_human) == ("held", "approval", 1, True)
+    world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    world.pass_time(1200)  # more than the drain's time
+    assert len(world.kube.called("evict")) == before
+    vote(world, "ann")
+    world.until_reboot_is_asked()
+    world.reboot()
+    assert world.until("succeeded").outcome == "healed"
+    assert len(world.kube.called("evict")) == before + 1, "the time of the question is not the drain's"
+
+
+def test_what_a_person_asked_for_is_its_own_approval_in_approve_mode(world: World) -> None:
+    services.request(world.node(), "reboot", actor="user:ann", reason="", now=world.now)
+    _approve_mode(world)
+    world.until_reboot_is_asked()
+
+
+def test_what_a_program_asked_for_is_not(world: World) -> None:
+    services.request(world.node(), "reboot", actor="token:operator kco_1", reason="", now=world.now, by_person=False)
+    _approve_mode(world)
+    assert world.until("held").hold == "approval"
+    assert world.step("drain").state == "waiting"
