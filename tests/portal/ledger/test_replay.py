@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 
 import kcover_portal
 from kcover import external, lifecycle
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries
 from kcover_portal.ledger import services as ledger
@@ -87,7 +88,7 @@ def refused(world: World) -> None:
 
 
 def never_answers(world: World) -> None:
-    world.kube.fail("apply_node", port.Unavailable("cut"), times=1000)
+    world.kube.fail("apply_node", port.Unavailable("cut", ambiguous=True), times=1000)
     world.fault(62)
     world.until("held", seconds=120)
 
@@ -170,6 +171,16 @@ def ended_by_a_release(world: World) -> None:
     first.refresh_from_db()
 
 
+def approve_mode_in_the_middle(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE)
+    world.fault(62)
+    world.until("waiting", step="drain")
+    Cluster.objects.update(mode="approve")
+    world.until("held")
+    services.approve(world.rescue(), actor="user:anna", reason="go on", now=world.now)
+    world.until_reboot_is_asked()
+
+
 def too_late(world: World) -> None:
     asked = external.read(
         {"nodeName": NODE, "xid": 62, "escalateTime": "30min", "actions": [{"name": "cordon"}]}, now=world.now
@@ -196,6 +207,7 @@ WAYS: dict[str, tuple[Callable[[World], None], str]] = {
     "replaced while held": (replaced_while_held, "cancelled"),
     "cancelled and withdrawn": (withdrawn, "cancelled"),
     "ended by a release": (ended_by_a_release, "cancelled"),
+    "approve mode in the middle": (approve_mode_in_the_middle, "running"),
     "not to be started any more": (too_late, "cancelled"),
 }
 
