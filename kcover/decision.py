@@ -31,7 +31,7 @@ class NodeFacts:
     left_to_people: int | None = None  # the rescue that ended by handing the node to people
     isolated_by: int | None = None  # the closed rescue whose marks the node still carries
     isolated_plan: str = ""  # and the hash of its plan
-    recent_rescues: int = 0  # policies' rescues with a reboot within the window of the guards' ``repeats``
+    recent_rescues: int = 0  # reboots and resets of programs' rescues within the window of the guards' ``repeats``
     rebooted_since: bool = False  # the agent reports another boot since the fault was last seen
     reboots_for_code: int = 0  # reboots for the code at hand within the window of the guards' ``ladder``
 
@@ -235,13 +235,14 @@ def _taken(situation: Situation, judged: Decision) -> Decision | None:
 
 
 def _stop(situation: Situation, judged: Decision) -> reasons.Reason | None:
-    """Why one more reboot would help nobody."""
-    if all(step.name != "reboot" for step in judged.steps):
+    """Why one more reboot, or reset of a GPU, would help nobody."""
+    mending = {step.name for step in judged.steps} & plan.MENDING
+    if not mending:
         return None
     node, repeats, ladder = situation.node, situation.settings.repeats, situation.settings.ladder
     if node.recent_rescues >= repeats.limit:
         return reasons.of("reboots_repeat", rescues=node.recent_rescues, within=reasons.span(repeats.window))
-    if ladder.reboots is not None and node.reboots_for_code >= ladder.reboots:
+    if "reboot" in mending and ladder.reboots is not None and node.reboots_for_code >= ladder.reboots:
         return reasons.of(
             "inspection",
             reboots=node.reboots_for_code,

@@ -20,6 +20,9 @@ DEFAULT_DRAIN_WAIT = timedelta(minutes=10)  # interfaces: "Drain without a wait 
 # Steps that always take something away from users of the node; each is guarded again right before it (``takes_away``).
 DESTRUCTIVE = frozenset({"restart_jobs", "drain", "reset", "reboot"})
 
+# Steps that a fault which comes back would have repeated for ever; of one plan only one.
+MENDING = frozenset({"reset", "reboot"})
+
 DEFAULT_TAINT_KEY = "kcover.io/unhealthy"
 DEFAULT_TAINT_EFFECT = "NoSchedule"
 

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from kcover import health, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import Event, Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,18 @@ def open_on(node: Node) -> QuerySet[Incident]:
     return Incident.objects.filter(node=node, state=Incident.State.OPEN).order_by("-pk")
 
 
+def seen_in(boot_id: str) -> Q:
+    """Incidents that were seen in that boot, though one of an earlier boot may have been delivered since."""
+    return Q(boot_id=boot_id) | Q(Exists(Event.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))
+
+
 def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[Incident]:
-    """Open incidents that are faults of the node, and of this boot (judged by the boot id that the agent sent with
-    them, whenever it was delivered); without a boot id those seen at or after a moment of the portal's own time.
+    """Open incidents that are faults of the node, and were seen in this boot (judged by the boot id that the agent sent
+    with them, whenever it was delivered); without a boot id those seen at or after a moment of the portal's own time.
     """
     rows = open_on(node).filter(program=False)
     if boot_id:
-        return list(rows.filter(Q(boot_id=boot_id) | Q(boot_id="", last_at__gte=since)))
+        return list(rows.filter(seen_in(boot_id) | Q(boot_id="", last_at__gte=since)))
     return list(rows.filter(last_at__gte=since))
 
 

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Case, DateTimeField, F, Value, When
+from django.db.models.functions import Coalesce, Least
 
 from kcover import catalog, fault, marks, nvlink5, xid
 from kcover_portal import doorbell
@@ -48,19 +49,28 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
         doorbell.ring("rescue.judge", incident.pk)
         doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
         return True
-    changes: dict[str, Any] = {"count": F("count") + count, "last_at": now, "boot_id": boot_id}
+    worse = _worse(incident, fresh)
+    changes: dict[str, Any] = {"count": F("count") + count, "last_at": now, **worse}
+    if not _is_late(node, incident, boot_id):
+        changes["boot_id"] = boot_id
     if seen.sequence is not None or seen.records:
         changes["told"] = told
     # A real sighting outweighs a drill: what was seen once for real is no exercise.
     if incident.drill and not seen.drill:
         changes["drill"] = False
-    again = incident.boot_id != boot_id or incident.judged_at is None or now - incident.judged_at >= JUDGE_AGAIN
-    if again:
+    other = incident.boot_id != changes.get("boot_id", incident.boot_id)
+    judged_at = incident.judged_at
+    if worse or other or judged_at is None or now - judged_at >= JUDGE_AGAIN:
         changes["judge_at"] = now
         doorbell.ring("rescue.judge", incident.pk)
+    else:  # it counts for rules that ask how often, too; the sweep sees to it
+        changes["judge_at"] = Least(Coalesce(F("judge_at"), judged_at + JUDGE_AGAIN), judged_at + JUDGE_AGAIN)
     if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
         return keep_fault(node, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
-    if incident.events.count() < EVENTS_KEPT:
+    kept = incident.events.count()
+    # Of each boot one at least: by it a fault of the present boot is known as such.
+    first = kept < 2 * EVENTS_KEPT and incident.boot_id != boot_id and not incident.events.filter(boot_id=boot_id)
+    if kept < EVENTS_KEPT or first:
         _keep_event(node, incident, fresh, boot_id=boot_id, now=now)
     else:
         newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
@@ -76,19 +86,52 @@ def _device(seen: fault.Fault) -> str:
     return seen.gpu_uuid or ""
 
 
-def _opening(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> dict[str, Any]:
+def _is_late(node: Node, incident: Incident, boot_id: str) -> bool:
+    """Whether a sighting of an earlier boot comes after one of a later boot: it takes nothing back (invariant 15).
+
+    By the watch, or by what was delivered before.
+    """
+    if boot_id == incident.boot_id or not incident.boot_id:
+        return False
+    return boot_id in node.past_boots or (boot_id != node.boot_id and incident.events.filter(boot_id=boot_id).exists())
+
+
+def _worse(incident: Incident, seen: fault.Fault) -> dict[str, Any]:
+    """What the line says of the incident, where it is worse than all before it: of one code some are fatal, and some a
+    program's doing."""
+    if seen.kind not in fault.NUMERIC_KINDS or (seen.drill and not incident.drill):
+        return {}
+    said = _reading(seen)
+    if _weight(said["program"], said["severity"]) <= _weight(incident.program, incident.severity):
+        return {}
+    return said
+
+
+def _weight(program: bool, severity: str) -> tuple[bool, int]:
+    known = severity in catalog.SEVERITIES
+    return not program, catalog.SEVERITIES.index(severity) if known else -1
+
+
+def _reading(seen: fault.Fault) -> dict[str, Any]:
+    """What the line itself says of the fault."""
     sighting = xid.parse_line(seen.message)
     cause = sighting.cause if sighting and seen.kind == "xid" else None
     fatal = nvlink5.fatal(sighting)
     numeric = int(seen.code) if seen.kind in fault.NUMERIC_KINDS else None
     return {
-        "cluster": node.cluster,
-        "gpu_uuid": seen.gpu_uuid or _uuid_at(node, seen.pci),
         "severity": catalog.severity(seen.kind, numeric, fatal=fatal) if numeric is not None else "warning",
         "program": numeric is not None and catalog.is_program_fault(seen.kind, numeric, cause=cause, fatal=fatal),
         "cause": cause,
-        "drill": seen.drill,
         "message": seen.message,
+    }
+
+
+def _opening(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> dict[str, Any]:
+    return {
+        "cluster": node.cluster,
+        "gpu_uuid": seen.gpu_uuid or _uuid_at(node, seen.pci),
+        **_reading(seen),
+        "drill": seen.drill,
         "boot_id": boot_id,
         "count": seen.count,
         "opened_at": now,

@@ -1,14 +1,16 @@
 """verify: proof that the node is healthy, before anything runs on it again (invariant 38).
 
-Ready; the boot id that ``ready`` saw; a report of the agent received after that, under that boot id; no fault of the
-node since; and all this for the cluster's hold-down time. Silence proves nothing.
+Ready; the boot id that ``ready`` saw; a report of the agent received after that, under that boot id, and another one
+lately; no fault of the node since; the checks that brought the rescue about fail no longer; and all this for the
+cluster's hold-down time. Silence proves nothing.
 """
 
 from datetime import datetime, timedelta
 
-from kcover import nvlink5, plan, xid
+from kcover import health, nvlink5, plan, xid
 from kcover.policy import matching
-from kcover_portal.fleet.models import Agent
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
@@ -19,6 +21,9 @@ from kcover_portal.rescue.actions.outcome import Done, Failed, Hold, Outcome, St
 
 POLL_SECONDS = 1.0
 AGENT_WITHIN = timedelta(minutes=5)  # ten default heartbeats
+NAMED = 8
+CHECK_SECONDS = 5.0
+CHECK_WITHIN = health.TOLD_AGAIN  # an agent looks as often as once an hour, and tells at once what has changed
 
 
 def run(context: Context) -> Outcome:
@@ -44,7 +49,27 @@ def run(context: Context) -> Outcome:
         return Wait(
             left.total_seconds(), f"healthy so far; {context.cluster.hold_down} s without a fault are asked for"
         )
-    return Done("Ready, agent reporting, no fault since")
+    return _unproved(context, since=since, boot_id=node.boot_id) or Done("Ready, agent reporting, no fault since")
+
+
+def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | None:
+    """What is missing at the end of the hold-down time, in which the agent may have fallen silent."""
+    lately = context.now - fleet.AGENT_SILENT_AFTER
+    if context.step.args.get("agent", True) and not _agent_is_fresh(context, since=max(since, lately), boot_id=boot_id):
+        # Counted from here: for a while the portal itself may have been away, and nobody could report.
+        if "silent_at" not in context.step.progress:
+            context.remember(silent_at=context.now.isoformat())
+        if context.now - datetime.fromisoformat(context.step.progress["silent_at"]) > AGENT_WITHIN:
+            return Hold("the node's agent has fallen silent, and silence is no proof of health")
+        return Wait(POLL_SECONDS, "waiting for a report of the agent, which has fallen silent")
+    codes = context.rescue.incidents.filter(kind="check", state=Incident.State.OPEN).values("code")
+    failing = CheckResult.objects.filter(node=context.node, name__in=codes, status="fail").order_by("name", "device")
+    if failing:
+        still = ", ".join(f"{one.name} {one.device}".strip() for one in failing[:NAMED])
+        if context.now - since > CHECK_WITHIN:
+            return Hold(f"checks still fail: {still}")
+        return Wait(CHECK_SECONDS, f"checks have not passed yet: {still}")
+    return None
 
 
 def _same_rule(context: Context, fault: Incident) -> bool:

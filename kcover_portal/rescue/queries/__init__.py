@@ -1,12 +1,12 @@
 """Gathering the facts that a decision or a step needs."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
 
-from kcover import decision, guards, lifecycle, nvlink5, xid
+from kcover import decision, guards, lifecycle, nvlink5, plan, xid
 from kcover.policy import matching
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster, Node
@@ -130,8 +130,10 @@ def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now
         isolated_by=left.pk if left else None,
         isolated_plan=left.plan_hash if left else "",
         rebooted_since=_rebooted_since(node, incident),
-        recent_rescues=_reboots(past, since=now - settings.repeats.window),
-        reboots_for_code=_reboots(past, since=now - settings.ladder.window, code=f"{incident.kind} {incident.code}")
+        recent_rescues=_repairs(past, plan.MENDING, since=now - settings.repeats.window),
+        reboots_for_code=_repairs(
+            past, {"reboot"}, since=now - settings.ladder.window, code=f"{incident.kind} {incident.code}"
+        )
         if settings.ladder.reboots is not None
         else 0,
     )
@@ -155,14 +157,14 @@ def _rebooted_since(node: Node, incident: Incident) -> bool:
     return later.exists()
 
 
-def _reboots(past: Sequence[Rescue], *, since: datetime, code: str = "") -> int:
-    """How many of these rescues were opened since, not by a person, for that code, and have a reboot in their plan."""
+def _repairs(past: Sequence[Rescue], steps: Collection[str], *, since: datetime, code: str = "") -> int:
+    """How many of these steps are in the plans of rescues that were opened since, not by a person, for that code."""
     by_policy = [
         one.pk
         for one in past
         if one.origin != Rescue.Origin.MANUAL and one.opened_at >= since and code in ("", one.code)
     ]
-    return Step.objects.filter(rescue__in=by_policy, name="reboot").count() if by_policy else 0
+    return Step.objects.filter(rescue__in=by_policy, name__in=steps).count() if by_policy else 0
 
 
 def open_on(node: Node, *, lock: bool = False) -> Rescue | None:

@@ -249,7 +249,7 @@ def _close_incidents(
 ) -> None:
     rows = incident_queries.open_on(rescue.node)
     if but_boot:
-        rows = rows.exclude(boot_id=but_boot)
+        rows = rows.exclude(incident_queries.seen_in(but_boot))
     open_ones = list(rows.values_list("pk", flat=True))
     incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
 

@@ -24,7 +24,7 @@ def start_over(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bo
     steps = list(rescue.steps.order_by("index"))
     rounds = sum(one.name == step.name for one in steps)
     first = next((place for place, one in enumerate(steps) if plan.takes_away(one.name, one.args)), None)
-    if first is None or rounds >= ROUNDS or _reboots(rescue, now=now) >= _most(rescue):
+    if first is None or rounds >= ROUNDS or _repairs(rescue, now=now) >= _most(rescue):
         return False
     boot_id = next((one.progress["boot_id"] for one in reversed(steps) if one.name == "ready" and one.progress), "")
     again = [
@@ -57,10 +57,11 @@ def start_over(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bo
     return True
 
 
-def _reboots(rescue: Rescue, *, now: datetime) -> int:
-    """How often automation rebooted the node within the window of the guards' ``repeats``, this round included."""
+def _repairs(rescue: Rescue, *, now: datetime) -> int:
+    """How often automation rebooted the node, or reset a GPU of it, within the window of the guards' ``repeats``; this
+    round included."""
     window = fleet.guards_of(rescue.cluster).repeats.window
-    steps = Step.objects.filter(rescue__node=rescue.node, rescue__opened_at__gte=now - window, name="reboot")
+    steps = Step.objects.filter(rescue__node=rescue.node, rescue__opened_at__gte=now - window, name__in=plan.MENDING)
     return steps.exclude(rescue__origin=Rescue.Origin.MANUAL).count()
 
 
