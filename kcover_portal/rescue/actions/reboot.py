@@ -43,8 +43,7 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
     undrained = context.rescue.steps.filter(name="drain").exclude(state__in=lifecycle.FINISHED_STEP).exists()
     if undrained:
         return Hold("the drain did not end well, and nothing is rebooted undrained")
-    started = context.step.started_at or context.now
-    wait = timedelta(seconds=context.step.args.get("wait_seconds", 0)) - (context.now - started)
+    wait = timedelta(seconds=context.step.args.get("wait_seconds", 0)) - (context.now - _drained_at(context))
     if wait > timedelta(0):
         return Wait(wait.total_seconds(), "the rule waits between drain and reboot")
     if not node.boot_id:
@@ -65,6 +64,12 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
     )
     context.remember(asked=asked, asked_at=context.now.isoformat())
     return Wait(POLL_SECONDS, f"asked for by {asked}")
+
+
+def _drained_at(context: Context) -> datetime:
+    """When the step before ended: not when this one began, which a guard's refusal sets anew."""
+    before = context.rescue.steps.filter(index__lt=context.step.index).order_by("-index").first()
+    return (before and before.finished_at) or context.step.started_at or context.now
 
 
 def _after_asking(context: Context) -> Outcome:

@@ -7,8 +7,10 @@ import pytest
 
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
+from kcover_portal.fleet.services import bounds
+from kcover_portal.rescue.models import Step
 from tests.portal.rescue import agents
-from tests.portal.rescue.world import NODE, World
+from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
 
@@ -96,6 +98,38 @@ def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: Wo
     world.kube.finish_job("kcover-system", job, succeeded=False)
     world.until("held", seconds=100)
     assert world.step("reboot").because.endswith("no new boot was reported in 0:30:00: look at the machine")
+
+
+WAITS = HEAL.replace('attribute: {unCordon: "true"}', 'attribute: {waittime: "20min", unCordon: "true"}')
+
+
+def test_what_holds_a_reboot_back_does_not_begin_its_wait_anew(db: None) -> None:
+    world = World(policy=WAITS)
+    try:
+        world.fault(62)
+        world.until("waiting", step="reboot")
+        Step.objects.filter(name="reboot").update(progress={})  # as where the boot was not known when it was opened
+        drained = world.step("drain").finished_at
+        window = {"starts_at": world.now + timedelta(minutes=19), "ends_at": world.now + timedelta(minutes=22)}
+        bounds.open_maintenance(world.cluster, **window, reason="x", actor="user:ann", now=world.now)
+        while not world.kube.called("ensure_job") and world.now - drained < timedelta(hours=1):
+            world.pass_time(60)
+        assert timedelta(minutes=22) <= world.now - drained <= timedelta(minutes=24)
+    finally:
+        world.uninstall()
+
+
+def test_a_reboot_waits_as_long_after_the_drain_as_the_rule_says(db: None) -> None:
+    world = World(policy=WAITS)
+    try:
+        world.fault(62)
+        world.until("waiting", step="reboot")
+        world.pass_time(19 * 60)
+        assert world.kube.called("ensure_job") == []
+        world.pass_time(60)
+        assert len(world.kube.called("ensure_job")) == 1
+    finally:
+        world.uninstall()
 
 
 def asked_of_the_agent(world: World) -> Command:
