@@ -116,7 +116,7 @@ def isolated(cluster: Cluster, *, since: datetime, but: Node | None = None) -> i
 
 
 def _slots(node: Node, by: str, *, again: Again | None) -> guards.Slots:
-    rows, scope = eligible(node.cluster), f"cluster {node.cluster.name}"
+    rows, scope = Node.objects.filter(cluster=node.cluster, known=True), f"cluster {node.cluster.name}"
     if by == "pool":
         rows, scope = rows.filter(pool=node.pool), f"pool {node.pool}"
     elif by.startswith("label:"):
@@ -128,8 +128,12 @@ def _slots(node: Node, by: str, *, again: Again | None) -> guards.Slots:
 
 
 def _count(rows: QuerySet[Node], cluster: Cluster, *, scope: str, again: Again | None) -> guards.Slots:
-    used = rows.filter(pk__in=taken(cluster, again=again).values("node")).count()
-    return guards.Slots(scope=scope, eligible=rows.count(), taken=used)
+    """The places of these nodes. One that a rule or a decision system took out keeps its place when its GPUs are gone
+    or it is excluded since (invariant 36): it is as stuck as before. What people do to such nodes is not counted."""
+    counted, out = rows.filter(pk__in=eligible(cluster).values("pk")), taken(cluster, again=again)
+    stuck = Q(pk__in=out.exclude(origin=Rescue.Origin.MANUAL).values("node"))
+    used = rows.filter(stuck | Q(pk__in=counted.filter(pk__in=out.values("node")).values("pk"))).count()
+    return guards.Slots(scope=scope, eligible=counted.count(), taken=used)
 
 
 def _pool(node: Node, *, again: Again | None) -> guards.Pool:
@@ -228,16 +232,11 @@ def _rule(candidate: matching.Candidate, node: Node, *, again: Again | None) -> 
     """The places that a rule with a budget has, of all nodes that it selects, and when it last ended here."""
     slots = NO_SLOTS
     if candidate.rule.budget is not None:
-        selected = [
-            pk
-            for pk, labels in eligible(node.cluster).values_list("pk", "labels")
-            if matching.label_refusal(candidate.rule, labels) is None
-        ]
-        places = taken(node.cluster, again=again).filter(rule=candidate.name)
-        held = set(places.values_list("node", flat=True))
-        slots = guards.Slots(
-            scope=f"rule {candidate.name}", eligible=len(selected), taken=len(held.intersection(selected))
-        )
+        rows = eligible(node.cluster).values_list("labels", flat=True)
+        selected = sum(matching.label_refusal(candidate.rule, labels) is None for labels in rows)
+        # Whatever has become of the nodes that it took since (invariant 36).
+        held = taken(node.cluster, again=again).filter(rule=candidate.name, node__known=True).values("node")
+        slots = guards.Slots(scope=f"rule {candidate.name}", eligible=selected, taken=held.distinct().count())
     ended = Rescue.objects.filter(node=node, rule=candidate.name, state__in=lifecycle.CLOSED_RESCUE)
     return guards.RuleFacts(
         slots=slots, last_ended_at=ended.order_by("-closed_at").values_list("closed_at", flat=True).first()

@@ -132,6 +132,36 @@ class TestBudgetAndFloor:
         world.pass_time(20)
         assert isolated(world) == ["gpu-2"]
 
+    @pytest.mark.parametrize("since", ["its GPUs are gone", "it is excluded"])
+    @pytest.mark.parametrize("whose", ["the cluster's", "the rule's"])
+    def test_inv_36_a_stuck_node_keeps_its_slot_whatever_becomes_of_it(self, make, since: str, whose: str) -> None:
+        if whose == "the rule's":
+            world = make(
+                CORDON.replace("actions:", "budget: 1, actions:").replace("rescue.ksyun.com", "kcover.io"), nodes=4
+            )
+        else:
+            world = make(nodes=4, budget={"limit": 1})
+        hurt(world, 1)
+        world.work()
+        if since == "it is excluded":
+            world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
+        else:
+            world.kube.objects.merge("Node", "", NODE, {"status": {"capacity": {"nvidia.com/gpu": "0"}}})
+        world.sync()
+        hurt(world, 2)
+        world.work()
+        assert isolated(world) == ["gpu-1"]
+        assert "no budget of" in whys(world)
+
+    def test_what_a_person_does_to_a_node_without_gpus_takes_no_slot(self, make) -> None:
+        world = make(nodes=2, budget={"limit": 1})
+        world.kube.add_node("cpu-1", gpus=0)
+        world.sync()
+        services.request(world.node("cpu-1"), "cordon", actor="user:ann", reason="", now=world.now)
+        hurt(world, 2)
+        world.work()
+        assert isolated(world) == ["cpu-1", "gpu-2"]
+
     def test_inv_30_no_eligible_node_no_crash_no_act(self, make) -> None:
         world = make(nodes=1, budget={"limit": "50%"}, breaker={"enabled": True, "limit": "50%"})
         world.kube.apply_node(NODE, port.NodeChange(labels={"kcover.io/exclude": "true"}))
