@@ -40,6 +40,9 @@ def destructive(rescue: Rescue, *, act: str, now: datetime) -> tuple[reasons.Rea
     settings = fleet.guards_of(node.cluster)
     kind, _, code = rescue.code.partition(" ")
     facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
+    asked_for = rescue.origin == Rescue.Origin.MANUAL
+    if asked_for and node.gpus < 1 and facts.eligible < 1:
+        return ()  # limits are counted over GPU nodes, and the cluster has none
     return _let_pass(guards.destructive(settings, facts, act=act, now=now, overrides=rescue.overrides), now=now)
 
 

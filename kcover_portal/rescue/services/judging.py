@@ -150,7 +150,7 @@ def keep(
         last_at=now,
     )
     draft = ledger.Draft(
-        actor=f"policy:{judged.rule}" if judged.rule else "system",
+        actor=opening.by_rule(judged.rule) if judged.rule else "system",
         verb=f"decision.{judged.answer}",
         subject=f"incident {incident.pk}",
         node=node.name,

@@ -21,6 +21,7 @@ from kcover_portal.rescue.actions.context import LEASE
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.services import withdrawing
 
+ACTOR = 200  # characters of a name in the ledger
 APPROVAL_HOLDS = timedelta(days=1)  # where a rule does not say: long enough for every shift
 
 
@@ -62,7 +63,7 @@ def open_by_policy(
         drafts=drafts,
         decision=row,
         origin=Rescue.Origin.API if by_system else Rescue.Origin.POLICY,
-        requested_by=chosen.policy if by_system else f"policy:{judged.rule}",
+        requested_by=chosen.policy if by_system else by_rule(judged.rule or ""),
         reason="; ".join(map(str, judged.because))[:500],
         code=f"{incident.kind} {incident.code}",
         rule=judged.rule or "",
@@ -74,6 +75,11 @@ def open_by_policy(
     seen = incident_queries.open_on(node).filter(Q(program=False) | Q(pk=incident.pk))
     laid.rescue.incidents.add(*seen.values_list("pk", flat=True))
     return laid
+
+
+def by_rule(rule: str) -> str:
+    """How the ledger names a rule that acts, cut to what a row takes: a policy's name may be longer."""
+    return f"policy:{rule}"[:ACTOR]
 
 
 def begins(gate: dict[str, Any], *, lease: bool, now: datetime, due_at: datetime | None = None) -> dict[str, Any]:

@@ -6,9 +6,10 @@ from kcover import external
 from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
-from tests.portal.rescue.world import NODE, World
+from tests.portal.rescue.world import CORDON, NODE, World
 
 NO_EXECUTE = """
 apiVersion: kcover.io/v1
@@ -155,4 +156,29 @@ def test_inv_37_a_taint_that_ends_pods_passes_the_guards(db: None) -> None:
     world.work()
     assert (_effects(world), world.kube.get_node(NODE).unschedulable) == ([], True)
     assert "common cause" in world.step("taint").because
+    world.uninstall()
+
+
+@pytest.mark.parametrize("origin", ["manual", "policy"])
+def test_a_node_of_a_cluster_without_gpus_is_drained_by_hand_only(db: None, origin: str) -> None:
+    world = World(policy="", nodes=0)
+    world.kube.add_node("cpu-1", gpus=0)
+    world.sync()
+    rescue = services.request(world.node("cpu-1"), "drain", actor="user:ann", reason="", now=world.now)
+    Rescue.objects.filter(pk=rescue.pk).update(origin=origin)
+    for _ in range(3):
+        world.pass_time(30)
+    by_hand = origin == "manual"
+    assert (world.rescue("cpu-1").state == "succeeded") is by_hand, "none eligible: automation takes nothing away"
+    world.uninstall()
+
+
+def test_a_rule_with_a_long_name_is_named_within_the_row(db: None) -> None:
+    world = World(policy=CORDON.replace("name: cordon}", f"name: {'p' * 253}}}", 1))
+    world.fault(62)
+    world.work()
+    rescue = world.rescue()
+    assert rescue.rule == f"{'p' * 253}#1"
+    actors = {rescue.requested_by, *Entry.objects.values_list("actor", flat=True)}
+    assert max(map(len, actors)) == 200
     world.uninstall()
