@@ -194,15 +194,14 @@ def marked_on(node: Node) -> Rescue | None:
     return Rescue.objects.filter(node=node).exclude(marks={}).order_by("-pk").first()
 
 
-def at_odds(*, limit: int = 100) -> QuerySet[Node]:
+def at_odds() -> QuerySet[Node]:
     """Nodes without an open rescue whose marks, as the watch shows them, are not those that the rows know of, or that
     somebody uncordoned under the portal's mark."""
     rescues = Rescue.objects.filter(node=OuterRef("pk"))
     nodes = Node.objects.filter(known=True).exclude(Exists(rescues.filter(state__in=lifecycle.OPEN_RESCUE)))
     known, shown = Exists(rescues.exclude(marks={})), ~Q(marks={})
     lifted = Q(marks__changed__cordon=True) | Q(marks__before__unschedulable=True)
-    odd = nodes.filter((known & ~shown) | (~known & shown) | (shown & lifted & Q(unschedulable=False)))
-    return odd.select_related("cluster").order_by("pk")[:limit]
+    return nodes.filter((known & ~shown) | (~known & shown) | (shown & lifted & Q(unschedulable=False)))
 
 
 def _left_to_people(past: Sequence[Rescue], incident: Incident) -> Rescue | None:

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from kcover import marks as kernel_marks
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
@@ -21,25 +21,35 @@ from kcover_portal.rescue.services import opening, requesting
 
 log = logging.getLogger(__name__)
 
+MOST = 100  # nodes of one cluster in one round
+SILENT = ("paused", "shadow")  # modes in which nothing is written to a cluster
+
 
 def reconcile(*, now: datetime) -> int:
-    """Looks at every node whose rows are at odds with what the watch shows; returns how many were."""
-    found = list(queries.at_odds())
-    for node in found:
-        _look(node, now=now)
-    return len(found)
+    """Looks at the nodes whose rows are at odds with what the watch shows; returns at how many.
+
+    A cluster that is paused, has many of them or does not answer is in the way of no other; and of many nodes of one,
+    others are looked at each time.
+    """
+    looked = 0
+    for cluster in Cluster.objects.filter(pk__in=queries.at_odds().values("cluster")):
+        if fleet.mode_of(cluster)[0] in SILENT:
+            continue
+        for node in queries.at_odds().filter(cluster=cluster).select_related("cluster").order_by("?")[:MOST]:
+            looked += 1
+            if not _look(node, now=now):
+                break
+    return looked
 
 
-def _look(node: Node, *, now: datetime) -> None:
-    """Asks the cluster, since the watch may only be late; only what it says now counts."""
-    if fleet.mode_of(node.cluster)[0] in ("paused", "shadow"):
-        return
+def _look(node: Node, *, now: datetime) -> bool:
+    """Asks the cluster, since the watch may only be late; only what it says now counts. False: it does not answer."""
     marked = queries.marked_on(node)
     try:
         live = fleet.connect(node.cluster).get_node(node.name)
     except port.KubeError as error:
         log.info("%s: not reconciled: %s", node.name, error)
-        return
+        return not isinstance(error, port.Unavailable)
     shown = kernel_marks.read(kernel_marks.parse(live.annotations.get(kernel_marks.ANNOTATION, "")))
     if marked is not None and shown is None:
         _forget(node, marked, now=now)
@@ -47,6 +57,7 @@ def _look(node: Node, *, now: datetime) -> None:
         _know(node, shown, now=now)
     if shown is not None and (shown.cordon or shown.foreign_cordon) and not live.unschedulable:
         let_go(node, now=now)
+    return True
 
 
 def let_go(node: Node, *, now: datetime) -> None:

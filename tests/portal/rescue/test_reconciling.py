@@ -4,7 +4,9 @@ import pytest
 
 from kcover import marks
 from kcover_portal.fleet import services as fleet
-from kcover_portal.kube import port
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube import connections, port
+from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Decision, Rescue
@@ -90,6 +92,29 @@ def test_nothing_is_done_while_paused_and_it_is_made_good_after(isolating: World
     services.reconcile(now=isolating.now)
     isolating.work()
     assert marks.ANNOTATION not in isolating.kube.get_node(NODE).annotations
+
+
+@pytest.mark.parametrize("other", ["paused", "shadow", "away"])
+def test_a_cluster_with_many_that_cannot_be_looked_at_is_in_no_others_way(isolating: World, other: str) -> None:
+    cancelled_in_flight(isolating)
+    Cluster.objects.update(name="west")  # the one that could be looked at comes last
+    first = Cluster(pk=isolating.cluster.pk - 1, name="east", kubeconfig="fake", created_at=isolating.now)
+    first.mode = other if other != "away" else "enforce"
+    first.save()
+    rows = [Node(cluster=first, name=f"n{n}", created_at=isolating.now, known=True, gpus=8) for n in range(101)]
+    Node.objects.bulk_create(rows)
+    mark = marks.Marks(rescue=1, cordon=True).to_json()
+    common = {"cluster": first, "origin": "policy", "plan_hash": "x", "state": "succeeded", "marks": mark}
+    Rescue.objects.bulk_create([Rescue(node=node, opened_at=isolating.now, **common) for node in rows])
+    away = FakeCluster(clock=isolating.clock)
+    away.fail("get_node", port.Unavailable("no route to host"), times=1000)
+    uninstall = connections.install(first.pk, away)
+    try:
+        assert services.reconcile(now=isolating.now) == (2 if other == "away" else 1)
+        assert len(away.called("get_node")) == (1 if other == "away" else 0)
+    finally:
+        uninstall()
+    assert queries.marked_on(isolating.node()) == Rescue.objects.get(cluster=isolating.cluster)
 
 
 def test_without_an_answer_of_the_cluster_nothing_changes(isolating: World) -> None:
