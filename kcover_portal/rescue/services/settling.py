@@ -28,7 +28,7 @@ from kcover_portal.rescue.actions.outcome import (
     Wait,
 )
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import approving, opening, replacing, starting_over
+from kcover_portal.rescue.services import approving, opening, replacing, starting_over, too_late
 
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 TOO_MANY_FAILURES = 40  # about half an hour of back-off, then a person is asked
@@ -43,11 +43,7 @@ def unfinished(steps: Sequence[Step]) -> Step | None:
 def begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """Reserves an attempt of the step; where it still needs a person's yes, holds the rescue instead, and ends it where
     it is too late or the fault is over (False)."""
-    start_by = rescue.request.get("startBy")
-    unbegun = step.index == 0 and not approving.has_begun(step) and not rescue.marks
-    if start_by and unbegun and now > datetime.fromisoformat(start_by):
-        because = f"it was not to be started after {start_by}, and could not be before"
-        opening.end(rescue, state="cancelled", outcome="expired", because=because, actor="system", now=now)
+    if too_late.end_if_so(rescue, step, now=now):
         return False
     if approving.void(rescue, step, now=now):
         return False
