@@ -15,6 +15,9 @@ EXCLUDE_LABEL = guards.EXCLUDE_LABEL
 # hold: a rule matches, something holds it back, judge again later. none: nothing is to be done.
 ANSWERS = ("rescue", "approve", "shadow", "hold", "none")
 
+# Reasons to hold that end by a person's doing only, whom they are to be told to.
+ASKING = ("reboots_repeat", "inspection")
+
 # Steps that take a node out of scheduling, or work off it: plans with one of them are weighed by the guards.
 ISOLATING = plan.DESTRUCTIVE | {"cordon", "taint"}
 

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils.translation import gettext as _
 
 from kcover import lifecycle
@@ -13,6 +13,7 @@ from kcover_portal.console import looks, wording
 from kcover_portal.console.reads import fleet, rescues, safety, timeline
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Decision, Rescue
 
 LISTED = 12
@@ -140,11 +141,13 @@ def _rescues(clusters: Collection[Cluster]) -> list[Need]:
 
 
 def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
-    """Open faults of nodes that nothing is being done about, with the reason the last decision gave."""
+    """Open faults of nodes that nothing is being done about, or that wait for a person, with the reason that the last
+    decision gave."""
+    settled = Q(judge_at=None) | Q(pk__in=queries.asking().values("incident"))
     rescued = Rescue.objects.filter(node=OuterRef("node"), state__in=lifecycle.OPEN_RESCUE)
     left = Rescue.objects.filter(fleet.LEFT_TO_PEOPLE, node=OuterRef("node"))
     rows = (
-        Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, program=False, judge_at=None)
+        Incident.objects.filter(settled, cluster__in=clusters, state=Incident.State.OPEN, program=False)
         .exclude(node=None)
         .exclude(Exists(rescued))
         .exclude(Exists(left))

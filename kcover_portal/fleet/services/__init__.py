@@ -195,6 +195,14 @@ def beat(name: str, *, now: datetime) -> None:
     Pulse.objects.update_or_create(name=name, defaults={"at": now})
 
 
+def note_word(name: str, word: str, *, now: datetime) -> bool:
+    """Keeps a word under a name; whether it is another than the one before. Of two at once one is told so."""
+    if Pulse.objects.filter(name=name).exclude(holder=word).update(holder=word, at=now):
+        return True
+    _, created = Pulse.objects.get_or_create(name=name, defaults={"holder": word, "at": now})
+    return created
+
+
 def beat_on(name: str, *, gap: timedelta, now: datetime) -> None:
     """Notes that the process of that name is alive, and since when it has been so without such a gap."""
     if queries.steady_since(name, gap=gap, now=now) is None:

@@ -4,6 +4,7 @@ from kcover_portal.incidents.services.closing import Refused, close, close_by_ha
 from kcover_portal.incidents.services.ingesting import Delivery, ingest, prune
 from kcover_portal.incidents.services.keeping import (
     call_for_judgement,
+    judge_anew,
     judge_under,
     keep_fault,
     keep_storm,
@@ -18,6 +19,7 @@ __all__ = [
     "close",
     "close_by_hand",
     "ingest",
+    "judge_anew",
     "judge_under",
     "keep_fault",
     "keep_storm",

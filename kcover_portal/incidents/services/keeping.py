@@ -217,6 +217,15 @@ def _digest(labels: Mapping[str, str]) -> str:
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
 
+def judge_anew(cluster: Cluster, *, seen_since: datetime, now: datetime) -> int:
+    """Asks for a new judgement of what was settled in the cluster, after what decides has changed; returns how many.
+
+    ``seen_since``: what was not seen for longer is past its time to live (invariant 32).
+    """
+    rows = Incident.objects.filter(cluster=cluster, state=Incident.State.OPEN, judge_at=None, last_at__gte=seen_since)
+    return rows.exclude(node=None).exclude(judged_at=None).update(judge_at=now)
+
+
 def call_for_judgement(node: Node, *, now: datetime) -> None:
     """Asks for a new judgement of everything open on the node, after what held it back has gone."""
     rows = Incident.objects.filter(node=node, state=Incident.State.OPEN)

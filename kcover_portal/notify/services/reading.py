@@ -12,7 +12,7 @@ from typing import Any
 
 from django.db.models import Q
 
-from kcover import notices, reasons
+from kcover import decision, notices, reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain, Entry
@@ -112,7 +112,9 @@ def _facts(entries: Sequence[Entry]) -> _Facts:
     about = [_number(one.subject) for one in entries if one.verb in ("incident.closed", "storm.opened")]
     incidents = Incident.objects.in_bulk([pk for pk in about if pk is not None])
     held = [one.data.get("decision") for one in entries if one.verb == "decision.hold"]
-    decisions = Decision.objects.select_related("cluster").in_bulk([pk for pk in held if isinstance(pk, int)])
+    decisions = Decision.objects.select_related("cluster", "incident").in_bulk(
+        [pk for pk in held if isinstance(pk, int)]
+    )
     return _Facts(rescues=rescues, incidents=incidents, decisions=decisions)
 
 
@@ -122,7 +124,7 @@ def _of_entry(entry: Entry, facts: _Facts, *, now: datetime) -> notices.Happenin
     if entry.verb == "storm.opened":
         return _storm(entry, facts)
     if entry.verb == "decision.hold":
-        return _breaker(entry, facts, now=now)
+        return _asked(entry, facts) or _breaker(entry, facts, now=now)
     if entry.verb in ("automation.paused", "automation.resumed", "cluster.changed"):
         return _mode(entry)
     rescue = facts.rescues.get(entry.rescue or 0)
@@ -182,6 +184,16 @@ def _storm(entry: Entry, facts: _Facts) -> notices.Happening | None:
         return None
     nodes = int(entry.data.get("nodes") or len(incident.scope))
     return _about(entry, "storm.opened", what=incident.code, record=incident.pk, nodes=nodes)
+
+
+def _asked(entry: Entry, facts: _Facts) -> notices.Happening | None:
+    """A fault that comes back whatever automation does: a person is asked, once for as long as it holds."""
+    row = facts.decisions.get(entry.data.get("decision") or 0)
+    reason = next((one for one in row.reasons if one.code in decision.ASKING), None) if row else None
+    about = row.incident if row else None
+    if about is None or reason is None:
+        return None
+    return _about(entry, "rescue.human", what=f"{about.kind} {about.code}", because=str(reason), drill=about.drill)
 
 
 def _breaker(entry: Entry, facts: _Facts, *, now: datetime) -> notices.Happening | None:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery, Sum
 
 from kcover import decision, guards, lifecycle, nvlink5, plan, xid
 from kcover.policy import matching
@@ -12,7 +12,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
-from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import counts
 
 HISTORY = 100  # rescues of one node that are looked back on
@@ -165,6 +165,16 @@ def _repairs(past: Sequence[Rescue], steps: Collection[str], *, since: datetime,
         if one.origin != Rescue.Origin.MANUAL and one.opened_at >= since and code in ("", one.code)
     ]
     return Step.objects.filter(rescue__in=by_policy, name__in=steps).count() if by_policy else 0
+
+
+def asking() -> QuerySet[Decision]:
+    """The newest decisions about open faults that ask for a person: what automation may do has not helped."""
+    newest = Decision.objects.filter(incident=OuterRef("incident")).order_by("-pk").values("pk")[:1]
+    # The rule that matched is the first reason, what holds it back the second.
+    for_a_person = Q(because__1__code=decision.ASKING[0])
+    for code in decision.ASKING[1:]:
+        for_a_person |= Q(because__1__code=code)
+    return Decision.objects.filter(for_a_person, pk=Subquery(newest), answer="hold", incident__state="open")
 
 
 def open_on(node: Node, *, lock: bool = False) -> Rescue | None:

@@ -42,6 +42,7 @@ from kcover_portal.rescue.services import (
     approving,
     listening,
     reconciling,
+    rejudging,
     replacing,
     settling,
 )
@@ -122,6 +123,7 @@ def sweep(*, now: datetime) -> None:
     """Wakes workers for everything that is due: the net under every lost message and dead worker."""
     approving.expire(now=now)
     replacing.look(now=now)
+    rejudging.look(now=now)
     for pk in queries.to_withdraw(now=now):  # first: it keeps a machine from a reboot that nobody wants any more
         doorbell.ring("rescue.withdraw", pk)
     for pk in queries.due(now=now):

@@ -155,6 +155,28 @@ def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, tol
     }
 
 
+def test_a_fault_that_comes_back_too_often_is_told_to_a_person_once(db: None, receiver: Receiver):
+    world = World()
+    services.sweep(now=world.now)
+    row = make_channel(receiver, now=world.now)
+    services.make_route(row, kinds=["rescue.human"], actor="test", now=world.now)
+    bounds.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="test", reason="", now=world.now)
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+    world.pass_time(60)
+    world.fault(62)
+    for _ in range(3):
+        world.pass_time(60)
+        tell(world)
+    (document,) = receiver.asked
+    (happening,) = document["happenings"]
+    assert (happening["node"], happening["what"]) == ("gpu-1", "xid 62")
+    assert "a person must look" in happening["because"]
+    world.uninstall()
+
+
 def test_a_tripped_breaker_is_told_once_a_window(db: None, receiver: Receiver):
     world = World(nodes=6, policy=CORDON)
     services.sweep(now=world.now)

@@ -1,0 +1,39 @@
+"""Judging anew: what is open when the rules, the mode, or who decides, change is judged under the new ones.
+
+Who may act, and on what, is changed at several doors and by the environment of a restarted process. So what holds is
+compared with what held at the last look: no door has to remember, and no message can be lost.
+"""
+
+import hashlib
+import json
+from datetime import datetime
+
+from django.db import transaction
+
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet import services as fleet_services
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents import services as incidents
+from kcover_portal.policies import queries as policies
+
+NAME = "judged under "  # and the cluster's key: what held there at the last look
+
+
+def look(*, now: datetime) -> int:
+    """Has what is open judged anew where something else decides than at the last look; returns how many incidents.
+
+    Not while everything is paused: whatever changes meanwhile counts once acts go on.
+    """
+    rules = sorted(policies.in_force().values_list("pk", flat=True))  # a revision never changes
+    called = 0
+    for cluster in Cluster.objects.all():
+        mode, _ = fleet.mode_of(cluster)
+        if mode == "paused":
+            continue
+        holds = [rules, mode, cluster.decision_mode, cluster.decision_url, cluster.drills]
+        word = hashlib.sha256(json.dumps(holds).encode()).hexdigest()[:32]
+        with transaction.atomic():
+            if fleet_services.note_word(f"{NAME}{cluster.pk}", word, now=now):
+                seen_since = now - fleet.guards_of(cluster).expiry
+                called += incidents.judge_anew(cluster, seen_since=seen_since, now=now)
+    return called
