@@ -82,6 +82,13 @@ class CallbackBody(base.Strict):
 
     outcome = serializers.ChoiceField(["done", "failed"])
     message = serializers.CharField(required=False, allow_blank=True, max_length=500, default="")
+    delivery = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=100,
+        default="",
+        help_text="as the call that gave the node away named it; needed once there was more than one",
+    )
 
 
 class Callback(base.Acts):
@@ -111,7 +118,12 @@ class Callback(base.Acts):
             raise exceptions.PermissionDenied(f"{text}: {outgoing.SIGNATURE}.")
         word = base.body_of(request, CallbackBody)
         services.callback(
-            rescue, word["outcome"], now=timezone.now(), actor="external:callback", message=word["message"]
+            rescue,
+            word["outcome"],
+            now=timezone.now(),
+            actor="external:callback",
+            message=word["message"],
+            delivery=word["delivery"],
         )
         return Response({"code": "Success", "message": "Success", "rescueId": rescue.pk})
 

@@ -9,14 +9,20 @@ from django.db.models import F
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions.drivers import agent
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.services.opening import Refused
 
 OUTCOMES: Final = ("done", "failed")
 
 
-def callback(rescue: Rescue, outcome: str, *, now: datetime, actor: str = "external", message: str = "") -> Rescue:
+def callback(
+    rescue: Rescue, outcome: str, *, now: datetime, actor: str = "external", message: str = "", delivery: str = ""
+) -> Rescue:
     """The other system's word: ``done`` and the plan goes on, ``failed`` and a person is asked. Twice the same is once.
+
+    ``delivery``: which of the deliveries of the node it is about. A word that names none is taken while there was one
+    only; after that it may be a late one about an earlier.
 
     The caller has seen to it that the word is that system's. Raises Refused where the rescue is not (any more) given to
     another system, or had another word from it; ValueError for an unknown outcome.
@@ -25,6 +31,7 @@ def callback(rescue: Rescue, outcome: str, *, now: datetime, actor: str = "exter
         raise ValueError(f"no such outcome {outcome!r}: use one of {', '.join(OUTCOMES)}")
     with transaction.atomic():
         row, step = _given(rescue)
+        _check_delivery(row, step, delivery)
         before = step.progress.get("callback")
         if before and before["outcome"] != outcome:
             raise Refused(f"rescue {row.pk} was called back as {before['outcome']} already")
@@ -37,6 +44,18 @@ def callback(rescue: Rescue, outcome: str, *, now: datetime, actor: str = "exter
             _note(row, "rescue.called_back", actor=actor, now=now, data={"outcome": outcome, "message": message[:500]})
     rescue.refresh_from_db()
     return rescue
+
+
+def _check_delivery(row: Rescue, step: Step, delivery: str) -> None:
+    """Raises Refused for a word that is, or may be, about another delivery than the present one."""
+    present = agent.key_of_step(step, "webhook")
+    if delivery and delivery != present:
+        raise Refused(f"rescue {row.pk}: the node was given away as {present}, and not as {delivery[:100]}")
+    earlier = row.steps.filter(name=step.name, index__lt=step.index, attempts__gt=0)
+    if not delivery and (step.progress.get("retry") or earlier.exists()):
+        raise Refused(
+            f"rescue {row.pk}: the node was given away more than once: name the delivery that the word is about"
+        )
 
 
 def take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime) -> Rescue:

@@ -233,6 +233,13 @@ def test_inv_10_only_that_systems_signed_word_gives_a_node_back(given: Rescue) -
     assert Entry.objects.filter(verb="rescue.called_back").count() == 1
 
 
+def test_a_word_about_another_delivery_is_a_conflict_that_names_this_one(given: Rescue) -> None:
+    answer = called_back(given.pk, b'{"outcome": "done", "delivery": "webhook-9-9-9"}')
+    assert (answer.status_code, f"webhook-{given.pk}-0-0" in answer.json()["detail"]) == (409, True)
+    body = b'{"outcome": "done", "delivery": "webhook-%d-0-0"}' % given.pk
+    assert called_back(given.pk, body).status_code == 200
+
+
 def test_inv_10_or_an_operator_takes_it_over(given: Rescue, now: datetime) -> None:
     api = caller(None, now, kind="operator")
     taken = api.post(f"rescues/{given.pk}/take-over", {"reason": "it is silent"})

@@ -179,6 +179,23 @@ def test_its_success_gives_the_node_back(make, other: OtherSystem) -> None:
         services.callback(rescue, "done", now=world.now)
 
 
+def test_a_late_word_about_an_earlier_delivery_is_none_about_this_one(make, other: OtherSystem) -> None:
+    world = make("2h")
+    rescue = given(world)
+    services.callback(rescue, "failed", now=world.now, delivery=f"webhook-{rescue.pk}-1-0")
+    world.work()
+    services.retry(world.rescue(), actor="user:ann", reason="once more", now=world.now)
+    world.work()
+    assert (other.calls, world.step("webhook").state) == (2, "waiting")
+    with pytest.raises(services.Refused, match=f"given away as webhook-{rescue.pk}-1-1, and not as"):
+        services.callback(rescue, "failed", now=world.now, delivery=f"webhook-{rescue.pk}-1-0")
+    with pytest.raises(services.Refused, match="more than once: name the delivery"):
+        services.callback(rescue, "failed", now=world.now)
+    services.callback(rescue, "done", now=world.now, delivery=f"webhook-{rescue.pk}-1-1")
+    world.work()
+    assert world.rescue().state == "succeeded"
+
+
 def test_its_failure_is_a_persons(make, other: OtherSystem) -> None:
     world = make("2h")
     services.callback(given(world), "failed", now=world.now, message="no spare part")

@@ -10,6 +10,7 @@ from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.actions.context import Context
+from kcover_portal.rescue.models import Step
 
 OFFER = timedelta(minutes=5)  # an agent that takes longer to hear of it is no way to reboot
 BELIEVED_AFTER = timedelta(0)  # it tells of a reboot that it refused, or could not begin
@@ -52,7 +53,12 @@ def offer(context: Context, kind: str, *, key: str, args: Mapping[str, Any], wit
 
 def key_of(context: Context, verb: str) -> str:
     """Names this one request for all time: the same step asks for the same thing, however often it is run."""
-    return f"{verb}-{context.rescue.pk}-{context.step.index}-{context.step.progress.get('retry', 0)}"
+    return key_of_step(context.step, verb)
+
+
+def key_of_step(step: Step, verb: str) -> str:
+    """The same, of a step that is not being run."""
+    return f"{verb}-{step.rescue_id}-{step.index}-{step.progress.get('retry', 0)}"
 
 
 def answer(context: Context, *, key: str) -> Command | None:
