@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 
 from kcover.fault import Fault
+from kcover_portal.fleet import services as fleet
+from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
@@ -149,3 +151,39 @@ def test_a_second_round_ends_the_boot_of_the_first(make):
     for _ in range(10):
         world.pass_time()
     assert jobs(world) == 2
+
+
+def test_inv_32_a_rescue_that_a_pause_held_goes_on_by_what_is_so_at_its_end(make):
+    world = make()
+    world.fault(62)
+    world.kube.add_pod("default", "train-0", node=NODE)
+    world.work()
+    fleet.pause(cluster=world.cluster, reason="", actor="user:ann", now=world.now)
+    world.pass_time(60)
+    assert (world.rescue().state, "paused" in world.rescue().because) == ("waiting", True)
+    world.now += timedelta(days=2)
+    rebooted_by_people(world)
+    fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now)
+    world.until("waiting", step="verify")
+    world.pass_time()
+    world.report()
+    assert world.until("succeeded").outcome == "healed"
+    assert jobs(world) == 0
+
+
+def test_inv_32_a_rescue_whose_fault_a_person_closed_in_a_pause_takes_nothing_away(make):
+    world = make()
+    world.fault(62)
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.work()
+    fleet.pause(cluster=world.cluster, reason="", actor="user:ann", now=world.now)
+    incidents.close_by_hand(Incident.objects.get(), actor="user:ann", reason="mended", now=world.now)
+    world.now += timedelta(days=2)
+    world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now)
+    for _ in range(5):
+        world.pass_time(30)
+    assert (world.rescue().state, world.rescue().outcome) == ("cancelled", "void")
+    assert jobs(world) == 0
+    assert len(world.kube.list_pods(node=NODE)) == 1
