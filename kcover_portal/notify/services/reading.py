@@ -193,7 +193,7 @@ def _asked(entry: Entry, facts: _Facts) -> notices.Happening | None:
     about = row.incident if row else None
     if about is None or reason is None:
         return None
-    return _about(entry, "rescue.human", what=f"{about.kind} {about.code}", because=str(reason), drill=about.drill)
+    return _about(entry, kind="rescue.human", what=f"{about.kind} {about.code}", because=str(reason), drill=about.drill)
 
 
 def _breaker(entry: Entry, facts: _Facts, *, now: datetime) -> notices.Happening | None:
