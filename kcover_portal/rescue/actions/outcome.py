@@ -19,6 +19,11 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Refused(Wait):
+    """A guard, a pause or the mode holds back what the step was about to do; asked again after ``seconds``."""
+
+
+@dataclass(frozen=True, slots=True)
 class Given(Wait):
     """The node is another system's for now, and the portal does nothing on it; looked at again after ``seconds``."""
 

@@ -31,6 +31,7 @@ from kcover_portal.rescue.actions.outcome import (
     Hold,
     Outcome,
     Overruled,
+    Refused,
     Replaced,
     Wait,
 )
@@ -218,7 +219,7 @@ def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     except HeldBack as refusal:
         if not context.step.progress and not context.answers:
             context.step.started_at = None  # nothing was begun: what bounds the step's time counts from when it is
-        held = Ask if isinstance(refusal, guarding.Unasked) else Wait
+        held = Ask if isinstance(refusal, guarding.Unasked) else Refused
         return held(refusal.seconds, f"held back: {refusal}")
     except port.NotFound as error:
         return Failed(f"the cluster no longer has it: {error}")

@@ -23,6 +23,7 @@ from kcover_portal.rescue.actions.outcome import (
     Hold,
     Outcome,
     Overruled,
+    Refused,
     Replaced,
     StartOver,
     Wait,
@@ -68,12 +69,14 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
 
     What is true on the cluster by now, the step's end and the next step's beginning are one transaction.
     """
-    rescue, step, now = context.rescue, context.step, context.now
+    rescue, step, now, before = context.rescue, context.step, context.now, context.step.because
     with transaction.atomic(), ledger.last():
         if not _write_down(rescue, step, outcome, now=now):
             return False
         context.keep_rows()
-        ended = [] if isinstance(outcome, Wait) else [_draft(rescue, step, outcome, now=now)]
+        # A guard's refusal is on record when it begins and when it changes, not each time that it is asked.
+        refused = isinstance(outcome, Refused) and step.because != before
+        ended = [_draft(rescue, step, outcome, now=now)] if refused or not isinstance(outcome, Wait) else []
         asked = [_held(rescue, step, because=outcome.because, now=now)] if isinstance(outcome, Ask) else []
         ledger.append(rescue.cluster.name, [*context.answers, *ended, *asked])
         if isinstance(outcome, Done):
@@ -253,7 +256,7 @@ def _close_incidents(
 def _draft(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> ledger.Draft:
     return ledger.Draft(
         actor=f"rescue {rescue.pk}",
-        verb=f"step.{type(outcome).__name__.lower()}",
+        verb="guard.refused" if isinstance(outcome, Refused) else f"step.{type(outcome).__name__.lower()}",
         subject=f"step {step.index} {step.name}",
         node=rescue.node.name,
         rescue=rescue.pk,

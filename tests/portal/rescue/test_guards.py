@@ -11,6 +11,7 @@ from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
+from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import guarding
@@ -217,6 +218,26 @@ class TestBeforeTheCall:
         bounds.set_guards(world.cluster, {"rate": {"enabled": False}}, actor="test", reason="", now=world.now)
         world.pass_time(301)
         assert len(world.kube.called("evict")) == 1
+
+    def test_a_refusal_before_a_call_is_in_the_ledger_once_for_each_answer(self, make) -> None:
+        world = make(HEAL, nodes=8, rate={"enabled": True})
+        world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+        hurt(world, 1, 2)
+        world.work()
+        for _ in range(20):
+            world.pass_time(5)
+
+        def told() -> list[str]:
+            rows = Entry.objects.filter(verb="guard.refused", rescue=world.rescue().pk).order_by("pk")
+            return [row.data["because"] for row in rows]
+
+        assert len(told()) == 1
+        assert "common cause" in told()[0]
+        fleet.pause(cluster=world.cluster, reason="lunch", actor="user:ann", now=world.now)
+        for _ in range(5):
+            world.pass_time(60)
+        assert told()[1:] == ["held back: paused: lunch"]
+        assert ledger.verify("c1").intact
 
     def test_inv_37_exclusion_is_asked_again_right_before_the_reboot(self, make) -> None:
         world = make(HEAL, nodes=2)
