@@ -219,6 +219,34 @@ class TestBeforeTheCall:
         world.pass_time(301)
         assert len(world.kube.called("evict")) == 1
 
+    def test_inv_31_nothing_that_holds_acts_back_holds_an_uncordon(self, make) -> None:
+        world = make(nodes=4, rate={"enabled": True}, budget={"limit": 1})
+        hurt(world, 1)
+        services.request(world.node(), "cordon", actor="user:ann", reason="", now=world.now)
+        world.work()
+        hurt(world, 2, 3)
+        ends = world.now + timedelta(hours=1)
+        bounds.open_maintenance(world.cluster, starts_at=world.now, ends_at=ends, reason="", actor="u", now=world.now)
+        assert isolated(world) == [NODE]
+        services.request(world.node(), "uncordon", actor="user:ann", reason="", now=world.now)
+        world.work()
+        assert isolated(world) == []
+
+    def test_inv_37_an_exclusion_that_only_the_live_node_shows_stops_the_drain(self, make) -> None:
+        world = make(HEAL, nodes=1)
+        world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+        world.kube.add_budget("default", "keep", match={"app": "train"})
+        hurt(world, 1)
+        world.until("waiting", step="drain")
+        world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+        asked = len(world.kube.called("evict"))
+        world.kube.label_node(NODE, {"kcover.io/exclude": "true"})  # and the watch is late
+        for _ in range(5):
+            world.now += timedelta(seconds=60)
+            world.work()
+        assert len(world.kube.called("evict")) == asked
+        assert "kcover.io/exclude" in world.step("drain").because
+
     def test_a_refusal_before_a_call_is_in_the_ledger_once_for_each_answer(self, make) -> None:
         world = make(HEAL, nodes=8, rate={"enabled": True})
         world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
