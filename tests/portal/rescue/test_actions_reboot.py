@@ -100,6 +100,16 @@ def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: Wo
     assert world.step("reboot").because.endswith("no new boot was reported in 0:30:00: look at the machine")
 
 
+def test_inv_21_nothing_is_rebooted_whose_drain_has_not_ended_wherever_it_stands(world: World) -> None:
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    world.fault(62)
+    world.until("waiting", step="drain")
+    Step.objects.filter(name="drain").update(index=99)  # a plan that no rule makes
+    assert world.until("held").because == "the drain did not end well, and nothing is rebooted undrained"
+    assert world.kube.called("ensure_job") == []
+
+
 WAITS = HEAL.replace('attribute: {unCordon: "true"}', 'attribute: {waittime: "20min", unCordon: "true"}')
 
 
