@@ -41,7 +41,7 @@ def settle(bed: Bed, chance: random.Random) -> None:
     bounds.set_guards(bed.cluster, CALM, actor="user:ann", reason="", now=bed.now)
     for storm in Incident.objects.filter(node=None, state="open"):
         incidents.close_by_hand(storm, actor="user:ann", reason="seen to", now=bed.now)
-    for _ in range(400):
+    for _ in range(1_000):
         bed.kubelets()
         bed.agents()
         bed.sync()

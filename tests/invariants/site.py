@@ -22,6 +22,8 @@ class Site(World):
 
     def __init__(self, *, policy: str) -> None:
         super().__init__(policy=policy, nodes=0, fake=Watched)
+        self.cluster.ready_within = 360  # longer than a command to an agent stands, and short enough to be waited for
+        self.cluster.save()
         self.names = [f"gpu-{number}" for number in range(1, NODES + 1)]
         for name in self.names:
             self.make_node(name)
