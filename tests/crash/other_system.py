@@ -130,7 +130,8 @@ class OtherSystem:
 
     def _call_back(self, order: dict[str, Any]) -> None:
         """Until somebody hears it: what calls may itself be down."""
-        body = json.dumps({"outcome": "done", "message": "looked at"}).encode()
+        word = {"outcome": "done", "message": "looked at", "delivery": order["delivery"]}
+        body = json.dumps(word).encode()
         signature = outgoing.signature(self.secret, f"{order['rescue']}\n".encode() + body)
         until = time.monotonic() + GIVEN_UP
         while not self._stopped.wait(TRIED_AGAIN) and time.monotonic() < until:
