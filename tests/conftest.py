@@ -9,6 +9,7 @@ import hypothesis
 import psutil
 import pytest
 from django.db import connection
+from django.utils import translation
 from pytest_django import DjangoDbBlocker
 
 from tests.portal.ledger import tampering
@@ -33,6 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def now() -> datetime:
     """A fixed moment, aware, in UTC; later moments are ``now + timedelta(...)``."""
     return datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _language_of_its_own() -> Iterator[None]:
+    """A request's language stays with its thread until the next request: the next test may be none."""
+    yield
+    translation.deactivate()
 
 
 @pytest.fixture(scope="session")
