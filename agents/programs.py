@@ -37,6 +37,12 @@ class Ended:
         """The error output, or the output where there is none."""
         return self.err.strip() or self.out.strip()
 
+    def output(self, name: str) -> str:
+        """What it printed. Raises RuntimeError with its last words where it failed."""
+        if self.status:
+            raise RuntimeError(f"{name} ended with {self.status}: {self.said[-300:]}")
+        return self.out
+
 
 def find(tool: str, *, install: str) -> str:
     """The tool's path; raises Missing with what to install."""

@@ -110,9 +110,7 @@ class AmdInventory:
 def ask(tool: str, verb: str) -> dict[int, Entry]:
     """What ``amd-smi VERB --json`` says of each GPU, by its number. Raises one of BROKE."""
     ended = programs.run((tool, verb, "--json"), timeout=TIMEOUT)
-    if ended.status:
-        raise RuntimeError(f"amd-smi {verb} ended with {ended.status}: {ended.said[-300:]}")
-    content = json.loads(ended.out)
+    content = json.loads(ended.output(f"amd-smi {verb}"))
     listed = content.get("gpu_data") if isinstance(content, dict) else content  # newer ones wrap their list
     if not isinstance(listed, list):
         raise ValueError(f"amd-smi {verb} printed no list of GPUs")

@@ -179,7 +179,4 @@ def values(text: str, label: str) -> Iterator[tuple[str, str]]:
 
 def _say(*command: str) -> str:
     """What a tool prints; raises RuntimeError where it fails."""
-    ended = programs.run(command, timeout=TIMEOUT)
-    if ended.status:
-        raise RuntimeError(f"{' '.join(command)} ended with {ended.status}: {ended.said[-300:]}")
-    return ended.out
+    return programs.run(command, timeout=TIMEOUT).output(" ".join(command))

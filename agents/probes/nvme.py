@@ -51,9 +51,7 @@ class NvmeProbe:
     def _one(self, tool: str, name: str) -> Iterator[Finding]:
         try:
             ended = programs.run((tool, "smart-log", f"/dev/{name}", "-o", "json"), timeout=TIMEOUT)
-            if ended.status:
-                raise RuntimeError(f"nvme ended with {ended.status}: {ended.said[-300:]}")
-            content = json.loads(ended.out)
+            content = json.loads(ended.output("nvme"))
             bits = content["critical_warning"]
             bits = int(bits["value"] if isinstance(bits, dict) else bits)  # newer ones spell the bits out beside it
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, programs.TookTooLong) as error:

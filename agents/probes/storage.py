@@ -77,16 +77,17 @@ class StorageProbe:
     def _why_silent(self, point: str) -> str:
         """Why a mount point does not answer; "" where it does. One child a mount at most: none can be killed while the
         server is away, and the next would hang as well."""
+        silent = f"does not answer within {STAT_TIMEOUT:.0f} s"
         stuck = self._stuck.get(point)
         if stuck is not None and stuck.poll() is None:
-            return f"does not answer within {STAT_TIMEOUT:.0f} s"
+            return silent
         self._stuck.pop(point, None)
         try:
             ended = programs.run((sys.executable, "-S", "-c", _STAT, point), timeout=STAT_TIMEOUT)
         except programs.TookTooLong as late:
             if late.process is not None and late.process.poll() is None:
                 self._stuck[point] = late.process
-            return f"does not answer within {STAT_TIMEOUT:.0f} s"
+            return silent
         return ended.said.splitlines()[-1] if ended.status and ended.said else ""
 
     def _read_only(self, mounted: dict[str, tuple[str, tuple[str, ...]]]) -> Iterator[Finding]:

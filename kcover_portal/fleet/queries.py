@@ -34,6 +34,7 @@ POOL_LABELS = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
 )
+SILENT = ("paused", "shadow")  # modes in which nothing is written to a cluster
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
 AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER
@@ -90,7 +91,7 @@ def commands_on_offer(nodes: Collection[int], *, now: datetime) -> dict[int, lis
     held: dict[int, bool] = {}  # by cluster
     for row in offered.select_related("node__cluster").order_by("created_at"):
         cluster = row.node.cluster
-        if row.kind in DESTRUCTIVE and held.setdefault(cluster.pk, mode_of(cluster)[0] in ("paused", "shadow")):
+        if row.kind in DESTRUCTIVE and held.setdefault(cluster.pk, mode_of(cluster)[0] in SILENT):
             continue
         found.setdefault(row.node_id, []).append(as_wire(row))
     return found
@@ -175,6 +176,12 @@ def nodes_asked(*, now: datetime) -> set[int]:
     """The nodes for whose agents a command is on offer."""
     rows = Command.objects.filter(state=Command.State.OFFERED, expires_at__gt=now)
     return set(rows.values_list("node_id", flat=True))
+
+
+def words(prefix: str) -> dict[str, str]:
+    """The words kept under names that begin so (``services.note_word``), by the rest of their names."""
+    rows = Pulse.objects.filter(name__startswith=prefix).values_list("name", "holder")
+    return {name.removeprefix(prefix): word for name, word in rows}
 
 
 def tallies(prefix: str) -> dict[str, int]:

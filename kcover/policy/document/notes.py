@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -55,6 +55,14 @@ class Notes:
         if not wait:
             self.problem(at, f'{key} must be longer than nothing: write "20min" for example, or take it out')
         return wait
+
+    def mappings(self, items: list[Any], at: Path, message: str) -> Iterator[tuple[int, Path, dict[Any, Any]]]:
+        """The mappings of a list, with their places in it; ``message`` is the mistake of everything else there."""
+        for index, item in enumerate(items):
+            if isinstance(item, dict):
+                yield index, (*at, index), item
+            else:
+                self.problem((*at, index), message)
 
     def labels(self, labels: object, at: Path) -> Mapping[str, str]:
         """A mapping of labels as Kubernetes takes them."""

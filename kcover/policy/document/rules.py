@@ -32,14 +32,10 @@ def read(document: dict[Any, Any], name: str, notes: Notes) -> Policy | None:
     if not isinstance(rules, list) or not rules:
         notes.problem(("spec", "rules"), "rules must be a list with at least one rule")
         return None
-    found = []
-    for index, rule in enumerate(rules):
-        at = ("spec", "rules", index)
-        if isinstance(rule, dict):
-            found.append(_rule(rule, index, at, notes))
-        else:
-            notes.problem(at, "a rule is a mapping with priority, errorCode, nodeSelector and actions")
-    return Policy(name=name, api_version=str(document.get("apiVersion")), rules=tuple(found))
+    wanted = "a rule is a mapping with priority, errorCode, nodeSelector and actions"
+    mappings = notes.mappings(rules, ("spec", "rules"), wanted)
+    found = tuple(_rule(rule, index, at, notes) for index, at, rule in mappings)
+    return Policy(name=name, api_version=str(document.get("apiVersion")), rules=found)
 
 
 def _rule(rule: dict[Any, Any], index: int, at: Path, notes: Notes) -> Rule:

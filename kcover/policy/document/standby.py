@@ -21,14 +21,10 @@ def read(document: dict[Any, Any], name: str, notes: Notes) -> StandbyPolicy | N
         message = "matches must be a list with at least one pair of originNode and targetNode"
         notes.problem(("spec", "matches"), message)
         return None
-    found = []
-    for index, match in enumerate(matches):
-        at = ("spec", "matches", index)
-        if isinstance(match, dict):
-            found.append(_match(match, index, at, notes))
-        else:
-            notes.problem(at, "a match is a mapping with the labels of originNode and of targetNode")
-    return StandbyPolicy(name=name, api_version=str(document.get("apiVersion")), matches=tuple(found))
+    wanted = "a match is a mapping with the labels of originNode and of targetNode"
+    mappings = notes.mappings(matches, ("spec", "matches"), wanted)
+    found = tuple(_match(match, index, at, notes) for index, at, match in mappings)
+    return StandbyPolicy(name=name, api_version=str(document.get("apiVersion")), matches=found)
 
 
 def _match(match: dict[Any, Any], index: int, at: Path, notes: Notes) -> StandbyRule:

@@ -164,7 +164,7 @@ def _bounds(node: Node, *, now: datetime) -> list[Why]:
     """What holds for the node whatever is wrong with it: pause, exclusion, maintenance, a storm."""
     found = []
     mode, reason = fleet.mode_of(node.cluster)
-    if mode in ("paused", "shadow"):
+    if mode in fleet.SILENT:
         said = looks.of("mode", mode).label
         found.append(Why(f"{said}: {reason}" if reason else str(said)))
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 ROUND = 20  # nodes written in one round, of each cluster
 OF_THE_GPUS = tuple(name for name in autopilot.PERIODIC if name != "ping")  # whose results the label follows
-SILENT = ("paused", "shadow")  # modes in which nothing is written
 ACTOR = "system"
 
 
@@ -83,7 +82,7 @@ def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random
 
     Returns how many were written. Raises nothing that the cluster does.
     """
-    if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in SILENT:
+    if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in queries.SILENT:
         return 0
     wanted = _wanted(cluster)
     chosen = (rng or random.Random()).sample(wanted, min(ROUND, len(wanted)))
@@ -148,7 +147,7 @@ def _differs(one: Wanted) -> bool:
 
 
 def _write(cluster: Cluster, one: Wanted, *, clock: Callable[[], datetime]) -> bool:
-    if queries.mode_now(cluster)[0] in SILENT:
+    if queries.mode_now(cluster)[0] in queries.SILENT:
         raise Held
     kube = queries.connect(cluster)
     _note(cluster, one, "begun", now=clock(), data={"wanted": "testing" if one.under_way else one.periodic})

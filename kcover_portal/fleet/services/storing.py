@@ -18,7 +18,6 @@ log = logging.getLogger(__name__)
 
 CHECK = "pvc"
 BOUND_WITHIN = timedelta(seconds=90)  # Autopilot waits 30 s, then 60 s more
-SILENT = ("paused", "shadow")  # modes in which nothing is written to the cluster
 
 
 def planned(storage_class: str) -> dict[str, Any]:
@@ -32,7 +31,7 @@ def look(run: CheckRun, *, now: datetime) -> None:
         return
     mode, _ = queries.mode_now(run.cluster)
     if "since" not in run.storage:
-        if mode in SILENT:
+        if mode in queries.SILENT:
             why = f"the cluster is in mode {mode}: nothing is written to it"
             _keep(run, {**run.storage, "status": "skipped", "message": why})
             return
@@ -41,7 +40,7 @@ def look(run: CheckRun, *, now: datetime) -> None:
     waited = now - datetime.fromisoformat(run.storage["since"])
     try:
         state = queries.connect(run.cluster).claim_state(run.cluster.job_namespace, name_of(run))
-        if not state.exists and waited < BOUND_WITHIN and mode not in SILENT:
+        if not state.exists and waited < BOUND_WITHIN and mode not in queries.SILENT:
             state = _make(run, now=now)
     except port.KubeError as error:
         if waited >= BOUND_WITHIN or not isinstance(error, port.Unavailable):
@@ -84,7 +83,7 @@ def drop(run: CheckRun, *, now: datetime) -> None:
     if "since" not in run.storage:
         return
     mode, _ = queries.mode_now(run.cluster)
-    if mode in SILENT:
+    if mode in queries.SILENT:
         why = f"the cluster is in mode {mode}: nothing is written to it, and its claim {name_of(run)} stays"
         _note(run, "pvc.delete.failed", now=now, data={"error": why})
         return

@@ -1,6 +1,6 @@
 """Gathering the facts that a decision or a step needs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -130,8 +130,8 @@ def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now
         isolated_by=left.pk if left else None,
         isolated_plan=left.plan_hash if left else "",
         rebooted_since=_rebooted_since(node, incident),
-        recent_rescues=_repairs(past, plan.MENDING, since=now - settings.repeats.window),
-        reboots_for_code=_repairs(
+        recent_rescues=repairs(past, plan.MENDING, since=now - settings.repeats.window),
+        reboots_for_code=repairs(
             past, {"reboot"}, since=now - settings.ladder.window, code=f"{incident.kind} {incident.code}"
         )
         if settings.ladder.reboots is not None
@@ -157,7 +157,7 @@ def _rebooted_since(node: Node, incident: Incident) -> bool:
     return later.exists()
 
 
-def _repairs(past: Sequence[Rescue], steps: Collection[str], *, since: datetime, code: str = "") -> int:
+def repairs(past: Iterable[Rescue], steps: Collection[str], *, since: datetime, code: str = "") -> int:
     """How many of these steps are in the plans of rescues that were opened since, not by a person, for that code."""
     by_policy = [
         one.pk

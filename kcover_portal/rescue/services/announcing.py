@@ -40,7 +40,7 @@ def _rest(seen: Incident) -> str:
 
 def _emit(cluster: Cluster, node: Node, name: str, reason: str, message: str, *, warning: bool, now: datetime) -> bool:
     mode, _ = fleet.mode_now(cluster)  # the row that the worker read may be older than a pause
-    if mode in ("paused", "shadow") or not node.known:
+    if mode in fleet.SILENT or not node.known:
         return False
     draft = port.EventDraft(
         name=f"kcover-{name}",

@@ -22,7 +22,6 @@ from kcover_portal.rescue.services import opening, requesting
 log = logging.getLogger(__name__)
 
 MOST = 100  # nodes of one cluster in one round
-SILENT = ("paused", "shadow")  # modes in which nothing is written to a cluster
 
 
 def reconcile(*, now: datetime) -> int:
@@ -33,7 +32,7 @@ def reconcile(*, now: datetime) -> int:
     """
     looked = 0
     for cluster in Cluster.objects.filter(pk__in=queries.at_odds().values("cluster")):
-        if fleet.mode_of(cluster)[0] in SILENT:
+        if fleet.mode_of(cluster)[0] in fleet.SILENT:
             continue
         for node in queries.at_odds().filter(cluster=cluster).select_related("cluster").order_by("?")[:MOST]:
             looked += 1

@@ -25,6 +25,7 @@ def look(*, now: datetime) -> int:
     Not while everything is paused: whatever changes meanwhile counts once acts go on.
     """
     rules = sorted(policies.in_force().values_list("pk", flat=True))  # a revision never changes
+    known = fleet.words(NAME)
     called = 0
     for cluster in Cluster.objects.all():
         mode, _ = fleet.mode_of(cluster)
@@ -32,6 +33,8 @@ def look(*, now: datetime) -> int:
             continue
         holds = [rules, mode, cluster.decision_mode, cluster.decision_url, cluster.drills]
         word = hashlib.sha256(json.dumps(holds).encode()).hexdigest()[:32]
+        if known.get(str(cluster.pk)) == word:
+            continue
         with transaction.atomic():
             if fleet_services.note_word(f"{NAME}{cluster.pk}", word, now=now):
                 seen_since = now - fleet.guards_of(cluster).expiry

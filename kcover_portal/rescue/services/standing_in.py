@@ -37,7 +37,7 @@ def tidy(*, now: datetime) -> int:
 def _give_back(assignment: Assignment, *, now: datetime) -> bool:
     """One patch on the spare, and its row; False where the cluster, or a guard, does not let it happen now."""
     spare, because = assignment.spare, f"rescue {assignment.rescue_id} ended without it"
-    if fleet.mode_now(spare.cluster)[0] in ("paused", "shadow"):
+    if fleet.mode_now(spare.cluster)[0] in fleet.SILENT:
         return False
 
     def note(verb: str, **data: object) -> None:

@@ -9,6 +9,7 @@ from datetime import datetime
 from kcover import plan
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.services import opening
 
@@ -60,9 +61,9 @@ def start_over(rescue: Rescue, step: Step, *, because: str, now: datetime) -> bo
 def _repairs(rescue: Rescue, *, now: datetime) -> int:
     """How often automation rebooted the node, or reset a GPU of it, within the window of the guards' ``repeats``; this
     round included."""
-    window = fleet.guards_of(rescue.cluster).repeats.window
-    steps = Step.objects.filter(rescue__node=rescue.node, rescue__opened_at__gte=now - window, name__in=plan.MENDING)
-    return steps.exclude(rescue__origin=Rescue.Origin.MANUAL).count()
+    since = now - fleet.guards_of(rescue.cluster).repeats.window
+    lately = Rescue.objects.filter(node=rescue.node, opened_at__gte=since)
+    return queries.repairs(lately, plan.MENDING, since=since)
 
 
 def _most(rescue: Rescue) -> int:

@@ -58,7 +58,7 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
         return
     step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
     mode, reason = fleet.mode_now(step.rescue.cluster)
-    if mode in ("paused", "shadow"):
+    if mode in fleet.SILENT:
         held = f"{mode}{': ' + reason if reason else ''}"
         _again(step, seconds=HELD_SECONDS, because=f"its request is not withdrawn yet: {held}", failed=False, now=now)
         return
