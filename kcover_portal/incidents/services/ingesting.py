@@ -2,7 +2,7 @@
 
 For a batch: one query that finds and locks the agents' rows, one statement that notes the heartbeats, one that looks
 for commands; one more where there are faults (their batches), a few where an inventory or a check says something new,
-and then the faults, one by one, which are rare.
+and then the faults, which are rare: a few statements for each kind of them, however many lines tell of it.
 """
 
 from collections.abc import Collection, Sequence
@@ -79,7 +79,11 @@ def _keep(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]
         for result in one.report.command_results:
             if fleet.settle_command(node, result, now=now):
                 doorbell.ring("rescue.nudge", node.pk)
-        duplicates.append(items if one.node in repeated else _keep_faults(node, one.report, now=now))
+        if one.node in repeated:
+            duplicates.append(items)
+        else:
+            report = one.report
+            duplicates.append(keeping.keep_faults(node, report.faults, boot_id=report.boot_id, now=now))
     asked = hearing.asked([one.node for one in heard], now=now)
     commands = fleet_queries.commands_on_offer(asked, now=now) if asked else {}
     return [
@@ -91,11 +95,6 @@ def _keep(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]
         )
         for one, delivery, twice in zip(heard, deliveries, duplicates, strict=True)
     ]
-
-
-def _keep_faults(node: Node, report: wire.Report, *, now: datetime) -> int:
-    """Keeps the report's faults; returns how many log records of them were known."""
-    return sum(not keeping.keep_fault(node, one, boot_id=report.boot_id, now=now) for one in report.faults)
 
 
 def _repeated(heard: Collection[hearing.Heard], *, now: datetime) -> set[int]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, DateTimeField, F, Value, When
+from django.db.models import Case, DateTimeField, F, Sum, Value, When
 from django.db.models.functions import Coalesce, Least
 
 from kcover import catalog, fault, marks, nvlink5, xid
@@ -17,65 +17,96 @@ from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.incidents.services import counting
 
 EVENTS_KEPT = 50  # per incident: enough to see the story, bounded in a storm
+FIRST_KEPT = 10  # of them how it began, the last of which counts for what is dropped; the others are the newest
 JUDGE_AGAIN = timedelta(seconds=5)  # a repeated fault asks for judgement at most this often (Delta study's window)
 
 
 def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
-    """Adds one fault to its incident, opening it if need be; False if every log record of it was counted before.
+    """Adds one fault to its incident, opening it if need be; False if every log record of it was counted before."""
+    return not keep_faults(node, [seen], boot_id=boot_id, now=now)
 
-    Who tells of log records does so under the lock of its agent's row (``hearing.hear``), one report after the other.
+
+def keep_faults(node: Node, seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> int:
+    """Adds what one report tells of a node to the incidents, opening them if need be; returns how many of these faults
+    were counted before, in each of their log records.
+
+    A thousand lines of one fault cost as many statements as one: they are added together. Who tells of log records does
+    so under the lock of its agent's row (``hearing.hear``), one report after the other.
     """
-    if seen.kind == "xid" and xid.is_all_clear(seen.code, seen.message):
-        return True  # Xid 154 back to "None" takes a recovery action back: nothing is wrong (semantics 0.12)
-    code, device = str(seen.code), _device(seen)
+    alike: dict[tuple[str, str, str], list[fault.Fault]] = {}
+    for one in seen:
+        # Xid 154 back to "None" takes a recovery action back: nothing is wrong (semantics 0.12)
+        if one.kind != "xid" or not xid.is_all_clear(one.code, one.message):
+            alike.setdefault((one.kind, str(one.code), _device(one)), []).append(one)
+    return sum(_keep(node, which, some, boot_id=boot_id, now=now) for which, some in alike.items())
+
+
+def _keep(node: Node, which: tuple[str, str, str], seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> int:
+    """Adds sightings of one fault (its kind, code and device); returns how many of them were counted before."""
+    kind, code, device = which
     # An agent that lost its place reads its boot's log again: old lines are no new faults though they were closed.
-    latest = Incident.objects.filter(node=node, kind=seen.kind, code=code, device=device).order_by("-pk").first()
-    count, told = counting.count(latest.told if latest else [], seen, boot_id=boot_id)
-    if not count:
-        return False
-    fresh = replace(seen, count=count)
-    incident, opened = latest, False
+    incident = Incident.objects.filter(node=node, kind=kind, code=code, device=device).order_by("-pk").first()
+    fresh, told = _fresh(incident.told if incident else [], seen, boot_id=boot_id)
+    if not fresh:
+        return len(seen)
+    opened = False
     if incident is None or incident.state != Incident.State.OPEN:
         incident, opened = Incident.objects.get_or_create(
             node=node,
-            kind=seen.kind,
+            kind=kind,
             code=code,
             device=device,
             state=Incident.State.OPEN,
             defaults=_opening(node, fresh, boot_id=boot_id, now=now) | {"told": told},
         )
     if opened:
-        _keep_event(node, incident, fresh, boot_id=boot_id, now=now)
         doorbell.ring("rescue.judge", incident.pk)
-        doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
-        return True
-    worse = _worse(incident, fresh)
-    changes: dict[str, Any] = {"count": F("count") + count, "last_at": now, **worse}
+    elif not _add(node, incident, fresh, told, boot_id=boot_id, now=now):
+        return _keep(node, which, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
+    _keep_events(node, incident, fresh, boot_id=boot_id, now=now)
+    doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
+    return len(seen) - len(fresh)
+
+
+def _fresh(
+    told: counting.Told, seen: Sequence[fault.Fault], *, boot_id: str
+) -> tuple[list[fault.Fault], counting.Told]:
+    """Those of the faults that were not counted before, with the counts that are new, and what is told by then."""
+    fresh = []
+    for one in seen:
+        count, told = counting.count(told, one, boot_id=boot_id)
+        if count:
+            fresh.append(replace(one, count=count))
+    return fresh, told
+
+
+def _add(
+    node: Node, incident: Incident, fresh: Sequence[fault.Fault], told: counting.Told, *, boot_id: str, now: datetime
+) -> bool:
+    """Adds to an open incident and calls for its judgement; False if it is no longer open."""
+    said = {"program": incident.program, "severity": incident.severity}
+    worst = _worst(said, fresh, drill=incident.drill)
+    worse = worst is not said
+    changes: dict[str, Any] = {"count": F("count") + sum(one.count for one in fresh), "last_at": now}
+    if worse:
+        changes |= worst
     if not _is_late(node, incident, boot_id):
         changes["boot_id"] = boot_id
-    if seen.sequence is not None or seen.records:
+    if any(one.sequence is not None or one.records for one in fresh):
         changes["told"] = told
     # A real sighting outweighs a drill: what was seen once for real is no exercise.
-    if incident.drill and not seen.drill:
+    if incident.drill and not all(one.drill for one in fresh):
         changes["drill"] = False
     other = incident.boot_id != changes.get("boot_id", incident.boot_id)
     judged_at = incident.judged_at
-    if worse or other or judged_at is None or now - judged_at >= JUDGE_AGAIN:
-        changes["judge_at"] = now
-        doorbell.ring("rescue.judge", incident.pk)
-    else:  # it counts for rules that ask how often, too; the sweep sees to it
-        changes["judge_at"] = Least(Coalesce(F("judge_at"), judged_at + JUDGE_AGAIN), judged_at + JUDGE_AGAIN)
+    at_once = worse or other or judged_at is None or now - judged_at >= JUDGE_AGAIN
+    # Else it counts for rules that ask how often, too; the sweep sees to it.
+    due = now if judged_at is None or at_once else judged_at + JUDGE_AGAIN
+    changes["judge_at"] = Least(Coalesce(F("judge_at"), due), due)
     if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
-        return keep_fault(node, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
-    kept = incident.events.count()
-    # Of each boot one at least: by it a fault of the present boot is known as such.
-    first = kept < 2 * EVENTS_KEPT and incident.boot_id != boot_id and not incident.events.filter(boot_id=boot_id)
-    if kept < EVENTS_KEPT or first:
-        _keep_event(node, incident, fresh, boot_id=boot_id, now=now)
-    else:
-        newest = incident.events.filter(sequence__isnull=True).order_by("-id").values("pk")[:1]
-        Event.objects.filter(pk__in=newest).update(count=F("count") + count, at=now)
-    doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
+        return False
+    if at_once and (incident.judge_at is None or incident.judge_at > now):  # else it was rung for when it became due
+        doorbell.ring("rescue.judge", incident.pk)
     return True
 
 
@@ -96,20 +127,21 @@ def _is_late(node: Node, incident: Incident, boot_id: str) -> bool:
     return boot_id in node.past_boots or (boot_id != node.boot_id and incident.events.filter(boot_id=boot_id).exists())
 
 
-def _worse(incident: Incident, seen: fault.Fault) -> dict[str, Any]:
-    """What the line says of the incident, where it is worse than all before it: of one code some are fatal, and some a
-    program's doing."""
-    if seen.kind not in fault.NUMERIC_KINDS or (seen.drill and not incident.drill):
-        return {}
-    said = _reading(seen)
-    if _weight(said["program"], said["severity"]) <= _weight(incident.program, incident.severity):
-        return {}
+def _worst(said: dict[str, Any], seen: Sequence[fault.Fault], *, drill: bool) -> dict[str, Any]:
+    """What the worst line says of the incident: of one code some are fatal, and some a program's doing. ``said`` itself
+    where none is worse; a drill says nothing of what was seen for real."""
+    for one in seen:
+        if one.kind in fault.NUMERIC_KINDS and (drill or not one.drill):
+            reading = _reading(one)
+            if _weight(reading) > _weight(said):
+                said = reading
+        drill = drill and one.drill
     return said
 
 
-def _weight(program: bool, severity: str) -> tuple[bool, int]:
-    known = severity in catalog.SEVERITIES
-    return not program, catalog.SEVERITIES.index(severity) if known else -1
+def _weight(said: Mapping[str, Any]) -> tuple[bool, int]:
+    severity = said["severity"]
+    return not said["program"], catalog.SEVERITIES.index(severity) if severity in catalog.SEVERITIES else -1
 
 
 def _reading(seen: fault.Fault) -> dict[str, Any]:
@@ -126,14 +158,15 @@ def _reading(seen: fault.Fault) -> dict[str, Any]:
     }
 
 
-def _opening(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> dict[str, Any]:
+def _opening(node: Node, seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> dict[str, Any]:
+    first, *others = seen
     return {
         "cluster": node.cluster,
-        "gpu_uuid": seen.gpu_uuid or _uuid_at(node, seen.pci),
-        **_reading(seen),
-        "drill": seen.drill,
+        "gpu_uuid": first.gpu_uuid or _uuid_at(node, first.pci),
+        **_worst(_reading(first), others, drill=first.drill),
+        "drill": all(one.drill for one in seen),
         "boot_id": boot_id,
-        "count": seen.count,
+        "count": sum(one.count for one in seen),
         "opened_at": now,
         "last_at": now,
         "judge_at": now,
@@ -149,21 +182,47 @@ def _uuid_at(node: Node, pci: str | None) -> str:
     return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
 
 
-def _keep_event(node: Node, incident: Incident, seen: fault.Fault, *, boot_id: str, now: datetime) -> None:
-    event = Event(
-        incident=incident,
-        node=node,
-        boot_id=boot_id,
-        source=seen.source,
-        sequence=seen.sequence,
-        message=seen.message,
-        drill=seen.drill,
-        count=seen.count,
-        seen_at=seen.seen_at,
-        at=now,
-    )
+def _keep_events(node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> None:
+    """Keeps the first sightings one by one, and what follows as one row a report, in the place of older ones.
+
+    So the beginning of the story stays, and so does what rules that ask how often need: when, and how many, by the
+    newest reports. Of each boot one row stays, by which a fault of the present boot is known as such.
+    """
+    kept = list(incident.events.order_by("pk").values_list("pk", "boot_id"))
+    room = max(1, EVENTS_KEPT - len(kept))
+    alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
+    if together:
+        count, drill = sum(one.count for one in together), all(one.drill for one in together)
+        alone = [*alone, replace(together[-1], sequence=None, count=count, drill=drill)]
+    rows = [
+        Event(
+            incident=incident,
+            node=node,
+            boot_id=boot_id,
+            source=one.source,
+            sequence=one.sequence,
+            message=one.message,
+            drill=one.drill,
+            count=one.count,
+            seen_at=one.seen_at,
+            at=now,
+        )
+        for one in alone
+    ]
     # Of two agents on the node one may show a line that the other showed for fewer.
-    Event.objects.bulk_create([event], ignore_conflicts=True)
+    Event.objects.bulk_create(rows, ignore_conflicts=True)
+    too_many = len(kept) + len(rows) - EVENTS_KEPT
+    if too_many > 0:
+        boots = [*(boot for _, boot in kept), boot_id]
+        older = [
+            pk
+            for place, (pk, boot) in enumerate(kept)
+            if place >= FIRST_KEPT and (boot in boots[place + 1 :] or len(kept) >= 2 * EVENTS_KEPT)
+        ]
+        dropped = Event.objects.filter(pk__in=older[:too_many])
+        count = dropped.aggregate(sum=Sum("count"))["sum"] or 0
+        dropped.delete()
+        Event.objects.filter(pk=kept[FIRST_KEPT - 1][0]).update(count=F("count") + count)
 
 
 def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], now: datetime) -> tuple[Incident, bool]:
