@@ -3,8 +3,9 @@
 import os
 
 from celery import Celery
+from celery.signals import worker_ready
 
-from kcover_portal import broker
+from kcover_portal import broker, garbage
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 broker.install()
@@ -28,3 +29,8 @@ app.conf.beat_schedule = {
     "autopilot labels": {"task": "fleet.label_nodes", "schedule": 10.0, "options": {"expires": 10.0}},
     "prune check runs": {"task": "fleet.prune", "schedule": 3600.0},
 }
+
+
+@worker_ready.connect
+def _settle(**_said: object) -> None:
+    garbage.settle()

@@ -78,7 +78,7 @@ def _tell(topic: str, record: int | str, cluster: str) -> None:
     global _sending
     key = (topic, cluster) if topic == "audit" else (topic, cluster, record)
     with _lock:
-        _gathered[key] = {"type": "record.written", "topic": topic, "id": record, "cluster": cluster}
+        _gathered[key] = {"topic": topic, "id": record, "cluster": cluster}
         loop = _sender()
         if _sending is not loop:
             _sending = loop
@@ -86,20 +86,17 @@ def _tell(topic: str, record: int | str, cluster: str) -> None:
 
 
 async def _send() -> None:
-    """Sends what has gathered."""
+    """Sends what has gathered, as one message."""
     global _sending
     await asyncio.sleep(GATHERED_SECONDS)
     with _lock:
-        messages = list(_gathered.values())
+        records = list(_gathered.values())
         _gathered.clear()
         _sending = None
-    layer = get_channel_layer()
-    for message in messages:
-        try:
-            async with asyncio.timeout(SENT_WITHIN):
-                await layer.group_send(PAGES, message)
-        except TimeoutError:
-            log.warning("pages were not told of a %s: Redis does not answer", message["topic"])
-            return  # nor would the others be taken; a page fetches again by itself
-        except (RedisError, OSError, ChannelFull) as error:
-            log.warning("pages were not told of a %s: %s", message["topic"], error)
+    try:
+        async with asyncio.timeout(SENT_WITHIN):
+            await get_channel_layer().group_send(PAGES, {"type": "records.written", "records": records})
+    except TimeoutError:
+        log.warning("pages were not told of %d records: Redis does not answer", len(records))
+    except (RedisError, OSError, ChannelFull) as error:
+        log.warning("pages were not told of %d records: %s", len(records), error)

@@ -5,7 +5,6 @@ live process of a larger installation), else to the WSGI application in threads 
 """
 
 import asyncio
-import gc
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, cast
@@ -21,6 +20,7 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
+from kcover_portal import garbage  # noqa: E402
 from kcover_portal.api import agent  # noqa: E402
 from kcover_portal.asgi import bodies, proxy  # noqa: E402
 from kcover_portal.console import routing  # noqa: E402
@@ -50,23 +50,12 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _pages(scope, receive, send)
 
 
-def _settle_memory() -> None:
-    """Lets the collector of cycles look less often, and never at what is loaded now.
-
-    Reports are trees and go without it. By default it walks all of Django every few thousand of them: a third of the
-    CPU that a report costs.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
-
-
 async def _lifespan(receive: Receive, send: Send) -> None:
     door: asyncio.Task[None] | None = None
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
-            _settle_memory()
+            garbage.settle()
             door = asyncio.create_task(agent.stay_open())
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":

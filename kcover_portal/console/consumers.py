@@ -57,13 +57,13 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
     async def receive_json(self, content: Any, **kwargs: Any) -> None:
         """Pages have nothing to say."""
 
-    async def record_written(self, message: dict[str, Any]) -> None:
-        """Keeps a signal until the next round, if it is about a cluster that the person sees."""
-        cluster = message.get("cluster") or ""
-        if cluster and self.clusters is not None and cluster not in self.clusters:
-            return
-        self.waiting.setdefault(str(message["topic"]), set()).add(message["id"])
-        if self.flushing is None or self.flushing.done():
+    async def records_written(self, message: dict[str, Any]) -> None:
+        """Keeps signals until the next round: those about clusters that the person sees."""
+        for record in message["records"]:
+            cluster = record["cluster"]
+            if not cluster or self.clusters is None or cluster in self.clusters:
+                self.waiting.setdefault(str(record["topic"]), set()).add(record["id"])
+        if self.waiting and (self.flushing is None or self.flushing.done()):
             self.flushing = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:

@@ -22,6 +22,7 @@ from kcover_portal.rescue.services import announcing, lanes, standing_in
 COUNTED_EVERY = 5.0  # seconds between looks at how many clusters there are
 
 _lanes = lanes.Lanes(settings.CELERY_WORKER_CONCURRENCY)
+_rung = services.Rung()
 _counted: tuple[float, int] = (-COUNTED_EVERY, 1)
 
 
@@ -83,7 +84,7 @@ def withdraw(step_id: int) -> None:
 @shared_task(name="rescue.sweep")
 def sweep() -> None:
     """Finds everything that is due."""
-    services.sweep(now=timezone.now())
+    services.sweep(now=timezone.now(), rung=_rung)
 
 
 @shared_task(name="rescue.tidy_standbys")

@@ -130,7 +130,7 @@ def again(bed: Bed, _chance: random.Random) -> None:
 
 def other_worker(bed: Bed, _chance: random.Random) -> None:
     """A second worker looks at everything, due or not."""
-    for pk in incident_queries.to_judge(now=bed.now):
+    for pk, _ in incident_queries.to_judge(now=bed.now):
         services.judge(pk, now=bed.now)
     for pk in Rescue.objects.order_by("pk").values_list("pk", flat=True):
         services.run(pk, clock=bed.clock)

@@ -95,16 +95,16 @@ class Bed(Site):
         """The sweep's list, in any order, judged and run in one go or in two."""
         due = incident_queries.to_judge(now=self.now)
         random_.shuffle(due)
-        for pk in due:
+        for pk, _ in due:
             if random_.random() < 0.5:
                 services.judge_and_run(pk, clock=self.clock)
             else:
                 services.judge(pk, now=self.now)
-        for pk in queries.to_withdraw(now=self.now):
+        for pk, _ in queries.to_withdraw(now=self.now):
             services.withdraw(pk, clock=self.clock)
         rescues = queries.due(now=self.now)
         random_.shuffle(rescues)
-        for pk in rescues:
+        for pk, _ in rescues:
             services.run(pk, clock=self.clock)
 
     def _moment(self, when: str, verb: str) -> None:

@@ -1,8 +1,10 @@
 """Writing the fleet: what the watch saw, what agents said of themselves, what is asked of them, modes."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from django.db import transaction
@@ -148,11 +150,18 @@ def ask_agent(
     return command
 
 
-def withdraw_commands(prefix: str, *, because: str, now: datetime) -> int:
-    """Takes back what was asked under keys with this prefix and no agent has answered; returns how many."""
-    return Command.objects.filter(key__startswith=prefix, state=Command.State.OFFERED).update(
-        state=Command.State.EXPIRED, message=f"{WITHDRAWN}{because}"[:1000], finished_at=now
-    )
+def withdraw_commands(prefixes: Sequence[str], *, because: str, now: datetime) -> list[tuple[uuid.UUID, str]]:
+    """Takes back what was asked under keys with one of these prefixes and no agent has answered.
+
+    Returns the ids and kinds of those commands.
+    """
+    rows = Command.objects.filter(reduce(or_, (Q(key__startswith=prefix) for prefix in prefixes)))
+    found = list(rows.filter(state=Command.State.OFFERED).values_list("pk", "kind"))
+    if found:
+        Command.objects.filter(pk__in=[pk for pk, _ in found], state=Command.State.OFFERED).update(
+            state=Command.State.EXPIRED, message=f"{WITHDRAWN}{because}"[:1000], finished_at=now
+        )
+    return found
 
 
 def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) -> bool:

@@ -236,17 +236,17 @@ def _leaves_to_people(last: Rescue, incident: Incident) -> bool:
     return stopped and (marked or incident.last_at <= last.closed_at)
 
 
-def due(*, now: datetime, limit: int = 200) -> list[int]:
-    """Rescues that a worker may take up: due, and under no lease that still runs."""
+def due(*, now: datetime, limit: int = 200) -> list[tuple[int, int]]:
+    """Rescues that a worker may take up, each with its token: due, and under no lease that still runs."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
     rows = Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at")
-    return list(rows.values_list("pk", flat=True)[:limit])
+    return list(rows.values_list("pk", "token")[:limit])
 
 
-def to_withdraw(*, now: datetime, limit: int = 100) -> list[int]:
-    """Steps whose request is to be called back now."""
+def to_withdraw(*, now: datetime, limit: int = 100) -> list[tuple[int, datetime | None]]:
+    """Steps whose request is to be called back now, each with the time when that was due."""
     rows = Step.objects.filter(withdraw_at__lte=now).order_by("withdraw_at")
-    return list(rows.values_list("pk", flat=True)[:limit])
+    return list(rows.values_list("pk", "withdraw_at")[:limit])
 
 
 def current_step(rescue: Rescue) -> Step | None:

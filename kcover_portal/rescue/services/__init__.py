@@ -6,14 +6,16 @@ from kcover_portal.rescue.services.judging import judge, judge_and_run
 from kcover_portal.rescue.services.opening import Refused
 from kcover_portal.rescue.services.reconciling import reconcile
 from kcover_portal.rescue.services.requesting import LimitReached, Preview, Unmet, preview, request, request_plan
-from kcover_portal.rescue.services.running import nudge, run, sweep
+from kcover_portal.rescue.services.running import nudge, run
 from kcover_portal.rescue.services.steering import cancel, retry, skip
+from kcover_portal.rescue.services.sweeping import Rung, sweep
 from kcover_portal.rescue.services.withdrawing import withdraw
 
 __all__ = [
     "LimitReached",
     "Preview",
     "Refused",
+    "Rung",
     "Unmet",
     "approve",
     "callback",

@@ -196,7 +196,7 @@ def end(
     The token is raised, so that whatever a worker has in flight settles nothing afterwards (invariant 9). ``token``
     given: only if the caller still holds the lease.
     """
-    with transaction.atomic(), ledger.last():
+    with transaction.atomic(savepoint=False), ledger.last():
         rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
         if token is not None:
             rows = rows.filter(token=token)

@@ -5,7 +5,6 @@ claims it does the work, and only under its token can it settle (rules 4 to 6 of
 """
 
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -14,9 +13,7 @@ from django.db.models import F, Q
 
 from kcover import marks as kernel_marks
 from kcover_portal import doorbell
-from kcover_portal.fleet import services as fleet_services
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
@@ -37,21 +34,15 @@ from kcover_portal.rescue.actions.outcome import (
 )
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.queries import standbys
 from kcover_portal.rescue.services import (
     announcing,
-    approving,
-    listening,
     reconciling,
-    rejudging,
     replacing,
     settling,
 )
 
 log = logging.getLogger(__name__)
 
-RECONCILED_EVERY = timedelta(seconds=15)
-LISTENED_EVERY = timedelta(seconds=10)
 LOOK_AGAIN = timedelta(seconds=5)
 
 
@@ -118,27 +109,6 @@ def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> 
         clock=clock,
         renewed_at=clock(),
     )
-
-
-def sweep(*, now: datetime) -> None:
-    """Wakes workers for everything that is due: the net under every lost message and dead worker."""
-    approving.expire(now=now)
-    replacing.look(now=now)
-    rejudging.look(now=now)
-    for pk in queries.to_withdraw(now=now):  # first: it keeps a machine from a reboot that nobody wants any more
-        doorbell.ring("rescue.withdraw", pk)
-    for pk in queries.due(now=now):
-        doorbell.ring("rescue.run", pk)
-    for pk in incident_queries.to_judge(now=now):
-        doorbell.ring("rescue.judge", pk)
-    if standbys.left_over().exists():
-        doorbell.ring("rescue.tidy_standbys")
-    if fleet_services.lead("reconcile", holder=str(uuid.uuid4()), until=now + RECONCILED_EVERY, now=now):
-        doorbell.ring("rescue.reconcile")
-    if fleet_services.lead("listen", holder=str(uuid.uuid4()), until=now + LISTENED_EVERY, now=now):
-        listening.look(now=now)
-    fleet_services.expire_commands(now=now)
-    fleet_services.beat("sweep", now=now)
 
 
 def nudge(node: Node, *, now: datetime) -> None:

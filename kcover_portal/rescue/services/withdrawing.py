@@ -18,7 +18,6 @@ from django.db.models import QuerySet
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet import services as fleet_services
-from kcover_portal.fleet.models import Command
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.actions.context import LEASE
@@ -38,12 +37,9 @@ def call_back(rescue: Rescue, *, now: datetime, because: str, step: Step | None 
     Part of the caller's transaction, which has just ended the rescue or the step: no worker asks for anything after it.
     """
     suffix = "" if step is None else f"{step.index}-"
-    words = []
-    for verb in agent.VERBS:
-        prefix = f"{verb}-{rescue.pk}-{suffix}"
-        offered = Command.objects.filter(key__startswith=prefix, state=Command.State.OFFERED)
-        words += [f"agent command {pk}" for pk in offered.filter(kind__in=CANNOT_RECALL).values_list("pk", flat=True)]
-        fleet_services.withdraw_commands(prefix, because=because, now=now)
+    prefixes = [f"{verb}-{rescue.pk}-{suffix}" for verb in agent.VERBS]
+    withdrawn = fleet_services.withdraw_commands(prefixes, because=because, now=now)
+    words = [f"agent command {pk}" for pk, kind in withdrawn if kind in CANNOT_RECALL]
     rows = rescue.steps.all() if step is None else rescue.steps.filter(pk=step.pk)
     words += [f"job {place}" for row in _wanting(rows) for place in _schedule(row, now=now)]
     if not words:

@@ -81,8 +81,8 @@ async def listen(person) -> AsyncIterator[Callable[..., Awaitable[Socket]]]:
 
 
 async def tell(topic: str, record: int, cluster: str = "") -> None:
-    message = {"type": "record.written", "topic": topic, "id": record, "cluster": cluster}
-    await get_channel_layer().group_send(doorbell.PAGES, message)
+    records = [{"topic": topic, "id": record, "cluster": cluster}]
+    await get_channel_layer().group_send(doorbell.PAGES, {"type": "records.written", "records": records})
 
 
 async def test_a_stranger_is_put_out_with_a_code_that_the_page_knows():

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 def withdraw(world: World) -> int:
     """What workers do that the sweep wakes; returns how many steps were due."""
-    due = queries.to_withdraw(now=world.now)
+    due = [pk for pk, _ in queries.to_withdraw(now=world.now)]
     for pk in due:
         services.withdraw(pk, clock=world.clock)
     return len(due)

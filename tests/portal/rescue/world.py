@@ -89,9 +89,9 @@ class World:
 
     def work(self) -> None:
         """What workers do once with everything that is due."""
-        for pk in incident_queries.to_judge(now=self.now):
+        for pk, _ in incident_queries.to_judge(now=self.now):
             services.judge(pk, now=self.now)
-        for pk in queries.due(now=self.now):
+        for pk, _ in queries.due(now=self.now):
             services.run(pk, clock=self.clock)
 
     def pass_time(self, seconds: float = 1) -> None:
