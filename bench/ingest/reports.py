@@ -5,7 +5,7 @@ agent that repeats itself looks like at its largest.
 """
 
 import hashlib
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import psycopg
 
@@ -72,33 +72,41 @@ def moment(at: datetime) -> bytes:
     return at.isoformat().replace("+00:00", "Z").encode()
 
 
-def settle(database: str, count: int, *, now: datetime) -> None:
-    """Makes the cluster, its nodes as a watch would have left them, and their credentials, by SQL."""
-    labels = '{"kubernetes.io/arch": "amd64", "pool": "train", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}'
+# The first of the rows by the portal's own models, so that each column has its default; the others are its copies.
+FIRST = """from datetime import timedelta
+from django.utils import timezone
+from bench.ingest.reports import CLUSTER
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.fleet.models import Cluster, Node
+now = timezone.now()
+cluster = Cluster.objects.create(name=CLUSTER, created_at=now)
+labels = {"kubernetes.io/arch": "amd64", "pool": "train", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
+Node.objects.create(cluster=cluster, name="first", uid="first", known=True, pool="train", model="H100", labels=labels,
+    ready=True, gpus=8, kubelet="v1.31.0", address="10.0.0.1", created_at=now)
+ApiToken.objects.create(kind="agent", digest="first", prefix="kca_benc", cluster=cluster, node="first",
+    created_by="bench", created_at=now, expires_at=now + timedelta(days=365))"""
+
+
+def settle(database: str, count: int) -> None:
+    """Makes the nodes as a watch would have left them, and their credentials, out of ``FIRST``."""
+    names = [name_of(number) for number in range(count)]
+    digests = [hashlib.sha256(secret_of(number).encode()).hexdigest() for number in range(count)]
     with psycopg.connect(database, autocommit=True) as connection:
-        cluster = connection.execute(
-            """INSERT INTO fleet_cluster (name, kubeconfig, context, in_cluster, mode, resumes_as, pause_reason,
-                    decision_mode, drills, reboot, job_image, job_namespace, event_namespace, hold_down, guards,
-                    decision_url, decision_secret, decision_timeout, decision_fallback, ready_within, created_at,
-                    watch_error, version)
-                VALUES (%s, '', '', false, 'enforce', '', '', 'both', 'act', 'auto', '', '', '', 30, '{}', '', '', 5,
-                    'policies', 1800, %s, '', '') RETURNING id""",
-            [CLUSTER, now],
-        ).fetchone()
-        assert cluster is not None
-        with connection.cursor().copy(
-            """COPY fleet_node (cluster_id, name, uid, known, pool, model, labels, taints, conditions, marks,
-                unschedulable, ready, boot_id, gpus, kubelet, address, driver, kernel, created_at) FROM STDIN"""
-        ) as copy:
-            for number in range(count):
-                made = (cluster[0], name_of(number), f"uid-{number}", True, "train", "H100", labels, "[]", "{}", "{}")
-                copy.write_row((*made, False, True, "", 8, "v1.31.0", "10.0.0.1", "", "", now))
-        with connection.cursor().copy(
-            """COPY accounts_apitoken (kind, name, digest, prefix, cluster_id, node, scopes, created_by, created_at,
-                expires_at) FROM STDIN"""
-        ) as copy:
-            for number in range(count):
-                digest = hashlib.sha256(secret_of(number).encode()).hexdigest()
-                bound = ("agent", "", digest, "kca_benc", cluster[0], name_of(number), "[]", "bench", now)
-                copy.write_row((*bound, now + timedelta(days=365)))
+        _copy(connection, "fleet_node", "name", {"name": names, "uid": names})
+        _copy(connection, "accounts_apitoken", "node", {"node": names, "digest": digests})
         connection.execute("VACUUM ANALYZE")
+
+
+def _copy(connection: psycopg.Connection, table: str, key: str, columns: dict[str, list[str]]) -> None:
+    """Puts one row for each of the columns' values in the place of the row ``first``."""
+    given = ", ".join(columns)
+    changed = ", ".join(f"'{name}', given.{name}" for name in columns)
+    connection.execute(
+        f"""INSERT INTO {table} SELECT made.* FROM {table} one,
+            unnest({", ".join("%s::text[]" for _ in columns)}) AS given({given}),
+            LATERAL jsonb_populate_record(one, jsonb_build_object(
+                'id', nextval(pg_get_serial_sequence('{table}', 'id')), {changed})) AS made
+            WHERE one.{key} = 'first'""".encode(),
+        list(columns.values()),
+    )
+    connection.execute(f"DELETE FROM {table} WHERE {key} = 'first'".encode())

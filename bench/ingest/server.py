@@ -7,7 +7,6 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -83,7 +82,8 @@ class Portal:
         self.product.names = ["live"]
         self.product.environment["WEB_CONCURRENCY"] = str(processes)  # uvicorn's own setting
         self.product.manage("migrate", "--verbosity", "0")
-        reports.settle(self.database, nodes, now=datetime.now(UTC))
+        self.product.manage("shell", "-c", reports.FIRST)
+        reports.settle(self.database, nodes)
         self.product.start_processes()
 
     @property
