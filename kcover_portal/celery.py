@@ -1,9 +1,11 @@
 """The Celery application: workers are woken by name, and find their work in the rows."""
 
 import os
+import sys
 
 from celery import Celery
-from celery.signals import worker_ready
+from celery.signals import task_postrun, task_prerun, worker_ready
+from django.db import close_old_connections
 
 from kcover_portal import broker, garbage
 
@@ -13,6 +15,17 @@ broker.install()
 app = Celery("kcover_portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+
+# Celery closes a thread's database connection before and after each task. A new one costs PostgreSQL a process with
+# cold caches: a third of the time from a fault to its cordon. Django's own rule (CONN_MAX_AGE, health checks) holds.
+app.conf["CELERY_DB_REUSE_MAX"] = sys.maxsize
+
+
+@task_prerun.connect
+@task_postrun.connect
+def _mind_connections(**_said: object) -> None:
+    close_old_connections()
+
 
 SWEEP_SECONDS = 0.5
 NOTIFY_SECONDS = 1.0

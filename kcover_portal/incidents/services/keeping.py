@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db import IntegrityError, transaction
 from django.db.models import Case, DateTimeField, F, Sum, Value, When
 from django.db.models.functions import Coalesce, Least
 
@@ -51,21 +52,25 @@ def _keep(node: Node, which: tuple[str, str, str], seen: Sequence[fault.Fault], 
         return len(seen)
     opened = False
     if incident is None or incident.state != Incident.State.OPEN:
-        incident, opened = Incident.objects.get_or_create(
-            node=node,
-            kind=kind,
-            code=code,
-            device=device,
-            state=Incident.State.OPEN,
-            defaults=_opening(node, fresh, boot_id=boot_id, now=now) | {"told": told},
-        )
+        incident, opened = _open(node, which, _opening(node, fresh, boot_id=boot_id, now=now) | {"told": told})
     if opened:
         doorbell.ring("rescue.judge", incident.pk)
     elif not _add(node, incident, fresh, told, boot_id=boot_id, now=now):
         return _keep(node, which, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
-    _keep_events(node, incident, fresh, boot_id=boot_id, now=now)
+    _keep_events(node, incident, fresh, new=opened, boot_id=boot_id, now=now)
     doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
     return len(seen) - len(fresh)
+
+
+def _open(node: Node, which: tuple[str, str, str], begun: Mapping[str, Any]) -> tuple[Incident, bool]:
+    """The one open incident of this fault, and whether it is new: of two at once one opens it."""
+    kind, code, device = which
+    one = {"node": node, "kind": kind, "code": code, "device": device, "state": Incident.State.OPEN}
+    try:
+        with transaction.atomic():
+            return Incident.objects.create(**one, **begun), True
+    except IntegrityError:
+        return Incident.objects.get(**one), False
 
 
 def _fresh(
@@ -182,13 +187,15 @@ def _uuid_at(node: Node, pci: str | None) -> str:
     return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
 
 
-def _keep_events(node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> None:
+def _keep_events(
+    node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, new: bool, boot_id: str, now: datetime
+) -> None:
     """Keeps the first sightings one by one, and what follows as one row a report, in the place of older ones.
 
     So the beginning of the story stays, and so does what rules that ask how often need: when, and how many, by the
     newest reports. Of each boot one row stays, by which a fault of the present boot is known as such.
     """
-    kept = list(incident.events.order_by("pk").values_list("pk", "boot_id"))
+    kept = [] if new else list(incident.events.order_by("pk").values_list("pk", "boot_id"))
     room = max(1, EVENTS_KEPT - len(kept))
     alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
     if together:
