@@ -1,0 +1,38 @@
+"""What the Celery application does with database connections."""
+
+import pytest
+from celery.fixups.django import DjangoWorkerFixup
+from celery.signals import task_postrun, task_prerun
+from django.db import connection
+
+from kcover_portal.celery import app
+
+
+@app.task(name="tests.nothing")
+def nothing() -> None:
+    """A task like any."""
+
+
+@pytest.fixture
+def worker():
+    """What Celery installs in a worker."""
+    fixup = DjangoWorkerFixup(app).install()
+    yield
+    task_prerun.disconnect(fixup.on_task_prerun)
+    task_postrun.disconnect(fixup.on_task_postrun)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_task_leaves_its_connection_to_the_next_unless_it_is_broken(worker):
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite's connections cost nothing, and its test database is in the memory of one")
+    connection.ensure_connection()
+    connection.close_at = None  # as while CONN_MAX_AGE has not passed
+    before = connection.connection
+    task_prerun.send(nothing)
+    task_postrun.send(nothing)
+    assert connection.connection is before
+    before.close()
+    connection.errors_occurred = True  # as after a statement that failed
+    task_prerun.send(nothing)
+    assert connection.connection is None  # the next statement makes a new one
