@@ -8,6 +8,7 @@ from bench import (
     dead_worker,
     drain_reboot_overhead,
     duplicate_storm,
+    line_to_cordon,
     nodes_at_once,
     post_to_cordon,
     preflight_verdict,
@@ -16,9 +17,10 @@ from bench import (
 from bench.agents import figures, thousand
 from bench.ingest import measure as ingest
 
-# Each takes the share of its full size; post-to-cordon has one size only.
+# Each takes the share of its full size; the first two have one size only.
 MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "post-to-cordon": lambda _scale: post_to_cordon.measure(),
+    "line-to-cordon": lambda _scale: line_to_cordon.measure(),
     "nodes-at-once": nodes_at_once.measure,
     "drain-reboot-overhead": drain_reboot_overhead.measure,
     "duplicate-storm": duplicate_storm.measure,

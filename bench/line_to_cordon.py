@@ -1,0 +1,76 @@
+"""From a line in a node's kernel log to the node unschedulable on the API server, the agent included."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench import scene
+from bench.result import Result, spread
+from tests.story import product as products
+
+NODES = 25
+EVERY_SECONDS = 1.0
+LINE = "4,%d,%d,-;NVRM: Xid (PCI:0000:4e:00): 62, pid='<unknown>', name=<unknown>, bench\n"
+
+
+def measure() -> Result:
+    """An agent process on each of the nodes, as a node runs it; one line each, one after the other."""
+    with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
+        product.set_up(nodes=NODES + 10, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
+        nodes = scene.working_nodes(product)[:NODES]
+        secrets = scene.tokens(product, nodes)
+        watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)
+        with contextlib.ExitStack() as running:
+            logs = {node: running.enter_context(_agent(product, node, secrets[node])) for node in nodes}
+            product.wait(lambda: _heard(product) >= NODES, "the agents to be heard", seconds=120)
+            latencies = []
+            for number, node in enumerate(nodes):
+                began = time.time()
+                os.write(logs[node], (LINE % (number + 1, time.monotonic_ns() // 1000)).encode())
+                latencies.append((watch.wait([node], seconds=60)[node] - began) * 1000)
+                time.sleep(EVERY_SECONDS)
+    goals = {"P99": "≤ 1,000 ms"}
+    return Result(
+        name="Kernel line to cordon",
+        command="make bench ARGS=line-to-cordon",
+        conditions=f"{NODES} agent processes, each with a pipe in place of /dev/kmsg; one line each, "
+        f"{EVERY_SECONDS:.0f} s apart. The clock runs from before the line is written to the arrival of the watch "
+        "event that shows the node unschedulable.",
+        rows=[(f"line to unschedulable, {what}", figure, goals.get(what, "")) for what, figure in spread(latencies)],
+    )
+
+
+@contextlib.contextmanager
+def _agent(product: products.Product, node: str, token: str) -> Iterator[int]:
+    """One agent; yields the writing end of its kernel log."""
+    home = Path(product.folder) / f"agent-{node}"
+    home.mkdir()
+    os.mkfifo(home / "kmsg")
+    held = os.open(home / "kmsg", os.O_RDWR | os.O_NONBLOCK)  # or the agent sees a pipe that nobody writes to
+    settings = {
+        "NODE_NAME": node,
+        "KCOVER_AGENT_URL": product.url,
+        "KCOVER_AGENT_TOKEN": token,
+        "KCOVER_AGENT_KMSG": str(home / "kmsg"),
+        "KCOVER_AGENT_SPOOL": str(home / "spool"),
+        "KCOVER_AGENT_CHECKS": "none",
+        "KCOVER_AGENT_LISTEN": "none",
+    }
+    process = subprocess.Popen(
+        (sys.executable, "-m", "agents"), cwd=products.ROOT, env=os.environ | settings, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield held
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+        os.close(held)
+
+
+def _heard(product: products.Product) -> int:
+    return int(scene.ask(product, "SELECT count(*) FROM fleet_agent")[0][0])
