@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kcover_portal.api.agent import app
-from kcover_portal.api.agent.service_accounts import AUDIENCE
+from kcover_portal.api.agent.claims import AUDIENCE
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections
 from tests.contract.rigs import Rig

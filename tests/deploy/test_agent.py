@@ -15,7 +15,7 @@ import yaml
 
 from agents import VERSION, config
 from kcover_portal import env
-from kcover_portal.api.agent import service_accounts
+from kcover_portal.api.agent import claims
 from tests.agents import shim
 from tools import agent_zip
 
@@ -69,7 +69,7 @@ def test_the_token_is_one_that_the_portal_takes():
     spec = one("DaemonSet")["spec"]["template"]["spec"]
     (token,) = [volume["projected"] for volume in spec["volumes"] if "projected" in volume]
     (source,) = token["sources"]
-    assert source["serviceAccountToken"]["audience"] == service_accounts.AUDIENCE
+    assert source["serviceAccountToken"]["audience"] == claims.AUDIENCE
     account = one("ServiceAccount")["metadata"]
     assert spec["serviceAccountName"] == account["name"]
     (variable,) = [variable for variable in env.VARIABLES if variable.name == "KCOVER_SERVICE_ACCOUNTS"]

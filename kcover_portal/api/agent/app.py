@@ -15,7 +15,7 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
-from kcover_portal.api.agent import body, credentials, enrolment, polling, service_accounts, tallying
+from kcover_portal.api.agent import body, claims, credentials, enrolment, polling, service_accounts, tallying
 from kcover_portal.api.agent.gathering import Full
 from kcover_portal.api.agent.refusals import Refusal
 from kcover_portal.api.agent.writer import Writer
@@ -132,7 +132,7 @@ async def _credential(headers: Headers) -> credentials.Credential:
     secret = credentials.secret_of(headers.get(b"authorization", b"").decode("latin-1"))
     named = headers.get(b"x-kcover-cluster")
     cluster = named.decode("latin-1") if named is not None else None
-    if service_accounts.is_one(secret):
+    if claims.is_token(secret):
         return await _accounts.find(secret, cluster)
     credential = await _credentials.find(secret)
     credentials.is_in(credential, cluster)

@@ -1,12 +1,14 @@
 """Service accounts' tokens at the agents' door: the cluster itself says on which node the pod runs that sends one.
 
-A projected token of a pod is reviewed by the API server of the cluster that the request names, for the audience
-AUDIENCE, and speaks for the node of that pod: never for what the pod says of itself. Whose pods may speak for their
+A projected token of a pod is reviewed by the API server of the cluster that the request names, for the portal's own
+audience, and speaks for the node of that pod: never for what the pod says of itself. Whose pods may speak for their
 nodes is KCOVER_SERVICE_ACCOUNTS, as any pod can have a token for any audience made.
 
-Whoever can reach the door can have tokens of that shape reviewed. Strangers wait in a lane of their own, so that they
-are in the way of no token that was good before, and of none of a pod that had such a one; what was refused is
-remembered apart.
+Whoever can reach the door can have tokens of that shape reviewed, if they name an account that may speak. Strangers
+wait in a lane of their own, so that they are in the way of no token that was good before, and of none of a pod that
+had such a one. Once that lane is crowded, the cluster's list of the agents' pods tells who is no stranger: a token
+names its pod's uid, which nobody knows who was not told. All tokens that name one pod have two places in a lane. What
+was refused is remembered apart.
 
 A review holds for BELIEVED. While the API server does not answer, one that was good holds for BELIEVED_BLIND; a token
 that was never reviewed is 503, and the agent keeps its report. A definite no ends all belief at once. What was believed
@@ -15,25 +17,24 @@ is in memory only: after a restart an agent may not be heard until the API serve
 """
 
 import asyncio
-import base64
-import binascii
-import json
 import logging
 import random
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from typing import Any, TypeVar
+from datetime import datetime
+from typing import TypeVar
 
 from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.api.agent import claims
 from kcover_portal.api.agent.credentials import Credential
 from kcover_portal.api.agent.gathering import Full
 from kcover_portal.api.agent.refusals import Refusal
@@ -45,7 +46,6 @@ log = logging.getLogger(__name__)
 
 Remembered = TypeVar("Remembered")
 
-AUDIENCE = "kcover-portal"
 HEADER = "X-Kcover-Cluster"
 BELIEVED = 300.0  # seconds for which a review holds, less a random tenth: a fleet must not come back in step
 BELIEVED_BLIND = 3600.0  # while the API server cannot be asked; kubelets renew their tokens within the hour
@@ -55,14 +55,13 @@ PODS_KNOWN = 5.0  # seconds between two lists of the agents' pods
 DOWN = 5  # seconds for which a cluster whose API server did not answer is not asked again
 AT_ONCE = 4  # reviews of one cluster under way, of strangers; as many of those who were vouched for
 WAITING = 1_000  # and waiting
+OF_ONE_POD = 2  # under way and waiting: a token and the one that follows it
+CROWDED = 50  # strangers, from which on the cluster is asked which pods it has
+LISTED = 30.0  # seconds between two such lists: who is no pod must not cost the API server more
 MOST = 100_000  # tokens remembered, and pods
 MOST_REFUSED = 10_000
 THREADS = 16
-
-
-def is_one(secret: str) -> bool:
-    """Whether this has the shape of a service account's token (a JWT); the portal's own tokens have no dots."""
-    return secret.startswith("eyJ") and secret.count(".") == 2
+STRANGERS = 8  # threads of theirs, so that many clusters' strangers leave the others their threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,28 +75,54 @@ class _Reviewed:
 
 @dataclass(slots=True)
 class _Lane:
-    """Reviews that wait for each other."""
+    """Reviews that wait for each other; ``threads``: where they are made."""
 
+    threads: ThreadPoolExecutor
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     waiting: int = 0
+    pods: Counter[str] = field(default_factory=Counter)  # how many of them wait
+
+    @contextmanager
+    def place(self, pod: str) -> Iterator[None]:
+        """A place in it. Raises Full."""
+        if self.waiting >= WAITING or (pod and self.pods[pod] >= OF_ONE_POD):
+            raise Full
+        self.waiting += 1
+        self.pods[pod] += 1
+        try:
+            yield
+        finally:
+            self.waiting -= 1
+            self.pods[pod] -= 1
+            if not self.pods[pod]:
+                del self.pods[pod]
 
 
 @dataclass(slots=True)
 class _Way:
     """The way to one cluster's API server, for this process."""
 
-    strangers: _Lane = field(default_factory=_Lane)
-    vouched: _Lane = field(default_factory=_Lane)
+    strangers: _Lane
+    vouched: _Lane
     down_until: float = 0.0
+    listed_at: float = -LISTED  # when the pods were asked for, as strangers were a crowd
 
 
 @dataclass(slots=True)
 class _Pods:
-    """On which node each of a cluster's agents' pods runs, by uid, for servers whose reviews do not tell."""
+    """On which node each of a cluster's agents' pods runs, by uid: for servers whose reviews do not tell, and to know
+    strangers from pods."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     nodes: dict[str, str] = field(default_factory=dict)
     listed_at: float = -PODS_KNOWN
+
+    def look(self, client: port.Cluster) -> None:
+        """In a thread that holds ``guard``. Raises port.KubeError."""
+        namespaces = sorted({account.partition("/")[0] for account in settings.KCOVER_SERVICE_ACCOUNTS})
+        pods = [pod for namespace in namespaces for pod in client.list_pods(namespace=namespace)]
+        self.nodes = {pod.uid: pod.node for pod in pods if pod.node}
+        self.listed_at = time.monotonic()
 
 
 class ServiceAccounts:
@@ -105,6 +130,7 @@ class ServiceAccounts:
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="token-reviews")
+        self._strangers = ThreadPoolExecutor(STRANGERS, thread_name_prefix="strangers-reviews")
         self.forget()
 
     def forget(self) -> None:
@@ -128,8 +154,8 @@ class ServiceAccounts:
         """Whom the token speaks for in that cluster. Raises Refusal (401, 403, 503), Full, or the database's error."""
         if not cluster:
             raise Refusal(401, "a service account's token does not tell its cluster: send the name", field=HEADER)
-        claims = _claims(secret)
-        expires_at = _expiry(claims, now=timezone.now())
+        said = claims.read(secret, now=timezone.now())
+        _demand(said.account)
         key = accounts.digest(f"{cluster}\0{secret}")
         known = self._known.get(key)
         if known is not None and time.monotonic() < known.until:
@@ -139,25 +165,25 @@ class ServiceAccounts:
             raise refusal
         asking = self._asking.get(key)
         if asking is None:  # an agent's report and its poll come with one token at one time
-            asking = asyncio.create_task(self._ask(key, secret, cluster, _pod(claims), expires_at))
+            asking = asyncio.create_task(self._ask(key, secret, cluster, said))
             self._asking[key] = asking
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(asking)
 
-    async def _ask(self, key: str, secret: str, name: str, pod: str, expires_at: datetime) -> Credential:
+    async def _ask(self, key: str, secret: str, name: str, said: claims.Claims) -> Credential:
         cluster = await self._cluster(name)
-        way = self._ways.setdefault(cluster.pk, _Way())
-        pod = f"{cluster.pk} {pod}" if pod else ""
-        lane = way.vouched if key in self._known or pod in self._vouched else way.strangers
-        if lane.waiting >= WAITING:
-            raise Full
-        lane.waiting += 1
+        way = self._ways.setdefault(cluster.pk, _Way(_Lane(self._strangers), _Lane(self._threads)))
+        pod = f"{cluster.pk} {said.pod}" if said.pod else ""
+        lane = way.vouched if key in self._known or pod in self._vouched else self._lane(cluster, way, said.pod)
         try:
-            async with lane.gate:
-                if time.monotonic() < way.down_until:
-                    return self._unasked(key, cluster, "it did not answer a moment ago")
-                loop = asyncio.get_running_loop()
-                found = await loop.run_in_executor(self._threads, self._review, key, secret, cluster, expires_at)
+            with lane.place(said.pod):
+                async with lane.gate:
+                    if time.monotonic() < way.down_until:
+                        return self._unasked(key, cluster, "it did not answer a moment ago")
+                    loop = asyncio.get_running_loop()
+                    found = await loop.run_in_executor(
+                        lane.threads, self._review, key, secret, cluster, said.expires_at
+                    )
         except port.Unavailable as error:
             way.down_until = time.monotonic() + DOWN
             self._blind.add(cluster.pk)
@@ -171,13 +197,23 @@ class ServiceAccounts:
                 self._known.pop(key, None)
                 _put(self._refused, key, (time.monotonic() + REFUSED_FOR, refusal), most=MOST_REFUSED)
             raise
-        finally:
-            lane.waiting -= 1
         at = time.monotonic()
         _put(self._known, key, _Reviewed(at, at + BELIEVED * random.uniform(0.9, 1.0), found), most=MOST)
         if pod:
             _put(self._vouched, pod, None, most=MOST)
         return found
+
+    def _lane(self, cluster: Cluster, way: _Way, pod: str) -> _Lane:
+        """Where a token waits of which nothing was good before.
+
+        Nobody waits for the list: who came too early for it comes back in seconds.
+        """
+        pods = self._pods.setdefault(cluster.pk, _Pods())
+        now = time.monotonic()
+        if way.strangers.waiting >= CROWDED and now >= max(way.listed_at + LISTED, way.down_until):
+            way.listed_at = now
+            asyncio.get_running_loop().run_in_executor(self._threads, _list, cluster, pods)
+        return way.vouched if pod in pods.nodes else way.strangers
 
     def _unasked(self, key: str, cluster: Cluster, why: str) -> Credential:
         """What was good lately, while nobody can be asked."""
@@ -201,31 +237,44 @@ class ServiceAccounts:
     def _review(self, key: str, secret: str, cluster: Cluster, expires_at: datetime) -> Credential:
         """In a thread. Raises Refusal or port.KubeError."""
         client = fleet.connect(cluster)
-        who = client.review_token(secret, audiences=[AUDIENCE])
+        who = client.review_token(secret, audiences=[claims.AUDIENCE])
         if who is None:
             raise Refusal(401, f"cluster {cluster.name} does not know this token, or its pod is gone")
-        allowed: Sequence[str] = settings.KCOVER_SERVICE_ACCOUNTS
-        if who.service_account not in allowed:
-            names = ", ".join(allowed) or "nobody"
-            raise Refusal(403, f"{who.username} does not speak for nodes: KCOVER_SERVICE_ACCOUNTS names {names}")
+        account = who.service_account or ""
+        _demand(account, named=who.username)
         node = who.node_name or self._node_of(who, client, cluster)
-        return Credential(key, cluster, node, expires_at, account=who.service_account or "")
+        return Credential(key, cluster, node, expires_at, account=account)
 
     def _node_of(self, who: port.TokenIdentity, client: port.Cluster, cluster: Cluster) -> str:
         """The node of the token's pod, where the review does not name it (before Kubernetes 1.30)."""
         if not who.pod_uid:
             raise Refusal(403, "the token is bound to no pod, so it is of no node: project one into the agent's pod")
-        namespace = (who.service_account or "").partition("/")[0]
         pods = self._pods.setdefault(cluster.pk, _Pods())
         with pods.guard:
             if who.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + PODS_KNOWN:
-                pods.nodes = {pod.uid: pod.node for pod in client.list_pods(namespace=namespace) if pod.node}
-                pods.listed_at = time.monotonic()
+                pods.look(client)
             node = pods.nodes.get(who.pod_uid)
         if node is None:
             reason = f"pod {who.pod_name} of cluster {cluster.name} is not known yet: keep the report, try later"
             raise Refusal(503, reason, retry_after=DOWN)
         return node
+
+
+def _demand(account: str, *, named: str = "") -> None:
+    """Raises Refusal (403) unless the account's pods may speak for their nodes; ``named``: the account in full."""
+    allowed: Sequence[str] = settings.KCOVER_SERVICE_ACCOUNTS
+    if account not in allowed:
+        who, names = named or claims.ACCOUNT + account.replace("/", ":", 1), ", ".join(allowed) or "nobody"
+        raise Refusal(403, f"{who[:300]} does not speak for nodes: KCOVER_SERVICE_ACCOUNTS names {names}")
+
+
+def _list(cluster: Cluster, pods: _Pods) -> None:
+    """In a thread."""
+    try:
+        with pods.guard:
+            pods.look(fleet.connect(cluster))
+    except port.KubeError as error:
+        log.warning("the agents' pods of cluster %s cannot be told from strangers: %s", cluster.name, error)
 
 
 def _clusters() -> dict[str, Cluster]:
@@ -242,38 +291,3 @@ def _put(among: OrderedDict[str, Remembered], key: str, value: Remembered, *, mo
     among.move_to_end(key)
     while len(among) > most:
         among.popitem(last=False)
-
-
-def _pod(claims: Mapping[str, Any]) -> str:
-    """The uid of the pod that the token says it is of, "" where it says none. Nobody knows it who was not told."""
-    bound = claims.get("kubernetes.io")
-    pod = bound.get("pod") if isinstance(bound, dict) else None
-    uid = pod.get("uid") if isinstance(pod, dict) else None
-    return uid[:64] if isinstance(uid, str) else ""
-
-
-def _expiry(claims: Mapping[str, Any], *, now: datetime) -> datetime:
-    """When the token says that it ends. Nothing in it is believed: what is wrong by its own words is not asked about.
-
-    Raises Refusal (401).
-    """
-    audiences, ends = claims.get("aud"), claims.get("exp")
-    if AUDIENCE not in (audiences if isinstance(audiences, list) else [audiences]):
-        raise Refusal(401, f"the token is not for audience {AUDIENCE}: name it in the projected volume")
-    if not isinstance(ends, int | float) or isinstance(ends, bool) or not 0 < ends < 2**37:
-        raise Refusal(401, "the token has no end: use a projected one, which has")
-    expires_at = datetime.fromtimestamp(ends, UTC)
-    if expires_at <= now:
-        raise Refusal(401, f"the token has expired, {expires_at:%Y-%m-%d %H:%M:%S} UTC: read its file again")
-    return expires_at
-
-
-def _claims(secret: str) -> dict[str, Any]:
-    payload = secret.split(".")[1]
-    try:
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except (binascii.Error, ValueError, RecursionError):
-        claims = None
-    if not isinstance(claims, dict):
-        raise Refusal(401, "the token is neither one of the portal's nor a service account's")
-    return claims
