@@ -1,4 +1,5 @@
-"""Check results that nobody tells again: of GPUs that are gone, of what is checked no longer; of too many devices."""
+"""Check results that nobody tells again: of GPUs that are gone, of what is checked no longer; of too many devices. And
+moves of checks, of which an agent may tell without end."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -12,6 +13,7 @@ from kcover_portal.fleet.models import CheckResult, Gpu
 from kcover_portal.fleet.services import statements
 
 MOST_RESULTS = 1_000  # of one node; a node of sixteen GPUs has about half as many
+MOST_MOVES = 2_000  # of one node; half of them stay where there are more, so that it is not counted out for each one
 KEPT = timedelta(days=7)  # results that count no longer are still shown for so long
 
 
@@ -49,6 +51,31 @@ def beyond(nodes: Sequence[int]) -> None:
     for (node,) in many:
         last = CheckResult.objects.filter(node=node).order_by("-seen_at", "pk").values_list("pk", flat=True)
         CheckResult.objects.filter(pk__in=list(last[MOST_RESULTS:])).delete()
+
+
+def moves_beyond(nodes: Collection[int]) -> None:
+    """Bounds the moves kept of each of the nodes, of which a check has just moved.
+
+    The latest move of each check on each device comes first, then the one before it of each: what flaps pushes out its
+    own past and not that of others.
+    """
+    if not nodes:
+        return
+    many = statements.run(
+        f"""SELECT node_id FROM fleet_checkchange
+            WHERE node_id IN (SELECT node FROM {statements.given(node="bigint")})
+            GROUP BY node_id HAVING count(*) > %s""",
+        [statements.rows([{"node": node} for node in sorted(nodes)]), MOST_MOVES],
+    )
+    for (node,) in many:
+        statements.run(
+            """DELETE FROM fleet_checkchange WHERE node_id = %s AND id NOT IN (
+                SELECT id FROM (
+                    SELECT id, row_number() OVER (PARTITION BY name, device ORDER BY id DESC) AS place
+                    FROM fleet_checkchange WHERE node_id = %s
+                ) AS ranked ORDER BY place, id DESC LIMIT %s)""",
+            [node, node, MOST_MOVES // 2],
+        )
 
 
 def prune() -> int:

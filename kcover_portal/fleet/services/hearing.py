@@ -269,4 +269,6 @@ def _keep_checks(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> s
         [at, at, results],
     )
     forgetting.beyond(sorted({node for node, _, _ in latest}))
-    return {node for (node,) in moved}
+    nodes = {node for (node,) in moved}
+    forgetting.moves_beyond(nodes)
+    return nodes

@@ -110,6 +110,35 @@ def test_a_gpu_that_is_replaced_takes_its_results_along(deliver: Deliver, now: d
     assert set(CheckResult.objects.values_list("device", flat=True)) == {"gpu10", "GPU-0", "", "GPU-9"}
 
 
+def test_a_check_that_flaps_pushes_out_its_own_past_and_no_others(
+    deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "MOST_MOVES", 10)
+    deliver(report(node="gpu-2", now=now, checks=(check("fail"),)))
+    deliver(report(now=now, checks=(check("fail"), check("warn", name="disk"))))
+    for step in range(1, 26):
+        told = check("fail" if step % 2 else "pass", name="ping")
+        deliver(report(now=now, checks=(told,)), at=now + timedelta(minutes=step))
+        assert CheckChange.objects.filter(node__name="gpu-1").count() <= 10
+    kept = CheckChange.objects.filter(node__name="gpu-1").order_by("-pk")
+    assert set(kept.exclude(name="ping").values_list("name", "status")) == {("remapped", "fail"), ("disk", "warn")}
+    flaps = list(kept.filter(name="ping").values_list("at", flat=True))
+    assert flaps == [now + timedelta(minutes=25 - ago) for ago in range(len(flaps))]
+    assert len(flaps) >= 3
+    assert CheckChange.objects.filter(node__name="gpu-2").count() == 1
+
+
+def test_an_agent_that_makes_devices_up_keeps_a_bounded_number_of_moves(
+    deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forgetting, "MOST_MOVES", 10)
+    for batch in range(5):
+        told = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
+        deliver(report(now=now, checks=told), at=now + timedelta(seconds=batch))
+        assert CheckChange.objects.count() <= 10
+    assert CheckChange.objects.filter(device="h4-7").exists()
+
+
 def test_a_node_keeps_a_bounded_number_of_results(
     deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
