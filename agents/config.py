@@ -27,11 +27,12 @@ READ_SECONDS = 30.0  # for a YAML file, on whatever it may lie
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaX:
-    """Limits of the MetaX checks (kcover's ``metaX``): GPUs there must be, degrees Celsius, double-bit errors, ms."""
+    """Limits of the MetaX checks (kcover's ``metaX``): GPUs there must be (None: eight, or as many as there ever were),
+    degrees Celsius, double-bit errors, ms."""
 
     hca_ids: tuple[str, ...] = ()
     day2_check_time: time = time(10, 0)
-    gpu_count: int = 8
+    gpu_count: int | None = None
     temperature: int = 85
     ecc_max_count: int = 64
     ntp_max_offset_ms: int = 10
@@ -42,7 +43,7 @@ class Config:
     """One agent's settings. ``interval``: between looks at devices; ``heartbeat``: between reports with nothing to
     tell.
 
-    ``gpus``: how many there must be (None: the most that the PCI bus showed). ``hcas``, ``mounts``: adapters and mount
+    ``gpus``: how many there must be (None: the most that there ever were). ``hcas``, ``mounts``: adapters and mount
     points that must be there. ``peers``: whom to ping. ``checks`` run each ``check_interval``, ``deep_checks`` each
     ``deep_interval`` where nobody uses the GPUs. ``xid_events``: listen to the driver's Xids beside the kernel log.
     ``listen``: where ``/metrics`` and ``/healthz`` are.
@@ -255,7 +256,7 @@ def _metax(content: Mapping[str, Any]) -> MetaX:
     return MetaX(
         hca_ids=tuple(str(hca) for hca in hcas) if isinstance(hcas, list) else (),
         day2_check_time=_time_of_day(content, plain.day2_check_time),
-        gpu_count=_whole(content, "gpuNum", plain.gpu_count, least=0),
+        gpu_count=count if (count := _whole(content, "gpuNum", -1, least=0)) >= 0 else None,
         temperature=_whole(content, "temperature", plain.temperature, least=1),
         ecc_max_count=_whole(content, "eccMaxCount", plain.ecc_max_count, least=0),
         ntp_max_offset_ms=_whole(content, "ntpMaxOffsetMillis", plain.ntp_max_offset_ms, least=0),

@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Callable
 
-from agents.probes import hardware
 from agents.store import Store
 
 log = logging.getLogger(__name__)
@@ -13,18 +12,19 @@ FILE = "gpus.json"
 
 
 class GpuCount:
-    """As the settings say, else the most that the PCI bus ever showed, over restarts and reboots.
+    """As the settings say, else the most that there ever were, over restarts and reboots.
 
     What the settings say is remembered, too: they may be taken back after a GPU was removed for good.
     """
 
-    def __init__(self, store: Store, *, given: int | None, bus: Callable[[], int] = hardware.gpus_on_the_bus) -> None:
+    def __init__(self, store: Store, *, given: int | None, bus: Callable[[], int] = lambda: 0) -> None:
+        """``bus``: how many there are whatever their driver says, 0 where only the vendor's tool can tell."""
         self._store, self._given, self._bus = store, given, bus
         self._known = self._read()
 
-    def __call__(self) -> int:
-        """How many there must be now; 0: it is no GPU node."""
-        wanted = max(self._known, self._bus()) if self._given is None else self._given
+    def __call__(self, listed: int = 0) -> int:
+        """How many there must be now, of which the vendor's tool lists so many; 0: it is no GPU node."""
+        wanted = max(self._known, self._bus(), listed) if self._given is None else self._given
         if wanted != self._known:
             self._known = wanted
             try:

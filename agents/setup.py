@@ -32,7 +32,7 @@ def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
     while another agent is at work."""
     uplink, folder = _line(settings)
     checks = runner(settings)
-    gpus = GpuCount(folder, given=settings.gpus)
+    gpus = gpu_count(settings, folder)
     # The agent needs its executor, which needs to tell the events to let go, which report through the agent.
     events: list[SecondSource] = []
     host = execute.Host(
@@ -69,13 +69,24 @@ def inventory(settings: config.Config) -> Callable[[], Inventory]:
     return metax.inventory if settings.vendor == "metax" else nvml.inventory
 
 
-def probes(settings: config.Config, *, gpus: Callable[[], int]) -> list[Probe]:
-    """What looks at this node, which must have so many NVIDIA ``gpus``. A new probe is named here."""
+def gpu_count(settings: config.Config, folder: store.Store) -> GpuCount:
+    """How many GPUs this node must have: what the settings say, else the most that the PCI bus showed (NVIDIA), or that
+    the vendor's tool listed."""
+    if settings.vendor == "metax":
+        given = settings.metax.gpu_count if settings.gpus is None else settings.gpus
+        return GpuCount(folder, given=given, bus=lambda: metax.GPUS)
+    if settings.vendor == "amd":
+        return GpuCount(folder, given=settings.gpus)
+    return GpuCount(folder, given=settings.gpus, bus=hardware.gpus_on_the_bus)
+
+
+def probes(settings: config.Config, *, gpus: GpuCount) -> list[Probe]:
+    """What looks at this node, which must have so many ``gpus``. A new probe is named here."""
     vendor: Probe
     if settings.vendor == "metax":
-        vendor = metax.MetaXProbe(settings.metax)
+        vendor = metax.MetaXProbe(settings.metax, expected=gpus)
     elif settings.vendor == "amd":
-        vendor = amd.AmdProbe(expected=settings.gpus)
+        vendor = amd.AmdProbe(expected=gpus)
     else:
         poll = max(settings.interval.total_seconds(), FASTEST_GPU_POLL)
         vendor = GpuProbe(every=poll, expected=gpus)

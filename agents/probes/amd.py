@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from agents import programs
-from agents.probes.finding import Finding, Reading, finding
+from agents.probes.finding import Finding, Reading, enough, finding
 from kcover.fault import Gpu, Inventory
 
 log = logging.getLogger(__name__)
@@ -37,9 +37,9 @@ class AmdProbe:
     deadline = 300.0
     hung_is_fault = True
 
-    def __init__(self, *, expected: int | None = None) -> None:
-        """``expected``: how many GPUs there must be; None: as many as were there before."""
-        self._expected, self._most = expected, 0
+    def __init__(self, *, expected: Callable[[int], int]) -> None:
+        """``expected``: told how many GPUs there are, it says how many there must be."""
+        self._expected = expected
         self._slowdown: dict[str, float] = {}  # °C, by UUID
 
     def look(self, now: datetime) -> Reading:
@@ -50,7 +50,7 @@ class AmdProbe:
             return Reading(findings=(finding("amd_gpus", "skipped", message=str(missing)),))
         try:
             gpus = {index: _gpu(index, entry) for index, entry in ask(tool, "list").items()}
-            findings = [self._count(len(gpus))]
+            findings = [enough("amd_gpus", len(gpus), self._expected(len(gpus)))]
         except BROKE as error:
             return Reading(findings=(finding("amd_gpus", "error", message=str(error)),))
         try:
@@ -62,12 +62,6 @@ class AmdProbe:
         except BROKE as error:
             findings += [finding(name, "error", message=str(error)) for name in ("amd_temperature", "amd_ecc")]
         return Reading(findings=tuple(findings))
-
-    def _count(self, there: int) -> Finding:
-        self._most = max(self._most, there)
-        wanted = self._most if self._expected is None else self._expected
-        message = f"{there} of {wanted} GPUs answer"
-        return finding("amd_gpus", there < wanted, value=there, unit="GPUs", message=message, fault=True)
 
     def _judge(self, gpu: Gpu, entry: Entry) -> Iterator[Finding]:
         degrees = _number(_part(entry, "temperature").get("hotspot"))

@@ -62,6 +62,12 @@ def finding(
     return Finding(check=check, fault=fault and status == "fail", pci=pci)
 
 
+def enough(name: str, there: int, wanted: int, *, words: str = "answer") -> Finding:
+    """Whether as many GPUs are there as must be (``agents.gpu_count``), and how to say that no more are meant to be."""
+    message = f"{there} of {wanted} GPUs {words}; if fewer are meant to be there, set KCOVER_AGENT_GPUS={there}"
+    return finding(name, there < wanted, value=there, unit="GPUs", message=message, fault=True)
+
+
 def labelled(values: Mapping[str, object]) -> str:
     """``a=1, b=2``, sorted."""
     return ", ".join(f"{key}={values[key]}" for key in sorted(values))

@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from agents import config, setup
+from agents import config, setup, store
+from agents.gpu_count import GpuCount
 from agents.probes import amd
 from kcover.fault import Gpu
 from tests.agents.test_host_probes import START, Looker
@@ -51,9 +52,9 @@ STATIC, METRIC = (static(0), static(1)), (metric(0), metric(1))
 class Node:
     """A node whose tool says what the test has set."""
 
-    def __init__(self, tools, **more):
+    def __init__(self, tools, *, expected=None, disk=None):
         self.tools = tools
-        self.probe = amd.AmdProbe(**more)
+        self.probe = amd.AmdProbe(expected=GpuCount(disk or store.Memory(), given=expected))
         self.looker = Looker(self.probe)
         self.set()
 
@@ -108,6 +109,19 @@ def test_a_gpu_that_is_gone_is_missed(tools):
     assert Node(tools, expected=3).looker.bad() == [("amd_gpus", "", "fail", True)]
 
 
+def test_a_gpu_that_is_gone_is_missed_after_a_restart_too(tools):
+    disk = store.Memory()
+    assert Node(tools, disk=disk).looker.bad() == []
+    node = Node(tools, disk=disk)
+    node.set(listed=LIST[:1])
+    (count,) = [one.check for one in node.looker.look() if one.check.name == "amd_gpus"]
+    assert (count.status, count.value) == ("fail", 1)
+    assert count.message == "1 of 2 GPUs answer; if fewer are meant to be there, set KCOVER_AGENT_GPUS=1"
+    told = Node(tools, disk=disk, expected=1)
+    told.set(listed=LIST[:1])
+    assert told.looker.bad() == []
+
+
 def test_what_a_gpu_does_not_have_is_not_judged(tools):
     node = Node(tools)
     bare = {"gpu": 0, "temperature": {"hotspot": "N/A"}, "ecc": "N/A"}
@@ -118,7 +132,7 @@ def test_what_a_gpu_does_not_have_is_not_judged(tools):
 
 
 def test_inv_42_a_tool_that_is_missing_or_breaks_is_no_broken_node(tools):
-    looker = Looker(amd.AmdProbe())
+    looker = Looker(amd.AmdProbe(expected=int))
     (missing,) = looker.look()
     assert (missing.check.status, "install amd-smi-lib" in missing.check.message) == ("skipped", True)
     node = Node(tools)
@@ -136,7 +150,7 @@ def test_a_tool_that_hangs_is_killed_and_said_so(tools, monkeypatch):
     monkeypatch.setattr(amd, "TIMEOUT", 0.2)
     tools.add("amd-smi", "sleep 60")
     started = time.monotonic()
-    (found,) = amd.AmdProbe().look(START).findings
+    (found,) = amd.AmdProbe(expected=int).look(START).findings
     assert time.monotonic() - started < 30
     assert (found.check.name, found.check.status, found.fault) == ("amd_gpus", "error", False)
     assert "did not end within 0.2 s" in found.check.message

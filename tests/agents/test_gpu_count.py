@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from agents import store
+from agents import config, setup, store
 from agents.gpu_count import GpuCount
 from agents.probes.gpu.probe import GpuProbe
 from tests.agents.test_gpu_rules import GOOD, START
@@ -35,6 +35,23 @@ def test_a_gpu_that_is_added_counts_at_once():
     assert count() == 8
     there[0] = 7
     assert count() == 8
+
+
+@pytest.mark.parametrize(
+    ("text", "environ", "seen", "wanted"),
+    [
+        ("vendor: 3\n", {}, (8, 7), (8, 8)),
+        ("vendor: 3\ngpus: 7\n", {}, (8, 7), (7, 7)),
+        ("vendor: 2\n", {}, (4, 10, 9), (8, 10, 10)),  # kcover's eight at least
+        ("vendor: 2\nmetaX: {gpuNum: 4}\n", {}, (5, 4), (4, 4)),
+        ("vendor: 2\nmetaX: {gpuNum: 4}\n", {"KCOVER_AGENT_GPUS": "3"}, (4, 3), (3, 3)),
+    ],
+)
+def test_where_only_the_vendors_tool_can_tell_what_it_listed_counts(tmp_path, text, environ, seen, wanted):
+    file = tmp_path / "config.yaml"
+    file.write_text(text)
+    settings, disk = config.load(file, {"NODE_NAME": "n", **environ}), store.Memory()
+    assert tuple(setup.gpu_count(settings, disk)(listed) for listed in seen) == wanted  # an agent each
 
 
 @pytest.mark.parametrize("damage", [b"", b"[]", b"{", b'{"most": "8"}', b"\xff"])

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents import config, programs
+from agents import config, programs, store
+from agents.gpu_count import GpuCount
 from agents.probes import clock, hardware, infiniband, kubelet, metax, nvme, sel, storage
 from kcover.fault import Gpu
 
@@ -394,15 +395,16 @@ HCA = """hca_id: mlx5_0
 
 
 class MetaXNode:
-    def __init__(self, tools, **limits):
+    def __init__(self, tools, *, disk=None, given=None, **limits):
         self.tools = tools
-        limits = config.MetaX(**{"gpu_count": 2, "hca_ids": ("mlx5_0",), **limits})
-        self.looker = Looker(metax.MetaXProbe(limits))
+        limits = config.MetaX(**{"hca_ids": ("mlx5_0",), **limits})
+        self.looker = Looker(metax.MetaXProbe(limits, expected=GpuCount(disk or store.Memory(), given=given)))
         self.set()
 
-    def set(self, *, first="Available", hot="84.99", ecc=64, offset="00100000", state="PORT_ACTIVE (4)"):
+    def set(self, *, first="Available", hot="84.99", ecc=64, offset="00100000", state="PORT_ACTIVE (4)", listed=2):
         folder = self.tools.folder.parent
-        texts = {"L": LIST.format(first=first), "t": TEMPERATURE.format(hot=hot), "e": ECC.format(count=ecc)}
+        lines = LIST.format(first=first).splitlines(keepends=True)[: 1 + listed]
+        texts = {"L": "".join(lines), "t": TEMPERATURE.format(hot=hot), "e": ECC.format(count=ecc)}
         for name, text in texts.items():
             (folder / name).write_text(text)
         cases = f"-L) cat {folder}/L;; --show-temperature) cat {folder}/t;; --count-ecc) cat {folder}/e;;"
@@ -445,13 +447,26 @@ def test_kcovers_limits(tools, state, name, device):
     assert node.tomorrow() == [(name, device, "fail", True)]
 
 
+def test_a_metax_gpu_that_is_listed_no_longer_is_missed_after_a_restart_too(tools):
+    disk = store.Memory()
+    assert MetaXNode(tools, disk=disk).looker.bad() == []
+    node = MetaXNode(tools, disk=disk)
+    node.set(listed=1)
+    (count,) = [one.check for one in node.looker.look() if one.check.name == "metax_gpus"]
+    assert (count.status, count.value) == ("fail", 1)
+    assert count.message.startswith("1 of 2 GPUs are available; if fewer are meant to be there, set KCOVER_AGENT_GPUS")
+    told = MetaXNode(tools, disk=disk, given=1)
+    told.set(listed=1)
+    assert told.looker.bad() == []
+
+
 def test_an_adapter_that_is_missing_and_none_that_must_be_there(tools):
     assert MetaXNode(tools, hca_ids=("mlx5_7",)).looker.bad() == [("metax_hca", "mlx5_7", "fail", True)]
     assert MetaXNode(tools, hca_ids=()).looker.bad() == []
 
 
 def test_inv_42_a_tool_that_is_missing_or_breaks_is_no_broken_node(tools):
-    looker = Looker(metax.MetaXProbe(config.MetaX()))
+    looker = Looker(metax.MetaXProbe(config.MetaX(), expected=int))
     assert looker.bad() == [("metax_gpus", "", "skipped", False)]
     node = MetaXNode(tools)
     (tools.folder / "chronyc").unlink()

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from agents.probes import nvml
 from agents.probes.device import Device
-from agents.probes.finding import Finding, Reading, finding
+from agents.probes.finding import Finding, Reading, enough, finding
 from agents.probes.gpu import rules
 from agents.probes.gpu.rules import Past
 from kcover.fault import Fault
@@ -72,10 +72,7 @@ class GpuProbe:
     def _count(self, devices: tuple[Device, ...], expected: int | None) -> Iterator[Finding]:
         there = sum(1 for device in devices if not device.lost)
         if expected is not None:
-            message = (
-                f"{there} of {expected} GPUs answer; if fewer are meant to be there, set KCOVER_AGENT_GPUS={there}"
-            )
-            yield finding("gpu_count", there < expected, value=there, unit="GPUs", message=message, fault=True)
+            yield enough("gpu_count", there, expected)
 
     def _links(self, devices: Iterable[Device]) -> Iterator[Finding]:
         """A link is missing if most GPUs of the same model have it."""
