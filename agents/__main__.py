@@ -11,12 +11,19 @@ import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from agents import VERSION, errors
+from agents import VERSION, errors, output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 1 for what cannot be read, 2 for settings that cannot be used, 75 (EX_TEMPFAIL) while
     another agent is at work."""
+    try:
+        return _main(arguments)
+    finally:
+        output.finish()
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     parser = argparse.ArgumentParser(prog="python -m agents", description="kcover's node agent")
     parser.add_argument("--config", type=pathlib.Path, metavar="FILE", help="YAML settings; the environment wins")
     parser.add_argument("--version", action="version", version=VERSION)

@@ -1,12 +1,11 @@
 """``python -m agents check NAME[,NAME] [KEY=VALUE ...]``: health checks now, before a job for example."""
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Sequence
 
-from agents import config, errors, setup
+from agents import config, errors, output, setup
 
 
 def main(names: str, arguments: Sequence[str], file: pathlib.Path | None) -> int:
@@ -22,7 +21,6 @@ def main(names: str, arguments: Sequence[str], file: pathlib.Path | None) -> int
             raise errors.ConfigError(f"{one!r}: accepted is KEY=VALUE, r=2 for example")
         args[key] = value
     results = setup.runner(settings).run([name for name in names.split(",") if name], args)
-    for result in results:
-        print(json.dumps(dataclasses.asdict(result)))
+    output.show(dataclasses.asdict(result) for result in results)
     statuses = {result.status for result in results}
     return 1 if "fail" in statuses else 3 if "error" in statuses else 0
