@@ -62,6 +62,14 @@ class Node:
             process.wait()
 
 
+def get(process, path):
+    """What the agent says on its local address."""
+    listening = [one.laddr.port for one in psutil.Process(process.pid).net_connections() if one.status == "LISTEN"]
+    (port,) = listening
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
+        return answer.read().decode()
+
+
 @pytest.fixture
 def node(tmp_path, portal, driver):
     node = Node(tmp_path, portal, driver)
@@ -81,15 +89,28 @@ def test_gpus_are_probed_from_the_start(node, portal, driver):
     assert (fault.kind, fault.code, fault.gpu_uuid, fault.pci) == ("check", "recovery_action", UUIDS[1], "0000:5e:00")
 
 
-def test_a_driver_that_hangs_holds_up_no_heartbeat_and_no_fault(node, portal, driver):
+def test_a_driver_that_hangs_holds_up_nothing_else(node, portal, driver, tmp_path):
+    """Heartbeats, faults, the other probes, a check that asks no driver, the local addresses, and the agent's end."""
+    ping = tmp_path / "bin" / "ping"
+    ping.parent.mkdir()
+    ping.write_text("#!/bin/sh\necho '10 packets transmitted, 10 received, 0% packet loss, time 1ms'\n")
+    ping.chmod(0o755)
     driver.set(gpu0__ecc="hang")
-    node.start()
+    node.ask("run_check", check="ping", hosts="10.0.0.2")
+    process = node.start(PATH=f"{ping.parent}:{os.environ['PATH']}")
     portal.wait_for(lambda: len(portal.reports) > 3)
     with node.log.open("a") as log:
         log.write("NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.\n")
-    portal.wait_for(lambda: portal.faults)
-    assert [fault.code for fault in portal.faults] == [79]
+    portal.wait_for(lambda: any(fault.code == 79 for fault in portal.faults))
+    portal.wait_for(lambda: portal.results)
+    (told,) = portal.results[0].output["checks"]
+    assert (told["name"], told["device"], told["status"]) == ("ping", "10.0.0.2", "pass")
+    portal.wait_for(lambda: {"disk", "kubelet"} <= {name for name, _ in node.checks})
+    assert json.loads(get(process, "/healthz"))["node"] == "gpu-1"
+    assert 'kcover_agent_check{check="ping",device="10.0.0.2",status="pass"} 1' in get(process, "/metrics")
     assert ("gpu", UUIDS[0]) not in node.checks
+    process.terminate()
+    assert process.wait(timeout=60) == 0
 
 
 def test_a_driver_that_hangs_holds_up_no_reboot(node, portal, driver, tmp_path):
@@ -197,16 +218,9 @@ def test_metrics_and_healthz(node, portal, driver):
     driver.set(gpu1__rows_pending=1)
     process = node.start()
     portal.wait_for(lambda: portal.results)
-    listening = [one.laddr.port for one in psutil.Process(process.pid).net_connections() if one.status == "LISTEN"]
-    (port,) = listening
-
-    def get(path):
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=10) as answer:
-            return answer.read().decode()
-
-    health = json.loads(get("/healthz"))
+    health = json.loads(get(process, "/healthz"))
     assert (health["status"], health["node"], health["late_probes"]) == ("ok", "gpu-1", [])
-    text = get("/metrics")
+    text = get(process, "/metrics")
     assert "kcover_agent_info{" in text
     assert f'kcover_agent_check{{check="remapped",device="{UUIDS[1]}",status="fail"}} 1' in text
     gauges = re.findall(r'autopilot_health_checks\{health="remapped",node="gpu-1",cpumodel="[^"]*",(.*)\} (\S+)', text)
@@ -215,7 +229,7 @@ def test_metrics_and_healthz(node, portal, driver):
         (f'gpumodel="NVIDIA H100 80GB HBM3",deviceid="{UUIDS[1]}"', "1"),
     ]
     with pytest.raises(urllib.error.HTTPError, match="404"):
-        get("/")
+        get(process, "/")
 
 
 def test_checks_before_a_job(driver):

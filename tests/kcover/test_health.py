@@ -1,5 +1,6 @@
 """Node and GPU health from faults, checks and silence."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcover import health
+from kcover.fault import CHECK_STATUSES
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 FRESH = NOW - timedelta(seconds=10)
@@ -66,12 +68,20 @@ def test_a_fault_counts_by_its_severity(severity: str, state: str) -> None:
     assert node(fault(severity)).state == state
 
 
-@pytest.mark.parametrize(
-    ("status", "state"),
-    [("pass", "healthy"), ("warn", "healthy"), ("fail", "degraded"), ("error", "healthy"), ("skipped", "healthy")],
-)
-def test_inv_42_only_a_check_that_failed_speaks_against_the_node(status: str, state: str) -> None:
-    assert node(checks=(health.Check(name="remapped", status=status),)).state == state
+@pytest.mark.parametrize("last", CHECK_STATUSES)
+def test_inv_42_only_a_check_that_failed_speaks_against_the_node(last: str) -> None:
+    """Whatever came before: five results, a minute apart, in every order. What broke or was skipped tells nothing, and
+    is as if nobody had looked."""
+    for before in itertools.product(CHECK_STATUSES, repeat=4):
+        told = (*before, last)
+        at = [NOW - timedelta(minutes=4 - n) for n in range(5)]
+        changes = [(told[n - 1], told[n], at[n]) for n in range(1, 5) if told[n - 1] != told[n]]
+        check = health.Check(name="remapped", status=last, moves=health.turns(changes))
+        bad = [status == "fail" for status in told if status not in ("error", "skipped")]
+        flaps = sum(one != other for one, other in itertools.pairwise(bad)) == 4
+        found = node(checks=(check,))
+        assert found.state == ("degraded" if last == "fail" or flaps else "healthy"), told
+        assert [cause.kind for cause in found.causes] == (["flapping"] if flaps else ["check"] * (last == "fail")), told
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from kcover import autopilot
+from kcover.fault import Check
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet import tasks
 from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster, Mode, Node
 from kcover_portal.fleet.services import bounds, checking, labelling, selecting
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from tests.portal.fleet.real_agent import RealAgent
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import World
 
@@ -33,12 +35,7 @@ def world() -> Iterator[World]:
 
 
 def result(world: World, status: str, *, node: str = "gpu-1", name: str = "pciebw", device: str = "GPU-0") -> None:
-    CheckResult.objects.update_or_create(
-        node=world.node(node),
-        name=name,
-        device=device,
-        defaults={"status": status, "seen_at": world.now, "changed_at": world.now},
-    )
+    RealAgent(world, node).tells(Check(name=name, status=status, device=device))
 
 
 def write(world: World) -> int:
@@ -169,14 +166,13 @@ def begin(world: World, *, level: int = 3) -> CheckRun:
     return run
 
 
-def end(world: World, run: CheckRun, *results: dict[str, Any]) -> None:
-    [command] = [one for one in agents.commands("run_check") if one.state == "offered"]
-    agents.answers(world, command, checks=list(results))
+def end(world: World, run: CheckRun, *results: Check) -> None:
+    RealAgent(world, "gpu-1", *results).obeys()
     checking.advance(run.pk, now=world.now)
 
 
-def dcgm(status: str, device: str = "") -> dict[str, Any]:
-    return {"name": "dcgm", "status": status, "device": device}
+def dcgm(status: str, device: str = "") -> Check:
+    return Check(name="dcgm", status=status, device=device)
 
 
 def test_an_invasive_run_tests_and_evicts_and_only_another_one_takes_it_back(world: World) -> None:
@@ -193,8 +189,21 @@ def test_an_invasive_run_tests_and_evicts_and_only_another_one_takes_it_back(wor
     again = begin(world)
     write(world)
     assert label(world) == "TESTING"
-    end(world, again, dcgm("pass"))
+    end(world, again, dcgm("pass"), dcgm("pass", "gpu3 GPU Memory"))
+    assert (write(world), label(world), write(world)) == (1, "PASS", 0)
+
+
+def test_what_an_invasive_run_found_is_a_result_until_another_tells_otherwise(world: World) -> None:
+    """The agent's own results come in beside its answer: the label goes on following them after the run."""
+    run = begin(world)
+    end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
+    found = CheckResult.objects.filter(node__name="gpu-1", name="dcgm").values_list("device", "status")
+    assert dict(found) == {"": "fail", "gpu3 GPU Memory": "fail"}
+    assert (write(world), label(world)) == (1, "EVICT")
+    again = begin(world)
+    end(world, again, dcgm("pass"))  # and says nothing of the GPU that failed
     assert (write(world), label(world)) == (1, "PASS")
+    assert (write(world), label(world)) == (1, "WARN")
 
 
 def test_of_two_turns_that_ended_before_a_round_none_is_lost(world: World) -> None:

@@ -1,0 +1,82 @@
+"""A real agent over a world of the engine: its own loop, journal, runner and wire format, on a shorter line."""
+
+from collections.abc import Sequence
+
+from agents import config, execute, loop, spool, store
+from agents.checks.port import Args
+from agents.checks.runner import Runner
+from kcover import wire
+from kcover.fault import Check, Command, Inventory
+from kcover_portal.fleet import queries
+from kcover_portal.incidents import services as incidents
+from tests.portal.rescue.world import World
+
+
+class RealAgent:
+    """The agent of a node that was just started; what its checks find is the test's to say."""
+
+    def __init__(self, world: World, node: str, *found: Check) -> None:
+        self._world = world
+        checks = [Found(name, [one for one in found if one.name == name]) for name in {one.name for one in found}]
+        self._agent = loop.Agent(
+            config.Config(node=node),
+            sources=(),
+            clock=world.clock,
+            boot_id=lambda: world.kube.get_node(node).boot_id,
+            inventory=Inventory,
+            uplink=Line(world, node),
+            spool=spool.Spool(store.Memory()),
+            executor=execute.Host(
+                reboot_command=("false",), checks=Runner(checks, in_use=list, clock=world.clock), clock=world.clock
+            ),
+        )
+
+    def tells(self, *checks: Check) -> None:
+        """What the timer's checks found."""
+        self._agent.take(checks, (), self._world.now)
+        self._report()
+
+    def obeys(self) -> None:
+        """Does what is on offer, and tells what came of it."""
+        self._agent.offer(self._agent.uplink.poll_commands(wait=0))
+        assert self._agent.work()
+        self._report()
+
+    def _report(self) -> None:
+        while self._agent.report_once(self._world.now):
+            pass
+
+
+class Found:
+    """An ``agents.checks.port.HealthCheck`` that loads the GPUs and finds what the test says."""
+
+    about_node = True
+
+    def __init__(self, name: str, found: list[Check]) -> None:
+        self.name, self._found = name, found
+
+    def invasive(self, args: Args) -> bool:
+        return True
+
+    def run(self, args: Args) -> list[Check]:
+        return self._found
+
+
+class Line:
+    """An ``agents.uplink.Uplink`` into the service behind the agents' door."""
+
+    def __init__(self, world: World, node: str) -> None:
+        self._world, self._node = world, node
+
+    def post_report(self, body: bytes) -> wire.Answer:
+        decoded = wire.decode(body)
+        assert not decoded.rejected
+        delivery = incidents.Delivery(cluster=self._world.cluster, node=self._node, decoded=decoded)
+        return incidents.ingest([delivery], now=self._world.now)[0]
+
+    def poll_commands(self, *, wait: float) -> Sequence[Command]:
+        node = self._world.node(self._node).pk
+        return tuple(queries.commands_on_offer([node], now=self._world.now).get(node, ()))
+
+    def close(self) -> None:
+        pass
