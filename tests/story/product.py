@@ -289,7 +289,13 @@ class Product:
 
 
 def call(
-    method: str, url: str, body: Any = None, *, token: str = "", headers: dict[str, str] | None = None
+    method: str,
+    url: str,
+    body: Any = None,
+    *,
+    token: str = "",
+    headers: dict[str, str] | None = None,
+    timeout: float = 20,
 ) -> tuple[int, Any]:
     """One HTTP request; returns the status and the JSON, or text, that came back."""
     request = urllib.request.Request(
@@ -299,7 +305,7 @@ def call(
         request.add_header("Authorization", f"Bearer {token}")
     data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
     try:
-        with urllib.request.urlopen(request, data=data, timeout=20) as answer:
+        with urllib.request.urlopen(request, data=data, timeout=timeout) as answer:
             status, content = answer.status, answer.read()
     except urllib.error.HTTPError as error:
         status, content = error.code, error.read()

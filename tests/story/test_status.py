@@ -1,16 +1,49 @@
-"""Autopilot's ``/status`` from one end to the other: the portal asks, real agents over virtual GPUs answer."""
+"""Autopilot's ``/status`` from one end to the other: the portal asks, real agents answer."""
 
 import re
 
+from tests.story import ring
 from tests.story.product import Product, call
 
 CHECKS = "pciebw,remapped,ping"
+RING = ["cpu-01", "cpu-02", "cpu-03"]  # nodes of the cluster on which the simulator runs no agent
 
 
 def test_checks_are_asked_for_and_answered_by_the_agents(product: Product) -> None:
-    product.set_up(nodes=6)
+    product.set_up(nodes=6, simulator=("--cpu-nodes", str(len(RING))))
     nodes = sorted(one["name"] for one in product.get("/api/v1/nodes")["results"] if one["gpus"])
-    product.wait(lambda: all(product.get(f"/api/v1/nodes/sim/{name}")["agent"] for name in nodes), "every agent's word")
+    with ring.agents(product, RING):
+        heard = (*nodes, *RING)
+        product.wait(
+            lambda: all(product.get(f"/api/v1/nodes/sim/{name}")["agent"] for name in heard), "every agent's word"
+        )
+        by_virtual_agents(product, nodes)
+        iperfs_ring(product)
+
+
+def iperfs_ring(product: Product) -> None:
+    """Asked by the portal step by step, measured by the agents' own check between processes, told as Autopilot does."""
+    query = f"check=iperf&host={','.join(RING)}&workload=ring&pclients=2&startport=5300&wait=120"
+    status, text = call("GET", f"{product.url}/api/v1/status?{query}", token=product.token, timeout=180)
+    assert status == 200, text
+    table = text[text.index("Average Bandwidth") : text.index("Node Summary")].splitlines()
+    assert [line.split() for line in table if line] == [
+        ["Average", "Bandwidth", "Gb/s:", "44.00"],
+        ["Network", "Throughput:"],
+        ["src/dst", *RING],
+        ["cpu-01", "N/A", "24", "26"],  # two clients, each 10 for the sender's number and 1 for the receiver's
+        ["cpu-02", "42", "N/A", "46"],
+        ["cpu-03", "62", "64", "N/A"],
+    ]
+    assert str({name: ["Ok"] for name in RING}) in text
+    [run] = product.get("/api/v1/check-runs?node=cpu-01")["results"]
+    assert (run["state"], run["done"], run["wrong"]) == ("finished", 3, 0)
+    kept = product.get("/api/v1/checks?node=cpu-01&check=iperf")["results"]
+    assert {one["value"] for one in kept if one["device"] != "server"} == {24.0, 26.0}
+
+
+def by_virtual_agents(product: Product, nodes: list[str]) -> None:
+    """The checks of GPUs, one of which is hurt."""
     hurt = nodes[1]
     product.post_sim("/sim/faults", {"node": hurt, "kind": "xid", "code": 62, "gpu": 0, "cure": "repair"})
 
