@@ -2,8 +2,7 @@
 
 The library is opened for each look and closed again: a client that stays keeps ``nvidia-smi --gpu-reset`` from working.
 A call may block inside a dying driver for ever, so callers use a thread of their own. While this agent resets a GPU it
-asks nothing else: a GPU in mid-reset looks lost. Call and field numbers: nvidia-ml-py 13 and NVIDIA's NVML API
-reference.
+asks nothing else: a GPU in mid-reset looks lost. Call numbers: nvidia-ml-py 13 and NVIDIA's NVML API reference.
 """
 
 import contextlib
@@ -13,7 +12,8 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from agents.probes.device import Device, Links, Pcie, Rows
+from agents.probes import questions
+from agents.probes.device import Device
 from agents.probes.shared_lock import SharedLock
 from kcover.fault import Gpu, Inventory
 
@@ -28,13 +28,6 @@ NOT_SUPPORTED, DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND
 GPU_IS_LOST, RESET_REQUIRED, IN_USE, NOT_READY = 15, 16, 19, 27
 # A question that this GPU or driver has no answer to, or not yet: the check is not available.
 NO_ANSWER = frozenset({2, NOT_SUPPORTED, 4, 6, FUNCTION_NOT_FOUND, 21, 25, 26, NOT_READY})
-
-RECOVERY_ACTION, REPLAYS = 230, 94
-LINK_STATE, LINK_RECOVERY_FAILED = 165, 214  # of one link: the link's number is the field's scope
-LINK_REPLAY, LINK_RECOVERY, LINK_CRC_FLIT, LINK_CRC_DATA = 0, 1, 2, 3
-MAX_LINKS = 18
-VOLATILE, CORRECTED, UNCORRECTED = 0, 0, 1
-LIMITS = {"thermal": 1, "board": 3, "reliability": 5}  # violation policies; power (0) is normal under load
 XID_EVENT = 0x8
 
 PATIENCE = 20.0  # seconds a question waits for a reset to end: less than the deadlines of those who ask
@@ -186,7 +179,7 @@ def _gpu(index: int) -> Gpu:
 
 
 class _Asking:
-    """Questions to one GPU. What it cannot answer is None; what went wrong on the way is in ``troubles``."""
+    """``questions.Asking`` of one GPU; what went wrong on the way is in ``troubles``."""
 
     def __init__(self, handle: Any) -> None:
         self.handle = handle
@@ -218,6 +211,11 @@ class _Asking:
                     break
         return tuple(sorted(found)) if listed else None
 
+    def structure(self, name: str, kind: str) -> Any:
+        """What the driver fills in, a structure of pynvml's ``kind``; None where either is too old for it."""
+        made = getattr(pynvml, kind)() if hasattr(pynvml, kind) else None
+        return None if made is None or self(name, ctypes.byref(made)) is None else made
+
     def fields(self, *wanted: tuple[int, int]) -> dict[tuple[int, int], int]:
         """Field values by (field, scope); those without an answer are absent."""
         answers = self("nvmlDeviceGetFieldValues", list(wanted))
@@ -235,105 +233,9 @@ def _device(index: int) -> Device:
     ask = _Asking(handle)
     known: dict[str, Any] = {"index": index, "uuid": gpu.uuid, "pci": gpu.pci, "model": gpu.model}
     try:
-        return Device(**known, **_state(ask), troubles=tuple(ask.troubles))
+        return Device(**known, **questions.state(ask), troubles=tuple(ask.troubles))
     except pynvml.NVMLError as error:
         return Device(**known, lost=str(error), code=getattr(error, "value", 0))
-
-
-def _state(ask: _Asking) -> dict[str, Any]:
-    usage = ask("nvmlDeviceGetUtilizationRates")
-    ecc = ask("nvmlDeviceGetEccMode")
-    retired = ask("nvmlDeviceGetRetiredPagesPendingStatus")
-    mig = ask("nvmlDeviceGetMigMode")
-    plain = ask.fields((RECOVERY_ACTION, 0), (REPLAYS, 0))
-    reasons = ask("nvmlDeviceGetCurrentClocksEventReasons")
-    limits = {name: ask("nvmlDeviceGetViolationStatus", policy) for name, policy in LIMITS.items()}
-    repair = ask("nvmlDeviceGetRepairStatus")
-    return {
-        "busy": None if usage is None else usage.gpu > 0,
-        "processes": ask.processes(),
-        "mig": bool(mig and mig[0]),
-        "recovery_action": plain.get((RECOVERY_ACTION, 0)),
-        "rows": _rows(ask),
-        "pages_retired": _pages(ask),
-        "pages_pending": None if retired is None else bool(retired),
-        "repair_pending": None if repair is None else any(repair),
-        "ecc": None if ecc is None else bool(ecc[0]),
-        "ecc_corrected": ask("nvmlDeviceGetTotalEccErrors", CORRECTED, VOLATILE),
-        "ecc_uncorrected": ask("nvmlDeviceGetTotalEccErrors", UNCORRECTED, VOLATILE),
-        "sram_threshold": _sram(ask),
-        "clock_reasons": ask("nvmlDeviceGetCurrentClocksThrottleReasons") if reasons is None else reasons,
-        "held_back": {name: one.violationTime for name, one in limits.items() if one is not None},
-        "pcie": _link(ask, plain.get((REPLAYS, 0))),
-        "nvlink": _nvlinks(ask),
-        "fabric": _fabric(ask),
-        "margin": ask("nvmlDeviceGetMarginTemperature"),
-        "temperature": ask("nvmlDeviceGetTemperature", 0),
-        "power_limit": ask("nvmlDeviceGetEnforcedPowerLimit"),
-        "power_default": ask("nvmlDeviceGetPowerManagementDefaultLimit"),
-    }
-
-
-def _rows(ask: _Asking) -> Rows | None:
-    rows = ask("nvmlDeviceGetRemappedRows")
-    if rows is None:
-        return None
-    banks = ask("nvmlDeviceGetRowRemapperHistogram")
-    return Rows(
-        corrected=rows[0],
-        uncorrected=rows[1],
-        pending=bool(rows[2]),
-        failed=bool(rows[3]),
-        banks_without_spares=None if banks is None else banks.none,
-    )
-
-
-def _pages(ask: _Asking) -> int | None:
-    """Retired pages by both causes (single-bit 0, double-bit 1); boards before Ampere."""
-    lists = [ask("nvmlDeviceGetRetiredPages", cause) for cause in (0, 1)]
-    return None if None in lists else sum(len(pages) for pages in lists)
-
-
-def _sram(ask: _Asking) -> bool | None:
-    status = pynvml.c_nvmlEccSramErrorStatus_v1_t() if hasattr(pynvml, "c_nvmlEccSramErrorStatus_v1_t") else None
-    if status is None or ask("nvmlDeviceGetSramEccErrorStatus", ctypes.byref(status)) is None:
-        return None
-    return bool(status.bThresholdExceeded)
-
-
-def _link(ask: _Asking, replays: int | None) -> Pcie | None:
-    width, widest = ask("nvmlDeviceGetCurrPcieLinkWidth"), ask("nvmlDeviceGetMaxPcieLinkWidth")
-    generation, newest = ask("nvmlDeviceGetCurrPcieLinkGeneration"), ask("nvmlDeviceGetMaxPcieLinkGeneration")
-    if None in (width, widest, generation, newest):
-        return None
-    return Pcie(width=width, max_width=widest, generation=generation, max_generation=newest, replays=replays)
-
-
-def _nvlinks(ask: _Asking) -> Links | None:
-    """The links that there are; ``active`` counts those that are up, asleep ones included (states 1 to 3)."""
-    states = {link: ask("nvmlDeviceGetNvLinkState", link) for link in range(MAX_LINKS)}
-    there = [link for link, state in states.items() if state is not None]
-    if not there:
-        return None
-    counts = {
-        name: sum(ask("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for link in there)
-        for name, counter in (("replay", LINK_REPLAY), ("recovery", LINK_RECOVERY))
-    }
-    crc = tuple(
-        sum(ask("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for counter in (LINK_CRC_FLIT, LINK_CRC_DATA))
-        for link in there
-    )
-    failed = sum(ask.fields(*((LINK_RECOVERY_FAILED, link) for link in there)).values())
-    active = sum(1 for link in there if states[link])
-    return Links(count=len(there), active=active, errors=counts, recovery_failed=failed, crc=crc)
-
-
-def _fabric(ask: _Asking) -> tuple[int, int, int] | None:
-    """State, status and health mask; None where the GPU has no fabric (state 0)."""
-    info = pynvml.c_nvmlGpuFabricInfo_v2_t() if hasattr(pynvml, "c_nvmlGpuFabricInfo_v2_t") else None
-    if info is None or ask("nvmlDeviceGetGpuFabricInfoV", ctypes.byref(info)) is None or info.state == 0:
-        return None
-    return info.state, info.status, info.healthMask
 
 
 def _number(field: Any) -> int:
