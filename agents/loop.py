@@ -5,46 +5,28 @@ Whoever drives it calls ``observe`` (reads the log, keeps faults), ``inspect`` (
 own way of sending uses ``pending``, ``settle`` and ``postpone`` in place of ``report_once``.
 """
 
-import json
 import logging
 import random
 import threading
-import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
 
-from agents import VERSION
+from agents import reports
 from agents.commands import LANES, Executor, Journal
 from agents.config import Config
 from agents.logs import Logs
 from agents.overflow import Overflow
 from agents.probes import follow
+from agents.reports import Outgoing
 from agents.retries import Retries
 from agents.spool import Spool
 from agents.uplink import Malformed, SetAside, Uplink, UplinkError
-from kcover import wire, xid
+from kcover import wire
 from kcover.fault import Check, Command, Fault, Inventory
 
 log = logging.getLogger(__name__)
 
-PER_BATCH = 32  # faults in a report: with the longest messages, escaped, it stays under the wire's 1 MiB
-CHECKS_PER_BATCH = 100
 SAVE_EVERY = timedelta(minutes=1)  # how much of a log without faults is read again after a crash
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outgoing:
-    """One report on its way. ``body``: JSON of the wire format; ``spooled``: it waits in the spool, a heartbeat does
-    not."""
-
-    batch_id: str
-    body: bytes
-    boot_id: str
-    spooled: bool = False
-    results: tuple[str, ...] = ()
-    inventory: Inventory | None = None
 
 
 class Agent:
@@ -142,14 +124,13 @@ class Agent:
         boot_id = self._boot_id()
         self.results |= {(check.name, check.device): check for check in checks}
         if self.spool.full:
-            self._overflow.add(self._with_gpu(faults))
+            self._overflow.add(reports.with_gpu(faults, self._inventory))
         else:
-            self._append(self._with_gpu(faults), boot_id=boot_id, now=now)
-        for start in range(0, len(checks), CHECKS_PER_BATCH):
-            part_of_checks = checks[start : start + CHECKS_PER_BATCH]
-            self.spool.append(self._report((), part_of_checks, boot_id=boot_id, now=now))
+            self._append(reports.with_gpu(faults, self._inventory), boot_id=boot_id, now=now)
+        for part in reports.check_parts(checks):
+            self.spool.append(reports.found(self.config.node, (), part, boot_id=boot_id, now=now))
         for fault in faults:
-            log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
+            log.warning("fault: %s %s pci=%s count=%d%s", *reports.words(fault))
         self.to_report.set()
 
     # tell
@@ -184,29 +165,13 @@ class Agent:
             overdue = not timedelta() <= now - self._alive_at < self._interval
         report = None if overdue else self.spool.next()
         if report is not None:
-            body = _dump({**report, "sent_at": _time(now)})
-            return Outgoing(batch_id=report["batch_id"], body=body, boot_id=report["boot_id"], spooled=True)
+            return reports.spooled(report, now=now)
         inventory = self._inventory if self._inventory != self._told_inventory else None
         due = overdue or inventory is not None or boot_id != self._alive_boot
         results = self.journal.results(now=now, boot_id=boot_id, again=due)
         if not due and not results:
             return None
-        heartbeat = wire.Report(
-            node=self.config.node,
-            boot_id=boot_id,
-            batch_id=str(uuid.uuid4()),
-            agent=VERSION,
-            sent_at=now,
-            inventory=inventory,
-            command_results=results,
-        )
-        return Outgoing(
-            batch_id=heartbeat.batch_id,
-            body=_dump(wire.encode(heartbeat)),
-            boot_id=boot_id,
-            results=tuple(result.id for result in results),
-            inventory=inventory,
-        )
+        return reports.heartbeat(self.config.node, boot_id=boot_id, inventory=inventory, results=results, now=now)
 
     def settle(self, outgoing: Outgoing, answer: wire.Answer, *, now: datetime) -> None:
         """The portal has the report: forget it, and take in the commands that came back."""
@@ -276,40 +241,21 @@ class Agent:
         self.logs.close()
 
     def _keep(self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime) -> None:
-        named = self._with_gpu(faults)
-        parts = _parts(named) or [()]
+        named = reports.with_gpu(faults, self._inventory)
+        parts = reports.parts(named) or [()]
         before = self.spool.mark
         for index, part in enumerate(parts):
             last = index == len(parts) - 1
-            report = self._report(part, checks if last else (), boot_id=boot_id, now=now)
+            report = reports.found(self.config.node, part, checks if last else (), boot_id=boot_id, now=now)
             # Only the last one carries the new mark: a crash in between reads the lines again rather than never.
             self.spool.append(report, mark=self.logs.mark if last else before)
         for fault in named:
-            log.warning("fault: %s %s pci=%s count=%d%s", *_words(fault))
+            log.warning("fault: %s %s pci=%s count=%d%s", *reports.words(fault))
         self.to_report.set()
 
     def _append(self, faults: Sequence[Fault], *, boot_id: str, now: datetime) -> None:
-        for part in _parts(faults):
-            self.spool.append(self._report(part, (), boot_id=boot_id, now=now))
-
-    def _report(
-        self, faults: Sequence[Fault], checks: Sequence[Check], *, boot_id: str, now: datetime
-    ) -> dict[str, Any]:
-        return wire.encode(
-            wire.Report(
-                node=self.config.node,
-                boot_id=boot_id,
-                batch_id=str(uuid.uuid4()),
-                agent=VERSION,
-                sent_at=now,
-                faults=tuple(faults),
-                checks=tuple(checks),
-            )
-        )
-
-    def _with_gpu(self, faults: Sequence[Fault]) -> list[Fault]:
-        by_slot = {xid.slot(gpu.pci): gpu.uuid for gpu in self._inventory.gpus if gpu.pci} if self._inventory else {}
-        return [_named(fault, by_slot) for fault in faults]
+        for part in reports.parts(faults):
+            self.spool.append(reports.found(self.config.node, part, boot_id=boot_id, now=now))
 
     def _forget(self, outgoing: Outgoing, *, now: datetime) -> None:
         self.spool.acknowledge(outgoing.batch_id)
@@ -318,24 +264,3 @@ class Agent:
             self.journal.told(outgoing.results, now=now)
         if outgoing.inventory is not None:
             self._told_inventory = outgoing.inventory
-
-
-def _parts(faults: Sequence[Fault]) -> list[tuple[Fault, ...]]:
-    return [tuple(faults[start : start + PER_BATCH]) for start in range(0, len(faults), PER_BATCH)]
-
-
-def _named(fault: Fault, by_slot: Mapping[str | None, str]) -> Fault:
-    uuid = by_slot.get(xid.slot(fault.pci)) if fault.pci and fault.kind == "xid" else None
-    return replace(fault, gpu_uuid=uuid) if uuid else fault
-
-
-def _words(fault: Fault) -> tuple[object, ...]:
-    return fault.kind, fault.code, fault.pci, fault.count, " drill" if fault.drill else ""
-
-
-def _dump(report: Mapping[str, Any]) -> bytes:
-    return json.dumps(report, separators=(",", ":")).encode()
-
-
-def _time(now: datetime) -> str:
-    return now.astimezone(UTC).isoformat().replace("+00:00", "Z")

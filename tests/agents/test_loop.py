@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents import config, loop, store
+from agents import config, loop, reports, store
 from agents.commands import Outcome
 from agents.probes import follow
 from agents.spool import Spool
@@ -343,7 +343,7 @@ def test_many_faults_go_in_several_reports(bench):
         bench.log(XID_79.replace(" 79,", f" {code},") + "\\" * 5000)
     sent = bench.step()
     assert [code for code, _ in faults(sent)] == list(range(100))
-    assert max(len(report.faults) for report in sent) == loop.PER_BATCH
+    assert max(len(report.faults) for report in sent) == reports.PER_BATCH
 
 
 def test_a_clock_set_forward_a_day_and_back_repeats_nothing(bench):
