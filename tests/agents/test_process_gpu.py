@@ -105,7 +105,7 @@ def test_a_driver_that_hangs_holds_up_nothing_else(node, portal, driver, tmp_pat
     portal.wait_for(lambda: portal.results)
     (told,) = portal.results[0].output["checks"]
     assert (told["name"], told["device"], told["status"]) == ("ping", "10.0.0.2", "pass")
-    portal.wait_for(lambda: {"disk", "kubelet"} <= {name for name, _ in node.checks})
+    portal.wait_for(lambda: "disk" in {name for name, _ in node.checks})
     assert json.loads(get(process, "/healthz"))["node"] == "gpu-1"
     assert 'kcover_agent_check{check="ping",device="10.0.0.2",status="pass"} 1' in get(process, "/metrics")
     assert ("gpu", UUIDS[0]) not in node.checks
