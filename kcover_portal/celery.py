@@ -5,7 +5,7 @@ import sys
 
 from celery import Celery
 from celery.signals import task_postrun, task_prerun, worker_ready
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 
 from kcover_portal import broker, garbage
 
@@ -24,7 +24,8 @@ app.conf["CELERY_DB_REUSE_MAX"] = sys.maxsize
 @task_prerun.connect
 @task_postrun.connect
 def _mind_connections(**_said: object) -> None:
-    close_old_connections()
+    if not connection.in_atomic_block:  # a task that is called in its place
+        close_old_connections()
 
 
 SWEEP_SECONDS = 0.5

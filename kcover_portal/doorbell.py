@@ -1,7 +1,7 @@
 """After commit: wakes a worker by task name, and tells open pages which record changed.
 
-Carries ids only. A ring that gets lost costs at most a sweep interval; a signal that gets lost is repaired when the
-page fetches again.
+Carries ids only. A ring that gets lost costs at most a sweep interval (in a crowd four of them); a signal that gets
+lost is repaired when the page fetches again.
 """
 
 import asyncio

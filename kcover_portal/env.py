@@ -201,7 +201,9 @@ VARIABLES = (
         "http://HOST:PORT",
         "where the live process hands pages and REST to; nothing: it answers them itself",
     ),
-    Variable("KCOVER_WORKERS", _count(512), "8", "1 to 512", "threads of one worker process"),
+    Variable(
+        "KCOVER_WORKERS", _count(512), "8", "1 to 512", "threads of one worker, each with a connection to the database"
+    ),
     Variable(
         "KCOVER_KEEP_DAYS",
         _count(3650),

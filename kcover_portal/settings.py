@@ -165,7 +165,9 @@ def _database() -> dict[str, Any]:
     else:
         config["CONN_MAX_AGE"] = 60
         config["CONN_HEALTH_CHECKS"] = True
-        options |= {"connect_timeout": 5}
+        # A server that is gone without a word is given up after seconds, not after the kernel's quarter of an hour.
+        options |= {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+        options |= {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2}
     return config
 
 

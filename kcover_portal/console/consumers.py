@@ -67,11 +67,12 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
             self.flushing = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
-        await asyncio.sleep(self.flush_seconds)
-        waiting, self.waiting = self.waiting, {}
-        for topic, records in waiting.items():
-            for record in records if len(records) <= self.several else {0}:
-                await self.send_json({"t": topic, "id": record})
+        while self.waiting:  # also what comes while this round is being sent
+            await asyncio.sleep(self.flush_seconds)
+            waiting, self.waiting = self.waiting, {}
+            for topic, records in waiting.items():
+                for record in records if len(records) <= self.several else {0}:
+                    await self.send_json({"t": topic, "id": record})
 
     async def _watch(self) -> None:
         """A session that ended, a password or a role that changed: the socket follows within a minute."""

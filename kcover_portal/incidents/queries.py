@@ -26,10 +26,10 @@ class NodeHealth:
         return any(cause.kind == "flapping" for cause in self.node.causes)
 
 
-def to_judge(*, now: datetime, limit: int = 200) -> list[tuple[int, datetime | None]]:
-    """Incidents whose judgement is due, each with the time when it was due, oldest first."""
+def to_judge(*, now: datetime, limit: int = 200) -> list[tuple[int, tuple[datetime | None, ...]]]:
+    """Incidents whose judgement is due, oldest first, each with the times when it is due and was judged last."""
     rows = Incident.objects.filter(judge_at__lte=now, state=Incident.State.OPEN).order_by("judge_at", "pk")
-    return list(rows.values_list("pk", "judge_at")[:limit])
+    return [(pk, (due, judged)) for pk, due, judged in rows.values_list("pk", "judge_at", "judged_at")[:limit]]
 
 
 def open_on(node: Node) -> QuerySet[Incident]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import shared_task
 from django.conf import settings
+from django.db import close_old_connections, connection
 from django.db.models import Manager
 from django.utils import timezone
 
@@ -32,9 +33,17 @@ def _in_lane(rows: Manager[Any], pk: int, work: lanes.Work, *, cluster: str = "c
     if time.monotonic() - _counted[0] >= COUNTED_EVERY:
         _counted = (time.monotonic(), fleet.count_clusters())
     count = _counted[1]
+    work = partial(_connected, work)
     lane = rows.filter(pk=pk).values_list(cluster, flat=True).first() if count > 1 else 0
     if lane is not None:
         _lanes.run(lane, work, lanes=count)
+
+
+def _connected(work: lanes.Work) -> None:
+    """One of many pieces of work in a thread: a connection that broke in the one before is not used again."""
+    if not connection.in_atomic_block:
+        close_old_connections()
+    work()
 
 
 @shared_task(name="rescue.judge")

@@ -10,7 +10,7 @@ from kcover import marks, wire
 from kcover.fault import Fault, Gpu, Inventory
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Event, Incident
-from kcover_portal.incidents.services import keeping
+from kcover_portal.incidents.services import sightings
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import queries, services
@@ -48,16 +48,16 @@ def test_inv_01_identical_events_make_one_incident_each_and_one_rescue_a_node(wo
     assert Incident.objects.count() == 29
     assert sum(Incident.objects.values_list("count", flat=True)) == 29 * 10 * 2_759 > 800_000
     assert Rescue.objects.count() == 1
-    assert Event.objects.count() <= 29 * keeping.EVENTS_KEPT
+    assert Event.objects.count() <= 29 * sightings.KEPT
     assert Decision.objects.count() <= 2 * 29  # equal answers raise a count
 
 
 def test_inv_01_a_storm_of_one_line_keeps_a_bounded_number_of_rows(world: World) -> None:
-    for _ in range(3 * keeping.EVENTS_KEPT):
+    for _ in range(3 * sightings.KEPT):
         world.fault(62)
     incident = Incident.objects.get()
-    assert incident.count == 3 * keeping.EVENTS_KEPT
-    assert incident.events.count() == keeping.EVENTS_KEPT
+    assert incident.count == 3 * sightings.KEPT
+    assert incident.events.count() == sightings.KEPT
     assert sum(incident.events.values_list("count", flat=True)) == incident.count
 
 

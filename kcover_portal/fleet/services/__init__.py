@@ -156,7 +156,7 @@ def withdraw_commands(prefixes: Sequence[str], *, because: str, now: datetime) -
     Returns the ids and kinds of those commands.
     """
     rows = Command.objects.filter(reduce(or_, (Q(key__startswith=prefix) for prefix in prefixes)))
-    found = list(rows.filter(state=Command.State.OFFERED).values_list("pk", "kind"))
+    found = list(rows.filter(state=Command.State.OFFERED).order_by("created_at").values_list("pk", "kind"))
     if found:
         Command.objects.filter(pk__in=[pk for pk, _ in found], state=Command.State.OFFERED).update(
             state=Command.State.EXPIRED, message=f"{WITHDRAWN}{because}"[:1000], finished_at=now

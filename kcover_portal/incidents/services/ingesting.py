@@ -2,7 +2,7 @@
 
 For a batch: one query that finds and locks the agents' rows, one statement that notes the heartbeats, one that looks
 for commands; one more where there are faults (their batches), a few where an inventory or a check says something new,
-and then the faults, which are rare: a few statements for each kind of them, however many lines tell of it.
+and then the faults, which are rare: a few statements for each of them, however many lines tell of it.
 """
 
 from collections.abc import Collection, Sequence

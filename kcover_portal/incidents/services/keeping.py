@@ -8,17 +8,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, DateTimeField, F, Sum, Value, When
+from django.db.models import Case, DateTimeField, F, Value, When
 from django.db.models.functions import Coalesce, Least
 
 from kcover import catalog, fault, marks, nvlink5, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Gpu, Node
-from kcover_portal.incidents.models import Event, Incident
-from kcover_portal.incidents.services import counting
+from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.services import counting, sightings
 
-EVENTS_KEPT = 50  # per incident: enough to see the story, bounded in a storm
-FIRST_KEPT = 10  # of them how it began, the last of which counts for what is dropped; the others are the newest
 JUDGE_AGAIN = timedelta(seconds=5)  # a repeated fault asks for judgement at most this often (Delta study's window)
 
 
@@ -57,7 +55,7 @@ def _keep(node: Node, which: tuple[str, str, str], seen: Sequence[fault.Fault], 
         doorbell.ring("rescue.judge", incident.pk)
     elif not _add(node, incident, fresh, told, boot_id=boot_id, now=now):
         return _keep(node, which, seen, boot_id=boot_id, now=now)  # closed in this very moment: it is a new one
-    _keep_events(node, incident, fresh, new=opened, boot_id=boot_id, now=now)
+    sightings.keep(node, incident, fresh, new=opened, boot_id=boot_id, now=now)
     doorbell.tell("incident", incident.pk, cluster=node.cluster.name)
     return len(seen) - len(fresh)
 
@@ -110,7 +108,8 @@ def _add(
     changes["judge_at"] = Least(Coalesce(F("judge_at"), due), due)
     if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
         return False
-    if at_once and (incident.judge_at is None or incident.judge_at > now):  # else it was rung for when it became due
+    # What is due and no worse was rung for when it became due.
+    if at_once and (worse or other or incident.judge_at is None or incident.judge_at > now):
         doorbell.ring("rescue.judge", incident.pk)
     return True
 
@@ -185,51 +184,6 @@ def _uuid_at(node: Node, pci: str | None) -> str:
     slot = xid.slot(pci)
     devices = Gpu.objects.filter(node=node).values_list("pci", "uuid")
     return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
-
-
-def _keep_events(
-    node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, new: bool, boot_id: str, now: datetime
-) -> None:
-    """Keeps the first sightings one by one, and what follows as one row a report, in the place of older ones.
-
-    So the beginning of the story stays, and so does what rules that ask how often need: when, and how many, by the
-    newest reports. Of each boot one row stays, by which a fault of the present boot is known as such.
-    """
-    kept = [] if new else list(incident.events.order_by("pk").values_list("pk", "boot_id"))
-    room = max(1, EVENTS_KEPT - len(kept))
-    alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
-    if together:
-        count, drill = sum(one.count for one in together), all(one.drill for one in together)
-        alone = [*alone, replace(together[-1], sequence=None, count=count, drill=drill)]
-    rows = [
-        Event(
-            incident=incident,
-            node=node,
-            boot_id=boot_id,
-            source=one.source,
-            sequence=one.sequence,
-            message=one.message,
-            drill=one.drill,
-            count=one.count,
-            seen_at=one.seen_at,
-            at=now,
-        )
-        for one in alone
-    ]
-    # Of two agents on the node one may show a line that the other showed for fewer.
-    Event.objects.bulk_create(rows, ignore_conflicts=True)
-    too_many = len(kept) + len(rows) - EVENTS_KEPT
-    if too_many > 0:
-        boots = [*(boot for _, boot in kept), boot_id]
-        older = [
-            pk
-            for place, (pk, boot) in enumerate(kept)
-            if place >= FIRST_KEPT and (boot in boots[place + 1 :] or len(kept) >= 2 * EVENTS_KEPT)
-        ]
-        dropped = Event.objects.filter(pk__in=older[:too_many])
-        count = dropped.aggregate(sum=Sum("count"))["sum"] or 0
-        dropped.delete()
-        Event.objects.filter(pk=kept[FIRST_KEPT - 1][0]).update(count=F("count") + count)
 
 
 def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], now: datetime) -> tuple[Incident, bool]:

@@ -1,7 +1,7 @@
 """Sweeping: wakes workers for everything that is due, the net under every lost message and dead worker."""
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,29 +14,36 @@ from kcover_portal.rescue.services import approving, listening, rejudging, repla
 
 RECONCILED_EVERY = timedelta(seconds=15)
 LISTENED_EVERY = timedelta(seconds=10)
-RUNG_AGAIN = timedelta(seconds=5)
+CROWD = 20  # rows due for one task; so many at most are rung for in each sweep
+RUNG_AGAIN = timedelta(seconds=2)  # else
 
 Due = tuple[int, Any]  # a row's key, and what of it changes as soon as a worker has taken it up
 
 
 class Rung:
-    """What a worker has rung for lately. While hundreds of rows wait for workers that are busy, ringing for all of them
-    again in each sweep would take more of the workers' time than the rows do."""
+    """What a worker's sweeps have rung for lately.
+
+    While hundreds of rows wait for workers that are busy, ringing for all of them in each sweep would take more of the
+    workers' time than the rows do. A few are rung for each time: a ring may be lost, or have come a moment too early.
+    """
 
     def __init__(self) -> None:
         self._at: dict[tuple[str, Due], datetime] = {}
 
-    def new(self, task: str, due: Iterable[Due], *, now: datetime) -> Iterator[int]:
-        """Those rows that nobody was woken for as they are now, or not for ``RUNG_AGAIN``: that ring may be lost."""
+    def new(self, task: str, due: Sequence[Due], *, now: datetime) -> Iterator[int]:
+        """Those of the rows to ring for."""
         for one in due:
-            rung = self._at.get((task, one))
-            if rung is None or now - rung >= RUNG_AGAIN:
+            if len(due) <= CROWD or not self._lately((task, one), now=now):
                 self._at[(task, one)] = now
                 yield one[0]
 
     def forget(self, *, now: datetime) -> None:
         """Drops what is too old to count."""
-        self._at = {key: at for key, at in self._at.copy().items() if now - at < RUNG_AGAIN}
+        self._at = {key: at for key, at in self._at.copy().items() if self._lately(key, now=now)}
+
+    def _lately(self, key: tuple[str, Due], *, now: datetime) -> bool:
+        at = self._at.get(key)
+        return at is not None and timedelta() <= now - at < RUNG_AGAIN  # the clock may have been set back
 
 
 def sweep(*, now: datetime, rung: Rung | None = None) -> None:

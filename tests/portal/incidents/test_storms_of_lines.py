@@ -8,10 +8,12 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover.fault import Fault
 from kcover_portal.incidents.models import Event, Incident
-from kcover_portal.incidents.services import keeping
+from kcover_portal.incidents.services import keeping, sightings
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db
+
+LINK = "NVRM: Xid (PCI:0000:4e:00): 144, SAW_MVB Nonfatal XC0 i0 Link -1"
 
 
 @pytest.fixture
@@ -46,8 +48,7 @@ def test_lines_of_several_faults_go_to_their_incidents_and_known_ones_are_told(w
 
 
 def test_the_worst_line_of_a_report_is_what_the_incident_says(world):
-    start = "NVRM: Xid (PCI:0000:4e:00): 144, SAW_MVB Nonfatal XC0 i0 Link -1"
-    program, fatal = f"{start} (0x00000001 0x00000001)", f"{start} (0x00000001 0x00000002)"
+    program, fatal = f"{LINK} (0x00000001 0x00000001)", f"{LINK} (0x00000001 0x00000002)"
     world.report(line(144, message=program), line(144, message=fatal), line(144, message=program))
     together = Incident.objects.values("program", "severity", "message").get()
     Incident.objects.all().delete()
@@ -62,34 +63,54 @@ def test_one_real_line_among_drills_makes_it_real(world):
     assert not Incident.objects.get().drill
 
 
-def test_a_window_is_counted_by_the_newest_reports_when_the_rows_are_full(world):
-    for number in range(keeping.EVENTS_KEPT):
+def seen_within(world, **window):
+    incident = Incident.objects.get()
+    assert incident.events.count() == sightings.KEPT
+    assert sum(incident.events.values_list("count", flat=True)) == incident.count
+    lately = incident.events.filter(at__gte=world.now - timedelta(**window))
+    return sum(lately.values_list("count", flat=True))
+
+
+def test_a_window_is_counted_when_the_rows_are_full(world):
+    for number in range(sightings.KEPT):
         world.report(line(sequence=number))
     world.now += timedelta(hours=1)
     for number in range(3):
         world.report(line(sequence=1_000 + number))
-    incident = Incident.objects.get()
-    lately = incident.events.filter(at__gte=world.now - timedelta(minutes=1))
-    assert sum(lately.values_list("count", flat=True)) == 3
-    assert incident.events.count() == keeping.EVENTS_KEPT
-    assert sum(incident.events.values_list("count", flat=True)) == incident.count
-    assert list(incident.events.order_by("pk").values_list("sequence", flat=True)[:3]) == [0, 1, 2]
+    assert seen_within(world, minutes=1) == 3
+    begun = Incident.objects.get().events.order_by("pk").values_list("sequence", flat=True)
+    assert list(begun[: sightings.FIRST]) == list(range(sightings.FIRST))
+
+
+def test_a_long_window_of_a_steady_fault_is_counted_to_within_a_few(world):
+    for number in range(10):
+        world.report(line(sequence=number))
+        world.now += timedelta(minutes=1)
+    world.now += timedelta(hours=3)
+    for number in range(110):  # each half minute
+        world.report(line(sequence=1_000 + number))
+        world.now += timedelta(seconds=30)
+    assert seen_within(world, hours=1) == 110
+    assert 55 <= seen_within(world, minutes=30) <= 60
+    assert 8 <= seen_within(world, minutes=5) <= 10
 
 
 def test_of_each_boot_a_row_stays_but_rows_stay_bounded(world):
     world.report(line(), boot_id="first")
-    for _ in range(2 * keeping.EVENTS_KEPT):
+    for _ in range(2 * sightings.KEPT):
         world.report(line(), boot_id="second")
     world.report(line(), boot_id="third")
     assert set(Event.objects.values_list("boot_id", flat=True)) == {"first", "second", "third"}
-    for number in range(4 * keeping.EVENTS_KEPT):
+    for number in range(4 * sightings.KEPT):
         world.report(line(), boot_id=f"boot-{number}")
-    assert Event.objects.count() <= 2 * keeping.EVENTS_KEPT
+    assert Event.objects.count() <= 2 * sightings.KEPT
 
 
-def test_a_fault_that_waits_to_be_judged_is_rung_for_once(world, monkeypatch):
+def test_a_fault_that_waits_to_be_judged_is_rung_for_once_and_again_when_it_is_worse(world, monkeypatch):
     rings = []
     monkeypatch.setattr(keeping.doorbell, "ring", lambda task, *ids: rings.append(task))
     for _ in range(3):
-        world.report(line())
+        world.report(line(144, message=f"{LINK} (0x00000001 0x00000001)"))
     assert rings.count("rescue.judge") == 1
+    world.report(line(144, message=f"{LINK} (0x00000001 0x00000002)"))
+    assert rings.count("rescue.judge") == 2
