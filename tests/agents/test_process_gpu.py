@@ -253,9 +253,10 @@ def test_checks_before_a_job(driver):
 
 
 def test_small(node, portal):
-    """30 MiB of memory of its own, and next to nothing of a core while nothing happens (the limit leaves room for a
-    busy machine, and for a log that is a file and must be looked at). Pages of libraries are shared, and how many of
-    them count as resident is the kernel's affair: they are measured and not asserted."""
+    """30 MiB of resident memory (28.5 where this was written), 20 of them its own, and next to nothing of a core while
+    nothing happens (the limit leaves room for a busy machine, and for a log that is a file and must be looked at). Some
+    11 MiB are pages of Python and OpenSSL that all programs of the machine share: which of them count as resident is
+    the kernel's affair, so that the agent's own are bounded, too."""
     process = psutil.Process(node.start(KCOVER_AGENT_INTERVAL="30").pid)
     portal.wait_for(lambda: ("nvlink", UUIDS[1]) in node.checks)
     time.sleep(2)
@@ -263,5 +264,7 @@ def test_small(node, portal):
     time.sleep(10)
     after = process.cpu_times()
     used = after.user + after.system - before.user - before.system
-    assert process.memory_full_info().uss <= 30 << 20, process.memory_full_info()
+    memory = process.memory_full_info()
+    assert memory.rss <= 30 << 20, memory
+    assert memory.uss <= 20 << 20, memory
     assert used <= 0.05, used
