@@ -8,6 +8,7 @@ import pytest
 
 XID = "[   12.3] NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.\n"
 AGENTS = (sys.executable, "-m", "agents")
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # as it is for users
 
 
 @pytest.fixture(params=["reader gone", "closed"])
@@ -18,13 +19,14 @@ def run(request, tmp_path):
         reader, writer = os.pipe()
         os.close(reader)
         try:
-            return subprocess.run([*AGENTS, *arguments], stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
+            command = [*AGENTS, *arguments]
+            return subprocess.run(command, env=BUFFERED, stdout=writer, stderr=subprocess.PIPE, timeout=60, check=False)
         finally:
             os.close(writer)
 
     def closed(*arguments):
         command = ["/bin/sh", "-c", 'exec "$@" >&-', "sh", *AGENTS, *arguments]
-        return subprocess.run(command, stderr=subprocess.PIPE, timeout=60, check=False)
+        return subprocess.run(command, env=BUFFERED, stderr=subprocess.PIPE, timeout=60, check=False)
 
     def ended(*arguments):
         one = (gone if request.param == "reader gone" else closed)(*arguments)
