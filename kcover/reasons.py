@@ -45,7 +45,8 @@ TEXTS: Mapping[str, str] = {
     "approve": "approve mode: a person must say yes first",
     "nothing_holds_back": "nothing holds it back",
     "approval_required": "the rule wants a person to say yes first",
-    "reboots_repeat": "{rescues} rescues rebooted this node within {within}: a person must look at it",
+    "reboots_repeat": "rescues rebooted this node, or reset a GPU of it, {rescues} times within {within}: a person"
+    " must look at it",
     "inspection": "{reboots} reboots within {within} did not cure {kind} {code}: the hardware must be inspected",
     "expired": "it was last seen at {seen}, longer ago than {within}: what was held back is given up",
     # guards: what holds an act back, and what it passed

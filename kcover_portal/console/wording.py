@@ -38,7 +38,9 @@ SENTENCES = (
     gettext_noop("approve mode: a person must say yes first"),
     gettext_noop("nothing holds it back"),
     gettext_noop("the rule wants a person to say yes first"),
-    gettext_noop("{rescues} rescues rebooted this node within {within}: a person must look at it"),
+    gettext_noop(
+        "rescues rebooted this node, or reset a GPU of it, {rescues} times within {within}: a person must look at it"
+    ),
     gettext_noop("{reboots} reboots within {within} did not cure {kind} {code}: the hardware must be inspected"),
     gettext_noop("it was last seen at {seen}, longer ago than {within}: what was held back is given up"),
     gettext_noop("the cluster {cluster} has no eligible node to count over: nothing is done"),

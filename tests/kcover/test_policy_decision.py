@@ -189,7 +189,7 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
     (
         "hold",
         {"node": {"recent_rescues": 5}},
-        "5 rescues rebooted this node within 7 d: a person must look at it",
+        "rescues rebooted this node, or reset a GPU of it, 5 times within 7 d: a person must look at it",
     ),
     ("shadow", {"cluster": {"installation_mode": "shadow"}}, "shadow mode: this is what would have been done"),
     ("approve", {"cluster": {"installation_mode": "approve"}}, "approve mode: a person must say yes first"),
@@ -294,7 +294,7 @@ def test_inv_35_how_many_reboots_are_too_many_is_a_setting() -> None:
     repeats = {"repeats": {"limit": 2, "window": 3600}}
     assert weigh(REBOOTS, node=SOME, settings=repeats) == (
         "hold",
-        (MATCHES, "2 rescues rebooted this node within 1 h: a person must look at it"),
+        (MATCHES, "rescues rebooted this node, or reset a GPU of it, 2 times within 1 h: a person must look at it"),
     )
     assert weigh(REBOOTS, node={"recent_rescues": 1}, settings=repeats)[0] == "rescue"
     assert weigh(candidate("drain"), node=SOME, settings=repeats)[0] == "rescue"
