@@ -41,6 +41,7 @@ AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER
 AGENT_LATE_AFTER = health.HEARTBEAT * health.LATE_AFTER
 WATCH_GAP = timedelta(seconds=75)  # the watch has word of a cluster every 50 s at least
 OUT_OF_REACH_AFTER = timedelta(minutes=2)  # an older word of the cluster says nothing about now (invariant 34)
+DECIDES = "decides since "  # the pulse, by the cluster's key ("": all), that marks the last change of what decides
 HEARD_SINCE = "heard since "  # the pulse, by the cluster's key, that says when it was heard of again after a gap
 
 

@@ -14,6 +14,7 @@ from kcover import fault, marks
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Command, Installation, Mode, Node, Pulse
+from kcover_portal.fleet.services import bounds
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 
@@ -259,6 +260,8 @@ def _set_mode(mode: str | None, *, cluster: Cluster | None, reason: str, actor: 
     else:
         row.pause_reason = reason if row.mode == Mode.PAUSED else ""
         row.save(update_fields=["mode", "resumes_as", "pause_reason"])
+    if row.mode != before:
+        bounds.note_change(cluster, now=now)
     name = cluster.name if cluster else ""
     ledger.write(
         name,

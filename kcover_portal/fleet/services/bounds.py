@@ -1,5 +1,6 @@
 """What bounds automation in a cluster: its guards, who decides, and windows in which people work. All on record."""
 
+import uuid
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -10,7 +11,7 @@ from django.db import transaction
 from kcover import guards
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Cluster, Maintenance, Mode
+from kcover_portal.fleet.models import Cluster, Maintenance, Mode, Pulse
 from kcover_portal.ledger import services as ledger
 
 LONGEST_WINDOW_DAYS = 90
@@ -21,6 +22,7 @@ SETTINGS = (
     *("autopilot_labels", "preflight_within", "storage_class"),
 )
 SECRET = ("decision_secret",)
+DECIDES = frozenset(("mode", "decision_mode", "decision_url", "drills"))  # by which faults are judged, and by whom
 
 
 class Refused(Exception):
@@ -73,6 +75,8 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             if row.mode == Mode.PAUSED and "mode" in changed:
                 row.resumes_as, row.pause_reason = before["mode"], reason
             row.save(update_fields=[*changed, "resumes_as", "pause_reason"])
+            if DECIDES & changed.keys():
+                note_change(row, now=now)
             shown = {
                 name: {"from": "", "to": "changed"} if name in SECRET else {"from": old, "to": new}
                 for name, (old, new) in changed.items()
@@ -80,6 +84,16 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             _note(row, "cluster.changed", actor=actor, now=now, data={"changed": shown, "reason": reason})
     cluster.refresh_from_db()
     return cluster
+
+
+def note_change(cluster: Cluster | None, *, now: datetime) -> None:
+    """Notes that the cluster's faults (None: everybody's) are judged otherwise from now on; part of that transaction.
+
+    A change that is taken back at once is one, too, since what came in between was judged under it: each has a mark of
+    its own, which nothing that is set later makes undone.
+    """
+    name = f"{queries.DECIDES}{cluster.pk if cluster else ''}"
+    Pulse.objects.update_or_create(name=name, defaults={"at": now, "holder": uuid.uuid4().hex})
 
 
 def open_maintenance(

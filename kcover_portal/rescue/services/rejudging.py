@@ -1,7 +1,8 @@
 """Judging anew: what is open when the rules, the mode, or who decides, change is judged under the new ones.
 
 Who may act, and on what, is changed at several doors and by the environment of a restarted process. So what holds is
-compared with what held at the last look: no door has to remember, and no message can be lost.
+compared with what held at the last look: no message can be lost. What was set and taken back between two looks leaves
+a mark (``bounds.note_change``), since what came in between was judged under it.
 """
 
 import hashlib
@@ -25,13 +26,14 @@ def look(*, now: datetime) -> int:
     Not while everything is paused: whatever changes meanwhile counts once acts go on.
     """
     rules = sorted(policies.in_force().values_list("pk", flat=True))  # a revision never changes
-    known = fleet.words(NAME)
+    known, changes = fleet.words(NAME), fleet.words(fleet.DECIDES)
     called = 0
     for cluster in Cluster.objects.all():
         mode, _ = fleet.mode_of(cluster)
         if mode == "paused":
             continue
-        holds = [rules, mode, cluster.decision_mode, cluster.decision_url, cluster.drills]
+        marks = [changes[key] for key in ("", str(cluster.pk)) if key in changes]  # there and back is a change, too
+        holds = [rules, mode, cluster.decision_mode, cluster.decision_url, cluster.drills, *marks]
         word = hashlib.sha256(json.dumps(holds).encode()).hexdigest()[:32]
         if known.get(str(cluster.pk)) == word:
             continue

@@ -89,6 +89,45 @@ def test_a_policy_that_is_applied_in_a_pause_counts_when_it_ends(make):
     assert isolated(world)
 
 
+@pytest.mark.parametrize("everywhere", [False, True])
+def test_what_came_while_shadow_mode_was_on_for_a_moment_is_acted_on(make, everywhere):
+    world = make()
+    where = None if everywhere else world.cluster
+    fleet.resume(cluster=where, reason="", actor="user:ann", now=world.now, mode="shadow")
+    world.fault(62)
+    world.work()
+    assert Decision.objects.get().answer == "shadow"
+    fleet.resume(cluster=where, reason="", actor="user:ann", now=world.now, mode="enforce")
+    look_again(world)
+    assert isolated(world)
+
+
+@pytest.mark.parametrize(
+    ("setting", "aside", "back"), [("mode", "shadow", "enforce"), ("decision_mode", "external", "both")]
+)
+def test_a_setting_that_was_another_one_for_a_moment_hides_no_fault(make, setting, aside, back):
+    world = make()
+    bounds.set_cluster(world.cluster, {setting: aside}, actor="t", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    bounds.set_cluster(world.cluster, {setting: back}, actor="t", reason="", now=world.now)
+    look_again(world)
+    assert isolated(world)
+
+
+def test_what_was_judged_anew_after_a_change_is_not_judged_again_at_each_look(make):
+    world = make("")
+    world.fault(62)
+    world.work()
+    set_mode(world, "shadow")
+    set_mode(world, "enforce")
+    look_again(world)
+    judged = Incident.objects.get().judged_at
+    assert judged == world.now
+    look_again(world)
+    assert Incident.objects.get().judged_at == judged
+
+
 def test_inv_15_what_a_reboot_has_mended_is_left_alone_when_enforcing_begins(make):
     world = make()
     set_mode(world, "shadow")
