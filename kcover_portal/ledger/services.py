@@ -98,7 +98,7 @@ def last() -> Iterator[None]:
         yield
     finally:
         _held.reset(token)
-    for cluster in dict.fromkeys(cluster for cluster, _ in held):
+    for cluster in sorted({cluster for cluster, _ in held}):  # of several chains all take the locks in one order
         append(cluster, [draft for name, drafts in held if name == cluster for draft in drafts])
 
 

@@ -14,11 +14,9 @@ from kcover import fault, marks
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Command, Installation, Mode, Node, Pulse
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import bounds, late_answers
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
-
-WITHDRAWN = "withdrawn: "  # how the message of a command begins that was taken off the offer
 
 BOOTS = 8  # before the present one that are known as past: a report of the last of them may still be under way
 
@@ -160,13 +158,16 @@ def withdraw_commands(prefixes: Sequence[str], *, because: str, now: datetime) -
     found = list(rows.filter(state=Command.State.OFFERED).order_by("created_at").values_list("pk", "kind"))
     if found:
         Command.objects.filter(pk__in=[pk for pk, _ in found], state=Command.State.OFFERED).update(
-            state=Command.State.EXPIRED, message=f"{WITHDRAWN}{because}"[:1000], finished_at=now
+            state=Command.State.EXPIRED, message=f"{late_answers.WITHDRAWN}{because}"[:1000], finished_at=now
         )
     return found
 
 
 def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) -> bool:
-    """Notes how a command of this node ended; a second answer, or one for another node's command, changes nothing."""
+    """Notes how a command of this node ended; a second answer, or one for another node's command, changes nothing.
+
+    One that comes when the command has expired or was withdrawn settles nothing either, and is kept with it.
+    """
     try:
         wanted = uuid.UUID(result.id)
     except ValueError:
@@ -180,17 +181,8 @@ def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) ->
     if changed and (run := queries.run_of(wanted)) is not None:
         doorbell.ring("fleet.advance_run", run)
     if not changed:
-        _note_late(node, wanted, result)
+        late_answers.note(node, wanted, result, now=now)
     return bool(changed)
-
-
-def _note_late(node: Node, command: uuid.UUID, result: fault.CommandResult) -> None:
-    """A command that was withdrawn and that the agent had fetched by then: what it did is said with it, once."""
-    rows = Command.objects.filter(pk=command, node=node, state=Command.State.EXPIRED, message__startswith=WITHDRAWN)
-    row = rows.filter(output={}).first()
-    if row is not None:
-        late = f"{row.message}; the agent had it already: {result.status} {result.message}".strip()
-        rows.update(message=late[:1000], output={"late": result.status, **result.output})
 
 
 def expire_commands(*, now: datetime) -> int:

@@ -20,6 +20,7 @@ from kcover_portal.fleet.models import CheckChange, Cluster, Node
 from kcover_portal.fleet.services import hearing, statements
 from kcover_portal.incidents.models import Batch, Event, Incident, JobSeen
 from kcover_portal.incidents.services import keeping
+from kcover_portal.ledger import services as ledger
 
 JOBS_KEPT = timedelta(days=30)  # as long as a storm's window may be
 BATCHES_KEPT = timedelta(days=7)  # longer than any agent's spool is old
@@ -42,7 +43,7 @@ def ingest(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer
     are known for BATCHES_KEPT, of the others the last ``hearing.MARKS`` of each node.
     """
     answers: dict[int, wire.Answer] = {}
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         for part in _rounds(deliveries):
             kept = _keep([deliveries[index] for index in part], now=now)
             answers.update(zip(part, kept, strict=True))

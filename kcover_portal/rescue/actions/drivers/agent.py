@@ -14,6 +14,7 @@ from kcover_portal.rescue.models import Step
 
 OFFER = timedelta(minutes=5)  # an agent that takes longer to hear of it is no way to reboot
 BELIEVED_AFTER = timedelta(0)  # it tells of a reboot that it refused, or could not begin
+MAY_BE_DONE = ("done", "failed")  # words after which the node's boot id tells; with the others nothing was begun
 VERBS = ("reboot", "reset", "checks")  # with which the keys of a rescue's commands begin
 
 
@@ -31,12 +32,14 @@ def ended(context: Context, *, key: str) -> str | None:
     """Why the agent will not reboot, if it said so, or if the command was withdrawn.
 
     One that nobody answered in time may have been obeyed: who obeys answers only from the next boot, which takes a
-    machine with eight GPUs longer than the offer stood. The caller's own time bounds the wait for it.
+    machine with eight GPUs longer than the offer stood. The caller's own time bounds the wait for it. An answer that
+    comes later is believed where it says that nothing was begun: an agent refuses, or lets expire, before it begins.
     """
     command = Command.objects.filter(key=key).first()
     if command is None or command.state in (Command.State.OFFERED, Command.State.DONE):
         return None
-    if command.state == Command.State.EXPIRED and not command.message:
+    unanswered = command.state == Command.State.EXPIRED and not command.message
+    if unanswered or command.output.get("late") in MAY_BE_DONE:
         return None
     return f"the agent's answer is {command.state}: {command.message or 'no reason given'}"
 

@@ -1,0 +1,116 @@
+"""What an agent says of a command that has expired is kept, and makes nothing bolder."""
+
+import uuid
+from datetime import timedelta
+
+import pytest
+from django.core.management import call_command
+
+from kcover import wire
+from kcover.fault import CommandResult
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Command
+from kcover_portal.incidents import services as incidents
+from kcover_portal.ledger import queries as ledger
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services
+from tests.portal.rescue import agents
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+
+
+def unanswered(world: World) -> Command:
+    """A reboot was asked of the agent, and its command has expired."""
+    type(world.cluster).objects.update(reboot="agent")
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.now += timedelta(minutes=6)
+    assert fleet.expire_commands(now=world.now) == 1
+    world.pass_time()
+    [command] = agents.commands("reboot")
+    return command
+
+
+def told() -> list[Entry]:
+    return list(Entry.objects.filter(verb="command.late").order_by("pk"))
+
+
+def deliver(world: World, *results: CommandResult) -> None:
+    """An agent's heartbeat with results."""
+    report = wire.Report(
+        node=NODE,
+        boot_id=world.kube.get_node(NODE).boot_id,
+        batch_id=str(uuid.uuid4()),
+        agent="1.0.0",
+        sent_at=world.now,
+        command_results=results,
+    )
+    delivery = incidents.Delivery(cluster=world.cluster, node=NODE, decoded=wire.Decoded(report=report))
+    incidents.ingest([delivery], now=world.now)
+
+
+@pytest.mark.parametrize("status", ["done", "failed"])
+def test_inv_16_a_late_word_that_it_may_be_done_is_kept_and_the_boot_is_waited_for(world: World, status: str) -> None:
+    command = unanswered(world)
+    for _ in range(2):  # the answer to the first report was lost
+        deliver(world, CommandResult(id=str(command.pk), status=status, message="so", finished_at=world.now))
+        world.pass_time()
+    assert (world.step("reboot").state, world.rescue().needs_human) == ("waiting", False)
+    [entry] = told()
+    assert (entry.actor, entry.node, entry.rescue) == (f"agent:{NODE}", NODE, world.rescue().pk)
+    assert entry.data["because"] == f"no answer in time; it came later: {status} so"
+    command.refresh_from_db()
+    assert (command.state, command.output) == ("expired", {"late": status})
+    assert ledger.verify("c1").intact
+    world.reboot()
+    assert world.until("succeeded", seconds=2).outcome == "healed"
+    assert len(agents.commands("reboot")) == 1
+
+
+@pytest.mark.parametrize("status", ["refused", "expired"])
+def test_a_late_word_that_nothing_was_begun_asks_a_person_at_once(world: World, status: str) -> None:
+    agents.answers(world, unanswered(world), status, "not now")
+    world.pass_time()
+    assert world.rescue().state == "held"
+    because = f"the agent's answer is expired: no answer in time; it came later: {status} not now"
+    assert world.step("reboot").because == f"{because}; the node still reports the old boot"
+    assert world.kube.called("ensure_job") == []
+    assert len(agents.commands("reboot")) == 1
+
+
+def test_a_late_word_that_nothing_was_begun_does_not_outweigh_a_machine_that_went_down(world: World) -> None:
+    command = unanswered(world)
+    world.kube.set_ready(NODE, False)
+    agents.answers(world, command, "refused", "not now")
+    world.pass_time()
+    assert (world.step("reboot").state, "went down since" in world.step("reboot").because) == ("waiting", True)
+
+
+def test_a_late_word_of_another_node_and_a_word_that_is_told_again_are_none(world: World) -> None:
+    command = unanswered(world)
+    world.kube.add_node("gpu-2", gpus=8)
+    world.sync()
+    late = CommandResult(id=str(command.pk), status="refused", finished_at=world.now)
+    assert not fleet.settle_command(world.node("gpu-2"), late, now=world.now)
+    Command.objects.update(state="offered")
+    for _ in range(2):  # in time, by its own clock too late
+        agents.answers(world, command, "expired", "expired at eight")
+    command.refresh_from_db()
+    assert (command.message, command.output, told()) == ("expired at eight", {}, [])
+
+
+def test_what_was_withdrawn_and_done_all_the_same_is_on_the_rescues_record(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    type(world.cluster).objects.update(reboot="agent")
+    world.fault(62)
+    world.until_reboot_is_asked()
+    rescue = services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
+    agents.answers(world, agents.commands("reboot")[0], "done", "another boot", late="never")
+    [entry] = told()
+    assert (entry.rescue, entry.data["status"]) == (rescue.pk, "done")
+    assert entry.data["because"].endswith("the agent had it already: done another boot")
+    assert Command.objects.get().output == {"late": "done"}
+    call_command("ledger", "replay", "--rescue", str(rescue.pk))
+    assert capsys.readouterr().out.endswith("equals the row\n")
