@@ -1,4 +1,4 @@
-"""Answers that come too late: nothing waits for them any more, and what the agent says became of it is kept all the same.
+"""Answers that come too late: nothing waits for them any more, and what agents say became of it is kept all the same.
 
 A command that nobody answered in time may have been obeyed, and one that was withdrawn may have been fetched by then.
 """
