@@ -1,7 +1,7 @@
 """``Idempotency-Key``: a POST that acts is carried out once for a key, however often it is sent.
 
-The key is taken in the transaction of the act itself, so a crash leaves both or neither; a refused request leaves no
-trace and may be sent again under its key.
+The key is taken in the transaction of the act itself, so a crash leaves both or neither; a refused request leaves
+nothing but its entry in the ledger, and may be sent again under its key.
 """
 
 import hashlib
@@ -21,6 +21,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import problems
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.models import Answered
+from kcover_portal.rescue import services as rescue
 
 HEADER = "Idempotency-Key"
 KEPT = timedelta(days=7)
@@ -45,7 +46,10 @@ def once(view: View) -> View:
         if before is None:
             try:
                 with transaction.atomic():
-                    return _first(view, self, request, args, kwargs, claim=claim, digest=digest)
+                    answer = _first(view, self, request, args, kwargs, claim=claim, digest=digest)
+                if isinstance(answer, rescue.Refused):
+                    raise answer
+                return answer
             except IntegrityError:
                 before = Answered.objects.filter(**claim).first()
                 if before is None:
@@ -66,13 +70,18 @@ def _first(
     *,
     claim: dict[str, str],
     digest: str,
-) -> Response:
+) -> Response | rescue.Refused:
+    """The view's answer. A refusal is given back and not raised: the ledger's entry of it is to stay."""
     now = timezone.now()
     Answered.objects.filter(at__lt=now - KEPT).delete()
     row = Answered.objects.create(**claim, request=digest, status=0, body={}, at=now)
-    response = view(self, request, *args, **kwargs)
+    try:
+        response = view(self, request, *args, **kwargs)
+    except rescue.Refused as refusal:
+        row.delete()
+        return refusal
     if response.status_code >= HTTPStatus.BAD_REQUEST:
-        transaction.set_rollback(True)  # what was refused may be asked again under the same key, once it is put right
+        row.delete()  # what was refused may be asked again under the same key, once it is put right
         return response
     Answered.objects.filter(pk=row.pk).update(status=response.status_code, body=response.data)
     return response

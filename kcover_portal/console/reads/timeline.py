@@ -15,7 +15,9 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
+from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Decision, Rescue, Step
+from kcover_portal.rescue.services import refusing
 
 LENGTH = 60
 FLOW = ("fault", "decision", "rescue", "act", "step")  # what follows what, where the time is the same
@@ -114,12 +116,19 @@ def _acts(node: Node, length: int) -> list[Moment]:
             "act",
             look,
             entry.verb,
-            " · ".join(part for part in (entry.actor, entry.subject, str(entry.data.get("reason") or "")) if part),
+            " · ".join(part for part in (entry.actor, entry.subject, _said(entry)) if part),
             "rescue" if entry.rescue else "",
             entry.rescue,
         )
         for entry in entries[:length]
     ]
+
+
+def _said(entry: Entry) -> str:
+    """The reason that was given; of a request that was refused, what it was and why it was refused."""
+    if entry.verb != refusing.VERB:
+        return str(entry.data.get("reason") or "")
+    return f"{', '.join(entry.data['asked'])}: {entry.data['because']}"
 
 
 def fault_name(kind: str, code: str) -> str:

@@ -18,7 +18,7 @@ from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import counts
-from kcover_portal.rescue.services import opening
+from kcover_portal.rescue.services import opening, refusing
 
 ASKED = {"gate": 0, "approval_seconds": int(timedelta(days=1).total_seconds())}  # before anything is done
 BY_HAND = ("breaker", "rate")
@@ -66,7 +66,8 @@ def request(
     Raises Refused when a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
     steps = plan.manual(verb, by_person=by_person)
-    with transaction.atomic(), ledger.last():
+    record = refusing.on_record(node, actor=actor, asked=[verb], now=now, said=reason, override=sorted(override))
+    with record, transaction.atomic(), ledger.last():
         Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         node.refresh_from_db()
         if key is not None:
@@ -123,8 +124,9 @@ def request_plan(
     Raises Unmet when something stands against it, LimitReached beyond the cluster's number of plans. The same guards
     as a policy's hold it back (invariant 11); in approve mode it waits for a person.
     """
-    hash_ = plan.digest(asked.steps)
-    with transaction.atomic(), ledger.last():
+    hash_, names = plan.digest(asked.steps), [step.name for step in asked.steps]
+    record = refusing.on_record(node, actor=actor, asked=names, now=now, xid=asked.xid, override=sorted(override))
+    with record, transaction.atomic(), ledger.last():
         Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         node.refresh_from_db()
         under_way = queries.open_on(node)

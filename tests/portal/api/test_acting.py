@@ -286,6 +286,19 @@ def test_a_refused_request_may_be_sent_again_under_its_key(node: Node, operator:
     assert operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}, Idempotency_Key="k").status_code == 201
 
 
+def test_a_refused_request_is_in_the_ledger_with_a_key_and_without_one(
+    node: Node, operator: Api, now: datetime
+) -> None:
+    add_story(node, now)
+    for key in ({}, {"Idempotency_Key": "k"}, {"Idempotency_Key": "k"}):
+        for verb in ("cordon", "drain") if key else ("cordon",):
+            problem(operator.post(f"nodes/east/gpu-1/{verb}", {"reason": "x"}, **key), 409)
+    entries = Entry.objects.filter(verb="request.refused").order_by("pk")
+    assert [(one.node, one.data["asked"]) for one in entries] == [("gpu-1", ["cordon"]), ("gpu-1", ["drain"])]
+    assert "is open on this node" in entries[1].data["because"]
+    assert not Answered.objects.exists()
+
+
 def test_old_keys_are_forgotten(node: Node, operator: Api) -> None:
     operator.post("pause", {"reason": "x"}, Idempotency_Key="old")
     Answered.objects.update(at=timezone.now() - timedelta(days=8))

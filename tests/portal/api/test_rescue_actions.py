@@ -120,6 +120,19 @@ def test_modes_hold_it_back(node: Node, east: Cluster, now: datetime, fields: di
     assert not Rescue.objects.exists()
 
 
+def test_what_is_refused_under_a_key_is_in_the_ledger_and_may_be_asked_again(
+    node: Node, east: Cluster, now: datetime
+) -> None:
+    api = caller(east, now)
+    Cluster.objects.update(mode="paused")
+    for _ in range(2):
+        assert api.post("rescue-actions", asked(), Idempotency_Key="k").status_code == 409
+    [entry] = Entry.objects.filter(verb="request.refused")
+    assert (entry.actor.startswith("token:decision"), entry.data["xid"]) == (True, 79)
+    Cluster.objects.update(mode="enforce")
+    assert api.post("rescue-actions", asked(), Idempotency_Key="k").status_code == 201
+
+
 def test_in_approve_mode_it_waits_for_a_person(node: Node, east: Cluster, now: datetime) -> None:
     Cluster.objects.update(mode="approve")
     assert caller(east, now).post("rescue-actions", asked()).status_code == 201

@@ -7,10 +7,12 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.accounts.models import RoleBinding, User
 from kcover_portal.fleet import queries as fleet_queries
+from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies.models import Policy
+from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Rescue
 from tests.portal.console.conftest import PASSWORD
 from tests.portal.ledger.tampering import unguarded
@@ -345,6 +347,17 @@ def test_the_chain_is_verified_on_the_page(person, world: World):
     with unguarded():
         Entry.objects.filter(sequence=1, cluster="c1").update(actor="mallory")
     assert "broken at entry 1" in text(client.post("/audit/verify/"))
+
+
+def test_a_refused_request_is_on_the_audit_page_and_on_the_nodes(person, world: World):
+    fleet.pause(cluster=world.cluster, reason="fire in the hall", actor="user:ann", now=world.now)
+    with pytest.raises(services.Refused):
+        services.request(world.node(), "drain", actor="user:bo", reason="it is loud", now=world.now)
+    client = person("viewer")
+    for page in ("/audit/?verb=request", "/nodes/c1/gpu-1/"):
+        shown = text(client.get(page))
+        assert "request.refused" in shown
+        assert "everything is paused: fire in the hall" in shown
 
 
 def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):
