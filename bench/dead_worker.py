@@ -21,10 +21,11 @@ def measure(_scale: float) -> Result:
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=NODES + 4, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
         nodes = scene.working_nodes(product)[:NODES]
-        secrets = scene.tokens(product, nodes)
+        secrets, boots = scene.tokens(product, nodes), scene.boots(product)
         watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)
         product.post_sim("/sim/api-faults", {"status": "timeout", "match": "PATCH /api/v1/nodes/", "count": NODES})
-        scene.send(product, [(secrets[node], scene.report(node, [scene.xid(62)])) for node in nodes])
+        faults = [scene.xid(62)]
+        scene.send(product, [(secrets[node], scene.report(node, faults, boot_id=boots[node])) for node in nodes])
         product.wait(lambda: _hanging(product), "all steps to be in mid-call")
         product.kill("worker")
         killed = time.time()

@@ -57,14 +57,14 @@ def measure(scale: float) -> Result:
 def _run(product: products.Product, count: int, per_report: int) -> float:
     """Seconds until everything is kept, judged and done."""
     nodes = scene.working_nodes(product)[:NODES]
-    secrets = scene.tokens(product, nodes)
+    secrets, boots = scene.tokens(product, nodes), scene.boots(product)
     pairs = list(itertools.product(nodes, CODES))[:DISTINCT]
     codes = {node: itertools.cycle([code for of, code in pairs if of == node]) for node in nodes}
     sequence = itertools.count(1)
     reports = []
     for node in itertools.islice(itertools.cycle(nodes), count):
         faults = [scene.xid(next(codes[node]), sequence=next(sequence)) for _ in range(per_report)]
-        reports.append((secrets[node], scene.report(node, faults)))
+        reports.append((secrets[node], scene.report(node, faults, boot_id=boots[node])))
     began = time.time()
     scene.send(product, reports, connections=CONNECTIONS)
     return scene.settled(product, seconds=120) - began

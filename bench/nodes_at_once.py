@@ -51,11 +51,15 @@ def measure(scale: float) -> Result:
 
 def _run(product: products.Product, watch: scene.Watch, nodes: list[str]) -> tuple[float, float]:
     """Seconds until the last report was durable, and until the last node was cordoned."""
-    secrets = scene.tokens(product, nodes)
-    scene.send(product, [(secrets[node], scene.report(node, [])) for node in nodes])  # agents are no strangers
-    reports = [(secrets[node], scene.report(node, [scene.xid(62)])) for node in nodes]
+    secrets, boots = scene.tokens(product, nodes), scene.boots(product)
+
+    def reports(*faults: scene.Json) -> list[tuple[str, bytes]]:
+        return [(secrets[node], scene.report(node, faults, boot_id=boots[node])) for node in nodes]
+
+    scene.send(product, reports())  # agents are no strangers
+    told = reports(scene.xid(62))
     began = time.time()
-    answered = scene.send(product, reports)
+    answered = scene.send(product, told)
     cordoned = watch.wait(nodes, seconds=300)
     scene.settled(product, seconds=300)
     return max(answered) - began, max(cordoned.values()) - began

@@ -48,6 +48,7 @@ def _run(product: products.Product) -> tuple[list[float], list[float]]:
     rows = product.get("/api/v1/nodes?page_size=500")["results"]
     # Spares are cordoned already: only a node that takes work can be seen to stop.
     nodes = sorted(row["name"] for row in rows if row["gpus"] and not row["cordoned"])[:FAULTS]
+    boots = {row["name"]: row["boot_id"] for row in rows}
     listing = Path(product.folder) / "nodes"
     listing.write_text("\n".join(nodes))
     printed = product.manage("token", "create", "--kind", "agent", "--cluster", "sim", "--nodes", str(listing))
@@ -56,22 +57,24 @@ def _run(product: products.Product) -> tuple[list[float], list[float]]:
     connection = http.client.HTTPConnection("127.0.0.1", product.port)
     latencies, acknowledged = [], []
     for node in nodes:
-        _post(connection, node, tokens[node], faults=[])  # an agent has been heard before it sees a fault
+        _post(connection, node, tokens[node], boots[node], faults=[])  # an agent has been heard before it sees a fault
         time.sleep(0.3)
         began = time.monotonic()
-        _post(connection, node, tokens[node], faults=[FAULT])
+        _post(connection, node, tokens[node], boots[node], faults=[FAULT])
         acknowledged.append((time.monotonic() - began) * 1000)
         latencies.append((seen.cordoned(node) - began) * 1000)
         time.sleep(max(0.0, EVERY_SECONDS - (time.monotonic() - began)))
     return latencies, acknowledged
 
 
-def _post(connection: http.client.HTTPConnection, node: str, token: str, *, faults: list[dict[str, object]]) -> None:
+def _post(
+    connection: http.client.HTTPConnection, node: str, token: str, boot_id: str, *, faults: list[dict[str, object]]
+) -> None:
     now = datetime.now(UTC).isoformat()
     report = {
         "version": 1,
         "node": node,
-        "boot_id": "bench",
+        "boot_id": boot_id,
         "batch_id": str(uuid.uuid4()),
         "agent": "bench",
         "sent_at": now,

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,12 +34,20 @@ Key = Any  # whatever a measurement tells its sightings apart by; hashable
 
 def working_nodes(product: Product) -> list[str]:
     """The nodes with GPUs that take work, sorted. (Spares are cordoned already.)"""
-    found, url = [], product.url + "/api/v1/nodes?page_size=500"
+    return sorted(row["name"] for row in _nodes(product) if row["gpus"] and not row["cordoned"])
+
+
+def boots(product: Product) -> dict[str, str]:
+    """The boot id of each node, which its agent names; of another boot the portal does not know whether it is over."""
+    return {row["name"]: row["boot_id"] for row in _nodes(product)}
+
+
+def _nodes(product: Product) -> Iterator[Json]:
+    url = product.url + "/api/v1/nodes?page_size=500"
     while url:
         _, page = products.call("GET", url, token=product.token)
-        found += [row["name"] for row in page["results"] if row["gpus"] and not row["cordoned"]]
+        yield from page["results"]
         url = page.get("next")
-    return sorted(found)
 
 
 def tokens(product: Product, nodes: Collection[str]) -> dict[str, str]:
@@ -66,12 +74,12 @@ def fill(product: Product, nodes: int) -> None:
         raise RuntimeError(done.stderr)
 
 
-def report(node: str, faults: Sequence[Json]) -> bytes:
+def report(node: str, faults: Sequence[Json], *, boot_id: str) -> bytes:
     """A report as an agent sends it."""
     body = {
         "version": 1,
         "node": node,
-        "boot_id": "bench",
+        "boot_id": boot_id,
         "batch_id": str(uuid.uuid4()),
         "agent": "bench",
         "sent_at": datetime.now(UTC).isoformat(),

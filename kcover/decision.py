@@ -36,6 +36,7 @@ class NodeFacts:
     isolated_plan: str = ""  # and the hash of its plan
     recent_rescues: int = 0  # reboots and resets of programs' rescues within the window of the guards' ``repeats``
     rebooted_since: bool = False  # the agent reports another boot since the fault was last seen
+    unshown_boot: str = ""  # the boot that it was seen in, where nobody knows whether it is over or has just begun
     reboots_for_code: int = 0  # reboots for the code at hand within the window of the guards' ``ladder``
 
 
@@ -232,6 +233,8 @@ def _taken(situation: Situation, judged: Decision) -> Decision | None:
         return replace(judged, answer="hold", because=(why_not,), again_at=again)
     if node.rebooted_since:
         return replace(judged, because=(reasons.of("rebooted_since", node=node.name),))
+    if node.unshown_boot:
+        return _hold(situation, judged, reasons.of("boot_not_shown", boot=node.unshown_boot))
     if node.isolated_by is not None and plan.digest(judged.steps) == node.isolated_plan:
         return replace(judged, because=(reasons.of("done_already", rescue=str(node.isolated_by)),))
     return None

@@ -75,6 +75,8 @@ TEXTS: Mapping[str, str] = {
     "rule_cooldown": "cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}",
     "cooled_down": "cooldown: no rescue of this node ended within {within}",
     "rebooted_since": "node {node} has rebooted since this was seen, and it was not seen again",
+    "boot_not_shown": "it was seen in boot {boot}, which the cluster has not shown: whether that boot is over is not"
+    " known yet",
     "external_nothing": "{system} was asked and wants nothing done",
     "external_silent": "{system} was asked to decide and is silent: {why}",
     "plan_limit": "Exceed the maximum plans limit {{{limit}}}",  # KCE's words

@@ -40,12 +40,14 @@ KMSG = "kmsg"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to run. ``folder`` holds one folder a node, with its kernel log in it; ``heartbeat`` in seconds."""
+    """What to run. ``folder`` holds one folder a node, with its kernel log in it; ``heartbeat`` in seconds; ``boots``:
+    each node's boot id, as its cluster shows it."""
 
     url: str
     token: str
     folder: str
     nodes: list[str]
+    boots: dict[str, str]
     heartbeat: float
     gpus: int = 8
 
@@ -150,7 +152,7 @@ class Host:
             settings,
             sources=(follow.File(self._folder / KMSG),),
             clock=clock,
-            boot_id=lambda: f"boot-of-{self.name}",
+            boot_id=lambda: self._plan.boots[self.name],
             inventory=self._devices,
             uplink=line,
             spool=spool.Spool(disk),

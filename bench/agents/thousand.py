@@ -132,6 +132,7 @@ def measure(scale: float) -> Result:
             token=(Path(folder) / "enrolment").read_text(),
             folder=str(logs),
             nodes=nodes,
+            boots=scene.boots(product),
             heartbeat=max(2.0, HEARTBEAT * min(1.0, seconds / SECONDS * 5)),
         )
         meter = Meter(product)

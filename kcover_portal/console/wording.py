@@ -71,6 +71,9 @@ SENTENCES = (
     gettext_noop("cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}"),
     gettext_noop("cooldown: no rescue of this node ended within {within}"),
     gettext_noop("node {node} has rebooted since this was seen, and it was not seen again"),
+    gettext_noop(
+        "it was seen in boot {boot}, which the cluster has not shown: whether that boot is over is not known yet"
+    ),
     gettext_noop("{system} was asked and wants nothing done"),
     gettext_noop("{system} was asked to decide and is silent: {why}"),
     gettext_noop("Exceed the maximum plans limit {{{limit}}}"),

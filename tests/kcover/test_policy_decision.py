@@ -188,6 +188,11 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
     ),
     (
         "hold",
+        {"node": {"unshown_boot": "b0a7c1de-1"}},
+        "it was seen in boot b0a7c1de-1, which the cluster has not shown: whether that boot is over is not known yet",
+    ),
+    (
+        "hold",
         {"node": {"recent_rescues": 5}},
         "rescues rebooted this node, or reset a GPU of it, 5 times within 7 d: a person must look at it",
     ),

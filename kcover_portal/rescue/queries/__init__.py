@@ -130,6 +130,7 @@ def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now
         isolated_by=left.pk if left else None,
         isolated_plan=left.plan_hash if left else "",
         rebooted_since=_rebooted_since(node, incident),
+        unshown_boot=_unshown_boot(node, incident),
         recent_rescues=repairs(past, plan.MENDING, since=now - settings.repeats.window),
         reboots_for_code=repairs(
             past, {"reboot"}, since=now - settings.ladder.window, code=f"{incident.kind} {incident.code}"
@@ -142,9 +143,9 @@ def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now
 def _rebooted_since(node: Node, incident: Incident) -> bool:
     """Whether the boot that the fault was seen in is over, and nothing was seen in the present one (invariant 15).
 
-    By the watch, which showed that boot before this one: so it is known of what an agent kept for hours, too. A boot
-    that the watch has not shown yet is a new one. And by the node's agent, whose word the boot id of the sighting is;
-    that is asked only of what was judged before and held back: a fault that has just come is the present boot's.
+    By the watch, which showed that boot before this one: so it is known of what an agent kept for hours, too. And by
+    the node's agent, whose word the boot id of the sighting is; that is asked only of what was judged before and held
+    back, since an agent tells what it kept before it says in which boot it is.
     """
     if not incident.boot_id:
         return False
@@ -155,6 +156,19 @@ def _rebooted_since(node: Node, incident: Incident) -> bool:
         return False
     later = Agent.objects.filter(node=node, boot_seen_at__gt=incident.last_at).exclude(boot_id=incident.boot_id)
     return later.exists()
+
+
+def _unshown_boot(node: Node, incident: Incident) -> str:
+    """The boot that the fault was seen in, where it is not known whether it is over (invariant 15); else "".
+
+    The watch shows another one, and never showed this: the agent may be ahead of the watch, or tell what it kept from a
+    boot that began and ended while nobody looked. The watch's next word tells, or the agent's (``_rebooted_since``).
+    """
+    known = ("", node.boot_id, *node.past_boots)
+    # An agent's silence is the silence of the present boot, whatever it said last.
+    if not node.boot_id or incident.boot_id in known or incident.kind == "agent":
+        return ""
+    return "" if incident.events.filter(boot_id=node.boot_id).exists() else incident.boot_id
 
 
 def repairs(past: Iterable[Rescue], steps: Collection[str], *, since: datetime, code: str = "") -> int:

@@ -1,5 +1,6 @@
 """Invariant 15: nothing is done about a fault of a boot that is over, whoever ended it, whenever it is heard of."""
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -43,6 +44,12 @@ def rebooted_by_people(world):
     world.report()
 
 
+def whys():
+    """The newest decision and its reasons."""
+    decision = Decision.objects.latest("pk")
+    return decision.answer, [one.code for one in decision.reasons]
+
+
 def jobs(world):
     return len(world.kube.called("ensure_job"))
 
@@ -75,15 +82,64 @@ def test_what_is_seen_in_this_boot_too_is_acted_on_whatever_comes_late(make):
     assert world.kube.get_node(NODE).unschedulable
 
 
-def test_an_agent_that_is_ahead_of_the_watch_tells_of_no_earlier_boot(make):
+def test_what_an_agent_that_is_ahead_of_the_watch_tells_of_waits_for_the_watch(make):
     world = make()
     world.kube.reboot(NODE)  # the watch has not shown it yet
     world.report(XID)
-    world.work()
+    for _ in range(3):
+        world.work()
+        world.now += timedelta(seconds=20)
+    assert not Rescue.objects.exists()
+    assert whys() == ("hold", ["rule_matches", "boot_not_shown"])
+    world.until("waiting", step="reboot")  # and now it does
     assert world.until_reboot_is_asked()
     world.reboot()
     world.until("succeeded")
     assert jobs(world) == 1
+
+
+def rebooted_twice_unseen(world):
+    """While the portal is away; returns the boot in the middle, which nobody showed it."""
+    between = world.kube.reboot(NODE)
+    world.kube.reboot(NODE)
+    world.now += timedelta(hours=2)
+    world.sync()
+    return between
+
+
+def test_what_an_agent_kept_from_a_boot_that_nobody_showed_isolates_nothing(make):
+    world = make()
+    between = rebooted_twice_unseen(world)
+    world.report(XID, boot_id=between)
+    for _ in range(5):
+        world.pass_time(20)
+    assert whys() == ("hold", ["rule_matches", "boot_not_shown"])
+    world.report()
+    for _ in range(5):
+        world.pass_time(20)
+    assert whys() == ("none", ["rule_matches", "rebooted_since"])
+    assert not Rescue.objects.exists()
+    assert not world.kube.writes
+
+
+def test_inv_32_a_boot_that_is_never_shown_is_not_waited_for_for_ever(make):
+    world = make()
+    world.report(XID, boot_id=rebooted_twice_unseen(world))
+    world.work()
+    world.now += timedelta(days=30)
+    world.work()
+    assert whys() == ("none", ["rule_matches", "boot_not_shown", "expired"])
+    assert Incident.objects.get().judge_at is None
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_what_is_seen_in_this_boot_too_waits_for_no_word_of_an_earlier_one(make, late):
+    world = make(policy=CORDON)
+    seen = [(XID, rebooted_twice_unseen(world)), (replace(XID, sequence=8), world.kube.get_node(NODE).boot_id)]
+    for fault, boot in reversed(seen) if late else seen:
+        world.report(fault, boot_id=boot)
+    world.work()
+    assert world.kube.get_node(NODE).unschedulable
 
 
 def test_an_agent_that_did_not_come_back_from_a_reboot_is_silent_in_this_boot(make):
