@@ -1,5 +1,7 @@
 """What each page shows, to whom, and what it lets them do."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test import Client
@@ -16,6 +18,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Rescue
 from tests.portal.console.conftest import PASSWORD
 from tests.portal.ledger.tampering import unguarded
+from tests.portal.rescue import agents
 from tests.portal.rescue.world import CORDON, HEAL, World
 
 APPROVE = """
@@ -358,6 +361,18 @@ def test_a_refused_request_is_on_the_audit_page_and_on_the_nodes(person, world: 
         shown = text(client.get(page))
         assert "request.refused" in shown
         assert "everything is paused: fire in the hall" in shown
+
+
+def test_what_an_agent_said_too_late_is_on_its_rescues_page(person, world: World):
+    type(world.cluster).objects.update(reboot="agent")
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.now += timedelta(minutes=6)
+    fleet.expire_commands(now=world.now)
+    agents.answers(world, agents.commands("reboot")[0], "failed", "the unit is masked")
+    page = text(person("viewer").get(f"/rescues/{world.rescue().pk}/"))
+    assert "command.late" in page
+    assert "no answer in time; it came later: failed the unit is masked" in page
 
 
 def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):
