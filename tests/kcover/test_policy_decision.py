@@ -182,14 +182,14 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
         "rescue 6 left this node to people: release it to let policies act again",
     ),
     (
-        "none",
-        {"node": {"isolated_by": 5, "isolated_plan": plan.digest(plan.of_rule(REBOOTS.rule, code="62"))}},
-        "rescue 5 did just this already, and the node is still isolated",
-    ),
-    (
         "hold",
         {"node": {"unshown_boot": "b0a7c1de-1"}},
         "it was seen in boot b0a7c1de-1, which the cluster has not shown: whether that boot is over is not known yet",
+    ),
+    (
+        "none",
+        {"node": {"isolated_by": 5, "isolated_plan": plan.digest(plan.of_rule(REBOOTS.rule, code="62"))}},
+        "rescue 5 did just this already, and the node is still isolated",
     ),
     (
         "hold",
