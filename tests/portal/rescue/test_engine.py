@@ -514,7 +514,7 @@ def test_an_unknown_node_is_kept_and_never_acted_on(world: World) -> None:
 
     assert Decision.objects.get().answer == "none"
     assert "has no node elsewhere" in str(Decision.objects.get().reasons[0])
-    world.kube.add_node("elsewhere", gpus=8)
+    world.kube.add_node("elsewhere", gpus=8, boot_id="b1")
     world.sync()
     incidents.call_for_judgement(world.node("elsewhere"), now=world.now)
     world.work()
