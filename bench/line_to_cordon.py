@@ -23,10 +23,12 @@ def measure() -> Result:
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=NODES + 10, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
         nodes = scene.working_nodes(product)[:NODES]
-        secrets = scene.tokens(product, nodes)
+        secrets, boots = scene.tokens(product, nodes), scene.boots(product)
         watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)
         with contextlib.ExitStack() as running:
-            logs = {node: running.enter_context(_agent(product, node, secrets[node])) for node in nodes}
+            logs = {
+                node: running.enter_context(_agent(product, node, secrets[node], boot_id=boots[node])) for node in nodes
+            }
             product.wait(lambda: _heard(product) >= NODES, "the agents to be heard", seconds=120)
             latencies = []
             for number, node in enumerate(nodes):
@@ -46,16 +48,18 @@ def measure() -> Result:
 
 
 @contextlib.contextmanager
-def _agent(product: products.Product, node: str, token: str) -> Iterator[int]:
-    """One agent; yields the writing end of its kernel log."""
+def _agent(product: products.Product, node: str, token: str, *, boot_id: str) -> Iterator[int]:
+    """One agent of a simulated node, in its boot; yields the writing end of its kernel log."""
     home = Path(product.folder) / f"agent-{node}"
     home.mkdir()
+    (home / "boot_id").write_text(boot_id)
     os.mkfifo(home / "kmsg")
     held = os.open(home / "kmsg", os.O_RDWR | os.O_NONBLOCK)  # or the agent sees a pipe that nobody writes to
     settings = {
         "NODE_NAME": node,
         "KCOVER_AGENT_URL": product.url,
         "KCOVER_AGENT_TOKEN": token,
+        "KCOVER_AGENT_BOOT_ID": str(home / "boot_id"),
         "KCOVER_AGENT_KMSG": str(home / "kmsg"),
         "KCOVER_AGENT_SPOOL": str(home / "spool"),
         "KCOVER_AGENT_CHECKS": "none",
