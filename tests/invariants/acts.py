@@ -1,27 +1,22 @@
 """What can happen, as a table: each act takes the bed and a source of chance, and does one thing."""
 
-import contextlib
 import random
 from collections.abc import Callable
 from datetime import timedelta
 
 from kcover.fault import Fault
-from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents import queries as incident_queries
-from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
+from tests.invariants import people
 from tests.invariants.bed import CODES, Bed
 from tests.invariants.watched import must
 
 Act = Callable[[Bed, random.Random], None]
 PCI = ("0000:4e:00", "0000:4f:00")
-PEOPLE = ("user:ann", "user:bob", "user:cid")
 DAY = 86_400.0
-OPEN = ("held", "waiting", "running")
 
 
 def fault(bed: Bed, chance: random.Random) -> None:
@@ -62,13 +57,6 @@ def heartbeat(bed: Bed, chance: random.Random) -> None:
 def kubelets(bed: Bed, _chance: random.Random) -> None:
     """Machines do what they were told."""
     bed.kubelets()
-
-
-def all_clear(bed: Bed, chance: random.Random) -> None:
-    """A person closes an incident."""
-    row = _one(Incident.objects.filter(state="open").order_by("pk"), chance)
-    if row is not None:
-        incidents.close_by_hand(row, actor=chance.choice(PEOPLE), reason="seen to", now=bed.now)
 
 
 def time(bed: Bed, chance: random.Random) -> None:
@@ -136,79 +124,6 @@ def other_worker(bed: Bed, _chance: random.Random) -> None:
         services.run(pk, clock=bed.clock)
 
 
-def steer(bed: Bed, chance: random.Random) -> None:
-    """A person steers a rescue."""
-    act = chance.choice(
-        (
-            services.cancel,
-            services.retry,
-            services.retry,
-            services.skip,
-            services.approve,
-            services.approve,
-            services.reject,
-        )
-    )
-    rescue = _one(Rescue.objects.filter(state__in=OPEN).order_by("pk"), chance)
-    if rescue is not None:
-        _may(lambda: act(rescue, actor=chance.choice(PEOPLE), reason="so", now=bed.now))
-
-
-def request(bed: Bed, chance: random.Random) -> None:
-    """A person asks for an act on a node."""
-    verb = chance.choice(("cordon", "uncordon", "drain", "reboot", "release", "release"))
-    node = bed.node(chance.choice(bed.names))
-    _may(lambda: services.request(node, verb, actor=chance.choice(PEOPLE), reason="so", now=bed.now))
-
-
-def give_back(bed: Bed, chance: random.Random) -> None:
-    """A person who has seen to a node that was left to people gives it back."""
-    marked = (
-        Rescue.objects.exclude(marks={}).exclude(state__in=OPEN).order_by("pk").values_list("node__name", flat=True)
-    )
-    names = sorted(set(marked))
-    if names:
-        node = bed.node(chance.choice(names))
-        _may(lambda: services.request(node, "release", actor=chance.choice(PEOPLE), reason="seen to", now=bed.now))
-
-
-def mode(bed: Bed, chance: random.Random) -> None:
-    """A person pauses, resumes, or sets a mode; more often lets it go on than not, or little else would ever happen."""
-    if chance.random() < 0.25:
-        fleet.pause(cluster=chance.choice((None, bed.cluster)), reason="look first", actor="user:ann", now=bed.now)
-    else:
-        named = chance.choice((None, "enforce", "enforce", "enforce", "enforce", "approve", "shadow"))
-        for cluster in chance.choice(((None, bed.cluster), (None, bed.cluster), (None,), (bed.cluster,))):
-            fleet.resume(cluster=cluster, reason="", actor="user:ann", now=bed.now, mode=named)
-    bed.cluster.refresh_from_db()
-
-
-def exclude(bed: Bed, chance: random.Random) -> None:
-    """Somebody says hands off, or takes it back."""
-    name = chance.choice(bed.names)
-    if bed.there(name):
-        bed.kube.label_node(name, {"kcover.io/exclude": chance.choice(("true", None, None))})
-
-
-def kubectl(bed: Bed, chance: random.Random) -> None:
-    """Somebody cordons, uncordons, taints, labels with kubectl."""
-    name = chance.choice(bed.names)
-    if not bed.there(name):
-        return
-    what = chance.choice(("cordon", "cordon", "uncordon", "uncordon", "taint", "label", "annotate"))
-    if what == "cordon":
-        bed.kube.hands_cordon(name)
-    elif what == "uncordon":
-        bed.kube.hands_uncordon(name)
-    elif what == "taint":
-        bed.kube.hands_taint(name, port.Taint("team", "a", "NoSchedule"), there=chance.random() < 0.6)
-    elif what == "label":
-        bed.kube.label_node(name, {"team": chance.choice(("a", "b"))})
-    else:
-        patch = {"metadata": {"annotations": {"team/note": chance.choice(("ours", "theirs", 'x"{\n'))}}}
-        bed.kube.objects.merge("Node", "", name, patch)
-
-
 def api_faults(bed: Bed, chance: random.Random) -> None:
     """The API server conflicts, is busy, breaks, is cut off, before or after the effect; or gets well."""
     if chance.random() < 0.3:
@@ -251,26 +166,6 @@ def come_and_go(bed: Bed, chance: random.Random) -> None:
         bed.make_node(name)
 
 
-def limits(bed: Bed, chance: random.Random) -> None:
-    """A person changes the guards."""
-    patch = {
-        "storm": {"enabled": chance.random() < 0.2},
-        "rate": {"enabled": chance.random() < 0.2},
-        "breaker": {"enabled": chance.random() < 0.3, "limit": chance.randint(1, 3)},
-        "budget": {"limit": chance.choice((None, None, None, 1, 2, "50%"))},
-        "floor": {"percent": chance.choice((None, None, None, None, 50))},
-        "cooldown": chance.choice((0, 0, 60)),
-        "hold_down": chance.choice((0, 10)),
-    }
-    bounds.set_guards(bed.cluster, patch, actor="user:ann", reason="", now=bed.now)
-
-
-def driver(bed: Bed, chance: random.Random) -> None:
-    """A person changes how nodes are rebooted."""
-    changes = {"reboot": chance.choice(("job", "agent", "auto"))}
-    bounds.set_cluster(bed.cluster, changes, actor="user:ann", reason="", now=bed.now)
-
-
 def pods(bed: Bed, chance: random.Random) -> None:
     """Work comes, is protected, or is replaced under its name."""
     what = chance.choice(("add", "add", "add", "protect", "free", "replace"))
@@ -291,18 +186,12 @@ def sweep(bed: Bed, _chance: random.Random) -> None:
     bed.sweep()
 
 
-def frozen(bed: Bed, _chance: random.Random) -> None:
-    """The worker stands still in its call for longer than its lease, and another one looks."""
-    bed.now += timedelta(seconds=31)
-    other_worker(bed, _chance)
-
-
 ACTS: dict[str, tuple[int, Act]] = {
     "fault": (10, fault),
     "resend": (2, resend),
     "heartbeat": (6, heartbeat),
     "kubelets": (5, kubelets),
-    "all_clear": (4, all_clear),
+    "all_clear": (4, people.all_clear),
     "time": (10, time),
     "watch": (4, watch),
     "work": (10, work),
@@ -311,43 +200,33 @@ ACTS: dict[str, tuple[int, Act]] = {
     "worker_dies": (8, worker_dies),
     "meanwhile": (8, meanwhile),
     "again": (2, again),
-    "steer": (6, steer),
-    "request": (3, request),
-    "give_back": (6, give_back),
-    "mode": (3, mode),
-    "exclude": (2, exclude),
-    "kubectl": (6, kubectl),
+    "steer": (6, people.steer),
+    "answer": (2, people.answer),
+    "request": (3, people.request),
+    "give_back": (6, people.give_back),
+    "mode": (3, people.mode),
+    "exclude": (2, people.exclude),
+    "kubectl": (6, people.kubectl),
     "api_faults": (6, api_faults),
     "machine": (3, machine),
     "come_and_go": (1, come_and_go),
-    "limits": (2, limits),
-    "driver": (1, driver),
+    "limits": (2, people.limits),
+    "driver": (1, people.driver),
     "pods": (8, pods),
     "sweep": (2, sweep),
 }
-# What may happen in the middle of a worker's call. No call takes longer than its lease: ``frozen`` comes after one.
+# What may happen in the middle of a worker's call; none takes longer than its lease.
 MEANWHILE: tuple[Act, ...] = (
-    steer,
-    steer,
-    request,
-    kubectl,
-    exclude,
+    people.steer,
+    people.steer,
+    people.request,
+    people.kubectl,
+    people.exclude,
     machine,
     fault,
-    mode,
+    people.mode,
     other_worker,
     watch,
     pods,
     come_and_go,
 )
-
-
-def _one(rows, chance: random.Random):
-    found = list(rows)
-    return chance.choice(found) if found else None
-
-
-def _may(act: Callable[[], object]) -> None:
-    """A person may be refused; that is an answer."""
-    with contextlib.suppress(services.Refused):
-        act()

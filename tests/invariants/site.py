@@ -64,6 +64,7 @@ class Site(World):
         """The machine boots, whoever asked."""
         self.kube.reboot(name, boot_id=str(uuid.UUID(int=len(self.boots[name]) * 1000 + self.names.index(name))))
         self.boots[name].append(self.boot(name))
+        self.kube.booted.setdefault(name, []).append(self.now)
 
     def add_pod(self, name: str) -> None:
         """The scheduler puts a pod on a node that takes work."""
@@ -126,6 +127,8 @@ class Site(World):
 
     def deliver(self, *reports: wire.Report) -> list[wire.Answer]:
         """The agents' door."""
+        for report in reports:
+            self.kube.heard.setdefault((report.node, report.boot_id), []).append(self.now)
         deliveries = [
             incidents.Delivery(cluster=self.cluster, node=report.node, decoded=wire.Decoded(report=report))
             for report in reports

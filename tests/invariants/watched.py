@@ -7,16 +7,17 @@ and not believed. What people do comes in through ``hands_*``; all else that wri
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import guards, marks
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.kube.fake import Call, FakeCluster
 from kcover_portal.ledger.models import Entry
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Rescue, Step
 
 WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload")
 DESTRUCTIVE = ("evict", "delete_pod", "ensure_job")
@@ -53,6 +54,8 @@ class Watched(FakeCluster):
         self.moment: Callable[[str, str], None] = lambda _when, _verb: None
         self.hands_off: set[str] = set()  # nodes that were excluded before the worker began
         self.accounts: dict[str, Account] = {}
+        self.heard: dict[tuple[str, str], list[datetime]] = {}  # when the agent of a node told of a boot
+        self.booted: dict[str, list[datetime]] = {}
         self.asked_uid = ""
         self._flying: set[str] = set()
         self._begun = 0
@@ -136,13 +139,25 @@ class Watched(FakeCluster):
         must(begun, 46, f"{verb} {name} without an entry that it has begun")
         assert entry is not None
         self._begun = entry.pk
+        rescue = Rescue.objects.get(pk=entry.rescue)
+        if rescue.gate is not None:
+            self._inspect_approval(f"{verb} {name}", rescue, entry)
         if verb in DESTRUCTIVE:
-            self._inspect_destructive(verb, name, namespace, entry)
+            self._inspect_destructive(verb, name, namespace, rescue, entry)
         return entry
 
-    def _inspect_destructive(self, verb: str, name: str, namespace: str, entry: Entry) -> None:
+    def _inspect_approval(self, what: str, rescue: Rescue, entry: Entry) -> None:
+        """The step that waited for a yes has it, and it had not run out when the step went on."""
+        gated = rescue.steps.filter(index=rescue.gate, name=entry.data["step"], state="running").first()
+        if gated is None:
+            return
+        went_on = self.objects.clock() if "gated" in gated.progress else gated.started_at
+        holds = timedelta(seconds=rescue.approval_seconds)
+        yes = rescue.approvals.filter(approved=True, plan_hash=rescue.plan_hash, step=rescue.gate)
+        must(yes.filter(at__gt=went_on - holds).count() >= rescue.approvers, 43, f"{what}: the yes has run out")
+
+    def _inspect_destructive(self, verb: str, name: str, namespace: str, rescue: Rescue, entry: Entry) -> None:
         must(entry.node not in self.hands_off, 37, f"{verb} on {entry.node}, which is excluded")
-        rescue = Rescue.objects.get(pk=entry.rescue)
         must(rescue.state == "running", 12, f"{verb} {name} for {rescue}, which is {rescue.state}")
         if rescue.gate is not None:
             yes = rescue.approvals.filter(approved=True, plan_hash=rescue.plan_hash, step=rescue.gate)
@@ -180,11 +195,30 @@ class Watched(FakeCluster):
             asked = Rescue.objects.filter(pk=entry.rescue, steps__args__foreign=True).exists()
             must(asked or not account.theirs, 18, f"{entry.verb} lifted somebody else's cordon of {name}")
             must(not _mark(after), 22, f"{name} was uncordoned and its mark is left")
+            if entry.verb == "uncordon.begun":
+                self._inspect_proof(name, entry)
             account.theirs = False
         if _mark(before) and not _mark(after):
             state = after["metadata"]["labels"].get(marks.STATE_LABEL)
             must(state == account.state, 19, f"{name} has state label {state}, and before the rescue {account.state}")
             must(not account.taints, 19, f"{name} lost the mark and keeps {account.taints}")
+
+    def _inspect_proof(self, name: str, entry: Entry) -> None:
+        """What must have been so before a rescue that verified its node puts it back into service (invariant 38)."""
+        steps = {one.name: one for one in Step.objects.filter(rescue=entry.rescue).order_by("index")}  # the last round
+        verified, ready, reboot = (steps.get(one) for one in ("verify", "ready", "reboot"))
+        if verified is None or verified.state != "done" or ready is None or ready.state != "done":
+            return  # a person asked for it, or vouches for what was skipped
+        boot, since, until = ready.progress["boot_id"], ready.finished_at, verified.finished_at
+        if reboot is not None and reboot.state == "done":
+            must(boot != reboot.progress["boot_id"], 38, f"{name} works again in the boot that was to end")
+        if verified.args.get("agent", True):
+            told = self.heard.get((name, boot), ())
+            must(any(since < at <= until for at in told), 38, f"{name} works again, unheard since it came back")
+        again = [at for at in self.booted.get(name, ()) if since < at < until]
+        must(not again, 38, f"{name} works again, and booted once more meanwhile")
+        seen = Incident.objects.filter(node__name=name, state="open", program=False, boot_id=boot, last_at__lt=until)
+        must(not seen.exists(), 38, f"{name} works again with {list(seen)} of this boot")
 
 
 def excluded(node: Manifest) -> bool:
