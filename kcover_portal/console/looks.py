@@ -228,6 +228,7 @@ OUTCOMES: Final = {
     "done": _("Done"),
     "overruled": _("Taken back by hand"),
     "expired": _("Nobody answered in time"),
+    "given_up": _("Given up after being held back"),
     "rejected": _("A person said no"),
     "void": _("Nothing was left to answer"),
     "replaced": _("The machine was replaced"),

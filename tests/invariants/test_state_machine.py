@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection, transaction
@@ -17,12 +18,15 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 
 from kcover.fault import Fault
 from kcover.marks import Marks
+from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube import port
-from kcover_portal.rescue.actions import drain
+from kcover_portal.rescue import services
+from kcover_portal.rescue.actions import drain, verify
 from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.actions.drivers import agent
+from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.services import approving
-from tests.invariants import rest, walk
+from tests.invariants import people, rest, walk
 from tests.invariants.acts import ACTS
 from tests.invariants.bed import Bed
 
@@ -101,6 +105,15 @@ def always_granted(*_args: object, **_more: object) -> bool:
     return True
 
 
+def nobody_failed(*_args: object, **_more: object) -> list[object]:
+    return []
+
+
+def ever_granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    yes = rescue.approvals.filter(approved=True, step=step.index)
+    return rescue.gate != step.index or yes.count() >= rescue.approvers
+
+
 def walk_on(acts: Sequence[str], *, episodes: int, steps: int) -> None:
     for number in range(episodes):
         walk.play(walk.steps_of(f"broken {number}", steps, names=acts))
@@ -114,6 +127,8 @@ def walk_on(acts: Sequence[str], *, episodes: int, steps: int) -> None:
         (Context, "check_guards", no_guards, "37|48", "fault watch_and_work mode exclude"),
         (Marks, "with_cordon", always_ours, "18", "fault quiet kubectl"),
         (approving, "granted", always_granted, "43", "fault watch_and_work"),
+        (verify, "_agent_is_fresh", always_granted, "38", "fault watch_and_work"),
+        (incidents, "faults_since", nobody_failed, "38", "fault watch_and_work heartbeat"),
     ],
 )
 def test_a_broken_engine_is_found(
@@ -135,6 +150,20 @@ def test_a_second_ask_for_one_boot_is_found(monkeypatch: pytest.MonkeyPatch) -> 
         bed.agent("gpu-1", Fault(kind="xid", code=62, pci="0000:4e:00", source="kmsg"))
         with pytest.raises(walk.Violation, match="invariant 16"):
             take_all(bed, [("watch_and_work", number) for number in range(10)])
+
+
+def test_a_yes_that_has_run_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine that counts the votes and not their age, and people who were long gone when it went on."""
+    monkeypatch.setattr(approving, "granted", ever_granted)
+    with walk.fresh_bed() as bed:
+        bed.agent("gpu-1", Fault(kind="xid", code=95, pci="0000:4e:00", source="kmsg"))
+        take_all(bed, [("watch_and_work", 1)])
+        rescue = Rescue.objects.get(hold="approval")
+        for who in people.PEOPLE[: rescue.approvers]:
+            services.approve(rescue, actor=who, reason="so", now=bed.now)
+        bed.now += timedelta(seconds=rescue.approval_seconds)
+        with pytest.raises(walk.Violation, match="invariant 43"):
+            take_all(bed, [("watch_and_work", 2)])
 
 
 def take_all(bed: Bed, steps: Sequence[walk.Step]) -> None:

@@ -61,7 +61,7 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
             context.remember(silent_at=context.now.isoformat())
         if context.now - datetime.fromisoformat(context.step.progress["silent_at"]) > AGENT_WITHIN:
             return Hold("the node's agent has fallen silent, and silence is no proof of health")
-        return Wait(POLL_SECONDS, "waiting for a report of the agent, which has fallen silent")
+        return Wait(CHECK_SECONDS, "waiting for a report of the agent, which has fallen silent")
     codes = context.rescue.incidents.filter(kind="check", state=Incident.State.OPEN).values("code")
     failing = CheckResult.objects.filter(node=context.node, name__in=codes, status="fail").order_by("name", "device")
     if failing:

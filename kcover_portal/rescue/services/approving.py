@@ -62,9 +62,12 @@ def _end_unanswered(pk: int, *, now: datetime) -> bool:
 def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """Whether the step may begin: it is not gated, has begun before, or has its approval.
 
-    An attempt that a guard held back has begun nothing, and neither has one that a person retries.
+    An attempt that a guard held back has begun nothing, and neither has one that a person retries. What had begun
+    before anybody was asked (``gated``: approve mode was set in its middle) goes on for as long as the yes holds.
     """
-    if rescue.gate is None or step.index != rescue.gate or has_begun(step):
+    if rescue.gate is None or step.index != rescue.gate:
+        return True
+    if has_begun(step) and "gated" not in step.progress:
         return True
     return rescue.expires_at is not None and isinstance(_answer(rescue, now=now), approval.Approved)
 
@@ -76,7 +79,7 @@ def void(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     drain stops where it is. The node stays isolated, and a person is told.
     """
     seen_through = has_begun(step) if step.name == "restart_jobs" else "asked" in step.progress and step.name != "drain"
-    if not plan.takes_away(step.name, step.args) or seen_through or not _healed(rescue):
+    if not plan.takes_away(step.name, step.args) or seen_through or not healed(rescue):
         return False
     human = queries.marked_on(rescue.node) is not None
     because = "the fault is over: nothing more is taken away"
@@ -181,7 +184,7 @@ def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
         for vote in rescue.approvals.all()
     ]
     actual = replace(subject, uid=rescue.node.uid) if rescue.node_uid and rescue.node.known else subject
-    return approval.check(request, votes, actual=actual, healed=_healed(rescue), now=now)
+    return approval.check(request, votes, actual=actual, healed=healed(rescue), now=now)
 
 
 def _asked_at(rescue: Rescue) -> datetime:
@@ -190,7 +193,7 @@ def _asked_at(rescue: Rescue) -> datetime:
     return rescue.expires_at - timedelta(seconds=rescue.approval_seconds)
 
 
-def _healed(rescue: Rescue) -> bool:
+def healed(rescue: Rescue) -> bool:
     """Whether every fault that it is about was proved gone meanwhile."""
     about = rescue.incidents.all()
     return about.exists() and not about.filter(state=Incident.State.OPEN).exists()

@@ -146,6 +146,8 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
             _close_step(step, "done", because=note, now=now)
             return True
         case Ask(seconds):  # from here on the step is gated, as if it had been laid down so
+            if approving.has_begun(step):
+                step.progress = {**step.progress, "gated": True}
             asks = opening.asks_for_approval(now + timedelta(seconds=rescue.approval_seconds))
             return _put_down(rescue, step, seconds=seconds, failures=0, now=now, gate=step.index, due_at=None, **asks)
         case Wait(seconds, because):
@@ -189,7 +191,7 @@ def _put_down(
     if not still_ours(rescue, lease_until=None, **fields):
         return False
     step.state, step.because, step.failures = Step.State.WAITING, because[:1000], failures
-    step.save(update_fields=["state", "because", "failures", "started_at"])
+    step.save(update_fields=["state", "because", "failures", "started_at", "progress"])
     return True
 
 

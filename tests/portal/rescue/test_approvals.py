@@ -1,5 +1,7 @@
 """Approvals on the engine: who may say yes to what, for how long, and what happens when nobody does."""
 
+from datetime import timedelta
+
 import pytest
 
 from kcover_portal.fleet import services as fleet
@@ -208,6 +210,28 @@ def test_inv_43_approve_mode_holds_for_what_is_under_way(world: World) -> None:
     world.reboot()
     assert world.until("succeeded").outcome == "healed"
     assert len(world.kube.called("evict")) == before + 1, "the time of the question is not the drain's"
+
+
+def test_inv_43_a_yes_to_what_was_under_way_runs_out_like_any_other(world: World) -> None:
+    _refused_drain(world)
+    world.fault(62)
+    world.until("waiting", step="drain")
+    _approve_mode(world)
+    world.pass_time(20)
+    vote(world, "ann")
+    fleet.pause(cluster=world.cluster, reason="stop", actor="user:bob", now=world.now)
+    world.pass_time(10)
+    before = len(world.kube.called("evict"))
+    world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    world.now += timedelta(days=1)
+    fleet.resume(cluster=world.cluster, reason="go", actor="user:bob", now=world.now)
+    for _ in range(3):
+        world.pass_time(10)
+    rescue = world.rescue()
+    assert (rescue.state, rescue.hold) == ("held", "approval")
+    assert len(world.kube.called("evict")) == before
+    vote(world, "bob")
+    world.until_reboot_is_asked()
 
 
 def test_what_a_person_asked_for_is_its_own_approval_in_approve_mode(world: World) -> None:

@@ -54,7 +54,7 @@ def jobs(world):
     return len(world.kube.called("ensure_job"))
 
 
-def test_what_an_agent_kept_from_the_boot_before_isolates_nothing(make):
+def test_inv_15_what_an_agent_kept_from_the_boot_before_isolates_nothing(make):
     world = make()
     old = world.kube.get_node(NODE).boot_id
     world.now += timedelta(hours=2)
@@ -69,7 +69,7 @@ def test_what_an_agent_kept_from_the_boot_before_isolates_nothing(make):
     assert (decision.answer, [one.code for one in decision.reasons]) == ("none", ["rule_matches", "rebooted_since"])
 
 
-def test_what_is_seen_in_this_boot_too_is_acted_on_whatever_comes_late(make):
+def test_inv_15_what_is_seen_in_this_boot_too_is_acted_on_whatever_comes_late(make):
     world = make(policy=CORDON)
     old = world.kube.get_node(NODE).boot_id
     rebooted_by_people(world)
@@ -151,7 +151,7 @@ def test_an_agent_that_did_not_come_back_from_a_reboot_is_silent_in_this_boot(ma
     assert world.kube.get_node(NODE).unschedulable
 
 
-def test_people_reboot_the_node_while_its_rescue_waits_for_their_yes(make):
+def test_inv_15_people_reboot_the_node_while_its_rescue_waits_for_their_yes(make):
     world = make(policy=GATED % 1)
     world.fault(62)
     world.work()
@@ -166,7 +166,7 @@ def test_people_reboot_the_node_while_its_rescue_waits_for_their_yes(make):
     assert "new boot" in world.step("reboot").because
 
 
-def test_people_reboot_the_node_while_its_drain_waits(make):
+def test_inv_15_people_reboot_the_node_while_its_drain_waits(make):
     world = make()
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.kube.add_budget("default", "keep", match={"app": "train"})
