@@ -127,8 +127,8 @@ def test_inv_30_a_rescue_under_way_takes_nothing_away_while_nobody_is_eligible(m
     lose_gpus(world, NODE)  # as after a driver that failed to load: its devices are no resources any more
     if step == "drain":
         world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
-    for _ in range(3):
-        world.pass_time(600)
+    for seconds in (5, 600, 900):
+        world.pass_time(seconds)
     assert (len(world.kube.called("evict")), world.kube.called("ensure_job")) == (taken, [])
     assert "no eligible node to count over" in world.step(step).because
     lose_gpus(world, NODE, left=8)
