@@ -16,8 +16,8 @@ from tests.portal.ledger import tampering
 
 BROWSER = Path(__file__).parent / "browser"
 CRASH = Path(__file__).parent / "crash"
-# The same examples in every run, however slow the machine is; others where KCOVER_TEST_SEED is set.
-hypothesis.settings.register_profile("suite", derandomize="KCOVER_TEST_SEED" not in os.environ, deadline=None)
+# The same examples in every run, however slow the machine is; others where TEST_SEED is set.
+hypothesis.settings.register_profile("suite", derandomize="TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.load_profile("suite")
 
 

@@ -33,7 +33,7 @@ from tests.invariants.bed import Bed
 STEPS = 10_000
 EPISODE = 250  # a longer one meets more of its own past, and ends less often
 NAMES = [name for name, (weight, _) in ACTS.items() for _ in range(weight)]
-SEED = os.environ.get("KCOVER_TEST_SEED", "kcover")
+SEED = os.environ.get("TEST_SEED", "kcover")
 
 pytestmark = pytest.mark.django_db
 
@@ -79,10 +79,10 @@ def test_whatever_happens_in_whatever_order_the_invariants_hold() -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", range(STEPS // EPISODE))
 def test_a_long_walk_holds_the_invariants(number: int) -> None:
-    """KCOVER_TEST_SEED: another walk."""
+    """TEST_SEED: another walk."""
     print(f"seed {SEED}, episode {number}")
     failed = walk.episode(SEED, number, EPISODE)
-    assert failed is None, f"KCOVER_TEST_SEED={SEED}: {failed[0]}\n{failed[1]}"
+    assert failed is None, f"TEST_SEED={SEED}: {failed[0]}\n{failed[1]}"
 
 
 def evict_all(pods: Sequence[port.Pod]) -> list[port.Pod]:
