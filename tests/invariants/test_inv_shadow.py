@@ -48,13 +48,13 @@ class Shadowed(World):
             self.sync()
             self.report()
             services.sweep(now=self.now)
-            for pk in incident_queries.to_judge(now=self.now):
+            for pk, _ in incident_queries.to_judge(now=self.now):
                 services.judge_and_run(pk, clock=self.clock)
             for seen in Incident.objects.exclude(node=None).select_related("node", "cluster"):
                 announcing.incident(seen, now=self.now)
-            for pk in queries.due(now=self.now):
+            for pk, _ in queries.due(now=self.now):
                 services.run(pk, clock=self.clock)
-            for pk in queries.to_withdraw(now=self.now):
+            for pk, _ in queries.to_withdraw(now=self.now):
                 services.withdraw(pk, clock=self.clock)
             services.reconcile(now=self.now)
             standing_in.tidy(now=self.now)

@@ -116,10 +116,10 @@ def come_back(world: Quiet) -> None:
 
 def test_inv_33_an_api_server_that_is_away_is_no_fault_of_any_node(quiet: Quiet) -> None:
     go_away(quiet)
-    assert quiet.listen(1200) == []
+    assert quiet.listen(600) == []
     come_back(quiet)
     quiet.listen(60)
-    for _ in range(10):
+    for _ in range(5):
         for name in ALL:
             quiet.report(node=name)
         quiet.listen(60)
@@ -130,9 +130,9 @@ def test_inv_33_an_api_server_that_is_away_is_no_fault_of_any_node(quiet: Quiet)
 def test_inv_33_nodes_that_an_outage_of_the_api_server_leaves_silent_are_one_storm(quiet: Quiet) -> None:
     """It is back, and says what it last heard: none of its nodes is Ready, and none of their agents is heard."""
     go_away(quiet)
-    quiet.listen(600)
+    quiet.listen(300)
     come_back(quiet)
     Node.objects.update(ready=False)
-    quiet.listen(900)
+    quiet.listen(420)
     assert Incident.objects.filter(kind="agent", state="open", program=False).count() == 8
     assert_storm(quiet, "code agent silent", ALL)
