@@ -48,6 +48,7 @@ class Mortal(World):
                 if not job.get("status"):
                     self.kube.finish_job(job["metadata"]["namespace"], job["metadata"]["name"])
                     self.boots.append(self.kube.reboot(NODE))
+            self.kube.heard.setdefault((NODE, self.boots[-1]), []).append(self.now)
             self.report()
             found = Rescue.objects.first()
             if found is not None and found.state in ("succeeded", "failed", "cancelled", "held"):
