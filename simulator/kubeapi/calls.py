@@ -62,7 +62,7 @@ class Call:
 class Calls:
     """The counters of one API server."""
 
-    def __init__(self, *, keys: int = 100_000, recent: int = 5_000) -> None:
+    def __init__(self, *, keys: int = 100_000, recent: int = 50_000) -> None:
         self._counts: Counter[Asked] = Counter()
         self._keys = keys
         self._recent: deque[Call] = deque(maxlen=recent)
