@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -17,7 +18,7 @@ NAMES = tuple(ACTS)
 @contextlib.contextmanager
 def fresh_bed() -> Iterator[Bed]:
     """A bed whose rows are gone afterwards."""
-    with transaction.atomic():
+    with transaction.atomic(), _transactions_in_it():
         bed = Bed()
         try:
             yield bed
@@ -25,6 +26,22 @@ def fresh_bed() -> Iterator[Bed]:
             bed.uninstall()
             connection.run_on_commit.clear()  # nobody hears the doorbell here: what is due is found by looking
             transaction.set_rollback(True)
+
+
+@contextlib.contextmanager
+def _transactions_in_it() -> Iterator[None]:
+    """What is a transaction of its own anywhere else is a savepoint in the episode's, so that a worker that dies in its
+    middle leaves nothing of it: also where ``savepoint=False`` says that a transaction around it is enough."""
+    atomic, depth = transaction.atomic, len(connection.savepoint_ids)
+
+    def as_savepoint(using: Any = None, savepoint: bool = True, durable: bool = False) -> Any:
+        return atomic(using, savepoint or len(connection.savepoint_ids) == depth, durable)
+
+    setattr(transaction, "atomic", as_savepoint)  # noqa: B010  # a module has no other way
+    try:
+        yield
+    finally:
+        setattr(transaction, "atomic", atomic)  # noqa: B010
 
 
 def take(bed: Bed, step: Step) -> None:
