@@ -32,16 +32,7 @@ def found(
     node: str, faults: Sequence[Fault], checks: Sequence[Check] = (), *, boot_id: str, now: datetime
 ) -> dict[str, Any]:
     """A report of what was found, as the spool keeps it."""
-    report = wire.Report(
-        node=node,
-        boot_id=boot_id,
-        batch_id=str(uuid.uuid4()),
-        agent=VERSION,
-        sent_at=now,
-        faults=tuple(faults),
-        checks=tuple(checks),
-    )
-    return wire.encode(report)
+    return wire.encode(_report(node, boot_id=boot_id, now=now, faults=tuple(faults), checks=tuple(checks)))
 
 
 def spooled(report: Mapping[str, Any], *, now: datetime) -> Outgoing:
@@ -55,15 +46,7 @@ def heartbeat(
     node: str, *, boot_id: str, inventory: Inventory | None, results: tuple[CommandResult, ...], now: datetime
 ) -> Outgoing:
     """A report that the agent is alive, with the node's ``inventory`` where it is news, and ``results`` of commands."""
-    report = wire.Report(
-        node=node,
-        boot_id=boot_id,
-        batch_id=str(uuid.uuid4()),
-        agent=VERSION,
-        sent_at=now,
-        inventory=inventory,
-        command_results=results,
-    )
+    report = _report(node, boot_id=boot_id, now=now, inventory=inventory, command_results=results)
     return Outgoing(
         batch_id=report.batch_id,
         body=_dump(wire.encode(report)),
@@ -97,6 +80,12 @@ def words(fault: Fault) -> tuple[object, ...]:
 def _named(fault: Fault, by_slot: Mapping[str | None, str]) -> Fault:
     uuid = by_slot.get(xid.slot(fault.pci)) if fault.pci and fault.kind == "xid" else None
     return replace(fault, gpu_uuid=uuid) if uuid else fault
+
+
+def _report(node: str, *, boot_id: str, now: datetime, **content: Any) -> wire.Report:
+    """One with a batch id of its own; ``content``: what it tells."""
+    batch_id = str(uuid.uuid4())
+    return wire.Report(node=node, boot_id=boot_id, batch_id=batch_id, agent=VERSION, sent_at=now, **content)
 
 
 def _dump(report: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,8 @@ from typing import Any, cast
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
+from kcover_portal import garbage
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 _pages_wsgi = get_wsgi_application()  # before anything that touches models
 
@@ -20,7 +22,6 @@ from channels.auth import AuthMiddlewareStack  # noqa: E402
 from channels.routing import URLRouter  # noqa: E402
 from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
 
-from kcover_portal import garbage  # noqa: E402
 from kcover_portal.api import agent  # noqa: E402
 from kcover_portal.asgi import bodies, proxy  # noqa: E402
 from kcover_portal.console import routing  # noqa: E402

@@ -13,6 +13,8 @@ from kcover_portal import doorbell
 from kcover_portal.ledger import queries
 from kcover_portal.ledger.models import Chain, Entry
 
+ACTOR = 200  # characters of the name of who acts
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:

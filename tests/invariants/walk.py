@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import pytest
 from django.db import connection, transaction
 
 from tests.invariants import rest
@@ -37,11 +38,9 @@ def _transactions_in_it() -> Iterator[None]:
     def as_savepoint(using: Any = None, savepoint: bool = True, durable: bool = False) -> Any:
         return atomic(using, savepoint or len(connection.savepoint_ids) == depth, durable)
 
-    setattr(transaction, "atomic", as_savepoint)  # noqa: B010  # a module has no other way
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transaction, "atomic", as_savepoint)
         yield
-    finally:
-        setattr(transaction, "atomic", atomic)  # noqa: B010
 
 
 def take(bed: Bed, step: Step) -> None:

@@ -15,7 +15,6 @@ from kcover_portal.ledger import services as ledger
 
 WITHDRAWN = "withdrawn: "  # how the message of a command begins that was taken off the offer
 BY_RESCUE = re.compile(r"(?:reboot|reset|checks)-(\d+)-\d+-\d+")  # its key, where a step of a rescue asked
-ACTOR = 200  # characters of a name in the ledger
 
 
 def note(node: Node, command: uuid.UUID, result: fault.CommandResult, *, now: datetime) -> None:
@@ -37,7 +36,7 @@ def note(node: Node, command: uuid.UUID, result: fault.CommandResult, *, now: da
     if asked is not None:
         ledger.write(
             node.cluster.name,
-            actor=f"agent:{node.name}"[:ACTOR],
+            actor=f"agent:{node.name}"[: ledger.ACTOR],
             verb="command.late",
             subject=f"command {row.pk}",
             node=node.name,

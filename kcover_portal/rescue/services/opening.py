@@ -21,7 +21,6 @@ from kcover_portal.rescue.actions.context import LEASE
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.services import withdrawing
 
-ACTOR = 200  # characters of a name in the ledger
 APPROVAL_HOLDS = timedelta(days=1)  # where a rule does not say: long enough for every shift
 
 
@@ -79,7 +78,7 @@ def open_by_policy(
 
 def by_rule(rule: str) -> str:
     """How the ledger names a rule that acts, cut to what a row takes: a policy's name may be longer."""
-    return f"policy:{rule}"[:ACTOR]
+    return f"policy:{rule}"[: ledger.ACTOR]
 
 
 def begins(gate: dict[str, Any], *, lease: bool, now: datetime, due_at: datetime | None = None) -> dict[str, Any]:

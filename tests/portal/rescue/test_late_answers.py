@@ -1,16 +1,13 @@
 """What an agent says of a command that has expired is kept, and makes nothing bolder."""
 
-import uuid
 from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
 
-from kcover import wire
 from kcover.fault import CommandResult
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
-from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
@@ -36,25 +33,11 @@ def told() -> list[Entry]:
     return list(Entry.objects.filter(verb="command.late").order_by("pk"))
 
 
-def deliver(world: World, *results: CommandResult) -> None:
-    """An agent's heartbeat with results."""
-    report = wire.Report(
-        node=NODE,
-        boot_id=world.kube.get_node(NODE).boot_id,
-        batch_id=str(uuid.uuid4()),
-        agent="1.0.0",
-        sent_at=world.now,
-        command_results=results,
-    )
-    delivery = incidents.Delivery(cluster=world.cluster, node=NODE, decoded=wire.Decoded(report=report))
-    incidents.ingest([delivery], now=world.now)
-
-
 @pytest.mark.parametrize("status", ["done", "failed"])
 def test_inv_16_a_late_word_that_it_may_be_done_is_kept_and_the_boot_is_waited_for(world: World, status: str) -> None:
     command = unanswered(world)
     for _ in range(2):  # the answer to the first report was lost
-        deliver(world, CommandResult(id=str(command.pk), status=status, message="so", finished_at=world.now))
+        world.report(results=(CommandResult(id=str(command.pk), status=status, message="so", finished_at=world.now),))
         world.pass_time()
     assert (world.step("reboot").state, world.rescue().needs_human) == ("waiting", False)
     [entry] = told()

@@ -1,14 +1,11 @@
 """Invariant 38: a node takes work again when it is proved well, and what nobody told proves nothing."""
 
-import uuid
 from datetime import timedelta
 
 import pytest
 
-from kcover import wire
 from kcover.fault import Check, Fault
 from kcover_portal.fleet.services import bounds
-from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.actions import verify
 from tests.portal.rescue import agents
@@ -50,17 +47,8 @@ def make():
 
 def tell(world, status, *faults):
     """The agent tells how a check went."""
-    report = wire.Report(
-        node=NODE,
-        boot_id=world.kube.get_node(NODE).boot_id,
-        batch_id=str(uuid.uuid4()),
-        agent="1.0.0",
-        sent_at=world.now,
-        faults=faults,
-        checks=(Check(name="remapped", status=status, device=f"GPU-{NODE}-0", value=1.0),),
-    )
-    delivery = incidents.Delivery(cluster=world.cluster, node=NODE, decoded=wire.Decoded(report=report))
-    incidents.ingest([delivery], now=world.now)
+    check = Check(name="remapped", status=status, device=f"GPU-{NODE}-0", value=1.0)
+    world.report(*faults, checks=(check,))
 
 
 def reset_for_a_check(make):

@@ -4,7 +4,7 @@ import uuid
 from datetime import UTC, datetime, timedelta
 
 from kcover import wire
-from kcover.fault import Fault
+from kcover.fault import Check, CommandResult, Fault
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incident_queries
@@ -66,7 +66,15 @@ class World:
     def node(self, name: str = NODE) -> Node:
         return Node.objects.select_related("cluster").get(cluster=self.cluster, name=name)
 
-    def report(self, *faults: Fault, node: str = NODE, boot_id: str = "", batch: str = "") -> wire.Answer:
+    def report(
+        self,
+        *faults: Fault,
+        node: str = NODE,
+        boot_id: str = "",
+        batch: str = "",
+        checks: tuple[Check, ...] = (),
+        results: tuple[CommandResult, ...] = (),
+    ) -> wire.Answer:
         """What an agent's report does."""
         report = wire.Report(
             version=1,
@@ -77,8 +85,8 @@ class World:
             sent_at=self.now,
             inventory=None,
             faults=faults,
-            checks=(),
-            command_results=(),
+            checks=checks,
+            command_results=results,
         )
         decoded = wire.Decoded(report=report, rejected=())
         delivery = incidents.Delivery(cluster=self.cluster, node=node, decoded=decoded)
