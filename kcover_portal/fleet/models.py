@@ -151,6 +151,9 @@ class Node(models.Model):
     created_at = models.DateTimeField()
     synced_at = models.DateTimeField(null=True)
     gone_at = models.DateTimeField(null=True, help_text="when the cluster stopped having it")
+    taken_until = models.DateTimeField(
+        null=True, help_text="until when a call about it, outside of its own rescue, may be under way"
+    )
 
     class Meta:
         ordering = ("name",)

@@ -99,4 +99,4 @@ def sweep() -> None:
 @shared_task(name="rescue.tidy_standbys")
 def tidy_standbys() -> None:
     """Gives back the standbys that were promised and are not needed."""
-    standing_in.tidy(now=timezone.now())
+    standing_in.tidy(clock=timezone.now)

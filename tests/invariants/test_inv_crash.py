@@ -9,7 +9,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
-from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.actions.turns import LEASE
 from kcover_portal.rescue.models import Rescue
 from tests.invariants.bed import Killed
 from tests.invariants.watched import Watched

@@ -57,7 +57,7 @@ class Shadowed(World):
             for pk, _ in queries.to_withdraw(now=self.now):
                 services.withdraw(pk, clock=self.clock)
             services.reconcile(now=self.now)
-            standing_in.tidy(now=self.now)
+            standing_in.tidy(clock=self.clock)
             labelling.write(Cluster.objects.get(pk=self.cluster.pk), clock=self.clock)
             for pk in fleet.runs_going_on():
                 checking.advance(pk, now=self.now)

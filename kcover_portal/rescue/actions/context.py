@@ -1,5 +1,6 @@
 """What a step is given to work with, and the one way in which it may write to a cluster."""
 
+import contextlib
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,15 +15,13 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.actions import guarding
+from kcover_portal.rescue.actions import guarding, turns
 from kcover_portal.rescue.models import Rescue, Step
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 HeldBack = guarding.HeldBack
 
-LEASE = timedelta(seconds=30)  # longer than any single call may take (25 s); renewed before each write
-MUCH_OF_IT = timedelta(seconds=3)
 COUNTED_HOLDS = timedelta(seconds=2)  # a drain's evictions in one round are asked about together
 
 
@@ -57,6 +56,7 @@ class Context:
     answers: list[ledger.Draft] = field(default_factory=list)
     marks_changed: bool = False
     begun: str = ""  # the verb of a write that was begun with the claim
+    turn: turns.Turn | None = None  # on another node, while that is written to
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
     passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
 
@@ -101,12 +101,29 @@ class Context:
     ) -> T:
         """Makes one write to the cluster: guards and lease first, a ledger entry before and one after.
 
-        ``node``: whose story it belongs to, where that is another than the rescue's.
+        ``node``: the one that it is about, where that is another than the rescue's; its turn is taken meanwhile.
 
         Raises HeldBack, LeaseLost, or the port's error or Stopped after noting it.
         """
         node = node or self.node.name
         subject = subject or f"node {node}"
+        try:
+            with self._turn_on(node) as self.turn:
+                return self._write(verb, call, subject=subject, node=node, destructive=destructive, data=data)
+        except turns.Busy as other:
+            raise HeldBack(str(other), seconds=1.0) from other
+        finally:
+            self.turn = None
+
+    def _turn_on(self, node: str) -> contextlib.AbstractContextManager[turns.Turn | None]:
+        """The rescue's own node is its own while it holds the lease."""
+        if node == self.node.name:
+            return contextlib.nullcontext()
+        return turns.taken(Node.objects.get(cluster=self.cluster, name=node), clock=self.clock)
+
+    def _write(
+        self, verb: str, call: Callable[[], T], *, subject: str, node: str, destructive: bool, data: object
+    ) -> T:
         if self._has_begun(verb):
             self._ask_once_more(verb, subject, node=node)
         else:
@@ -122,7 +139,7 @@ class Context:
             self.answers, self.marks_changed = [], False
         try:
             result = call()
-        except (port.KubeError, Stopped, LeaseLost) as error:
+        except (port.KubeError, Stopped, LeaseLost, turns.Busy) as error:
             data = {"error": str(error), "kind": type(error).__name__}
             self.answers.append(self._draft(f"{verb}.failed", subject, data, node=node))
             raise
@@ -170,7 +187,7 @@ class Context:
     def _has_begun(self, verb: str) -> bool:
         """Whether the write was begun in the transaction that decided it, and took the lease, a moment ago."""
         begun, self.begun = self.begun, ""
-        return begun == verb and self.now - self.renewed_at <= MUCH_OF_IT
+        return begun == verb and self.now - self.renewed_at <= turns.MUCH_OF_IT
 
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""
@@ -222,9 +239,10 @@ class Context:
         self.marks_changed = True
 
     def note_answers(self) -> None:
-        """Writes what the cluster answered although the rescue is no longer ours: it did happen."""
+        """Writes what the cluster answered although the rescue is no longer ours: it did happen, and it is over."""
         ledger.append(self.cluster.name, self.answers)
         self.answers = []
+        turns.give_back(self.node, self.rescue.lease_until, now=self.now)
 
     def keep_rows(self) -> None:
         """Writes the marks, as part of the caller's transaction."""
@@ -236,23 +254,25 @@ class Context:
             others = others.exclude(pk=self.rescue.pk)
         others.update(marks={})
 
-    def stay(self) -> None:
+    def stay(self, _node: port.Node | None = None) -> None:
         """Between two calls of one write: renews the lease if much of it has gone, so that it covers the next call.
 
-        Raises LeaseLost, and then the next call is not made.
+        Raises LeaseLost, or turns.Busy, and then the next call is not made.
         """
-        if self.now - self.renewed_at > MUCH_OF_IT:
+        if self.now - self.renewed_at > turns.MUCH_OF_IT:
             self.renew()
+        if self.turn is not None:
+            self.turn.stay(now=self.now)
 
     def renew(self) -> None:
         """Extends the lease; raises LeaseLost if the rescue is no longer this worker's."""
         now = self.now
         ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).update(
-            lease_until=now + LEASE
+            lease_until=now + turns.LEASE
         )
         if not ours:
             raise LeaseLost(f"rescue {self.rescue.pk} is no longer held with token {self.token}")
-        self.renewed_at = now
+        self.rescue.lease_until, self.renewed_at = now + turns.LEASE, now
 
     def _draft(self, verb: str, subject: str, data: dict[str, Any], *, node: str) -> ledger.Draft:
         return ledger.Draft(

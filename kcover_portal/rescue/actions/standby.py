@@ -96,14 +96,14 @@ def _put_into_service(context: Context, assignment: Assignment, origin: port.Nod
     """The label of the promise, a look at the spare's health, and the role. Raises Unfit, NotFound, Refused."""
     spare, data = assignment.spare, {"assignment": assignment.pk, "for": context.node.name}
     if not assignment.marks:
-        reserve = partial(context.kube.apply_node, spare.name, handing_over.promised(assignment))
+        reserve = partial(context.kube.apply_node, spare.name, handing_over.promised(assignment), expect=context.stay)
         _, after = context.write("reserve", reserve, node=spare.name, data=data)
         Assignment.objects.filter(pk=assignment.pk).update(marks=handing_over.mark_json(after, assignment))
     for found in standbys.spares(Node.objects.filter(pk=spare.pk), now=context.now):
         if not (found.fact.ready and found.fact.healthy):
             raise Unfit(str(found.busy))
     wanted = handing_over.in_service(assignment, origin, rules=policies.standby_rules(), ours=context.marks)
-    activate = partial(context.kube.apply_node, spare.name, wanted)
+    activate = partial(context.kube.apply_node, spare.name, wanted, expect=context.stay)
     _, after = context.write("activate", activate, node=spare.name, data=data)
     kept = Assignment.objects.filter(pk=assignment.pk, state=Assignment.State.RESERVED).update(
         state=Assignment.State.ACTIVE, marks=handing_over.mark_json(after, assignment), activated_at=context.now
@@ -114,7 +114,7 @@ def _put_into_service(context: Context, assignment: Assignment, origin: port.Nod
 
 def _give_back(context: Context, assignment: Assignment, *, because: str) -> None:
     spare = assignment.spare
-    back = partial(context.kube.apply_node, spare.name, handing_over.given_back(assignment))
+    back = partial(context.kube.apply_node, spare.name, handing_over.given_back(assignment), expect=context.stay)
     try:
         context.write("give_back", back, node=spare.name, data={"assignment": assignment.pk, "because": because})
     except port.NotFound:

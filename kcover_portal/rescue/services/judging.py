@@ -16,7 +16,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.actions import cordon
+from kcover_portal.rescue.actions import cordon, turns
 from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import counts
@@ -64,7 +64,14 @@ def _judge(
         if judged.answer in ("rescue", "approve"):
             chosen = next(one for one in situation.rules if one.name == judged.rule)
             laid = opening.open_by_policy(
-                judged, row, node=node, incident=incident, chosen=chosen, now=now, lease=lease, drafts=drafts
+                judged,
+                row,
+                node=node,
+                incident=incident,
+                chosen=chosen,
+                now=now,
+                lease=lease and not turns.runs(node, now=now),
+                drafts=drafts,
             )
             context = running.context_of(laid.rescue, laid.steps[0], clock=clock)
             drafts = laid.drafts if laid.rescue.lease_until is None else [*laid.drafts, *cordon.begin(context)]

@@ -16,8 +16,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.actions import guarding
-from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.actions import guarding, turns
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.services import withdrawing
 
@@ -81,13 +80,12 @@ def by_rule(rule: str) -> str:
     return f"policy:{rule}"[: ledger.ACTOR]
 
 
-def begins(gate: dict[str, Any], *, lease: bool, now: datetime, due_at: datetime | None = None) -> dict[str, Any]:
-    """How a rescue's row begins: asking for approval, claimed by whoever opened it, or waiting for a worker, which may
-    take it up from ``due_at`` on (nothing: at once)."""
+def begins(gate: dict[str, Any], *, lease: bool, now: datetime) -> dict[str, Any]:
+    """How a rescue's row begins: asking for approval, claimed by whoever opened it, or waiting for a worker."""
     if gate.get("gate") == 0:
         return {**gate, **asks_for_approval(now + timedelta(seconds=gate["approval_seconds"]))}
-    claimed = {"token": 1, "lease_until": now + LEASE} if lease else {}
-    return {**gate, "state": Rescue.State.RUNNING, "isolating_at": now, "due_at": due_at or now, **claimed}
+    claimed = {"token": 1, "lease_until": now + turns.LEASE} if lease else {}
+    return {**gate, "state": Rescue.State.RUNNING, "isolating_at": now, "due_at": now, **claimed}
 
 
 def asks_for_approval(expires_at: datetime) -> dict[str, Any]:
@@ -193,9 +191,11 @@ def end(
     """Closes a rescue from any state that may move there; False if somebody else was faster.
 
     The token is raised, so that whatever a worker has in flight settles nothing afterwards (invariant 9). ``token``
-    given: only if the caller still holds the lease.
+    given: only if the caller still holds the lease, and has no call under way.
     """
     with transaction.atomic(savepoint=False), ledger.last():
+        if token is None:
+            turns.leave(rescue, now=now)
         rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
         if token is not None:
             rows = rows.filter(token=token)

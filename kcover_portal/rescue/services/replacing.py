@@ -20,8 +20,13 @@ def look(*, now: datetime) -> int:
     return sum(end(rescue, now=now) for rescue in rows)
 
 
-def end(rescue: Rescue, *, now: datetime) -> bool:
-    """Ends one; nothing is done to the new machine. Its marks are looked for by ``reconciling``, at the live node."""
+def end(rescue: Rescue, *, now: datetime, token: int | None = None) -> bool:
+    """Ends one; nothing is done to the new machine. Its marks are looked for by ``reconciling``, at the live node.
+
+    ``token``: of the caller who holds the lease.
+    """
     node = rescue.node
     because = f"the cluster has another machine named {node.name} now (uid {node.uid}, not {rescue.node_uid})"
-    return opening.end(rescue, state="cancelled", outcome=OUTCOME, because=because, actor="system", now=now)
+    return opening.end(
+        rescue, state="cancelled", outcome=OUTCOME, because=because, actor="system", now=now, token=token
+    )

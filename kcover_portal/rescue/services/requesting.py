@@ -81,12 +81,8 @@ def request(
         if refusals:
             raise opening.Refused("; ".join(refusals))
         may_run = by_person or verb in ENDING or fleet.mode_of(node.cluster)[0] != "approve"
-        under_way = queries.open_on(node, lock=True)
-        due_at = now
-        if under_way is not None:
-            # A call of its worker may be in flight: what takes back begins when that must be over. Locked, so that the
-            # lease that is read is the last one that there is.
-            due_at = max(now, under_way.lease_until or now)
+        under_way = queries.open_on(node)
+        if under_way is not None:  # a call of its worker may be in flight: that has its turn first
             opening.end(
                 under_way,
                 state=Rescue.State.CANCELLED,
@@ -104,7 +100,7 @@ def request(
             key=key,
             overrides=overrides,
             passed=passed,
-            **opening.begins({} if may_run else ASKED, lease=False, now=now, due_at=due_at),
+            **opening.begins({} if may_run else ASKED, lease=False, now=now),
         )
         ledger.append(node.cluster.name, laid.drafts)
     return laid.rescue

@@ -18,8 +18,8 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.actions import guarding, marking
-from kcover_portal.rescue.actions.context import LEASE, AnotherMachine, Context, HeldBack, LeaseLost, TakenBack
+from kcover_portal.rescue.actions import guarding, marking, turns
+from kcover_portal.rescue.actions.context import AnotherMachine, Context, HeldBack, LeaseLost, TakenBack
 from kcover_portal.rescue.actions.outcome import (
     Again,
     Ask,
@@ -144,11 +144,14 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
     due = Rescue.objects.filter(free, pk=rescue_id, state__in=("waiting", "running"), due_at__lte=now)
     with transaction.atomic(), ledger.last():
-        if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + LEASE):
+        if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + turns.LEASE):
             return None
         rescue = Rescue.objects.select_related("node__cluster", "cluster").get(pk=rescue_id)
+        if turns.runs(rescue.node, now=now):
+            transaction.set_rollback(True)  # it is still due: whoever gives the turn back rings for it
+            return None
         if queries.is_replaced(rescue):
-            replacing.end(rescue, now=now)
+            replacing.end(rescue, now=now, token=rescue.token)
             return None
         step = queries.current_step(rescue)
         if step is None:

@@ -13,7 +13,7 @@ from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.actions.context import LEASE, Context
+from kcover_portal.rescue.actions.context import Context
 from kcover_portal.rescue.actions.outcome import (
     Again,
     Ask,
@@ -28,6 +28,7 @@ from kcover_portal.rescue.actions.outcome import (
     StartOver,
     Wait,
 )
+from kcover_portal.rescue.actions.turns import LEASE
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.services import approving, opening, replacing, starting_over, too_late
 
@@ -143,6 +144,7 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
         case Done(note):
             if not still_ours(rescue, lease_until=now + LEASE, hold=""):
                 return False
+            rescue.lease_until = now + LEASE
             _close_step(step, "done", because=note, now=now)
             return True
         case Ask(seconds):  # from here on the step is gated, as if it had been laid down so

@@ -16,7 +16,8 @@ from kcover_portal.rescue.services import approving, opening
 
 
 def end_if_so(rescue: Rescue, step: Step, *, now: datetime) -> bool:
-    """Ends a rescue that is not to begin any more; False where it has begun, or may. Part of the caller's transaction.
+    """Ends a rescue that is not to begin any more; False where it has begun, or may. Part of the caller's transaction,
+    who holds the lease.
 
     A first call whose answer nobody heard may have been made: where the node shows it, the rescue has begun and goes
     on; where it does not (yet), it ends and a person is asked to look.
@@ -35,7 +36,14 @@ def end_if_so(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     if unclear:
         because += "; whether a call that was made before changed the node is not known: look at it"
     opening.end(
-        rescue, state="cancelled", outcome=outcome, because=because, actor="system", now=now, needs_human=unclear
+        rescue,
+        state="cancelled",
+        outcome=outcome,
+        because=because,
+        actor="system",
+        now=now,
+        needs_human=unclear,
+        token=rescue.token,
     )
     return True
 

@@ -20,13 +20,14 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet import services as fleet_services
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.actions import turns
 from kcover_portal.rescue.actions.drivers import agent, job
 from kcover_portal.rescue.models import Rescue, Step
 
 log = logging.getLogger(__name__)
 
 HELD_SECONDS = 5.0  # between looks while everything is paused, or in shadow mode: nothing is written then
+TURN_SECONDS = 0.5  # between looks while another call about the node is under way
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 CANNOT_RECALL = ("reboot", "reset_gpu")  # kinds of commands that do harm where the agent has fetched them
 
@@ -50,7 +51,7 @@ def call_back(rescue: Rescue, *, now: datetime, because: str, step: Step | None 
 def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
     """Deletes the jobs of a step that is due for it; does nothing where it is not, or somebody else is at it."""
     now = clock()
-    if not Step.objects.filter(pk=step_id, withdraw_at__lte=now).update(withdraw_at=now + LEASE):
+    if not Step.objects.filter(pk=step_id, withdraw_at__lte=now).update(withdraw_at=now + turns.LEASE):
         return
     step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
     mode, reason = fleet.mode_now(step.rescue.cluster)
@@ -60,6 +61,9 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
         return
     try:
         found = [_delete(step, place, clock=clock) for place in job.asked_for(step.progress)]
+    except turns.Busy as other:
+        _again(step, seconds=TURN_SECONDS, because=f"its request is not withdrawn yet: {other}", failed=False, now=now)
+        return
     except port.KubeError as error:
         if isinstance(error, port.Refused) and clock() > _until(step) + timedelta(seconds=job.DEADLINE_SECONDS):
             because = f"its request could not be withdrawn, and has ended by its own deadline: {error}"
@@ -83,7 +87,7 @@ def _wanting(steps: QuerySet[Step]) -> list[Step]:
 def _schedule(step: Step, *, now: datetime) -> list[str]:
     """Makes the step due for withdrawal; returns its jobs by namespace and name."""
     # Until then a call that was under way when the rescue was ended may yet create the job.
-    until = (now + LEASE).isoformat()
+    until = (now + turns.LEASE).isoformat()
     Step.objects.filter(pk=step.pk).update(
         withdraw_at=now, progress={**step.progress, "withdrawal": {"until": until, "failures": 0}}
     )
@@ -92,18 +96,19 @@ def _schedule(step: Step, *, now: datetime) -> list[str]:
 
 
 def _delete(step: Step, place: str, *, clock: Callable[[], datetime]) -> str:
-    """Deletes one job; says what became of it, "" where it is not there."""
+    """Deletes one job; says what became of it, "" where it is not there. Raises turns.Busy, and the port's errors."""
     kube = fleet.connect(step.rescue.cluster)
     namespace, _, name = place.partition("/")
     found = kube.job_state(namespace, name)
     if not found.exists:
         return ""
-    _note(step, place, "begun", now=clock())
-    try:
-        kube.delete_job(namespace, name)
-    except port.KubeError as error:
-        _note(step, place, "failed", now=clock(), error=str(error), kind=type(error).__name__)
-        raise
+    with turns.taken(step.rescue.node, clock=clock):
+        _note(step, place, "begun", now=clock())
+        try:
+            kube.delete_job(namespace, name)
+        except port.KubeError as error:
+            _note(step, place, "failed", now=clock(), error=str(error), kind=type(error).__name__)
+            raise
     said = "had run already" if found.succeeded else "was deleted"
     _note(step, place, "done", now=clock(), answer=said)
     return f"job {place} {said}"

@@ -17,7 +17,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.ledger.queries import replaying
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import outcome
-from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.actions.turns import LEASE
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.services import links
 from tests.portal.rescue import test_actions_standby, test_actions_webhook

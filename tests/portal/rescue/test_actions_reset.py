@@ -9,7 +9,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from kcover_portal.rescue.actions import context
+from kcover_portal.rescue.actions import turns
 from kcover_portal.rescue.actions.drivers import agent
 from tests.portal.rescue import agents, killing
 from tests.portal.rescue.world import NODE, PCI, World
@@ -187,7 +187,7 @@ def test_a_worker_that_dies_asks_once(reset: World, monkeypatch: pytest.MonkeyPa
         reset.pass_time()
     assert len(agents.commands("reset_gpu")) == after
     reset.report()
-    reset.pass_time(context.LEASE.total_seconds())
+    reset.pass_time(turns.LEASE.total_seconds())
     reset.work()
     assert len(agents.commands("reset_gpu")) == 1
     agents.answers(reset, agents.commands("reset_gpu")[0])

@@ -260,14 +260,14 @@ def test_a_promise_of_a_rescue_that_ends_first_is_given_back(make) -> None:
     world.fault(62)
     world.work()
     assert world.kube.get_node("spare-1").labels[marks.STATE_LABEL] == "reserved"
-    assert standing_in.tidy(now=world.now) == 0
+    assert standing_in.tidy(clock=world.clock) == 0
     services.cancel(world.rescue(), actor="user:anna", reason="healed", now=world.now)
 
-    assert standing_in.tidy(now=world.now) == 0  # the cluster does not answer
+    assert standing_in.tidy(clock=world.clock) == 0  # the cluster does not answer
     world.kube.apply_node = apply_node
-    assert standing_in.tidy(now=world.now) == 0  # nor is it asked again at once
+    assert standing_in.tidy(clock=world.clock) == 0  # nor is it asked again at once
     world.now += standing_in.LEASE
-    assert standing_in.tidy(now=world.now) == 1
+    assert standing_in.tidy(clock=world.clock) == 1
     assert shape(world.kube.get_node("spare-1")) == before
     assert Assignment.objects.get().state == "released"
     verbs = Entry.objects.filter(node="spare-1", actor="system").order_by("sequence").values_list("verb", flat=True)
@@ -306,7 +306,7 @@ def test_a_manual_uncordon_of_the_node_stops_it(make) -> None:
     world.kube.uncordon(NODE)
     world.pass_time(5)
     assert world.rescue().state == "cancelled"
-    assert standing_in.tidy(now=world.now) == 1
+    assert standing_in.tidy(clock=world.clock) == 1
     assert Assignment.objects.get().state == "released"
 
 
@@ -320,7 +320,7 @@ def test_nothing_is_written_while_paused(make) -> None:
     world.cluster.mode = "paused"
     world.cluster.save()
     before = len(world.kube.writes)
-    assert standing_in.tidy(now=world.now) == 0
+    assert standing_in.tidy(clock=world.clock) == 0
     assert len(world.kube.writes) == before
     assert rescue.pk
 

@@ -16,7 +16,7 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import registry
-from kcover_portal.rescue.actions.context import LEASE
+from kcover_portal.rescue.actions.turns import LEASE
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from tests.portal.rescue.world import CORDON, NODE, World
 

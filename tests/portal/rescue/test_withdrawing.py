@@ -11,6 +11,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import queries, services
+from kcover_portal.rescue.actions import turns
 from kcover_portal.rescue.models import Rescue, Step
 from tests.portal.rescue.killing import Killed, kill_at
 from tests.portal.rescue.world import NODE, World
@@ -69,7 +70,7 @@ def test_it_is_looked_for_once_more_when_no_call_can_be_under_way_any_more(world
         {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": kept, "namespace": "kcover-system"}, "spec": {}}
     )  # it arrives
     assert withdraw(world) == 0
-    world.now += services.withdrawing.LEASE
+    world.now += turns.LEASE
     assert withdraw(world) == 1
     assert jobs(world) == []
     assert (verbs(rescue), world.step("reboot").withdraw_at) == (["withdraw.begun", "withdraw.done"], None)
@@ -95,10 +96,10 @@ def test_a_worker_that_dies_leaves_it_to_the_next(world: World, after: bool) -> 
     with pytest.raises(Killed):
         withdraw(world)
     assert withdraw(world) == 0  # it is the dead one's for as long as a call may take
-    world.now += services.withdrawing.LEASE
+    world.now += turns.LEASE
     assert withdraw(world) == 1
     assert jobs(world) == []
-    world.now += services.withdrawing.LEASE
+    world.now += turns.LEASE
     withdraw(world)
     assert not Step.objects.exclude(withdraw_at=None).exists()
 
@@ -110,6 +111,9 @@ def test_a_worker_that_died_before_it_noted_the_job_is_cleaned_up_after(world: W
         world.until_reboot_is_asked()
     services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
     assert "asked" not in world.step("reboot").progress
+    assert withdraw(world) == 1
+    assert jobs(world)  # the call that makes it may still be on its way
+    world.now += turns.LEASE
     withdraw(world)
     assert jobs(world) == []
 
