@@ -151,9 +151,8 @@ class Node(models.Model):
     created_at = models.DateTimeField()
     synced_at = models.DateTimeField(null=True)
     gone_at = models.DateTimeField(null=True, help_text="when the cluster stopped having it")
-    taken_until = models.DateTimeField(
-        null=True, help_text="until when a call about it, outside of its own rescue, may be under way"
-    )
+    taken_by = models.CharField(max_length=60, blank=True, help_text="who acts on it, outside of its own rescue")
+    taken_until = models.DateTimeField(null=True, help_text="when that call must be over")
 
     class Meta:
         ordering = ("name",)

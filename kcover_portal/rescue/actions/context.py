@@ -239,10 +239,9 @@ class Context:
         self.marks_changed = True
 
     def note_answers(self) -> None:
-        """Writes what the cluster answered although the rescue is no longer ours: it did happen, and it is over."""
+        """Writes what the cluster answered although the rescue is no longer ours: it did happen."""
         ledger.append(self.cluster.name, self.answers)
         self.answers = []
-        turns.give_back(self.node, self.rescue.lease_until, now=self.now)
 
     def keep_rows(self) -> None:
         """Writes the marks, as part of the caller's transaction."""
@@ -272,7 +271,7 @@ class Context:
         )
         if not ours:
             raise LeaseLost(f"rescue {self.rescue.pk} is no longer held with token {self.token}")
-        self.rescue.lease_until, self.renewed_at = now + turns.LEASE, now
+        self.renewed_at = now
 
     def _draft(self, verb: str, subject: str, data: dict[str, Any], *, node: str) -> ledger.Draft:
         return ledger.Draft(

@@ -72,6 +72,7 @@ def take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime) -> Resc
             because=because,
             needs_human=True,
             due_at=None,
+            lease_until=None,
             token=F("token") + 1,
         )
         Step.objects.filter(pk=step.pk).update(state=Step.State.FAILED, because=because, finished_at=now)

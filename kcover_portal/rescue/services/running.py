@@ -5,7 +5,8 @@ claims it does the work, and only under its token can it settle (rules 4 to 6 of
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -64,8 +65,10 @@ def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Context | Non
     """
     steps = list(rescue.steps.order_by("index"))
     step = settling.unfinished(steps)
-    if first is not None and (step is None or step.state != Step.State.RUNNING):
-        first.drop_begun()
+    if step is None or step.state != Step.State.RUNNING:  # somebody ended the rescue since
+        if first is not None:
+            first.drop_begun()
+        turns.step_aside(rescue, now=clock())
     while step is not None and step.state == Step.State.RUNNING:
         context = first or context_of(rescue, step, clock=clock)
         context.step, first = step, None
@@ -81,16 +84,42 @@ def _look(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
     step = settling.unfinished(steps)
     assert step is not None  # it is held at one
     context = context_of(rescue, step, clock=clock)
-    outcome = _attempt(context, _isolated)
+    with _at_work(context):
+        _settle_look(context, steps, _attempt(context, _isolated))
+
+
+def _settle_look(context: Context, steps: Sequence[Step], outcome: Outcome) -> None:
+    rescue = context.rescue
     if isinstance(outcome, Overruled | Replaced):
         if not settling.settle(context, steps, outcome):
-            context.note_answers()
+            _lost(context)
         return
     later = isinstance(outcome, Wait | Again)  # the cluster is away, or nothing may be written: it is looked at again
-    state, due = (Rescue.State.WAITING, clock() + LOOK_AGAIN) if later else (Rescue.State.HELD, None)
+    state, due = (Rescue.State.WAITING, context.now + LOOK_AGAIN) if later else (Rescue.State.HELD, None)
     with transaction.atomic():
-        settling.still_ours(rescue, state=state, due_at=due, lease_until=None)
+        ours = settling.still_ours(rescue, state=state, due_at=due, lease_until=None)
         context.note_answers()
+    if not ours:
+        turns.step_aside(rescue, now=context.now)
+
+
+@contextmanager
+def _at_work(context: Context) -> Iterator[None]:
+    """Whatever cuts the work short, what the cluster answered is written down."""
+    try:
+        yield
+    except LeaseLost as lost:
+        log.info("rescue %s: %s", context.rescue.pk, lost)
+        _lost(context)
+    except Exception:
+        context.note_answers()
+        raise
+
+
+def _lost(context: Context) -> None:
+    """The rescue is no longer this worker's, and no call of it is under way any more."""
+    context.note_answers()
+    turns.step_aside(context.rescue, now=context.now)
 
 
 def _isolated(context: Context) -> Outcome:
@@ -167,22 +196,14 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
 
 def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
     """Runs the current step once and settles it; returns the step that may follow at once."""
-    try:
+    with _at_work(context):
         outcome = _attempt(context, ACTIONS[context.step.name])
-        settled = settling.settle(context, steps, outcome)
-    except LeaseLost as lost:
-        log.info("rescue %s: %s", context.rescue.pk, lost)
-        context.note_answers()
-        return None
-    except Exception:
-        context.note_answers()
-        raise
-    if not settled:
-        context.note_answers()
-        return None
-    if not isinstance(outcome, Wait | Again):
-        announcing.step(context.rescue, context.step, outcome, now=context.now)
-    return settling.unfinished(steps) if isinstance(outcome, Done) else None
+        if not settling.settle(context, steps, outcome):
+            _lost(context)
+            return None
+        if not isinstance(outcome, Wait | Again):
+            announcing.step(context.rescue, context.step, outcome, now=context.now)
+        return settling.unfinished(steps) if isinstance(outcome, Done) else None
 
 
 def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:

@@ -144,7 +144,6 @@ def _write_down(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) 
         case Done(note):
             if not still_ours(rescue, lease_until=now + LEASE, hold=""):
                 return False
-            rescue.lease_until = now + LEASE
             _close_step(step, "done", because=note, now=now)
             return True
         case Ask(seconds):  # from here on the step is gated, as if it had been laid down so

@@ -29,14 +29,15 @@ def tidy(*, clock: Callable[[], datetime]) -> int:
     rows = list(standbys.left_over())
     if not rows or not fleet_services.lead(NAME, holder=holder, until=now + LEASE, now=now):
         return 0
-    done = sum(_give_back(row, clock=clock) for row in rows)
-    if done == len(rows):
+    given_back = [_give_back(row, clock=clock) for row in rows]
+    if False not in given_back:
         fleet_services.resign(NAME, holder=holder, now=clock())
-    return done
+    return given_back.count(True)
 
 
-def _give_back(assignment: Assignment, *, clock: Callable[[], datetime]) -> bool:
-    """One patch on the spare, and its row; False where the cluster, or a guard, does not let it happen now."""
+def _give_back(assignment: Assignment, *, clock: Callable[[], datetime]) -> bool | None:
+    """One patch on the spare, and its row; False where the cluster, or a guard, does not let it happen now, and None
+    where somebody is at work on the spare, which takes a moment."""
     spare, because = assignment.spare, f"rescue {assignment.rescue_id} ended without it"
     if fleet.mode_now(spare.cluster)[0] in fleet.SILENT:
         return False
@@ -65,7 +66,10 @@ def _give_back(assignment: Assignment, *, clock: Callable[[], datetime]) -> bool
             note("done", **brief(changed))
     except port.NotFound:
         pass  # there is nothing to give back
-    except (port.KubeError, turns.Busy) as error:
+    except turns.Busy as other:
+        log.info("%s: standby %s is not given back yet: %s", spare.cluster.name, spare.name, other)
+        return None
+    except port.KubeError as error:
         log.warning("%s: standby %s is not given back yet: %s", spare.cluster.name, spare.name, error)
         return False
     handing_over.note_given_back(assignment, because=because, now=clock())

@@ -1,5 +1,8 @@
 """Withdrawing: what a rescue asked for and nobody wants any more is called back, at once and until it is so.
 
+At once: as soon as no other call about the node is under way (``actions.turns``). Where that is the very call that asks
+for it, and hangs, or its worker died in it, this may take as long as a lease.
+
 A reboot is asked for by a command to the node's agent or by a job. A command is a row: it goes off the offer in the
 transaction that ends the rescue or skips the step. A job is on the cluster: in that same transaction the step's row is
 given a due date, and whoever claims it looks for the job and deletes it; so no crash and no API server that is away
@@ -62,7 +65,8 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
     try:
         found = [_delete(step, place, clock=clock) for place in job.asked_for(step.progress)]
     except turns.Busy as other:
-        _again(step, seconds=TURN_SECONDS, because=f"its request is not withdrawn yet: {other}", failed=False, now=now)
+        because = f"its request is not withdrawn yet: {other}"
+        _again(step, seconds=TURN_SECONDS, because=because, failed=False, now=clock())
         return
     except port.KubeError as error:
         if isinstance(error, port.Refused) and clock() > _until(step) + timedelta(seconds=job.DEADLINE_SECONDS):
@@ -102,15 +106,16 @@ def _delete(step: Step, place: str, *, clock: Callable[[], datetime]) -> str:
     found = kube.job_state(namespace, name)
     if not found.exists:
         return ""
-    with turns.taken(step.rescue.node, clock=clock):
+    said = "had run already" if found.succeeded else "was deleted"
+    with turns.taken(step.rescue.node, clock=clock) as turn:
         _note(step, place, "begun", now=clock())
         try:
+            turn.stay(now=clock())
             kube.delete_job(namespace, name)
-        except port.KubeError as error:
+        except (port.KubeError, turns.Busy) as error:
             _note(step, place, "failed", now=clock(), error=str(error), kind=type(error).__name__)
             raise
-    said = "had run already" if found.succeeded else "was deleted"
-    _note(step, place, "done", now=clock(), answer=said)
+        _note(step, place, "done", now=clock(), answer=said)
     return f"job {place} {said}"
 
 

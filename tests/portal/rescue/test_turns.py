@@ -104,7 +104,7 @@ def test_inv_08_a_withdrawal_waits_for_the_rescue_that_is_at_work(world: World) 
     flight = asked(world)
     cancel(world)
     uncordon(world)
-    flight.during("apply_node", lambda: workers(world))
+    flight.during("delete_job", lambda: workers(world))  # the uncordon calls it back itself, first of all
     world.work()
     assert (flight.after, flight.most) == ([], 1)
     withdrawn = Entry.objects.filter(verb="withdraw.done", subject__startswith="job ")
@@ -131,6 +131,77 @@ def test_inv_08_what_comes_after_a_cancel_waits_for_the_call_that_was_under_way(
     world.work()
     assert world.rescue().state == "succeeded"
     assert not world.kube.get_node(NODE).unschedulable
+
+
+def test_a_rescue_that_is_ended_before_its_worker_begins_leaves_no_turn(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No call was made under the lease, and none will be."""
+    world.fault(62)
+    for pk in world.node().incidents.values_list("pk", flat=True):
+        services.judge(pk, now=world.now)
+    go_on = services.running.go_on
+
+    def cancelled_first(*args: object, **more: object) -> None:
+        cancel(world)
+        go_on(*args, **more)
+
+    monkeypatch.setattr(services.running, "go_on", cancelled_first)
+    world.work()
+    assert world.rescue().state == "cancelled"
+    assert world.kube.writes == []
+    assert world.node().taken_until is None
+
+
+@pytest.mark.parametrize("at", ["get_node", "apply_node", "cordoned again", "before"])
+def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(
+    world: World, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody uncordoned its node; what the look had begun has its end in the ledger."""
+    type(world.cluster).objects.update(ready_within=60)
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.until("held", seconds=30)
+    world.kube.uncordon(NODE)
+
+    def ended() -> None:
+        cancel(world)
+        if at == "cordoned again":
+            world.kube.cordon(NODE)
+
+    if at == "before":
+        look = services.running._look
+
+        def ended_first(*args: object, **more: object) -> None:
+            cancel(world)
+            look(*args, **more)
+
+        monkeypatch.setattr(services.running, "_look", ended_first)
+    else:
+        Flight(world, (*WRITES, "get_node")).during(at.replace("cordoned again", "get_node"), ended)
+    world.sync()
+    world.work()
+    assert world.rescue().state == "cancelled"
+    assert world.node().taken_until is None
+    begun = Entry.objects.filter(rescue=world.rescue().pk, verb="yield.begun").count()
+    assert begun == Entry.objects.filter(rescue=world.rescue().pk, verb__in=("yield.done", "yield.failed")).count()
+
+
+def test_inv_08_a_turn_is_not_lengthened_while_the_nodes_own_rescue_is_at_work(world: World) -> None:
+    """The turn ran out, and the rescue did not wait any longer."""
+    refused: list[turns.Busy] = []
+    with turns.taken(world.node(), clock=world.clock) as turn:
+        world.now += turns.LEASE
+
+        def in_its_middle() -> None:
+            with pytest.raises(turns.Busy) as busy:
+                turn.stay(now=world.now)
+            refused.append(busy.value)
+
+        Flight(world).during("apply_node", in_its_middle)
+        world.fault(62)
+        world.work()
+    assert "another call about gpu-1" in str(refused[0])
 
 
 @pytest.mark.parametrize("at", ["list_pods", "evict"])
@@ -263,7 +334,6 @@ class TestStandby:
         flight.during("apply_node", lambda: standing_in.tidy(clock=world.clock))
         services.run(world.rescue("spare-1").pk, clock=world.clock)
         assert (flight.after, flight.most) == ([], 1)
-        world.now += standing_in.LEASE
         assert standing_in.tidy(clock=world.clock) == 1
 
     def test_inv_08_its_own_rescue_waits_until_it_is_given_back(self, world: World) -> None:
