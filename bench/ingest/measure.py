@@ -68,7 +68,7 @@ def steady(scale: float) -> Result:
         nodes = max(300, round(AGENTS * scale * share))
         whole = share == 1.0
         seconds = max(10.0, (300.0 if whole else 60.0) * scale)
-        with server.portal(nodes=nodes) as portal:
+        with server.portal(nodes=nodes, processes=2) as portal:
             _know_everyone(portal)
             before = portal.cost()
             found = portal.load(seconds=seconds, connections=1_000, rate=nodes / EVERY, serial=100_000)
@@ -91,7 +91,7 @@ def steady(scale: float) -> Result:
         name="Ingest, a fleet's pace",
         command="make bench ARGS=ingest-steady",
         conditions=f"Reports as above, spread evenly, over 1,000 keep-alive connections; {300 * scale:.0f} s at the "
-        "largest size, after every node has reported once; one live process.",
+        "largest size, after every node has reported once; two live processes.",
         rows=[*rows, ("exponent of the cores", f"{result.exponent(points):.2f}", "≤ 1")],
     )
 
