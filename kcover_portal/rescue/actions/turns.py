@@ -35,8 +35,11 @@ class Turn:
         self._until = _take(node, by=self._by, now=now, again=False)
 
     def stay(self, *, now: datetime) -> None:
-        """Before the next call of one write: makes the turn cover it. Raises Busy where the turn ran out and somebody
-        else is, or was, at it; then that call must not be made."""
+        """Before the next call of one write: makes the turn cover it.
+
+        Raises Busy where the turn ran out, and the node's own rescue is at work or another turn was taken since; then
+        that call must not be made.
+        """
         if self._until - now < LEASE - MUCH_OF_IT:
             self._until = _take(self._node, by=self._by, now=now, again=True)
 
@@ -83,7 +86,7 @@ def _worker_of(rescue: Rescue) -> str:
 
 
 def _take(node: Node, *, by: str, now: datetime, again: bool) -> datetime:
-    """Until when it is taken; ``again``: it was taken before, and nobody may have had it since. Raises Busy."""
+    """Until when it is taken; ``again``: it was taken before, and no other turn may have been since. Raises Busy."""
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
         # Locked as well: a worker that claims it in this moment is waited for, and one that comes later sees the turn.

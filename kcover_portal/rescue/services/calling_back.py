@@ -9,6 +9,7 @@ from django.db.models import F
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions import turns
 from kcover_portal.rescue.actions.drivers import agent
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.services.opening import Refused
@@ -65,6 +66,7 @@ def take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime) -> Resc
     """
     because = f"taken over by {actor}: {reason}".rstrip(": ")[:1000]
     with transaction.atomic():
+        turns.leave(rescue, now=now)  # the call that gives the node away may still be under way
         row, step = _given(rescue)
         Rescue.objects.filter(pk=row.pk).update(
             state=Rescue.State.HELD,

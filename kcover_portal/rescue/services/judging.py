@@ -70,7 +70,8 @@ def _judge(
                 incident=incident,
                 chosen=chosen,
                 now=now,
-                lease=lease and not turns.runs(node, now=now),
+                # From this moment on, however long it queued for the node and for the counts.
+                lease_until=clock() + turns.LEASE if lease and not turns.runs(node, now=now) else None,
                 drafts=drafts,
             )
             context = running.context_of(laid.rescue, laid.steps[0], clock=clock)

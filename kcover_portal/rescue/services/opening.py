@@ -44,12 +44,12 @@ def open_by_policy(
     incident: Incident,
     chosen: matching.Candidate,
     now: datetime,
-    lease: bool,
+    lease_until: datetime | None,
     drafts: Sequence[ledger.Draft],
 ) -> Laid:
     """Opens the rescue that a rule asked for. ``drafts``: what the ledger is to say before it; the caller appends all.
 
-    ``lease``: the caller goes on with it at once (``running.go_on``), so it is opened as claimed by them.
+    ``lease_until``: the caller goes on with it at once (``running.go_on``), so it is opened as claimed by them.
     """
     held = judged.answer == "approve"
     by_system = not judged.revision  # an external system's word in a policy's place
@@ -68,7 +68,7 @@ def open_by_policy(
         policy=judged.policy or "",
         revision=judged.revision,
         boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # else the watch is behind the agent
-        **begins(gate, lease=lease, now=now),
+        **begins(gate, lease_until=lease_until, now=now),
     )
     seen = incident_queries.open_on(node).filter(Q(program=False) | Q(pk=incident.pk))
     laid.rescue.incidents.add(*seen.values_list("pk", flat=True))
@@ -80,11 +80,11 @@ def by_rule(rule: str) -> str:
     return f"policy:{rule}"[: ledger.ACTOR]
 
 
-def begins(gate: dict[str, Any], *, lease: bool, now: datetime) -> dict[str, Any]:
+def begins(gate: dict[str, Any], *, lease_until: datetime | None, now: datetime) -> dict[str, Any]:
     """How a rescue's row begins: asking for approval, claimed by whoever opened it, or waiting for a worker."""
     if gate.get("gate") == 0:
         return {**gate, **asks_for_approval(now + timedelta(seconds=gate["approval_seconds"]))}
-    claimed = {"token": 1, "lease_until": now + turns.LEASE} if lease else {}
+    claimed = {"token": 1, "lease_until": lease_until} if lease_until else {}
     return {**gate, "state": Rescue.State.RUNNING, "isolating_at": now, "due_at": now, **claimed}
 
 

@@ -100,7 +100,7 @@ def request(
             key=key,
             overrides=overrides,
             passed=passed,
-            **opening.begins({} if may_run else ASKED, lease=False, now=now),
+            **opening.begins({} if may_run else ASKED, lease_until=None, now=now),
         )
         ledger.append(node.cluster.name, laid.drafts)
     return laid.rescue
@@ -149,7 +149,7 @@ def request_plan(
             overrides=dict.fromkeys(override, actor),
             passed=passed,
             request={**payload, "startBy": asked.start_by.isoformat() if asked.start_by else None},
-            **opening.begins(gate, lease=False, now=now),
+            **opening.begins(gate, lease_until=None, now=now),
         )
         seen = incident_queries.open_on(node).filter(program=False)
         made.rescue.incidents.add(*seen.values_list("pk", flat=True))

@@ -105,19 +105,19 @@ def _settle_look(context: Context, steps: Sequence[Step], outcome: Outcome) -> N
 
 @contextmanager
 def _at_work(context: Context) -> Iterator[None]:
-    """Whatever cuts the work short, what the cluster answered is written down."""
+    """Whatever cuts the work short, what the cluster answered is written down, and no call is under way any more."""
     try:
         yield
     except LeaseLost as lost:
         log.info("rescue %s: %s", context.rescue.pk, lost)
         _lost(context)
     except Exception:
-        context.note_answers()
+        _lost(context)
         raise
 
 
 def _lost(context: Context) -> None:
-    """The rescue is no longer this worker's, and no call of it is under way any more."""
+    """The rescue may be no longer this worker's: what was left to its call is given back. Its lease is not."""
     context.note_answers()
     turns.step_aside(context.rescue, now=context.now)
 

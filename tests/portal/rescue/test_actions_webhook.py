@@ -239,6 +239,30 @@ def test_an_operator_takes_it_over(make, other: OtherSystem) -> None:
     assert world.rescue().state == "succeeded"
 
 
+def test_inv_08_what_follows_a_take_over_waits_for_the_call_that_gives_the_node_away(
+    make, other: OtherSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make("1h")
+    real = webhook._post
+
+    def taken_over(context: Any, **more: Any) -> Any:
+        answer = real(context, **more)
+        rescue = world.rescue()
+        services.take_over(rescue, actor="user:anna", reason="now", now=world.now)
+        made = services.request(world.node(), "release", actor="user:anna", reason="", now=world.now)
+        services.run(made.pk, clock=world.clock)
+        assert world.rescue().state == "running"  # it has not begun
+        return answer
+
+    monkeypatch.setattr(webhook, "_post", taken_over)
+    world.fault(62)
+    world.work()
+    assert other.calls == 1
+    assert world.node().taken_until is None
+    world.work()
+    assert world.rescue().state == "succeeded"
+
+
 def test_an_operator_cancels_or_releases_it(make, other: OtherSystem) -> None:
     world = make("1h")
     rescue = given(world)

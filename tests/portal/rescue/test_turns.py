@@ -169,6 +169,7 @@ def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(
         if at == "cordoned again":
             world.kube.cordon(NODE)
 
+    flight = Flight(world, (*WRITES, "get_node"))
     if at == "before":
         look = services.running._look
 
@@ -178,13 +179,15 @@ def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(
 
         monkeypatch.setattr(services.running, "_look", ended_first)
     else:
-        Flight(world, (*WRITES, "get_node")).during(at.replace("cordoned again", "get_node"), ended)
+        flight.during(at.replace("cordoned again", "get_node"), ended)
     world.sync()
     world.work()
     assert world.rescue().state == "cancelled"
     assert world.node().taken_until is None
-    begun = Entry.objects.filter(rescue=world.rescue().pk, verb="yield.begun").count()
-    assert begun == Entry.objects.filter(rescue=world.rescue().pk, verb__in=("yield.done", "yield.failed")).count()
+    assert flight.after == []
+    assert world.rescue().because.startswith("cancelled by user:anna")
+    told = Entry.objects.filter(rescue=world.rescue().pk, verb__startswith="yield.").values_list("verb", flat=True)
+    assert sorted(told) == (["yield.begun", "yield.done"] if at == "apply_node" else [])
 
 
 def test_inv_08_a_turn_is_not_lengthened_while_the_nodes_own_rescue_is_at_work(world: World) -> None:
@@ -202,6 +205,37 @@ def test_inv_08_a_turn_is_not_lengthened_while_the_nodes_own_rescue_is_at_work(w
         world.fault(62)
         world.work()
     assert "another call about gpu-1" in str(refused[0])
+
+
+def test_a_step_that_breaks_under_a_rescue_that_was_ended_leaves_no_turn(world: World) -> None:
+    def ended_and_broken() -> None:
+        cancel(world)
+        raise KeyError("a mistake of ours")
+
+    Flight(world).during("apply_node", ended_and_broken)
+    world.fault(62)
+    with pytest.raises(KeyError):
+        world.work()
+    assert world.rescue().state == "cancelled"
+    assert world.node().taken_until is None
+
+
+def test_a_lease_that_is_taken_with_the_decision_runs_from_its_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Judging may queue for the node and for the counts, in a storm for long."""
+    situation, leases = services.judging.queries.situation, []
+
+    def slowly(*args: object, **more: object) -> object:
+        world.now += turns.LEASE / 2
+        return situation(*args, **more)
+
+    monkeypatch.setattr(services.judging.queries, "situation", slowly)
+    Flight(world).during("apply_node", lambda: leases.append(world.rescue().lease_until - world.now))
+    world.fault(62)
+    for pk in world.node().incidents.values_list("pk", flat=True):
+        services.judge_and_run(pk, clock=world.clock)
+    assert leases == [turns.LEASE]
 
 
 @pytest.mark.parametrize("at", ["list_pods", "evict"])
