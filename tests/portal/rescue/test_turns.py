@@ -15,6 +15,7 @@ from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.services import standing_in
 from tests.portal.rescue.killing import Killed, kill_at
 from tests.portal.rescue.test_actions_standby import make
+from tests.portal.rescue.test_withdrawing import jobs, withdraw
 from tests.portal.rescue.world import NODE, World
 
 __all__ = ["make"]  # the fixture
@@ -51,11 +52,6 @@ class Flight:
         return call
 
 
-def withdraw(world: World) -> None:
-    for pk, _ in queries.to_withdraw(now=world.now):
-        services.withdraw(pk, clock=world.clock)
-
-
 def workers(world: World) -> None:
     """Everything that other workers would find to do."""
     withdraw(world)
@@ -69,10 +65,6 @@ def cancel(world: World) -> None:
 
 def uncordon(world: World) -> Rescue:
     return services.request(world.node(), "uncordon", actor="user:anna", reason="", now=world.now)
-
-
-def jobs(world: World) -> list[object]:
-    return world.kube.objects.list("Job")
 
 
 def asked(world: World) -> Flight:
