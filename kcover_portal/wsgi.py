@@ -12,3 +12,7 @@ try:
     application = get_wsgi_application()
 except SystemExit as error:  # the settings are not understood; which and why was said
     raise SystemExit(GUNICORN_GIVES_UP) from error
+
+from kcover_portal import garbage  # noqa: E402
+
+garbage.settle()

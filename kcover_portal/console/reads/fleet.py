@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Q
+from django.db.models import BooleanField, Count, ExpressionWrapper, Q, Sum
 
 from kcover import lifecycle
 from kcover_portal.console import looks
@@ -38,13 +38,34 @@ class Tile:
     gpus: int
     state: str
     faults: list[str] = field(default_factory=list)
-    devices: str = ""
+    marks: str = ""  # of the GPUs, where a fault names one: a character each, x where it is faulty
     rescue: int | None = None
+
+    @property
+    def devices(self) -> str:
+        """A character for each GPU: x where an open fault names it."""
+        return self.marks or "." * self.gpus
 
     @property
     def look(self) -> looks.Look:
         """How the state looks."""
         return looks.of("node", self.state)
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """How many GPU nodes and GPUs there are, and the tiles of the nodes that are anything but healthy."""
+
+    nodes: int
+    gpus: int
+    troubled: Sequence[Tile]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many nodes are in each state."""
+        found = Counter(tile.state for tile in self.troubled)
+        found["healthy"] += self.nodes - len(self.troubled)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,38 +117,72 @@ def state_of(
 
 
 def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
-    """Every GPU node of the clusters (or those named by key) with its state; six queries, whatever their number.
+    """Every GPU node of the clusters (or those named by key) with its state; six queries, whatever their number."""
+    return _tiles(clusters, Q() if nodes is None else Q(pk__in=nodes), _beside(clusters, nodes), now=now)
+
+
+def summary(clusters: Collection[Cluster], *, now: datetime) -> Summary:
+    """The fleet in figures; of nodes that are healthy no row is read."""
+    beside = _beside(clusters)
+    silent = Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER)
+    troubled = Q(known=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=beside.nodes)
+    whole = Node.objects.filter(_ours(clusters)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
+    return Summary(whole["nodes"], whole["gpus"] or 0, _tiles(clusters, troubled, beside, now=now))
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """What is told of nodes beside their own rows, by the nodes' keys."""
+
+    faults: dict[int, list[dict[str, Any]]]
+    rescues: dict[int, tuple[int, str, bool]]
+    left: dict[int, int]
+    held_back: set[int]
+
+    @property
+    def nodes(self) -> set[int]:
+        """The nodes of which anything is told."""
+        return {*self.faults, *self.rescues, *self.left, *self.held_back}
+
+
+def _beside(clusters: Collection[Cluster], nodes: Collection[int] | None = None) -> _Beside:
+    where = Q(cluster__in=clusters) if nodes is None else Q(cluster__in=clusters, node__in=nodes)
+    rescues, left = _rescues(where)
+    return _Beside(_faults(where), rescues, left, _held_back(where))
+
+
+def _ours(clusters: Collection[Cluster]) -> Q:
+    """The GPU nodes of the clusters.
 
     A node that has no GPUs by its capacity but an agent is one that lost them; one with neither is none of ours.
     """
-    ours = Q(gpus__gt=0) | Q(agent__isnull=False) | Q(known=False)
-    within = Q(cluster__in=clusters) & (ours if nodes is None else Q(pk__in=nodes))
-    beside = Q(cluster__in=clusters) if nodes is None else Q(cluster__in=clusters, node__in=nodes)
-    faults = _faults(beside)
-    rescues, left = _rescues(beside)
-    held_back = _held_back(beside)
-    columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "known", "ready", "unschedulable", "agent__seen_at")
+    return Q(cluster__in=clusters, gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(known=False))
+
+
+def _tiles(clusters: Collection[Cluster], which: Q, beside: _Beside, *, now: datetime) -> list[Tile]:
     names = {cluster.pk: cluster.name for cluster in clusters}
+    silent = ExpressionWrapper(Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER), output_field=BooleanField())
+    columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "known", "ready", "unschedulable", "silent")
     found = []
-    for pk, cluster, name, pool, model, gpus, known, ready, unschedulable, seen_at in (
-        Node.objects.filter(within, gone_at=None).order_by().values_list(*columns)
+    for pk, cluster, name, pool, model, gpus, known, ready, unschedulable, quiet in (
+        Node.objects.filter(_ours(clusters), which).annotate(silent=silent).order_by().values_list(*columns)
     ):
-        rescue = rescues.get(pk)
+        rescue = beside.rescues.get(pk)
         state = state_of(
             known=known,
             ready=ready,
             unschedulable=unschedulable,
-            silent=seen_at is not None and now - seen_at > queries.AGENT_SILENT_AFTER,
-            faulty=pk in faults,
-            left=pk in left,
+            silent=bool(quiet),
+            faulty=pk in beside.faults,
+            left=pk in beside.left,
             rescue=rescue[1] if rescue else None,
             awaiting=rescue[2] if rescue else False,
-            held_back=pk in held_back,
+            held_back=pk in beside.held_back,
         )
-        tile = Tile(pk, names[cluster], name, pool, model, gpus, state, rescue=rescue[0] if rescue else left.get(pk))
-        tile.faults = [f"{fault['kind']} {fault['code']}" for fault in faults.get(pk, ())]
-        found.append(tile)
-    _mark_devices(found, faults)
+        opened = rescue[0] if rescue else beside.left.get(pk)
+        faults = [f"{fault['kind']} {fault['code']}" for fault in beside.faults.get(pk, ())]
+        found.append(Tile(pk, names[cluster], name, pool, model, gpus, state, faults=faults, rescue=opened))
+    _mark_devices(found, beside.faults)
     return found
 
 
@@ -159,17 +214,19 @@ def _held_back(where: Q) -> set[int]:
 
 
 def _mark_devices(found: Iterable[Tile], faults: dict[int, list[dict[str, Any]]]) -> None:
-    """Fills ``devices``: a character a GPU, x where an open fault names it; a fault that names none marks no GPU."""
+    """Fills ``marks`` where an open fault names a GPU; a fault that names none marks no GPU."""
     wanted = {node for node, rows in faults.items() if any(row["device"] or row["gpu_uuid"] for row in rows)}
     gpus: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for node, index, uuid, pci in Gpu.objects.filter(node__in=wanted).values_list("node_id", "index", "uuid", "pci"):
         gpus[node].append((index, uuid, pci))
     for tile in found:
+        if tile.pk not in gpus:
+            continue
         marks = ["."] * tile.gpus
-        for index, uuid, pci in gpus.get(tile.pk, ()):
+        for index, uuid, pci in gpus[tile.pk]:
             if index < len(marks) and any(names(row, uuid=uuid, pci=pci) for row in faults[tile.pk]):
                 marks[index] = "x"
-        tile.devices = "".join(marks)
+        tile.marks = "".join(marks)
 
 
 def names(fault: dict[str, Any], *, uuid: str, pci: str) -> bool:
@@ -213,7 +270,7 @@ def packed(groups: Iterable[Group]) -> dict[str, Any]:
                 "cluster": group.cluster,
                 "pool": group.pool,
                 "nodes": [
-                    [tile.name, URGENCY[tile.state], tile.devices if "x" in tile.devices else tile.gpus]
+                    [tile.name, URGENCY[tile.state], tile.marks if "x" in tile.marks else tile.gpus]
                     for tile in group.tiles
                 ],
             }

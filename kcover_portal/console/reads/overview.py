@@ -61,9 +61,8 @@ class Active:
         return round(self.done * 100 / self.total) if self.total else 0
 
 
-def counts(tiles: Collection[fleet.Tile]) -> list[Count]:
+def counts(found: Counter[str]) -> list[Count]:
     """How many nodes are in each state that matters; every figure leads to its list."""
-    found = Counter(tile.state for tile in tiles)
     places = {
         "healthy": ("nodes", "state=healthy"),
         "faulty": ("nodes", "state=faulty"),
@@ -75,7 +74,7 @@ def counts(tiles: Collection[fleet.Tile]) -> list[Count]:
     return [Count(looks.of("node", state), found[state], *place) for state, place in places.items()]
 
 
-def needs(clusters: Collection[Cluster], tiles: Collection[fleet.Tile], *, now: datetime) -> list[Need]:
+def needs(clusters: Collection[Cluster]) -> list[Need]:
     """Everything that waits for a person, most urgent first."""
     found = [*_storms(clusters), *_rescues(clusters), *_unhandled(clusters)]
     found += [

@@ -22,15 +22,15 @@ def overview(request: Request) -> HttpResponse:
     """The home page; without clusters, how to enrol the first."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user))
-    tiles = fleet.tiles(clusters, now=now)
+    whole = fleet.summary(clusters, now=now)
     away = {cluster.name for cluster in clusters if fleet_queries.out_of_reach(cluster, now=now)}
     context = {
         "clusters": clusters,
-        "total": len(tiles),
-        "gpus": sum(tile.gpus for tile in tiles),
-        "counts": reads.counts(tiles),
-        "needs": reads.needs(clusters, tiles, now=now),
-        "silent": [tile for tile in tiles if tile.state == "silent" and tile.cluster not in away],
+        "total": whole.nodes,
+        "gpus": whole.gpus,
+        "counts": reads.counts(whole.counts),
+        "needs": reads.needs(clusters),
+        "silent": [tile for tile in whole.troubled if tile.state == "silent" and tile.cluster not in away],
         "active": reads.active(clusters, now=now),
         "gauges": safety.gauges(clusters, now=now),
         "standbys": standbys.of(clusters, now=now),

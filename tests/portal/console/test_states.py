@@ -1,12 +1,14 @@
 """The one word for a node, and what counts as left to people."""
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from kcover_portal.console.reads import facts, fleet, rescues
-from kcover_portal.fleet.models import Agent, Gpu
+from kcover_portal.fleet.models import Agent, Gpu, Node
+from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from tests.portal.rescue.world import NODE, World
 
@@ -108,3 +110,38 @@ def test_spans_are_said_in_two_units_and_never_negative(seconds, words):
 
 def test_time_is_an_argument(world: World):
     assert fleet.tiles([world.cluster], now=timezone.now())[0].state == "healthy"
+
+
+def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: World):
+    """Whatever makes a tile anything but healthy makes it one of the summary."""
+    Node.objects.filter(pk=world.node().pk).delete()
+    changes = [
+        *({}, {}, {"gpus": 0}, {"gpus": 0, "known": False, "ready": False}, {"ready": False}, {"unschedulable": True}),
+        *({"gone_at": world.now}, {}, {}),
+    ]
+    for number, change in enumerate(changes):
+        usual = {"known": True, "ready": True, "gpus": 8, "created_at": world.now, "pool": "a"}
+        Node.objects.create(cluster=world.cluster, name=f"node-{number}", **(usual | change))
+    one = {"boot_id": "b", "boot_seen_at": world.now, "version": "1"}
+    for name, seconds in (("node-0", 10), ("node-1", 200)):
+        seen_at = world.now - timedelta(seconds=seconds)
+        Agent.objects.create(node=Node.objects.get(name=name), seen_at=seen_at, **one)
+    for name, program in (("node-7", False), ("node-8", True)):
+        Incident.objects.create(
+            cluster=world.cluster,
+            node=Node.objects.get(name=name),
+            kind="xid",
+            code="79",
+            state="open",
+            program=program,
+            opened_at=world.now,
+            last_at=world.now,
+        )
+    tiles = fleet.tiles([world.cluster], now=world.now)
+    summary = fleet.summary([world.cluster], now=world.now)
+    assert (summary.nodes, summary.gpus) == (len(tiles), sum(tile.gpus for tile in tiles)) == (7, 48)
+    assert summary.counts == Counter(tile.state for tile in tiles)
+    assert sorted(tile.name for tile in summary.troubled) == ["node-1", "node-3", "node-4", "node-5", "node-7"]
+    assert {tile.name: tile.state for tile in summary.troubled} == {
+        tile.name: tile.state for tile in tiles if tile.state != "healthy"
+    }

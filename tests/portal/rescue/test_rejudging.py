@@ -176,11 +176,11 @@ def test_inv_35_what_comes_back_too_often_waits_for_a_person_in_sight(make):
     world.until("succeeded")
     world.sync()
     world.pass_time(60)
-    assert overview.needs([world.cluster], [], now=world.now) == []
+    assert overview.needs([world.cluster]) == []
     world.fault(62)
     world.work()
-    [need] = overview.needs([world.cluster], [], now=world.now)
+    [need] = overview.needs([world.cluster])
     assert (need.node, "a person must look" in need.text) == (NODE, True)
     set_mode(world, "paused")
     world.pass_time(600)
-    assert overview.needs([world.cluster], [], now=world.now) == []
+    assert overview.needs([world.cluster]) == []
