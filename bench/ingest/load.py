@@ -82,7 +82,8 @@ class Load:
     async def run(self) -> Found:
         """Closed loop: every connection sends as soon as it has its answer. With ``rate``: so many each second,
         evenly, whatever the answers take; the clock of each runs from the moment at which it was due. With ``each``:
-        one report of every node, however long that takes. With ``note``: which reports were acknowledged is noted."""
+        one report of every node, however long that takes. With ``note``: which reports were acknowledged is noted. With
+        ``own``: no report is like another."""
         for _ in range(self._plan["connections"]):
             await self._connect()
         print("connected", flush=True)
@@ -124,7 +125,8 @@ class Load:
             self._sent_at = reports.moment(datetime.now(UTC))
         self._under_way += 1
         sent_at = self._sent_at or reports.moment(datetime.now(UTC))
-        connection.send(self._reporters[number].render(serial, sent_at=sent_at), (due, number, serial))
+        own = self._plan.get("own", False)
+        connection.send(self._reporters[number].render(serial, sent_at=sent_at, own=own), (due, number, serial))
 
     def _answered(self, connection: Connection, status: int) -> None:
         due, number, serial = connection.subject

@@ -35,16 +35,17 @@ class Reporter:
             "Content-Type: application/json\r\nContent-Length: "
         ).encode()
 
-    def render(self, serial: int, *, sent_at: bytes, faults: bytes = b"") -> bytes:
-        """A request whose batch id carries ``serial``."""
+    def render(self, serial: int, *, sent_at: bytes, faults: bytes = b"", own: bool = False) -> bytes:
+        """A request whose batch id carries ``serial``; with ``own`` no two of them are alike, though none has news."""
         start = b'{"version":1,"node":"%s","boot_id":"00000000-0000-4000-8000-%012x","batch_id":"%s","sent_at":"%s' % (
             self.name.encode(),
             self._number,
             batch_id(self._number, serial).encode(),
             sent_at,
         )
-        length = len(start) + len(self._tail) + len(faults) + 2
-        return b"%s%d\r\n\r\n%s%s%s]}" % (self._head, length, start, self._tail, faults)
+        end = b'],"unknown":%d}' % serial if own else b"]}"
+        length = len(start) + len(self._tail) + len(faults) + len(end)
+        return b"%s%d\r\n\r\n%s%s%s%s" % (self._head, length, start, self._tail, faults, end)
 
 
 def name_of(number: int) -> str:

@@ -7,6 +7,7 @@ Reading is strict and says what is wrong where: a wrong envelope voids the repor
 itself (Rejected). Keys that are not known are ignored, so that fields can be added. Absent and null mean the same.
 """
 
+from kcover.wire.alike import Likeness, likeness
 from kcover.wire.fields import (
     MAX_BYTES,
     MAX_CHECKS,
@@ -33,6 +34,7 @@ __all__ = [
     "Answer",
     "Decoded",
     "EnvelopeError",
+    "Likeness",
     "Rejected",
     "Report",
     "WireError",
@@ -42,4 +44,5 @@ __all__ = [
     "encode",
     "encode_answer",
     "encode_command",
+    "likeness",
 ]

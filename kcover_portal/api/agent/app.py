@@ -15,12 +15,11 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
-from kcover_portal.api.agent import body, claims, credentials, enrolment, polling, service_accounts, tallying
+from kcover_portal.api.agent import body, claims, credentials, enrolment, polling, repeating, service_accounts, tallying
 from kcover_portal.api.agent.gathering import Full
 from kcover_portal.api.agent.refusals import Refusal
 from kcover_portal.api.agent.writer import Writer
 from kcover_portal.fleet import services as fleet
-from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.services import silence
 
 log = logging.getLogger(__name__)
@@ -38,6 +37,7 @@ REPORT = "a report as JSON, a heartbeat at least (version, node, boot_id, batch_
 
 _credentials = credentials.Credentials()
 _accounts = service_accounts.ServiceAccounts()
+_repeats = repeating.Repeats()
 _writer = Writer()
 _polls = polling.Polls()
 
@@ -93,12 +93,11 @@ async def _report(headers: Headers, receive: Receive, credential: credentials.Cr
     with _writer.room(credential.digest) as hold:
         hold(len(sent))
         try:
-            decoded = wire.decode(sent)
+            delivery = _repeats.read(credential, sent)
         except wire.EnvelopeError as error:
             raise Refusal(400, error.reason, field=error.path or "body") from error
-        node = decoded.report.node
-        credentials.speaks_for(credential, node)
-        answer = await _writer.keep(incidents.Delivery(cluster=credential.cluster, node=node, decoded=decoded))
+        credentials.speaks_for(credential, delivery.node)
+        answer = await _writer.keep(delivery)
     return 202, wire.encode_answer(answer)
 
 

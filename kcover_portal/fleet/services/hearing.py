@@ -10,7 +10,7 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from kcover import fault, wire
 from kcover_portal import doorbell
@@ -23,11 +23,33 @@ MARKS = 8  # batches of a node that are known again without a row of their own: 
 CALM = ("pass", "skipped")  # a first result that is no news
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a report says of its node, in short: digests of the inventory ("" where it has none) and of the results
+    ("" where there are none), and how many results there are."""
+
+    inventory: str
+    checks: str
+    results: int
+
+
+class Said(NamedTuple):
+    """One report on its way in. With a ``body`` it stands for one that says what its node's last one said
+    (``wire.likeness``): what that told is known, and inventory and results are in the body alone."""
+
+    cluster: Cluster
+    report: wire.Report
+    told: Told
+    body: bytes = b""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
     """One report, and what was known of its agent before; the agent's row is locked."""
 
     report: wire.Report
+    told: Told
+    body: bytes
     cluster: Cluster
     node: int
     boot_id: str
@@ -36,24 +58,43 @@ class Heard:
     inventory_told: str
     checks_told: str
 
+    def whole(self) -> wire.Report:
+        """The report with its inventory and its results."""
+        return wire.decode(self.body).report if self.body else self.report
+
     @property
     def again(self) -> bool:
         """Whether its batch is one of the last that this node sent; those with faults are known by rows."""
         return not self.report.faults and _mark(self.report.batch_id) in self.recent
 
 
-def hear(reports: Sequence[tuple[Cluster, wire.Report]], *, now: datetime) -> list[Heard]:
+def told(report: wire.Report) -> Told:
+    """What a report tells of its node."""
+    inventory, results = "", ""
+    if report.inventory is not None:
+        gpus = [(gpu.index, gpu.uuid, gpu.pci, gpu.model, gpu.serial) for gpu in report.inventory.gpus]
+        inventory = _digest([report.inventory.driver, report.inventory.kernel, gpus], size=8)
+    if report.checks:
+        of = [(one.name, one.device, one.status, one.value, one.unit, one.message) for one in report.checks]
+        results = _digest(of, size=6)
+    return Told(inventory, results, len(report.checks))
+
+
+def hear(reports: Sequence[Said], *, now: datetime) -> list[Heard]:
     """The reports, each of another node, with what is known of their agents, in their order; one query.
 
     Rows are locked in the order of the nodes, so that several writers wait for each other and never in a circle. A
     node that the cluster does not have (yet) is kept as unknown.
     """
     known = _known(reports)
-    missing = [one for one in reports if _key(*one) not in known]
+    missing = [one for one in reports if _key(one) not in known]
     if missing:
         _introduce(missing, now=now)
         known |= _known(missing)
-    return [Heard(report=report, cluster=cluster, **known[_key(cluster, report)]) for cluster, report in reports]
+    return [
+        Heard(report=one.report, told=one.told, body=one.body, cluster=one.cluster, **known[_key(one)])
+        for one in reports
+    ]
 
 
 def note(heard: Sequence[Heard], *, repeated: Collection[int], now: datetime) -> None:
@@ -61,9 +102,11 @@ def note(heard: Sequence[Heard], *, repeated: Collection[int], now: datetime) ->
 
     One statement, and a few more where there is news.
     """
+    hour = now.timestamp()
     fresh = [one for one in heard if one.node not in repeated]
-    inventories = {one.node: digest for one in fresh if (digest := _inventory_digest(one)) != one.inventory_told}
-    checks = {one.node: digest for one in fresh if (digest := _checks_digest(one, now=now)) != one.checks_told}
+    inventories = {one.node: one.told.inventory for one in fresh if one.told.inventory not in ("", one.inventory_told)}
+    checks = {one.node: mark for one in fresh if (mark := _checks_mark(one, hour)) != one.checks_told}
+    news = {one.node: one.whole() for one in fresh if one.node in inventories or one.node in checks}
     rows = [_row(one, repeated, inventories.get(one.node), checks.get(one.node), now=now) for one in heard]
     at = statements.moment(now)
     statements.run(
@@ -77,8 +120,8 @@ def note(heard: Sequence[Heard], *, repeated: Collection[int], now: datetime) ->
             FROM {_noted()} WHERE fleet_agent.node_id = given.node""",
         [at, at, statements.rows(rows)],
     )
-    _keep_inventories([one for one in fresh if one.node in inventories], now=now)
-    moved = _keep_checks({one.node: one.report.checks for one in fresh if one.node in checks}, now=now)
+    _keep_inventories({node: said for node in inventories if (said := news[node].inventory) is not None}, now=now)
+    moved = _keep_checks({node: news[node].checks for node in checks}, now=now)
     for one, row in zip(heard, rows, strict=True):
         if "boot_id" in row or "version" in row or one.node in inventories or one.node in moved:
             doorbell.tell("node", one.node, cluster=one.cluster.name)
@@ -110,7 +153,7 @@ def _row(
     if (version := report.agent[:40]) != one.version:
         row["version"] = version
     # Empty reports need no mark, and those with faults have a row of their own.
-    if one.node not in repeated and not report.faults and (report.checks or report.inventory):
+    if one.node not in repeated and not report.faults and (one.told.results or one.told.inventory):
         row["mark"] = _mark(report.batch_id)
     if inventory_told is not None:
         row["inventory_told"] = inventory_told
@@ -119,11 +162,11 @@ def _row(
     return row
 
 
-def _key(cluster: Cluster, report: wire.Report) -> tuple[int, str]:
-    return cluster.pk, report.node
+def _key(one: Said) -> tuple[int, str]:
+    return one.cluster.pk, one.report.node
 
 
-def _known(reports: Sequence[tuple[Cluster, wire.Report]]) -> dict[tuple[int, str], dict[str, Any]]:
+def _known(reports: Sequence[Said]) -> dict[tuple[int, str], dict[str, Any]]:
     columns = ("node", "boot_id", "version", "recent", "inventory_told", "checks_told")
     found = statements.run(
         f"""SELECT given.cluster, given.name, agent.node_id, agent.boot_id, agent.version, agent.recent,
@@ -132,15 +175,15 @@ def _known(reports: Sequence[tuple[Cluster, wire.Report]]) -> dict[tuple[int, st
             JOIN fleet_node node ON node.cluster_id = given.cluster AND node.name = given.name
             JOIN fleet_agent agent ON agent.node_id = node.id
             ORDER BY agent.node_id {statements.locked("agent")}""",
-        [statements.rows([{"cluster": cluster.pk, "name": report.node} for cluster, report in reports])],
+        [statements.rows([{"cluster": one.cluster.pk, "name": one.report.node} for one in reports])],
     )
     return {(cluster, name): dict(zip(columns, rest, strict=True)) for cluster, name, *rest in found}
 
 
-def _introduce(reports: Sequence[tuple[Cluster, wire.Report]], *, now: datetime) -> None:
+def _introduce(reports: Sequence[Said], *, now: datetime) -> None:
     """Rows for agents that were never heard of, and for nodes that nobody knew; rare."""
-    for cluster in {cluster.pk: cluster for cluster, _ in reports}.values():
-        names = sorted(report.node for of, report in reports if of.pk == cluster.pk)
+    for cluster in {one.cluster.pk: one.cluster for one in reports}.values():
+        names = sorted(one.report.node for one in reports if one.cluster.pk == cluster.pk)
         nodes = Node.objects.filter(cluster=cluster, name__in=names)
         known = set(nodes.values_list("name", flat=True))
         fresh = [Node(cluster=cluster, name=name, created_at=now) for name in names if name not in known]
@@ -153,46 +196,37 @@ def _mark(batch_id: str) -> str:
     return hashlib.blake2b(batch_id.encode(), digest_size=MARK // 2).hexdigest()
 
 
-def _inventory_digest(one: Heard) -> str:
-    inventory = one.report.inventory
-    if inventory is None:
-        return one.inventory_told
-    gpus = [(gpu.index, gpu.uuid, gpu.pci, gpu.model, gpu.serial) for gpu in inventory.gpus]
-    return _digest([inventory.driver, inventory.kernel, gpus])
-
-
-def _checks_digest(one: Heard, *, now: datetime) -> str:
-    if not one.report.checks:
+def _checks_mark(one: Heard, at: float) -> str:
+    """What the results told, and in which turn of REFRESHED; each node's turns begin at another moment."""
+    if not one.told.checks:
         return one.checks_told
-    turn = (now.timestamp() + one.node * 7 % REFRESHED) // REFRESHED  # each node's at another moment
-    results = [(c.name, c.device, c.status, c.value, c.unit, c.message) for c in one.report.checks]
-    return _digest([turn, results])
+    turn = int((at + one.node * 7 % REFRESHED) // REFRESHED)
+    return f"{one.told.checks}{turn & 0xFFFF:04x}"
 
 
-def _digest(value: Any) -> str:
-    return hashlib.blake2b(json.dumps(value, separators=(",", ":")).encode(), digest_size=8).hexdigest()
+def _digest(value: Any, *, size: int) -> str:
+    return hashlib.blake2b(json.dumps(value, separators=(",", ":")).encode(), digest_size=size).hexdigest()
 
 
-def _keep_inventories(heard: Sequence[Heard], *, now: datetime) -> None:
+def _keep_inventories(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
     """Keeps what the nodes are made of; a GPU that is no longer there leaves the list."""
-    if not heard:
+    if not of:
         return
     nodes = [
-        {"node": one.node, "driver": inventory.driver[:60], "kernel": inventory.kernel[:120]}
-        for one in heard
-        if (inventory := one.report.inventory) is not None
+        {"node": node, "driver": inventory.driver[:60], "kernel": inventory.kernel[:120]}
+        for node, inventory in of.items()
     ]
     gpus = [
         {
-            "node": one.node,
+            "node": node,
             "place": gpu.index,
             "uuid": gpu.uuid,
             "pci": gpu.pci or "",
             "model": gpu.model[:120],
             "serial": gpu.serial[:60],
         }
-        for one in heard
-        for gpu in (one.report.inventory.gpus if one.report.inventory else ())
+        for node, inventory in of.items()
+        for gpu in inventory.gpus
     ]
     statements.run(
         f"""UPDATE fleet_node SET driver = given.driver, kernel = given.kernel
@@ -204,12 +238,10 @@ def _keep_inventories(heard: Sequence[Heard], *, now: datetime) -> None:
             AND NOT EXISTS (SELECT 1 FROM {statements.given(node="bigint", uuid="text")}
                 WHERE given.node = fleet_gpu.node_id AND given.uuid = fleet_gpu.uuid)
             RETURNING node_id, uuid, "index", pci""",
-        [statements.rows([{"node": one.node} for one in heard]), statements.rows(gpus)],
+        [statements.rows([{"node": node} for node in of]), statements.rows(gpus)],
     )
     if gone:
-        present = {
-            (one.node, gpu.pci) for one in heard for gpu in (one.report.inventory.gpus if one.report.inventory else ())
-        }
+        present = {(node, gpu.pci) for node, inventory in of.items() for gpu in inventory.gpus}
         forgetting.replaced([forgetting.Slot(*one) for one in gone], present)
     columns = {"node": "bigint", "place": "smallint", "uuid": "text", "pci": "text", "model": "text", "serial": "text"}
     statements.run(

@@ -29,11 +29,21 @@ AT_ONE_TIME = 5_000  # rows that are removed in one statement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One decoded report, with the cluster and the node that its credential speaks for."""
+    """One decoded report, with the cluster and the node that its credential speaks for.
+
+    With a ``body`` it says what its node's last report said, and ``told`` is what that told (``hearing.Said``).
+    """
 
     cluster: Cluster
     node: str
     decoded: wire.Decoded
+    told: hearing.Told | None = None
+    body: bytes = b""
+
+    def said(self) -> hearing.Said:
+        """The report for the fleet's ears."""
+        report = self.decoded.report
+        return hearing.Said(self.cluster, report, self.told or hearing.told(report), self.body)
 
 
 def ingest(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]:
@@ -65,14 +75,14 @@ def _rounds(deliveries: Sequence[Delivery]) -> list[list[int]]:
 
 def _keep(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]:
     """One report of each of several nodes."""
-    heard = hearing.hear([(delivery.cluster, delivery.decoded.report) for delivery in deliveries], now=now)
+    heard = hearing.hear([delivery.said() for delivery in deliveries], now=now)
     repeated = {one.node for one in heard if one.again} | _repeated(heard, now=now)
     hearing.note(heard, repeated=repeated, now=now)
     acting = [one.node for one in heard if one.report.command_results or one.report.faults]
     nodes = Node.objects.select_related("cluster").in_bulk(acting) if acting else {}
     duplicates = []
     for one in heard:
-        items = len(one.report.faults) + len(one.report.checks)
+        items = len(one.report.faults) + one.told.results
         node = nodes.get(one.node)
         if node is None:
             duplicates.append(items if one.node in repeated else 0)
@@ -89,7 +99,7 @@ def _keep(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]
     commands = fleet_queries.commands_on_offer(asked, now=now) if asked else {}
     return [
         wire.Answer(
-            accepted=len(one.report.faults) + len(one.report.checks) - twice,
+            accepted=len(one.report.faults) + one.told.results - twice,
             duplicates=twice,
             rejected=delivery.decoded.rejected,
             commands=tuple(commands.get(one.node, ())),
