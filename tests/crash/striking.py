@@ -12,7 +12,7 @@ from tests.crash.installation import Installation
 from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED
 from tests.crash.trials import Trial
 
-ROW_SECONDS = 5.0  # within them a rescue comes from its last request to its row
+ROW_SECONDS = 10.0  # within them a rescue comes from its last request to its row
 # The worker last: what the others break has come to its end by then.
 ORDER = (FLUSHED, BROKER, FAST, IMMEDIATE, KILLED)
 

@@ -30,7 +30,7 @@ def run(context: Context) -> Outcome:
     left = in_the_way(pods)
     if not left:
         evicted = len(context.step.progress.get("evicted", ()))
-        return Done(f"{evicted} pods evicted" if evicted else "no pod was in the way")
+        return Done(f"{evicted} pod{'s' if evicted > 1 else ''} evicted" if evicted else "no pod was in the way")
     deadline = _deadline(context)
     # Nothing is given up that was never asked: a worker may have been away for all of the time.
     if context.now >= deadline and "asked" in context.step.progress:
