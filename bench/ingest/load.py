@@ -83,7 +83,7 @@ class Load:
         """Closed loop: every connection sends as soon as it has its answer. With ``rate``: so many each second,
         evenly, whatever the answers take; the clock of each runs from the moment at which it was due. With ``each``:
         one report of every node, however long that takes. With ``note``: which reports were acknowledged is noted. With
-        ``own``: no report is like another."""
+        ``says``: what they say, "all" if nothing else (``reports.Reporter``)."""
         for _ in range(self._plan["connections"]):
             await self._connect()
         print("connected", flush=True)
@@ -125,8 +125,8 @@ class Load:
             self._sent_at = reports.moment(datetime.now(UTC))
         self._under_way += 1
         sent_at = self._sent_at or reports.moment(datetime.now(UTC))
-        own = self._plan.get("own", False)
-        connection.send(self._reporters[number].render(serial, sent_at=sent_at, own=own), (due, number, serial))
+        says = self._plan.get("says", "all")
+        connection.send(self._reporters[number].render(serial, sent_at=sent_at, says=says), (due, number, serial))
 
     def _answered(self, connection: Connection, status: int) -> None:
         due, number, serial = connection.subject

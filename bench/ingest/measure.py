@@ -34,7 +34,9 @@ def saturated(scale: float) -> Result:
         _know_everyone(portal)
         for turn in range(1, ROUNDS + 1):
             ours.append(_run(portal, seconds=seconds, connections=CONNECTIONS, serial=turn * 100_000))
-            own.append(_run(portal, seconds=seconds, connections=CONNECTIONS, serial=turn * 100_000 + 50_000, own=True))
+            own.append(
+                _run(portal, seconds=seconds, connections=CONNECTIONS, serial=turn * 100_000 + 50_000, says="own")
+            )
             theirs.append(_run(naive, seconds=seconds, connections=64, serial=turn * 100_000))
     ratios = [_rate(one) / _rate(other) for (one, _), (other, _) in zip(ours, theirs, strict=True)]
     wal = [cost.wal / len(found.latencies) for found, cost in ours]
@@ -86,9 +88,12 @@ def steady(scale: float) -> Result:
                 ("exponent of the cores", f"{result.exponent(points):.2f}", "≤ 1"),
             ]
     nodes, seconds = round(AGENTS * scale), max(10.0, 60.0 * scale)
-    found, cost = _at_pace(nodes, seconds=seconds, processes=2, own=True)
-    what = f"{nodes:,} nodes, no report like the one before, two live processes"
-    rows += _paced(what, nodes, seconds, found, cost, goals=False)
+    for says, processes, what in (
+        ("bare", 1, "heartbeats as the project's own agents send them"),
+        ("own", 2, "no report like the one before, two live processes"),
+    ):
+        found, cost = _at_pace(nodes, seconds=seconds, processes=processes, says=says)
+        rows += _paced(f"{nodes:,} nodes, {what}", nodes, seconds, found, cost, goals=False)
     return Result(
         name="Ingest, a fleet's pace",
         command="make bench ARGS=ingest-steady",
@@ -98,10 +103,10 @@ def steady(scale: float) -> Result:
     )
 
 
-def _at_pace(nodes: int, *, seconds: float, processes: int, own: bool = False) -> tuple[load.Found, server.Cost]:
+def _at_pace(nodes: int, *, seconds: float, processes: int, says: str = "all") -> tuple[load.Found, server.Cost]:
     with server.portal(nodes=nodes, processes=processes) as portal:
         _know_everyone(portal)
-        return _run(portal, seconds=seconds, connections=1_000, rate=nodes / EVERY, serial=100_000, own=own)
+        return _run(portal, seconds=seconds, connections=1_000, rate=nodes / EVERY, serial=100_000, says=says)
 
 
 def _paced(what: str, nodes: int, seconds: float, found: load.Found, cost: server.Cost, *, goals: bool) -> list[Row]:

@@ -1,7 +1,8 @@
 """The fleet of the ingest measurements: nodes, credentials and the report that each of them sends.
 
 A report is 2.2 KB: an inventory of 8 GPUs and 8 passing checks, the same every time, which is what a heartbeat of an
-agent that repeats itself looks like at its largest.
+agent that repeats itself looks like at its largest. Or bare: the heartbeat of the project's own agents, which tell what
+changed.
 """
 
 import hashlib
@@ -15,6 +16,7 @@ _CHECK = (
     b'{"name":"remapped","device":"GPU-%08x-0%d","status":"pass","value":0,"unit":"rows",'
     b'"message":"0 remapped, none pending"}'
 )
+_BARE = b'","agent":"1.0.0","checks":[],"faults":['
 
 
 class Reporter:
@@ -35,17 +37,19 @@ class Reporter:
             "Content-Type: application/json\r\nContent-Length: "
         ).encode()
 
-    def render(self, serial: int, *, sent_at: bytes, faults: bytes = b"", own: bool = False) -> bytes:
-        """A request whose batch id carries ``serial``; with ``own`` no two of them are alike, though none has news."""
+    def render(self, serial: int, *, sent_at: bytes, faults: bytes = b"", says: str = "all") -> bytes:
+        """A request whose batch id carries ``serial``. ``says`` "own": no two of them are alike, though none has news;
+        "bare": only that the node is there."""
         start = b'{"version":1,"node":"%s","boot_id":"00000000-0000-4000-8000-%012x","batch_id":"%s","sent_at":"%s' % (
             self.name.encode(),
             self._number,
             batch_id(self._number, serial).encode(),
             sent_at,
         )
-        end = b'],"unknown":%d}' % serial if own else b"]}"
-        length = len(start) + len(self._tail) + len(faults) + len(end)
-        return b"%s%d\r\n\r\n%s%s%s%s" % (self._head, length, start, self._tail, faults, end)
+        tail = _BARE if says == "bare" else self._tail
+        end = b'],"unknown":%d}' % serial if says == "own" else b"]}"
+        length = len(start) + len(tail) + len(faults) + len(end)
+        return b"%s%d\r\n\r\n%s%s%s%s" % (self._head, length, start, tail, faults, end)
 
 
 def name_of(number: int) -> str:

@@ -122,7 +122,7 @@ class Product:
                 *("--bind", f"127.0.0.1:{self.port}", "kcover_portal.wsgi"),
             ),
             "live": (
-                *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning"),
+                *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning", "--no-access-log"),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
             ),
             "worker": ("-m", "celery", "-A", "kcover_portal", "worker", "--loglevel", "WARNING", "--without-mingle"),

@@ -35,6 +35,7 @@ LONGEST_WAIT = 60.0
 RETRY_AFTER = 5
 REPORT = "a report as JSON, a heartbeat at least (version, node, boot_id, batch_id, sent_at)"
 
+_json = json.JSONEncoder(separators=(",", ":")).encode
 _credentials = credentials.Credentials()
 _accounts = service_accounts.ServiceAccounts()
 _repeats = repeating.Repeats()
@@ -90,8 +91,6 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
 async def _report(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=REPORT, hold=hold)
-    with _writer.room(credential.digest) as hold:
-        hold(len(sent))
         try:
             delivery = _repeats.read(credential, sent)
         except wire.EnvelopeError as error:
@@ -156,7 +155,7 @@ def _trouble(error: Exception) -> Refusal:
 
 
 async def _send(send: Send, status: int, document: dict[str, Any], headers: list[tuple[bytes, bytes]]) -> None:
-    payload = json.dumps(document, separators=(",", ":")).encode()
+    payload = _json(document).encode()
     content_type = b"application/problem+json" if status >= 400 else b"application/json"
     sent = [(b"content-type", content_type), (b"content-length", str(len(payload)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": sent})

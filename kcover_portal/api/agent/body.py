@@ -18,8 +18,8 @@ _GZIP = ("gzip", "x-gzip")  # RFC 9110: the second is an older name of the first
 async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str, hold: Callable[[int], None]) -> bytes:
     """The whole body, unpacked and not empty; ``wanted`` says what should be in it.
 
-    ``hold`` is told the size of each piece once it is here: what a header announces holds no room. Raises Refusal, or
-    what ``hold`` raises.
+    ``hold`` is told the size of each piece once it is here, and in the end by how much unpacking changed it: what a
+    header announces holds no room. Raises Refusal, or what ``hold`` raises.
     """
     announced = headers.get(b"content-length", b"").decode("latin-1")
     if announced.isdigit() and int(announced) > LIMIT:
@@ -30,6 +30,8 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str,
     except TimeoutError:
         raise Refusal(408, f"was not here after {PATIENCE:g} seconds: send it again, faster", field="body") from None
     body = _unpacked(packed, headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
+    if body is not packed:
+        hold(len(body) - len(packed))
     if not body.strip():
         raise Refusal(400, f"is empty: send {wanted}", field="body")
     return body

@@ -54,7 +54,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How many GPU nodes and GPUs there are, and the tiles of the nodes that are anything but healthy."""
+    """How many GPU nodes and GPUs there are, and the tiles of all nodes that may be anything but healthy."""
 
     nodes: int
     gpus: int
@@ -64,7 +64,7 @@ class Summary:
     def counts(self) -> Counter[str]:
         """How many nodes are in each state."""
         found = Counter(tile.state for tile in self.troubled)
-        found["healthy"] += self.nodes - len(self.troubled)
+        found["healthy"] += max(0, self.nodes - len(self.troubled))  # a node may have come between the two queries
         return found
 
 
@@ -118,16 +118,17 @@ def state_of(
 
 def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
     """Every GPU node of the clusters (or those named by key) with its state; six queries, whatever their number."""
-    return _tiles(clusters, Q() if nodes is None else Q(pk__in=nodes), _beside(clusters, nodes), now=now)
+    which = _ours(clusters) if nodes is None else Q(cluster__in=clusters, gone_at=None, pk__in=nodes)
+    return _tiles(clusters, which, _beside(clusters, nodes), now=now)
 
 
 def summary(clusters: Collection[Cluster], *, now: datetime) -> Summary:
-    """The fleet in figures; of nodes that are healthy no row is read."""
+    """The fleet in figures; hardly a row is read of nodes that are healthy."""
     beside = _beside(clusters)
     silent = Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER)
     troubled = Q(known=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=beside.nodes)
     whole = Node.objects.filter(_ours(clusters)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
-    return Summary(whole["nodes"], whole["gpus"] or 0, _tiles(clusters, troubled, beside, now=now))
+    return Summary(whole["nodes"], whole["gpus"] or 0, _tiles(clusters, _ours(clusters) & troubled, beside, now=now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +166,7 @@ def _tiles(clusters: Collection[Cluster], which: Q, beside: _Beside, *, now: dat
     columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "known", "ready", "unschedulable", "silent")
     found = []
     for pk, cluster, name, pool, model, gpus, known, ready, unschedulable, quiet in (
-        Node.objects.filter(_ours(clusters), which).annotate(silent=silent).order_by().values_list(*columns)
+        Node.objects.filter(which).annotate(silent=silent).order_by().values_list(*columns)
     ):
         rescue = beside.rescues.get(pk)
         state = state_of(

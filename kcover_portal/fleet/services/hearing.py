@@ -102,10 +102,10 @@ def note(heard: Sequence[Heard], *, repeated: Collection[int], now: datetime) ->
 
     One statement, and a few more where there is news.
     """
-    hour = now.timestamp()
+    seconds = now.timestamp()
     fresh = [one for one in heard if one.node not in repeated]
     inventories = {one.node: one.told.inventory for one in fresh if one.told.inventory not in ("", one.inventory_told)}
-    checks = {one.node: mark for one in fresh if (mark := _checks_mark(one, hour)) != one.checks_told}
+    checks = {one.node: mark for one in fresh if (mark := _checks_mark(one, seconds)) != one.checks_told}
     news = {one.node: one.whole() for one in fresh if one.node in inventories or one.node in checks}
     rows = [_row(one, repeated, inventories.get(one.node), checks.get(one.node), now=now) for one in heard]
     at = statements.moment(now)
@@ -196,11 +196,11 @@ def _mark(batch_id: str) -> str:
     return hashlib.blake2b(batch_id.encode(), digest_size=MARK // 2).hexdigest()
 
 
-def _checks_mark(one: Heard, at: float) -> str:
+def _checks_mark(one: Heard, seconds: float) -> str:
     """What the results told, and in which turn of REFRESHED; each node's turns begin at another moment."""
     if not one.told.checks:
         return one.checks_told
-    turn = int((at + one.node * 7 % REFRESHED) // REFRESHED)
+    turn = int((seconds + one.node * 7 % REFRESHED) // REFRESHED)
     return f"{one.told.checks}{turn & 0xFFFF:04x}"
 
 

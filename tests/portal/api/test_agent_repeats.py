@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from agents import reports
 from kcover import wire
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import app, repeating
@@ -166,12 +167,42 @@ def test_a_repeated_report_that_cannot_be_read_says_why_each_time(door: Door) ->
         assert "sent_at: must be a time" in door.report(report(**FULL, sent_at="now")).problem(400)
 
 
-def test_senders_are_forgotten_where_there_are_too_many(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_too_many_nodes_the_first_are_forgotten_and_read_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, read: list[bytes]
+) -> None:
     monkeypatch.setattr(repeating, "MOST", 2)
     repeats = repeating.Repeats()
-    for number in range(5):
-        repeats.read(Credential(f"digest-{number}", cluster, "gpu-1", None), encoded(report()))
-    assert len(repeats._last) <= 2
+    tell = [(Credential(f"digest-{n}", cluster, f"gpu-{n}", None), report(node=f"gpu-{n}")) for n in range(3)]
+    told = [repeats.read(credential, encoded(body)).told for credential, body in [*tell, *tell[1:]]]
+    assert len(read) == 3
+    told.append(repeats.read(tell[0][0], encoded(tell[0][1])).told)
+    assert len(read) == 4
+    assert len(set(told)) == 1
+
+
+def test_a_pod_with_a_new_token_is_known_again(cluster: Cluster, read: list[bytes]) -> None:
+    repeats = repeating.Repeats()
+    for number in range(3):
+        repeats.read(Credential(f"digest-{number}", cluster, "gpu-1", None), encoded(report(**FULL)))
+    assert len(read) == 1
+
+
+def test_the_heartbeats_of_our_own_agents_are_known_again(cluster: Cluster, read: list[bytes], now: datetime) -> None:
+    repeats = repeating.Repeats()
+    credential = Credential("digest", cluster, "gpu-1", None)
+    for seconds in range(3):
+        at = now + timedelta(seconds=seconds, microseconds=seconds)
+        sent = reports.heartbeat("gpu-1", boot_id="boot-1", inventory=None, results=(), now=at)
+        assert repeats.read(credential, sent.body).decoded.report.sent_at == at
+    assert len(read) == 1
+
+
+def test_within_the_hour_a_repeated_report_writes_no_result(door: Door, now: datetime) -> None:
+    door.report(report(**FULL))
+    CheckResult.objects.update(seen_at=now)
+    door.report(report())
+    door.report(report(**FULL))
+    assert set(CheckResult.objects.values_list("seen_at", flat=True)) == {now}
 
 
 def test_a_report_that_is_read_whole_late_is_read_from_its_own_body(cluster: Cluster, now: datetime) -> None:

@@ -145,3 +145,11 @@ def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: Worl
     assert {tile.name: tile.state for tile in summary.troubled} == {
         tile.name: tile.state for tile in tiles if tile.state != "healthy"
     }
+
+
+def test_a_node_without_gpus_has_a_tile_where_it_is_asked_for(world: World):
+    one = {"known": True, "ready": True, "gpus": 0, "created_at": world.now}
+    node = Node.objects.create(cluster=world.cluster, name="cpu-1", **one)
+    assert [tile.name for tile in fleet.tiles([world.cluster], now=world.now)] == [NODE]
+    (tile,) = fleet.tiles([world.cluster], now=world.now, nodes=[node.pk])
+    assert (tile.name, tile.state) == ("cpu-1", "healthy")

@@ -110,7 +110,7 @@ def _children(*, front: int, back: int, notes: str) -> list[Child]:
     module = (sys.executable, "-m")
     celery = (*module, "celery", "-A", "kcover_portal", "--quiet")
     web = "gunicorn --worker-class gthread --workers 2 --threads 8 --keep-alive 30 --graceful-timeout 5"
-    live = "uvicorn --log-level warning --timeout-graceful-shutdown 5"
+    live = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5"
     return [
         Child(
             name="web",

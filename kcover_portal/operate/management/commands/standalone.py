@@ -55,7 +55,11 @@ async def serve(listener: socket.socket) -> None:
     """Runs the web server on the socket, and the embedded processes, until the server is told to stop."""
     embedded = Embedded(app)
     config = uvicorn.Config(
-        "kcover_portal.asgi:application", log_level="warning", timeout_graceful_shutdown=3, lifespan="on"
+        "kcover_portal.asgi:application",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        lifespan="on",
     )
     embedded.start(asyncio.get_running_loop())
     try:
