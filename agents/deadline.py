@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 T = TypeVar("T")
 
@@ -12,16 +12,24 @@ class Late(Exception):
     """It did not answer in time; its thread is left behind, waiting."""
 
 
+class _Asking(threading.Thread):
+    """A question under way."""
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**how)
+        self.since = time.monotonic()
+
+
 def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
     """What ``call`` returns or raises; raises Late after ``seconds``.
 
     A thread that hangs inside a driver cannot be ended. Whoever asks the same (by ``what``) before it came back waits
-    for it and adds none, so that a driver that hangs for days takes no thread an hour.
+    for it, until it took ``seconds`` itself, and adds none: a driver that hangs for days takes no thread an hour.
     """
     until = time.monotonic() + seconds
     for earlier in threading.enumerate():
-        if earlier.name == what:
-            earlier.join(max(0.0, until - time.monotonic()))
+        if isinstance(earlier, _Asking) and earlier.name == what:
+            earlier.join(max(0.0, min(until, earlier.since + seconds) - time.monotonic()))
             if earlier.is_alive():
                 raise Late(f"{what} did not come back since it was asked before")
     answer: list[T] = []
@@ -33,7 +41,7 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
         except BaseException as error:
             failure.append(error)
 
-    thread = threading.Thread(target=ask, name=what, daemon=True)
+    thread = _Asking(target=ask, name=what, daemon=True)
     thread.start()
     thread.join(max(0.0, until - time.monotonic()))
     if failure:

@@ -55,7 +55,7 @@ class GpuUsers:
         )
 
     def computing(self) -> Iterator[str]:
-        """Processes by the driver's word. Without a driver there are none."""
+        """Processes by the driver's word. Without a driver there are none. Raises deadline.Late where a GPU hangs."""
         try:
             devices = self.ask()
         except nvml.DriverError as error:
@@ -63,6 +63,8 @@ class GpuUsers:
                 raise
             return
         for device in devices:
+            if device.hangs:
+                raise deadline.Late(f"{device.name}: {device.lost}")
             for pid in device.processes or ():
                 yield f"process {pid} on {device.name}"
 

@@ -27,11 +27,16 @@ def answering(ask: Callable[[], tuple[Device, ...]], *, check: str) -> tuple[Dev
     return devices
 
 
-def _each(devices: Sequence[Device], judge: Callable[[Device], Check]) -> list[Check]:
-    """A result for each GPU; those that are lost and without a UUID are told as the probe tells them."""
-    results = [judge(device) for device in devices if device.uuid]
+def _each(devices: Sequence[Device], judge: Callable[[Device], Check], *, check: str) -> list[Check]:
+    """A result for each GPU: of one that hangs the check knows nothing, as where the driver hangs; those that are lost
+    and without a UUID are told as the probe tells them."""
+    results = [_hung(device, check) if device.hangs else judge(device) for device in devices if device.uuid]
     lost = [device for device in devices if not device.uuid]
     return [*results, rules.nameless(lost)] if lost else results
+
+
+def _hung(device: Device, check: str) -> Check:
+    return Check(name=check, status="error", device=device.name, message=device.lost)
 
 
 class Remapped:
@@ -49,7 +54,7 @@ class Remapped:
 
     def run(self, args: Args) -> list[Check]:
         """See ``HealthCheck.run``. The value is the number of remapped rows."""
-        return _each(answering(self._ask, check=self.name), self._one)
+        return _each(answering(self._ask, check=self.name), self._one, check=self.name)
 
     def _one(self, device: Device) -> Check:
         if device.lost:
@@ -79,7 +84,7 @@ class GpuPower:
 
     def run(self, args: Args) -> list[Check]:
         """See ``HealthCheck.run``. The value is 1 where the slowdown is active, as in Autopilot's metric."""
-        return _each(answering(self._ask, check=self.name), self._one)
+        return _each(answering(self._ask, check=self.name), self._one, check=self.name)
 
     def _one(self, device: Device) -> Check:
         if device.lost:

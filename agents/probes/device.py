@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+HUNG = 90.0  # seconds until a GPU that does not answer counts as broken: by the third look, two minutes after the first
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
@@ -40,7 +42,8 @@ class Links:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU. ``lost``: why it does not answer at all, and then nothing else is known; ``code`` is NVML's.
+    """One GPU. ``lost``: why it does not answer at all, and then nothing else is known; ``code`` is NVML's. ``hangs``:
+    it does not, as a question to it has not come back for so many seconds.
 
     Temperatures in °C (``margin``: to the slowdown), power in mW, ``held_back`` in ns since the driver was loaded,
     counters since then too. ``troubles``: questions that ended in an unexpected error.
@@ -52,6 +55,7 @@ class Device:
     model: str = ""
     lost: str = ""
     code: int = 0
+    hangs: float = 0.0
     busy: bool | None = None
     processes: tuple[int, ...] | None = None
     mig: bool = False
@@ -80,3 +84,8 @@ class Device:
         """What names it to people: its UUID, else its place. In a check result only a UUID may stand for a GPU that
         failed: once it answers again nobody would know that the place was it."""
         return self.uuid or f"gpu{self.index}"
+
+    @property
+    def late(self) -> bool:
+        """Whether it has not answered yet, and may still."""
+        return 0 < self.hangs < HUNG

@@ -1,8 +1,11 @@
 """What the NVIDIA driver says is in this node, and how it is. The only module that speaks NVML.
 
 The library is opened for each look and closed again: a client that stays keeps ``nvidia-smi --gpu-reset`` from working.
-A call may block inside a dying driver for ever, so callers use a thread of their own. While this agent resets a GPU it
-asks nothing else: a GPU in mid-reset looks lost. Call numbers: nvidia-ml-py 13 and NVIDIA's NVML API reference.
+A call may block inside a dying driver for ever, so callers use a thread of their own, and each GPU is asked in another
+one with its own deadline. That keeps the others observed where the driver lets calls to them pass; where it stalls all
+calls behind the first, each GPU is told to hang, and only the kernel log can say which one began it. While this agent
+resets a GPU it asks nothing else: a GPU in mid-reset looks lost. Call numbers: nvidia-ml-py 13 and NVIDIA's NVML API
+reference.
 """
 
 import contextlib
@@ -10,9 +13,9 @@ import ctypes
 import logging
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
-from agents.probes import questions
+from agents.probes import in_turn, questions
 from agents.probes.device import Device
 from agents.probes.shared_lock import SharedLock
 from kcover.fault import Gpu, Inventory
@@ -23,6 +26,7 @@ except ImportError:  # a node image without the binding still follows its kernel
     pynvml = None
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 NOT_SUPPORTED, DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 9, 10, 12, 13
 GPU_IS_LOST, RESET_REQUIRED, IN_USE, NOT_READY = 15, 16, 19, 27
@@ -33,6 +37,9 @@ XID_EVENT = 0x8
 PATIENCE = 20.0  # seconds a question waits for a reset to end: less than the deadlines of those who ask
 LONG_PATIENCE = 300.0  # longer than a reset may take
 _driver = SharedLock()  # one for the process, as the library is
+_states = in_turn.InTurn("NVML's state")
+_names = in_turn.InTurn("NVML's name", patience=20.0)  # a driver without persistence wakes a GPU up for some seconds
+_known: dict[int, Gpu] = {}  # by number, as they answered last
 
 
 class DriverError(Exception):
@@ -84,7 +91,7 @@ def alone(*, patience: float) -> Iterator[None]:
 
 def inventory() -> Inventory:
     """Driver, kernel and GPUs of this node; without library or driver only the kernel's version. A GPU that does not
-    answer is left out, which shows as a changed inventory. A reset is waited for."""
+    answer is left out, which shows as a changed inventory; one that hangs is what it was. A reset is waited for."""
     kernel = os.uname().release
     try:
         with session(patience=LONG_PATIENCE):
@@ -92,7 +99,11 @@ def inventory() -> Inventory:
             gpus = []
             for index in range(pynvml.nvmlDeviceGetCount()):
                 try:
-                    gpus.append(_gpu(index))
+                    _known[index] = _apart(_names, index, _gpu)
+                    gpus.append(_known[index])
+                except in_turn.Hangs as error:
+                    log.warning("nvml: GPU %d: %s", index, error)
+                    gpus += [_known[index]] if index in _known else []
                 except pynvml.NVMLError as error:
                     log.warning("nvml: GPU %d: %s", index, error)
             return Inventory(driver=driver, kernel=kernel, gpus=tuple(gpus))
@@ -104,8 +115,8 @@ def inventory() -> Inventory:
 
 
 def devices(*, within_alone: bool = False) -> tuple[Device, ...]:
-    """How every GPU is. Raises DriverError where the driver does not answer; a GPU that does not says so itself.
-    ``within_alone``: asked by the one who is ``alone``."""
+    """How every GPU is. Raises DriverError where the driver does not answer; a GPU that does not, or that hangs, says
+    so itself. ``within_alone``: asked by the one who is ``alone``."""
     with session(within_alone=within_alone):
         try:
             count = pynvml.nvmlDeviceGetCount()
@@ -167,8 +178,10 @@ def _quietly(call: Callable[..., Any], *args: Any) -> None:
         call(*args)
 
 
-def _gpu(index: int) -> Gpu:
+def _gpu(index: int, question: in_turn.Question) -> Gpu:
+    question.call = "nvmlDeviceGetHandleByIndex"
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    question.call = "the question for its name"
     return Gpu(
         index=index,
         uuid=_text(pynvml.nvmlDeviceGetUUID(handle)),
@@ -181,11 +194,12 @@ def _gpu(index: int) -> Gpu:
 class _Asking:
     """``questions.Asking`` of one GPU; what went wrong on the way is in ``troubles``."""
 
-    def __init__(self, handle: Any) -> None:
-        self.handle = handle
+    def __init__(self, handle: Any, question: in_turn.Question) -> None:
+        self.handle, self.question = handle, question
         self.troubles: list[str] = []
 
     def __call__(self, name: str, *args: Any) -> Any:
+        self.question.call = name
         try:
             return getattr(pynvml, name)(self.handle, *args)
         except pynvml.NVMLError as error:
@@ -224,18 +238,38 @@ class _Asking:
         return {pair: _number(one) for pair, one in zip(wanted, answers, strict=True) if one.nvmlReturn == 0}
 
 
-def _device(index: int) -> Device:
+def _apart(kind: in_turn.InTurn, index: int, ask: Callable[[int, in_turn.Question], T]) -> T:
+    """Asks one GPU under its own deadline and in a session of its own: whoever asked may have left the question behind,
+    and it still keeps the library open and a reset away. Raises in_turn.Hangs."""
+
+    def answer(question: in_turn.Question) -> T:
+        with session(within_alone=True):  # who asks is in a session already, so there is nothing to wait for
+            return ask(index, question)
+
+    return kind.ask(index, answer)
+
+
+def _state(index: int, question: in_turn.Question) -> Device:
     try:
+        gpu = question.gpu = _gpu(index, question)
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
-        gpu = _gpu(index)
     except pynvml.NVMLError as error:
         return Device(index=index, lost=str(error), code=getattr(error, "value", 0))
-    ask = _Asking(handle)
+    ask = _Asking(handle, question)
     known: dict[str, Any] = {"index": index, "uuid": gpu.uuid, "pci": gpu.pci, "model": gpu.model}
     try:
         return Device(**known, **questions.state(ask), troubles=tuple(ask.troubles))
     except pynvml.NVMLError as error:
         return Device(**known, lost=str(error), code=getattr(error, "value", 0))
+
+
+def _device(index: int) -> Device:
+    try:
+        return _apart(_states, index, _state)
+    except in_turn.Hangs as hangs:
+        gpu = hangs.gpu or Gpu(index=index, uuid="")
+        known: dict[str, Any] = {"uuid": gpu.uuid, "pci": gpu.pci, "model": gpu.model}
+        return Device(index=index, **known, lost=str(hangs), code=TIMEOUT, hangs=hangs.seconds)
 
 
 def _number(field: Any) -> int:

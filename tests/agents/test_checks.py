@@ -161,6 +161,17 @@ def test_remapped():
     assert (found[-1].name, found[-1].message) == ("gpu", "GPU 4 does not answer: GPU is lost")
 
 
+@pytest.mark.parametrize("check", [gpu_state.Remapped, gpu_state.GpuPower])
+def test_of_a_gpu_that_hangs_a_check_knows_nothing(check):
+    """The probe says since when, and when that is a fault."""
+    hangs = Device(index=0, uuid="GPU-a", lost="EccMode has not come back since 300 s", hangs=300.0)
+    fine = Device(index=1, uuid="GPU-b", rows=ROWS, clock_reasons=0)
+    assert [(one.device, one.status) for one in check(lambda: (hangs, fine)).run({})] == [
+        ("GPU-a", "error"),
+        ("GPU-b", "pass"),
+    ]
+
+
 def test_gpupower():
     gpus = tuple(Device(index=n, uuid=f"GPU-{n}", clock_reasons=bits) for n, bits in enumerate((0x4, 0x8, 0x40, None)))
     found = gpu_state.GpuPower(lambda: gpus).run({})

@@ -1,6 +1,7 @@
 """Asking what may never answer."""
 
 import threading
+import time
 
 import pytest
 
@@ -20,7 +21,19 @@ def test_what_hangs_is_asked_by_one_thread_however_often():
     assert len(asked) == 1
     assert deadline.within(5, lambda: "another question", what="another driver") == "another question"
     release.set()
-    assert deadline.within(5, lambda: "back", what="a driver that hangs") == "back"
+    assert deadline.within(60, lambda: "back", what="a driver that hangs") == "back"
+
+
+def test_what_hangs_for_longer_is_not_waited_for_again():
+    release = threading.Event()
+    waited = []
+    for _ in range(20):
+        started = time.monotonic()
+        with pytest.raises(deadline.Late):
+            deadline.within(0.5, lambda: release.wait(60), what="a driver that went away")
+        waited.append(time.monotonic() - started)
+    assert min(waited) < 0.5 <= max(waited)
+    release.set()
 
 
 def test_two_that_ask_the_same_both_get_their_answers():

@@ -297,6 +297,12 @@ def test_a_driver_that_cannot_say_is_no_proof(node):
     with pytest.raises(nvml.DriverError):
         GpuUsers(kubelet=node.users.kubelet, proc=node.users.proc, ask=broken)()
 
+    def hanging():
+        return (Device(index=0, uuid="GPU-a", lost="EccMode has not come back since 5 s", hangs=5.0),)
+
+    with pytest.raises(deadline.Late, match="GPU-a: EccMode"):
+        GpuUsers(kubelet=node.users.kubelet, proc=node.users.proc, ask=hanging)()
+
     def absent():
         raise nvml.DriverError("not loaded", code=nvml.DRIVER_NOT_LOADED)
 

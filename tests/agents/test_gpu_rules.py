@@ -266,6 +266,30 @@ def test_a_lost_gpu_is_xid_79_in_the_slot_where_it_was(node):
     assert node.look().faults == ()
 
 
+def test_a_gpu_that_hangs_is_late_and_then_broken(node):
+    node.look()
+    calm = node.devices[0]
+    node.devices[0] = Device(index=0, lost="EccMode has not come back since 5 s", code=nvml.TIMEOUT, hangs=5.0)
+    found = {(one.check.name, one.check.device): one for one in node.look().findings}
+    late = found["gpu", GOOD.uuid]
+    assert (late.check.status, late.fault, late.pci) == ("warn", False, "0000:4e:00")
+    assert late.check.message == "does not answer: EccMode has not come back since 5 s"
+    assert found["gpu_count", ""].check.status == "pass"
+    assert found["gpu", "GPU-bbbbbbbb"].check.status == found["ecc", "GPU-bbbbbbbb"].check.status == "pass"
+    node.set(hangs=119.0)
+    assert node.bad() == [("gpu_count", "fail", True), ("gpu", "fail", True)]
+    assert node.look().faults == ()
+    node.devices[0] = calm
+    assert node.bad() == []
+
+
+def test_a_gpu_that_hangs_from_the_start_is_late_and_then_broken(node):
+    node.devices[0] = Device(index=0, lost="the driver has not come back since 5 s", hangs=5.0)
+    assert node.bad() == [("gpu", "warn", False)]
+    node.set(hangs=119.0)
+    assert node.bad() == [("gpu_count", "fail", True), ("gpu", "fail", True)]
+
+
 def test_a_gpu_that_needs_a_reset_is_no_xid(node):
     node.look()
     node.set(lost="GPU requires reset", code=nvml.RESET_REQUIRED)

@@ -23,6 +23,7 @@ def test_a_healthy_gpu_as_the_driver_tells_it(ask):
         "model": "NVIDIA H100 80GB HBM3",
         "lost": "",
         "code": 0,
+        "hangs": 0.0,
         "busy": True,
         "processes": [],
         "mig": False,
@@ -166,19 +167,57 @@ except nvml.DriverError as error:
 """)
 
 
-def test_a_call_that_hangs_is_late_and_the_next_gpu_is_not_waited_for(ask, driver):
-    driver.set(gpu0__ecc="hang")
-    assert ask("""
-import os, time
-from agents import deadline
+HANGING = """
+import os, threading
 from agents.probes import nvml
-started = time.monotonic()
+nvml._states.patience = nvml._names.patience = 1.0
+looks = [nvml.devices() for _ in range(3)]
+threads = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
+gpus = [(gpu.index, gpu.uuid) for gpu in nvml.inventory().gpus]
 try:
-    deadline.within(0.5, nvml.devices, what="NVML")
-except deadline.Late as late:
-    print(json.dumps([str(late), time.monotonic() - started < 5]), flush=True)
+    with nvml.alone(patience=0.05):
+        reset = "allowed"
+except nvml.DriverError as error:
+    reset = str(error)
+seen = [(gpu.uuid, gpu.pci, gpu.lost.partition(" has")[0], gpu.hangs > 0, gpu.ecc) for gpu in looks[-1]]
+print(json.dumps({"seen": seen, "threads": threads, "gpus": gpus, "reset": reset}), flush=True)
 os._exit(0)
-""") == ["NVML did not answer within 0.5 s", True]
+"""
+
+
+def test_a_gpu_that_hangs_leaves_the_other_observed_and_is_asked_once(ask, driver):
+    driver.set(gpu0__ecc="hang")
+    told = ask(HANGING)
+    assert told["seen"] == [
+        [UUIDS[0], "0000:4e:00", "nvmlDeviceGetEccMode", True, None],
+        [UUIDS[1], "0000:5e:00", "", False, True],
+    ]
+    assert told["threads"] == ["NVML's state of GPU 0"]
+    assert told["gpus"] == [[0, UUIDS[0]], [1, UUIDS[1]]]
+    assert told["reset"].startswith("a question to the driver did not come back")
+
+
+def test_a_gpu_that_hangs_from_the_start_is_known_by_its_place(ask, driver):
+    driver.set(gpu0__handle="hang")
+    told = ask(HANGING)
+    assert told["seen"] == [
+        ["", None, "nvmlDeviceGetHandleByIndex", True, None],
+        [UUIDS[1], "0000:5e:00", "", False, True],
+    ]
+    assert told["gpus"] == [[1, UUIDS[1]]]
+
+
+def test_a_gpu_that_begins_to_hang_stays_in_the_inventory(ask, driver):
+    assert ask("""
+import os, pathlib
+from agents.probes import nvml
+nvml._names.patience = 1.0
+before = nvml.inventory()
+state = pathlib.Path(os.environ["NVML_SHIM"])
+state.write_text(state.read_text() + "1.uuid hang" + chr(10))
+print(json.dumps([nvml.inventory() == before, [gpu.uuid for gpu in before.gpus]]), flush=True)
+os._exit(0)
+""") == [True, list(UUIDS)]
 
 
 def test_while_a_gpu_is_reset_nobody_else_asks(ask):

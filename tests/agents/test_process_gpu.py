@@ -90,7 +90,8 @@ def test_gpus_are_probed_from_the_start(node, portal, driver):
 
 
 def test_a_driver_that_hangs_holds_up_nothing_else(node, portal, driver, tmp_path):
-    """Heartbeats, faults, the other probes, a check that asks no driver, the local addresses, and the agent's end."""
+    """Heartbeats, faults, the other GPU, the other probes, a check that asks no driver, the local addresses, and the
+    agent's end."""
     ping = tmp_path / "bin" / "ping"
     ping.parent.mkdir()
     ping.write_text("#!/bin/sh\necho '10 packets transmitted, 10 received, 0% packet loss, time 1ms'\n")
@@ -108,7 +109,15 @@ def test_a_driver_that_hangs_holds_up_nothing_else(node, portal, driver, tmp_pat
     portal.wait_for(lambda: "disk" in {name for name, _ in node.checks})
     assert json.loads(get(process, "/healthz"))["node"] == "gpu-1"
     assert 'kcover_agent_check{check="ping",device="10.0.0.2",status="pass"} 1' in get(process, "/metrics")
-    assert ("gpu", UUIDS[0]) not in node.checks
+    portal.wait_for(lambda: node.checks.get(("gpu", UUIDS[0])) == "warn")
+    assert node.checks["gpu", UUIDS[1]] == node.checks["ecc", UUIDS[1]] == "pass"
+    (words,) = [
+        check.message
+        for report in list(portal.reports)
+        for check in report.checks
+        if (check.name, check.device) == ("gpu", UUIDS[0])
+    ]
+    assert words.startswith("does not answer: nvmlDeviceGetEccMode has not come back since")
     process.terminate()
     assert process.wait(timeout=60) == 0
 

@@ -65,12 +65,13 @@ class GpuProbe:
             findings += rules.judge(device, past, now=now)
             faults += _uncorrected(device, past, now=now)
             past.seen_at = now
-        findings.append(Finding(check=rules.nameless(nameless), fault=bool(nameless)))
+        unnamed = rules.nameless(nameless)
+        findings.append(Finding(check=unnamed, fault=unnamed.status == "fail"))
         findings += self._links(devices)
         return Reading(findings=tuple(findings), faults=tuple(faults))
 
     def _count(self, devices: tuple[Device, ...], expected: int | None) -> Iterator[Finding]:
-        there = sum(1 for device in devices if not device.lost)
+        there = sum(1 for device in devices if device.late or not device.lost)
         if expected is not None:
             yield enough("gpu_count", there, expected)
 
@@ -97,7 +98,9 @@ class GpuProbe:
 def _lost(device: Device, past: Past) -> Finding:
     reset = device.code == nvml.RESET_REQUIRED
     message = f"{'needs a reset' if reset else 'does not answer'}: {device.lost}"
-    return finding("gpu", True, device=device.uuid or past.uuid, pci=past.pci, message=message, fault=True)
+    bad = "warn" if device.late else "fail"
+    pci = device.pci or past.pci
+    return finding("gpu", bad, device=device.uuid or past.uuid, pci=pci, message=message, fault=True)
 
 
 def _off_the_bus(device: Device, past: Past, *, now: datetime) -> Iterator[Fault]:

@@ -72,8 +72,9 @@ def judge(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:
 def nameless(devices: Iterable[Device]) -> Check:
     """The check ``gpu`` without a device: GPUs that do not answer and whose UUID nobody knows. Under their place they
     would stay failed for ever, as they pass under their UUID."""
-    lost = [f"GPU {device.index} does not answer: {device.lost}" for device in devices]
-    return Check(name="gpu", status="fail" if lost else "pass", message="; ".join(lost))
+    lost = [(device.late, f"GPU {device.index} does not answer: {device.lost}") for device in devices]
+    status = "pass" if not lost else "warn" if all(late for late, _ in lost) else "fail"
+    return Check(name="gpu", status=status, message="; ".join(words for _, words in lost))
 
 
 def remapping(rows: Rows) -> str:
