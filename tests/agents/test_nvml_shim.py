@@ -1,8 +1,16 @@
 """The real pynvml against a libnvidia-ml.so.1 of our own: every state that a rule reads, and every way to fail."""
 
+import os
+import pathlib
+import subprocess
+import sys
+
 import pytest
 
 from tests.agents.shim import UUIDS
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+ALONE = ("-c", "/dev/null", "--rootdir=.", "--noconftest", "-p", "no:cacheprovider", "-rPs")
 
 DEVICES = """
 import dataclasses
@@ -218,6 +226,24 @@ state.write_text(state.read_text() + "1.uuid hang" + chr(10))
 print(json.dumps([nvml.inventory() == before, [gpu.uuid for gpu in before.gpus]]), flush=True)
 os._exit(0)
 """) == [True, list(UUIDS)]
+
+
+def test_what_a_gpu_node_runs_on_the_real_library_runs_on_this_one(driver, tmp_path):
+    """tests/agents/test_real_gpu.py, by the command in docs/testing.md: on a machine without a GPU it would rot."""
+    (tmp_path / "nvidia0").touch()
+    ended = subprocess.run(
+        (sys.executable, "-m", "pytest", *ALONE, "tests/agents/test_real_gpu.py"),
+        env=os.environ
+        | driver.environ
+        | {"KCOVER_TEST_GPU": str(tmp_path / "nvidia0"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (ended.returncode, "9 passed, 1 skipped" in ended.stdout) == (0, True), ended.stdout
+    assert "dcgmi is not on this node" in ended.stdout
 
 
 def test_while_a_gpu_is_reset_nobody_else_asks(ask):
