@@ -112,6 +112,7 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "deep_checks": (("KCOVER_AGENT_DEEP_CHECKS",), "deepChecks"),
     "deep_interval": (("KCOVER_AGENT_DEEP_INTERVAL",), "deepInterval"),
     "xid_events": (("KCOVER_AGENT_XID_EVENTS",), "xidEvents"),
+    "vendor": (("KCOVER_AGENT_VENDOR",), "vendor"),
     "listen": (("KCOVER_AGENT_LISTEN",), "listen"),
 }
 _LISTS = ("hcas", "mounts", "peers", "checks", "deep_checks")
@@ -126,7 +127,7 @@ def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
     content = _read(file) if file is not None else {}
     given: dict[str, tuple[str, str]] = {}  # setting -> the name to complain about, value
     for setting, (variables, key) in SETTINGS.items():
-        if content.get(key) not in (None, ""):
+        if content.get(key) not in (None, "") and key not in _KCOVER_KEYS:
             given[setting] = (key, _as_text(content[key]))
         for variable in reversed(variables):
             if environ.get(variable):
@@ -140,10 +141,10 @@ def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
         del given["token_file" if from_environment == ["token"] else "token"]
     values: dict[str, Any] = {setting: _parse(setting, *named) for setting, named in given.items()}
     values.setdefault("node", socket.gethostname().lower())
+    values.setdefault("vendor", VENDORS.get(_whole(content, "vendor", 1, least=1), VENDORS[1]))
     metax = content.get("metaX")
     return Config(
         **values,
-        vendor=VENDORS.get(_whole(content, "vendor", 1, least=1), VENDORS[1]),
         interval=timedelta(seconds=min(_whole(content, "interval", 5, least=1), MAX_INTERVAL)),
         metax=_metax(metax if isinstance(metax, dict) else {}),
         unknown=_unknown(content, metax),
@@ -182,6 +183,8 @@ def _parse(setting: str, name: str, value: str) -> Any:
         return _switch(name, value)
     if setting == "listen":
         return _address(name, value)
+    if setting == "vendor":
+        return _vendor(name, value)
     if setting == "node":
         if not fields.NODE.fullmatch(value) or len(value) > 253:
             raise ConfigError(f"{name}={value!r}: accepted is the name of a Kubernetes node (a-z, 0-9, '-', '.')")
@@ -208,6 +211,13 @@ def _switch(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise ConfigError(f"{name}={value!r}: accepted are true and false")
     return value.lower() == "true"
+
+
+def _vendor(name: str, value: str) -> str:
+    found = VENDORS.get(int(value), value) if value.isascii() and value.isdecimal() else value.lower()
+    if found not in VENDORS.values():
+        raise ConfigError(f"{name}={value!r}: accepted are {', '.join(VENDORS.values())}")
+    return found
 
 
 def _address(name: str, value: str) -> tuple[str, int] | None:

@@ -56,6 +56,19 @@ def test_the_environment_wins(load):
     assert load("url: http://file\nheartbeat: 7", NODE_NAME="n").heartbeat == timedelta(seconds=7)
 
 
+@pytest.mark.parametrize(("given", "vendor"), [("metax", "metax"), ("AMD", "amd"), ("1", "nvidia"), ("3", "amd")])
+def test_the_vendor_by_the_environment(load, given, vendor):
+    """Or a DaemonSet could not name it, which has no settings file."""
+    assert load("vendor: 2", KCOVER_AGENT_VENDOR=given).vendor == vendor
+
+
+def test_a_vendor_that_nobody_knows(load):
+    """kcover's own key is forgiving, as kcover is."""
+    assert load("vendor: 9").vendor == "nvidia"
+    with pytest.raises(errors.ConfigError, match="KCOVER_AGENT_VENDOR='intel': accepted are nvidia, metax, amd"):
+        load(KCOVER_AGENT_VENDOR="intel")
+
+
 def test_the_token_file_is_read_at_each_use(load, tmp_path):
     path = tmp_path / "token"
     path.write_text("one\n")

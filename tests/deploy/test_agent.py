@@ -56,6 +56,14 @@ def test_the_pods_environment_is_settings_of_the_agent():
     assert settings.reboot_command[0] == "nsenter"
 
 
+def test_the_vendor_can_be_set_without_a_settings_file():
+    """Its affinity invites nodes with other GPUs, too."""
+    for vendor in ("metax", "amd"):
+        assert config.load(None, environment() | {"KCOVER_AGENT_VENDOR": vendor}).vendor == vendor
+    assert config.load(None, environment()).vendor == "nvidia"
+    assert "KCOVER_AGENT_VENDOR" in one("ConfigMap")["data"]
+
+
 def test_what_the_settings_name_is_mounted():
     settings = config.load(None, environment())
     mounts = {Path(mount["mountPath"]): mount for mount in container()["volumeMounts"]}
@@ -109,6 +117,16 @@ def test_the_image_holds_what_make_agent_builds():
     assert f"COPY {agent_zip.TARGET.relative_to(ROOT)} {INSTALLED}" in text
     assert json.loads(re.search(r"^ENTRYPOINT (.+)$", text, re.MULTILINE)[1]) == ["python3", INSTALLED]
     assert container()["image"].endswith(f":{VERSION}")
+
+
+def test_the_image_has_every_tool_of_debians_that_the_agent_calls():
+    """They are named where a check says what to install."""
+    text = (FOLDER / "Dockerfile").read_text()
+    (packages,) = re.findall(r"--no-install-recommends ([a-z0-9 -]+) &&", text)
+    wanted = {"iputils-ping", "iperf3", "chrony", "nvme-cli", "ipmitool", "ibverbs-utils"}
+    assert set(packages.split()) == wanted
+    called = "".join(path.read_text() for path in (ROOT / "agents").rglob("*.py"))
+    assert {package for package in wanted if package not in called} == set()
 
 
 # systemd
