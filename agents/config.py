@@ -46,7 +46,7 @@ class Config:
     ``gpus``: how many there must be (None: the most that there ever were). ``hcas``, ``mounts``: adapters and mount
     points that must be there. ``peers``: whom to ping. ``checks`` run each ``check_interval``, ``deep_checks`` each
     ``deep_interval`` where nobody uses the GPUs. ``xid_events``: listen to the driver's Xids beside the kernel log.
-    ``listen``: where ``/metrics`` and ``/healthz`` are.
+    ``listen``: where ``/metrics`` and ``/healthz`` are. ``check_lock``: ``setup.check_lock``.
 
     The token is read again at each use where it is a file, so that it can be rotated.
     """
@@ -74,6 +74,7 @@ class Config:
     xid_events: bool = True
     listen: tuple[str, int] | None = ("127.0.0.1", 9412)
     vendor: str = "nvidia"
+    check_lock: pathlib.Path | None = None
     metax: MetaX = field(default_factory=MetaX)
     unknown: tuple[str, ...] = ()
 
@@ -113,11 +114,12 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "deep_interval": (("KCOVER_AGENT_DEEP_INTERVAL",), "deepInterval"),
     "xid_events": (("KCOVER_AGENT_XID_EVENTS",), "xidEvents"),
     "vendor": (("KCOVER_AGENT_VENDOR",), "vendor"),
+    "check_lock": (("KCOVER_AGENT_CHECK_LOCK",), "checkLock"),
     "listen": (("KCOVER_AGENT_LISTEN",), "listen"),
 }
 _LISTS = ("hcas", "mounts", "peers", "checks", "deep_checks")
 _SECONDS = ("heartbeat", "check_interval", "deep_interval")
-_PATHS = ("token_file", "ca_file", "kmsg", "boot_id_file", "spool")
+_PATHS = ("token_file", "ca_file", "kmsg", "boot_id_file", "spool", "check_lock")
 _KCOVER_KEYS = ("vendor", "interval", "metaX")
 _METAX_KEYS = ("hcaIDs", "day2CheckHour", "day2CheckTime", "gpuNum", "temperature", "eccMaxCount", "ntpMaxOffsetMillis")
 

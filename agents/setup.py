@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from agents import config, errors, execute, loop, portal, process, spool, store
 from agents.checks import bandwidth, dcgm, gpu_state, iperf, network
+from agents.checks.host_lock import HostLock
 from agents.checks.runner import Runner
 from agents.gpu_count import GpuCount
 from agents.gpu_users import GpuUsers
@@ -23,6 +24,7 @@ from kcover.fault import Inventory
 log = logging.getLogger("agents")
 
 FIRST_CHECKS, FIRST_DEEP_CHECKS = 30.0, 300.0  # seconds after the start: the node settles first
+SHARED = pathlib.Path("/run/kcover-agent")
 DEEP_DIAGNOSIS = {"r": 3}  # DCGM's level on the timer for heavy checks, as Autopilot's
 FASTEST_GPU_POLL = 60.0  # NVML for eight GPUs costs tens of ms; a thousandth of a core is all the agent may use
 
@@ -116,8 +118,16 @@ def runner(settings: config.Config) -> Runner:
         ),
         in_use=GpuUsers(beside_monitors=True),
         clock=now,
-        lock=settings.spool / "checks.lock",
+        lock=check_lock(settings),
     )
+
+
+def check_lock(settings: config.Config, *, shared: pathlib.Path = SHARED) -> HostLock:
+    """What checks on this node lock: what the settings name, else a file in the folder that jobs' containers are given
+    too, where there is one, so that a check by hand locks what the agent's unit does."""
+    if settings.check_lock is not None:
+        return HostLock(path=settings.check_lock, agreed=True)
+    return HostLock(path=(shared if shared.is_dir() else settings.spool) / "checks.lock")
 
 
 def timers(settings: config.Config, *, gpus: Callable[[], int]) -> list[Round]:

@@ -5,14 +5,13 @@ A check that breaks is an error of the check, never taken for a broken node (inv
 
 import contextlib
 import logging
-import pathlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from agents import programs
-from agents.checks import host_lock
+from agents.checks.host_lock import HostLock, Unlockable
 from agents.checks.port import Args, HealthCheck, Skipped
 from agents.probes import changes
 from agents.probes.finding import Finding
@@ -36,11 +35,11 @@ class Runner:
         *,
         in_use: Callable[[], Sequence[str]],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
-        lock: pathlib.Path | None = None,
+        lock: HostLock | None = None,
         patience: float = OTHERS,
     ) -> None:
-        """``in_use`` says who uses the GPUs, one line each; it may raise, and then nobody knows. ``lock``: the file
-        that this node's processes lock while they check, waited for ``patience`` seconds."""
+        """``in_use`` says who uses the GPUs, one line each; it may raise, and then nobody knows. ``lock`` is
+        waited for ``patience`` seconds."""
         self.checks: Mapping[str, HealthCheck] = {check.name: check for check in checks}
         self._in_use, self._clock, self._lock, self._patience = in_use, clock, lock, patience
         self._one_at_a_time = threading.Lock()
@@ -49,15 +48,17 @@ class Runner:
         """The results of the checks in the order of ``names``; one that nobody knows is an error of its own. Raises
         TooLate where the first of them cannot begin ``before`` that time."""
         results: list[Check] = []
-        with self._turn(before) as alone:
-            if not alone:
-                message = "another process runs checks on this node"
-                return [Check(name=name, status="skipped", message=message) for name in names]
-            for name in names:
-                started = time.monotonic()
-                found = self._run(name, args)
-                log.info("check %s: %s in %.1f s", name, _counts(found), time.monotonic() - started)
-                results += found
+        try:
+            with self._turn(before) as alone:
+                if not alone:
+                    return _all(names, "skipped", "another process runs checks on this node")
+                for name in names:
+                    started = time.monotonic()
+                    found = self._run(name, args)
+                    log.info("check %s: %s in %.1f s", name, _counts(found), time.monotonic() - started)
+                    results += found
+        except Unlockable as error:
+            return _all(names, "error", str(error))
         return results
 
     def faults(self, results: Iterable[Check], *, now: datetime) -> list[Fault]:
@@ -85,7 +86,7 @@ class Runner:
     def _no_other_process(self) -> contextlib.AbstractContextManager[bool]:
         if self._lock is None:
             return contextlib.nullcontext(True)
-        return host_lock.held(self._lock, patience=self._patience)
+        return self._lock.held(patience=self._patience)
 
     def _run(self, name: str, args: Args) -> list[Check]:
         check = self.checks.get(name)
@@ -106,6 +107,10 @@ class Runner:
         users = self._in_use()
         if users:
             raise Skipped("it would disturb who uses the GPUs: " + "; ".join(users)[:500])
+
+
+def _all(names: Iterable[str], status: str, message: str) -> list[Check]:
+    return [Check(name=name, status=status, message=message) for name in names]
 
 
 def _counts(results: Sequence[Check]) -> str:

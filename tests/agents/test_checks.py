@@ -14,6 +14,7 @@ import pytest
 
 from agents import programs
 from agents.checks import bandwidth, dcgm, gpu_state, iperf, network, port
+from agents.checks.host_lock import HostLock
 from agents.checks.runner import Runner
 from agents.probes import nvml
 from agents.probes.device import Device, Rows
@@ -116,7 +117,7 @@ def test_two_callers_never_overlap():
 
 def test_two_processes_never_overlap(tmp_path):
     """The agent's checks and ``python -m agents check``: pciebw beside itself would measure half."""
-    lock, began, go_on = tmp_path / "checks.lock", threading.Event(), threading.Event()
+    lock, began, go_on = HostLock(path=tmp_path / "checks.lock"), threading.Event(), threading.Event()
 
     class Slow(Fixed):
         def run(self, args):
@@ -134,9 +135,16 @@ def test_two_processes_never_overlap(tmp_path):
     (found,) = Runner([quick], in_use=list, lock=lock, patience=10).run(["fixed"], {})
     assert (found.status, quick.runs) == ("pass", 1)
     first.join()
-    elsewhere = tmp_path / "no folder" / "checks.lock"
-    (found,) = Runner([quick], in_use=list, lock=elsewhere).run(["fixed"], {})
-    assert found.status == "pass"
+
+
+def test_a_lock_that_others_agreed_on_must_be_there(tmp_path):
+    """A job's container without the folder would check beside the agent, and nobody would see it."""
+    elsewhere, check = tmp_path / "no folder" / "checks.lock", Fixed()
+    (found,) = Runner([check], in_use=list, lock=HostLock(path=elsewhere)).run(["fixed"], {})
+    assert (found.status, check.runs) == ("pass", 1)  # no spool: no agent
+    (found,) = Runner([check], in_use=list, lock=HostLock(path=elsewhere, agreed=True)).run(["fixed"], {})
+    assert (found.status, check.runs) == ("error", 1)
+    assert found.message.startswith(f"{elsewhere}: No such file or directory")
 
 
 # --------------------------------------------------------------------------------------------------- remapped, gpupower

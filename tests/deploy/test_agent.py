@@ -8,12 +8,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import yaml
 
-from agents import VERSION, config
+from agents import VERSION, config, setup
+from agents.checks.host_lock import HostLock
 from kcover_portal import env
 from kcover_portal.api.agent import claims
 from tests.agents import shim
@@ -68,7 +71,9 @@ def test_what_the_settings_name_is_mounted():
     settings = config.load(None, environment())
     mounts = {Path(mount["mountPath"]): mount for mount in container()["volumeMounts"]}
     assert {settings.kmsg, settings.spool, settings.token_file.parent} <= set(mounts)
-    assert [str(path) for path, mount in mounts.items() if not mount.get("readOnly")] == [str(settings.spool), "/tmp"]
+    assert settings.check_lock.parent in mounts
+    writable = [str(path) for path, mount in mounts.items() if not mount.get("readOnly")]
+    assert writable == [str(settings.spool), str(settings.check_lock.parent), "/tmp"]
     volumes = {volume["name"] for volume in one("DaemonSet")["spec"]["template"]["spec"]["volumes"]}
     assert {mount["name"] for mount in mounts.values()} == volumes
 
@@ -127,6 +132,76 @@ def test_the_image_has_every_tool_of_debians_that_the_agent_calls():
     assert set(packages.split()) == wanted
     called = "".join(path.read_text() for path in (ROOT / "agents").rglob("*.py"))
     assert {package for package in wanted if package not in called} == set()
+
+
+# Before a job
+
+
+PREFLIGHT = yaml.safe_load((FOLDER / "preflight.yaml").read_text())["spec"]["template"]["spec"]
+
+
+def preflight():
+    (container,) = PREFLIGHT["initContainers"]
+    given = {variable["name"]: variable.get("value") or "gpu-0001" for variable in container["env"]}
+    return container, {name: value for name, value in given.items() if not name.startswith("NVIDIA_")}
+
+
+def test_a_job_locks_what_the_agent_locks_and_sees_no_more_of_it():
+    """Both know the file by the same folder of the node, and the one with the credential is not that folder."""
+    before, given = preflight()
+    (mount,), (volume,) = before["volumeMounts"], PREFLIGHT["volumes"]
+    agents = {found["name"]: found for found in one("DaemonSet")["spec"]["template"]["spec"]["volumes"]}
+    places = {found["name"]: Path(found["mountPath"]) for found in container()["volumeMounts"]}
+    lock = config.load(None, environment()).check_lock
+    assert config.load(None, given).check_lock == lock
+    assert Path(mount["mountPath"]) == places["lock"] == lock.parent
+    assert volume["hostPath"]["path"] == agents["lock"]["hostPath"]["path"]
+    assert volume["hostPath"]["path"] != agents["spool"]["hostPath"]["path"]
+    assert lock.parent == setup.SHARED
+    assert str(Path("/run", unit()["Service"]["RuntimeDirectory"])) == volume["hostPath"]["path"]
+    assert unit()["Service"]["RuntimeDirectoryPreserve"] == "yes"
+
+
+def test_a_check_by_hand_locks_what_the_agent_beside_it_does(tmp_path):
+    """The unit's settings are not in a shell's environment."""
+    plain = config.load(None, {"KCOVER_AGENT_SPOOL": str(tmp_path / "spool")})
+    assert setup.check_lock(plain, shared=tmp_path) == HostLock(path=tmp_path / "checks.lock")
+    alone = setup.check_lock(plain, shared=tmp_path / "run")
+    assert alone == HostLock(path=tmp_path / "spool" / "checks.lock")
+    given = config.load(None, {"KCOVER_AGENT_CHECK_LOCK": "/other/lock"})
+    assert setup.check_lock(given, shared=tmp_path) == HostLock(path=Path("/other/lock"), agreed=True)
+
+
+def test_a_job_runs_checks_that_there_are_on_the_gpus_that_it_is_given():
+    before, given = preflight()
+    verb, names = before["args"]
+    assert (verb, set(given) <= VARIABLES) == ("check", True)
+    settings = config.load(None, given)
+    assert set(names.split(",")) <= set(setup.runner(settings).checks)
+    assert before["image"] == container()["image"]
+    (main,) = PREFLIGHT["containers"]
+    assert before["resources"]["limits"]["nvidia.com/gpu"] == main["resources"]["limits"]["nvidia.com/gpu"]
+
+
+def test_checks_before_a_job_wait_for_the_agents(archive, tmp_path):
+    """As two processes that share one file, and nothing else."""
+    driver = shim.Driver(shim.build(tmp_path), tmp_path)
+    lock = tmp_path / "lock" / "checks.lock"
+    settings = driver.environ | {"NODE_NAME": "gpu-1", "KCOVER_AGENT_CHECK_LOCK": str(lock)}
+    ended = run(archive, "check", "remapped", environ=settings)
+    assert (ended.returncode, json.loads(ended.stdout)["status"]) == (3, "error")
+    lock.parent.mkdir()
+    with HostLock(path=lock, agreed=True).held(patience=0) as mine:
+        assert mine
+        command = (sys.executable, "-S", "-I", str(archive), "check", "remapped")
+        job = subprocess.Popen(command, env=os.environ | settings, cwd="/", stdout=subprocess.PIPE)
+        until = time.monotonic() + 60
+        while str(lock) not in {file.path for file in psutil.Process(job.pid).open_files()}:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        driver.set(gpu0__rows_pending=1)  # what it finds once it may begin, and not before
+    out, _ = job.communicate(timeout=60)
+    assert [json.loads(line)["status"] for line in out.splitlines()] == ["fail", "pass"]
 
 
 # systemd
