@@ -12,10 +12,9 @@ import ssl
 import threading
 import urllib.parse
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
 
-from agents import VERSION, uplink
+from agents import VERSION, credential, uplink
 from agents.store import Store
 from agents.uplink import UplinkError
 from kcover import fault, wire
@@ -25,8 +24,6 @@ log = logging.getLogger(__name__)
 REPORTS = "/api/v1/agent/reports"
 COMMANDS = "/api/v1/agent/commands"
 ENROL = "/api/v1/agent/enrol"
-CREDENTIAL = "credential.json"  # the node's own token, in the store
-RENEW_BEFORE = timedelta(days=1)
 MAX_ANSWER = 1 << 20
 HASHED = re.compile(r"[0-9a-f]{8}\.[0-9]+")  # how OpenSSL finds a certificate in a folder
 GZIP_FROM = 1024  # under this, compressing costs more than it saves
@@ -37,8 +34,8 @@ Answered = tuple[int, Mapping[str, str], bytes]
 class Portal:
     """An ``Uplink``. Reports and the long poll have a connection each, so that a waiting poll holds no report back.
 
-    With an enrolment token the node's own token is asked for once and kept in the store (readable by its owner only);
-    it is asked for again a day before it expires, and when the portal no longer takes it.
+    With an enrolment token the node's own token is asked for once and kept in the store (readable by its owner only),
+    and renewed by itself from then on: the enrolment token is needed no more, unless the portal takes neither.
     """
 
     def __init__(
@@ -55,12 +52,17 @@ class Portal:
     ) -> None:
         """``token`` is asked at each call, as the file behind it may be rotated. ``cluster`` names the cluster where
         the token does not (a Kubernetes service-account token). Raises OSError for an unreadable ``ca_file``."""
-        self._node, self._token, self._store, self._clock = node, token, store, clock
+        self._node, self._token, self._clock = node, token, clock
         self._cluster = cluster
         trust = Trust(ca_file) if url.startswith("https:") else None
         self._reports, self._commands = (_Line(url, trust=trust, timeout=timeout) for _ in range(2))
         self._enrolling = threading.Lock()
-        self._own = self._stored()
+        self._keeper = credential.Keeper(store, node=node, clock=clock)
+
+    @property
+    def enrolled(self) -> bool:
+        """Whether this node has a token of its own from enrolling."""
+        return self._keeper.own is not None
 
     def post_report(self, body: bytes) -> wire.Answer:
         """See ``Uplink.post_report``."""
@@ -95,11 +97,10 @@ class Portal:
         bearer = self._bearer(line)
         sent = {**(headers or {}), **self._headers(bearer)}
         answered = line.call(method, path, body=body, headers=sent, patience=patience)
-        if answered[0] == 401 and bearer != self._given():
+        if answered[0] == 401 and bearer != (given := self._given()):
             log.warning("the portal no longer takes this node's token, trying with another")
-            with self._enrolling:
-                if self._own is not None and self._own["token"] == bearer:
-                    self._own = None
+            if not given or uplink.needs_enrolment(given):
+                self._give_up(bearer, given)
             sent |= self._headers(self._bearer(line))
             answered = line.call(method, path, body=body, headers=sent, patience=patience)
         return answered
@@ -110,63 +111,71 @@ class Portal:
 
     def _bearer(self, line: "_Line") -> str:
         given = self._given()
-        if not uplink.needs_enrolment(given):
+        if given and not uplink.needs_enrolment(given):
             return given
         with self._enrolling:
-            if self._own is None:
-                self._own = self._enrol(given, line)
-            elif self._expires_soon(self._own):
-                try:
-                    self._own = self._enrol(given, line)
-                except UplinkError as error:
-                    log.warning("token not renewed yet: %s", error)
-            token: str = self._own["token"]
-            return token
+            own = self._keeper.own
+            if own is None and not given:
+                raise UplinkError("no token is given, and this node has not enrolled")
+            if own is None:
+                return self._enrol(given, line).token
+            if self._keeper.is_due():
+                self._renew(own.token, line)
+                own = self._keeper.own or own
+            return own.token
 
     def _given(self) -> str:
-        """The token as it is now: a kubelet writes a new one every hour or so."""
+        """The token as it is now: a kubelet writes a new one every hour or so. "" where it was taken away after
+        enrolling."""
         try:
             return self._token()
+        except FileNotFoundError as error:
+            if self.enrolled:
+                return ""
+            raise UplinkError(f"the token cannot be read: {error}") from error
         except OSError as error:
             raise UplinkError(f"the token cannot be read: {error}") from error
 
-    def _enrol(self, token: str, line: "_Line") -> dict[str, Any]:
+    def _give_up(self, bearer: str, given: str) -> None:
+        """The portal does not take this own token. Raises UplinkError where there is no other and no way to get one."""
+        with self._enrolling:
+            if self._keeper.refused(bearer):
+                return
+            if not given:
+                raise UplinkError(
+                    f"the portal takes the credential of node {self._node} no more, and there is no enrolment token: "
+                    "make one (manage.py token create --kind agent) and give it as KCOVER_AGENT_TOKEN or in its file"
+                )
+            self._keeper.own = None
+
+    def _enrol(self, token: str, line: "_Line") -> credential.Credential:
         """Trade an enrolment token for the node's own one, and keep that. Raises UplinkError."""
+        answer = self._ask(token, line, what="enrolment")
+        try:
+            own = self._keeper.enrolled(answer)
+        except ValueError as error:
+            raise UplinkError(f"enrolment: answer not understood: {error}") from error
+        log.info("enrolled as %s until %s", self._node, own.expires_at)
+        return own
+
+    def _renew(self, token: str, line: "_Line") -> None:
+        """Trade the node's own token for its next one, if that can be had and kept."""
+        try:
+            if self._keeper.renewed(self._ask(token, line, what="renewal")):
+                log.info("this node's credential is renewed")
+        except (UplinkError, ValueError) as error:
+            log.warning("credential not renewed yet: %s", error)
+
+    def _ask(self, token: str, line: "_Line", *, what: str) -> bytes:
+        """What the portal gives for this token. Raises UplinkError."""
         body = json.dumps({"node": self._node}).encode()
         headers = self._headers(token) | {"Content-Type": "application/json"}
         status, answered, answer = line.call("POST", ENROL, body=body, headers=headers)
         try:
             uplink.check_status(status, answered, answer, now=self._clock())
         except UplinkError as error:  # whatever it is, no report is to be dropped or set aside over it
-            raise UplinkError(f"enrolment: {error}", retry_after=error.retry_after) from error
-        try:
-            content = json.loads(answer)
-            own = {"node": self._node, "token": content["token"], "expires_at": content.get("expires_at")}
-            if not isinstance(own["token"], str) or not own["token"]:
-                raise ValueError("no token")
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise UplinkError(f"enrolment: answer not understood: {error}") from error
-        try:
-            self._store.write(CREDENTIAL, json.dumps(own).encode())
-        except OSError as error:
-            log.warning("this node's token could not be stored: %s", error)
-        log.info("enrolled as %s until %s", self._node, own["expires_at"])
-        return own
-
-    def _stored(self) -> dict[str, Any] | None:
-        try:
-            data = self._store.read(CREDENTIAL)
-            own: dict[str, Any] = json.loads(data) if data else {}
-            return own if own.get("node") == self._node and isinstance(own.get("token"), str) else None
-        except (OSError, ValueError, AttributeError) as error:
-            log.warning("this node's token could not be read, enrolling again: %s", error)
-            return None
-
-    def _expires_soon(self, own: Mapping[str, Any]) -> bool:
-        try:
-            return datetime.fromisoformat(own["expires_at"]) - self._clock() < RENEW_BEFORE
-        except (TypeError, ValueError):
-            return False  # no date, or one this side cannot read: the portal's 401 will tell
+            raise UplinkError(f"{what}: {error}", retry_after=error.retry_after) from error
+        return answer
 
 
 class Trust:

@@ -162,8 +162,9 @@ def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
     for name in settings.unknown:
         log.warning("settings: %s is not known", name)
     try:
-        if not settings.read_token():
-            raise errors.ConfigError("KCOVER_AGENT_TOKEN (or _FILE): accepted is an agent's or an enrolment token")
+        given = settings.read_token()
+    except FileNotFoundError:  # an enrolment token may be taken away after its use
+        given = ""
     except OSError as error:
         raise errors.ConfigError(f"KCOVER_AGENT_TOKEN_FILE: {error}") from error
     try:
@@ -188,4 +189,10 @@ def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
         )
     except OSError as error:
         raise errors.ConfigError(f"KCOVER_AGENT_CA_FILE={settings.ca_file}: {error}") from error
+    if not given and not uplink.enrolled:
+        where = f"; there is none in {settings.token_file}" if settings.token_file else ""
+        raise errors.ConfigError(
+            f"KCOVER_AGENT_TOKEN (or _FILE): accepted is an agent's or an enrolment token{where}. None is needed where "
+            f"the node has enrolled before, but {settings.spool} has no credential of {settings.node}"
+        )
     return uplink, folder

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 
-from agents import VERSION, portal, uplink
+from agents import VERSION, credential, portal, uplink
 from agents.store import Store
 from agents.uplink import UplinkError
 from kcover import fault, wire
@@ -53,7 +53,7 @@ class Line:
     def __init__(self, trunk: Trunk, *, node: str, store: Store) -> None:
         self._trunk, self._node, self._store = trunk, node, store
         self._enrolling = asyncio.Lock()
-        stored = store.read(portal.CREDENTIAL)
+        stored = store.read(credential.FILE)
         self._own: str | None = json.loads(stored)["token"] if stored else None
 
     async def post_report(self, body: bytes) -> wire.Answer:
@@ -112,7 +112,7 @@ class Line:
             raise UplinkError(f"enrolment: {error}", retry_after=error.retry_after) from error
         except (ValueError, KeyError, TypeError) as error:
             raise UplinkError(f"enrolment: answer not understood: {error}") from error
-        self._store.write(portal.CREDENTIAL, json.dumps(own).encode())
+        self._store.write(credential.FILE, json.dumps(own).encode())
         return str(own["token"])
 
     async def _exchange(

@@ -51,9 +51,11 @@ class FakePortal:
         self.reports = []  # every body, decoded
         self.bearers = []
         self.enrolled = []
+        self.renewed = []  # bearers that asked for their next one
         self.connections = set()
         self.answers = []  # (status, headers) to give instead of 202, first to last
         self.commands = []
+        self.renewals = []  # statuses to give instead of 201, first to last
         self.tokens = None  # bearers taken; None: all
         self.expires_at = "2099-01-01T00:00:00Z"
         self.cut = 0  # answers to reports that never arrive
@@ -67,8 +69,11 @@ class FakePortal:
     def post(self, path, headers, body):
         bearer = headers["Authorization"].removeprefix("Bearer ")
         if path == "/api/v1/agent/enrol":
-            if not bearer.startswith("kce_"):
-                return 403, {}, {}
+            if bearer.startswith("kca_"):
+                self.renewed.append(bearer)
+                if self.renewals and (status := self.renewals.pop(0)) != 201:
+                    return status, {}, {"detail": "bidden"}
+                return 201, {}, {"token": f"kca_r{len(self.renewed)}", "expires_at": self.expires_at}
             self.enrolled.append((json.loads(body)["node"], bearer))
             return 201, {}, {"token": f"kca_{len(self.enrolled)}", "expires_at": self.expires_at}
         self.bearers.append(bearer)

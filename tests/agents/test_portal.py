@@ -8,12 +8,12 @@ import stat
 import subprocess
 import threading
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 
+from agents import credential, store, uplink
 from agents import portal as line
-from agents import store, uplink
 from agents.uplink import Broke, Malformed, SetAside, UplinkError
 from kcover import wire
 from kcover.fault import Command, Fault
@@ -166,7 +166,7 @@ def test_enrolling_once_and_keeping_the_token(connect, portal, tmp_path):
     connect(portal.url, token="kce_all", keep=keep).post_report(body())  # after a restart
     assert portal.enrolled == [("gpu-1", "kce_all")]
     assert portal.bearers == ["kca_1", "kca_1"]
-    path = tmp_path / "spool" / line.CREDENTIAL
+    path = tmp_path / "spool" / credential.FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     keep.close()
 
@@ -178,19 +178,7 @@ def test_enrolling_again_when_the_token_is_no_longer_taken(connect, portal):
     portal.tokens = {"kca_2"}
     assert agent.post_report(body()).accepted == 1
     assert portal.bearers == ["kca_1", "kca_1", "kca_2"]
-    assert json.loads(keep.read(line.CREDENTIAL))["token"] == "kca_2"
-
-
-def test_enrolling_again_before_the_token_expires(connect, portal):
-    clock = Token(NOW)
-    portal.expires_at = "2026-11-24T08:00:00Z"
-    agent = connect(portal.url, token="kce_all", clock=clock)
-    agent.post_report(body())
-    clock.value = NOW + timedelta(days=1)
-    agent.post_report(body())
-    clock.value = NOW + timedelta(days=2, hours=1)
-    agent.post_report(body())
-    assert portal.bearers == ["kca_1", "kca_1", "kca_2"]
+    assert json.loads(keep.read(credential.FILE))["token"] == "kca_2"
 
 
 def test_an_enrolment_that_is_refused_drops_nothing(connect, portal):
@@ -203,7 +191,7 @@ def test_an_enrolment_that_is_refused_drops_nothing(connect, portal):
 def test_a_token_of_another_node_or_damaged_is_not_used(connect, portal):
     for content in (b'{"node": "gpu-2", "token": "kca_9"}', b"{", b"[]"):
         keep = store.Memory()
-        keep.write(line.CREDENTIAL, content)
+        keep.write(credential.FILE, content)
         connect(portal.url, token="kce_all", keep=keep).post_report(body())
     assert portal.bearers == ["kca_1", "kca_2", "kca_3"]
 

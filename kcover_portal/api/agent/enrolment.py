@@ -1,4 +1,4 @@
-"""Enrolment: what is asked, and the node's own credential for it."""
+"""Enrolment and renewal: what is asked, and the node's own credential for it."""
 
 import json
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.refusals import Refusal
 
-CREDENTIAL_LIVES = timedelta(days=365)
+CREDENTIAL_LIVES = timedelta(days=30)  # its agent renews it at half of that
 PROVEN_LIVES = timedelta(days=7)  # of one that a pod's token was traded for: the pod may be gone long before
 WANTED = '{"node": "NAME"}, the node\'s name as the cluster knows it'
 
@@ -36,20 +36,26 @@ def node_of(body: bytes) -> str:
 
 
 def bind(credential: Credential, node: str) -> tuple[str, datetime]:
-    """The secret of the node's own credential and when it runs out. Raises Refusal."""
-    if credential.account:
-        speaks_for(credential, node)
-        return _bind_proven(credential)
+    """The secret of the node's own credential, its next one for who shows it, and when it runs out. Raises Refusal."""
     if credential.node:
-        raise Refusal(403, f"this token is bound to node {credential.node} already: enrol with an enrolment token")
+        speaks_for(credential, node)
+    if credential.account:
+        return _bind_proven(credential)
     close_old_connections()
     now = timezone.now()
-    token = ApiToken.objects.get(digest=credential.digest)
+    token = ApiToken.objects.select_related("cluster").get(digest=credential.digest)
     expires_at = now + CREDENTIAL_LIVES
     try:
-        _, secret = accounts.enrol(token, node, expires_at=expires_at, now=now)
+        if token.node:
+            _, secret = accounts.renew(token, expires_at=expires_at, now=now)
+        else:
+            _, secret = accounts.enrol(token, node, expires_at=expires_at, now=now)
     except accounts.InUse as error:
         raise Refusal(409, str(error), retry_after=error.retry_after) from error
+    except accounts.RenewedLately as error:
+        raise Refusal(429, str(error), retry_after=error.retry_after) from error
+    except accounts.Bound as error:
+        raise Refusal(403, str(error)) from error
     except accounts.Refused as error:
         raise Refusal(401, str(error)) from error
     return secret, expires_at

@@ -18,7 +18,7 @@ _TITLES = {
     409: "The node's credential is in use",
     413: "Too large",
     415: "Unknown encoding",
-    429: "Too many reports",
+    429: "Too many requests",
     500: "The portal made a mistake",
     503: "Not available",
 }

@@ -1,0 +1,29 @@
+"""Users and their roles, programs' tokens, agents' credentials; every act is in the ledger."""
+
+from kcover_portal.accounts.services.enrolling import InUse, enrol, enrol_proven
+from kcover_portal.accounts.services.finding import find_token, find_tokens
+from kcover_portal.accounts.services.people import bind, make_user, set_password, unbind
+from kcover_portal.accounts.services.renewing import AT_MOST_EVERY, Bound, RenewedLately, renew
+from kcover_portal.accounts.services.tokens import SCOPES, SHOWN, Refused, digest, make_token, revoke_token
+
+__all__ = [
+    "AT_MOST_EVERY",
+    "SCOPES",
+    "SHOWN",
+    "Bound",
+    "InUse",
+    "Refused",
+    "RenewedLately",
+    "bind",
+    "digest",
+    "enrol",
+    "enrol_proven",
+    "find_token",
+    "find_tokens",
+    "make_token",
+    "make_user",
+    "renew",
+    "revoke_token",
+    "set_password",
+    "unbind",
+]

@@ -1,0 +1,73 @@
+"""Users, their passwords and roles; every act is in the ledger."""
+
+from datetime import datetime
+
+from django.contrib.auth import password_validation
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from kcover_portal.accounts.models import Role, RoleBinding, User
+from kcover_portal.accounts.services.tokens import Refused
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.ledger import services as ledger
+
+
+def make_user(
+    name: str, *, password: str, role: str, cluster: Cluster | None = None, created_by: str, now: datetime
+) -> User:
+    """A person who may sign in, with a role in one cluster or, without one, everywhere.
+
+    Raises Refused for a name that is taken or malformed, an unknown role or a weak password.
+    """
+    user = User(username=name)
+    try:
+        password_validation.validate_password(password, user)
+        user.set_password(password)
+        user.full_clean()
+    except ValidationError as error:
+        raise Refused(" ".join(error.messages)) from error
+    with transaction.atomic():
+        user.save()
+        bind(user, role, cluster=cluster, actor=created_by, now=now)
+    return user
+
+
+def bind(user: User, role: str, *, cluster: Cluster | None = None, actor: str, now: datetime) -> RoleBinding:
+    """Gives the user this role, instead of the one they had there; raises Refused for an unknown role."""
+    if role not in Role.values:
+        raise Refused(f"unknown role {role!r}: use one of {', '.join(Role.values)}")
+    with transaction.atomic():
+        binding, _ = RoleBinding.objects.update_or_create(user=user, cluster=cluster, defaults={"role": role})
+        _note(user, cluster, verb="role.given", role=role, actor=actor, now=now)
+    return binding
+
+
+def unbind(user: User, *, cluster: Cluster | None = None, actor: str, now: datetime) -> None:
+    """Takes the user's role there away."""
+    with transaction.atomic():
+        for binding in RoleBinding.objects.filter(user=user, cluster=cluster):
+            binding.delete()
+            _note(user, cluster, verb="role.taken", role=binding.role, actor=actor, now=now)
+
+
+def set_password(user: User, password: str, *, actor: str, now: datetime) -> None:
+    """Changes a password, which ends the user's sessions; raises Refused for a weak one."""
+    try:
+        password_validation.validate_password(password, user)
+    except ValidationError as error:
+        raise Refused(" ".join(error.messages)) from error
+    with transaction.atomic():
+        user.set_password(password)
+        user.save(update_fields=["password"])
+        ledger.write("", actor=actor, verb="password.changed", subject=f"user {user.username}", now=now)
+
+
+def _note(user: User, cluster: Cluster | None, *, verb: str, role: str, actor: str, now: datetime) -> None:
+    ledger.write(
+        cluster.name if cluster else "",
+        actor=actor,
+        verb=verb,
+        subject=f"user {user.username}",
+        now=now,
+        data={"role": role},
+    )
