@@ -1,0 +1,45 @@
+"""A real API server takes what deploy/ holds, and drops no field of it."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.contract import apiserver as real
+from tests.contract import over_http
+
+pytestmark = [pytest.mark.needs_cluster, real.needs_assets]
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+FILES = sorted((*DEPLOY.glob("agent/*.yaml"), *DEPLOY.glob("portal/*.yaml")))
+DOCUMENTS = [document for file in FILES for document in yaml.safe_load_all(file.read_text())]
+PLACES = over_http.PLACES | {
+    "ConfigMap": "/api/v1/namespaces/{}/configmaps",
+    "Service": "/api/v1/namespaces/{}/services",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments",
+    "DaemonSet": "/apis/apps/v1/namespaces/{}/daemonsets",
+    "Ingress": "/apis/networking.k8s.io/v1/namespaces/{}/ingresses",
+    "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
+}
+
+
+def dropped(sent, kept, at=""):
+    """What was sent and did not come back: servers before 1.25 leave out in silence what they do not know."""
+    if isinstance(sent, dict) and isinstance(kept, dict):
+        for name, value in sent.items():
+            yield from dropped(value, kept.get(name), f"{at}.{name}")
+    elif isinstance(sent, list) and isinstance(kept, list) and len(sent) == len(kept):
+        for number, pair in enumerate(zip(sent, kept, strict=True)):
+            yield from dropped(*pair, f"{at}[{number}]")
+    elif sent != kept:
+        yield f"{at}: {sent!r} became {kept!r}"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
+def test_each_manifest_is_taken_whole(apiserver, document):
+    if document["kind"] == "PodDisruptionBudget":  # 1.20 has the older name only; the fields are the same
+        document = document | {"apiVersion": apiserver.policy}
+    namespace = document["metadata"].get("namespace", "")
+    place = PLACES[document["kind"]].format(namespace, policy=apiserver.policy)
+    kept = apiserver.admin.demand("POST", f"{place}?dryRun=All", document)
+    assert list(dropped(document, kept)) == []

@@ -1,0 +1,110 @@
+"""deploy/portal/Dockerfile copies all that the portal needs, and the portal it makes writes nowhere but to /tmp."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.manifests import PODS, ROOT
+
+DOCKERFILES = sorted((ROOT / "deploy").glob("*/Dockerfile"))
+PORTAL = ROOT / "deploy" / "portal" / "Dockerfile"
+# In the image's folder: the modules that processes begin with, all tasks, all addresses, and what lies beside the code.
+LOOK = """
+import pathlib, sys
+from django.core.management import call_command
+from kcover_portal import asgi, celery, wsgi
+from kcover_portal.operate.management.commands import serve, watch
+from kcover_portal.policies.services import shipped
+from django.conf import settings
+from django.contrib.staticfiles import finders
+from django.template.loader import get_template
+from django.utils import translation
+
+celery.app.loader.import_default_modules()
+call_command("check")
+call_command("migrate", plan=True)
+assert pathlib.Path(asgi.__file__).is_relative_to(pathlib.Path.cwd()), asgi.__file__
+assert not {"agents", "simulator", "tests"} & set(sys.modules)
+assert shipped.DEFAULTS.read_text()
+assert finders.find("console/console.css")
+get_template("console/pages/overview.html")
+with translation.override("zh-hans"):
+    assert translation.gettext("Nodes") == "节点"
+"""
+
+
+def steps(file, word):
+    """The arguments of a Dockerfile's steps of one kind."""
+    return re.findall(rf"^{word} (.+)$", file.read_text().replace("\\\n", ""), re.MULTILINE)
+
+
+def copies(file):
+    """(source, target) of each COPY, relative to the checkout and to the working folder."""
+    for step in steps(file, "COPY"):
+        *sources, target = step.split()
+        for source in sources:
+            yield source, f"{target}{source}" if target.endswith("/") else target
+
+
+def test_packages_are_pinned_and_the_user_is_the_pods():
+    (install,) = [step for step in steps(PORTAL, "RUN") if "pip install" in step]
+    assert install.endswith("-r requirements.txt -c requirements.lock")
+    (user,) = steps(PORTAL, "USER")
+    for pod in PODS.values():
+        context = pod["securityContext"]
+        assert f"{context['runAsUser']}:{context['runAsGroup']}" == user
+        assert context["fsGroup"] == context["runAsGroup"]  # or it could not read the Secret's files
+
+
+@pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.parent.name)
+def test_what_is_copied_is_not_ignored(file):
+    first, *lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if not line.startswith("#")]
+    assert first == "*"
+    taken = [Path(line.removeprefix("!")) for line in lines if line.startswith("!")]
+    for source, _ in copies(file):
+        assert any(Path(source).is_relative_to(path) for path in taken), source
+    if file == PORTAL:
+        assert {str(path) for path in taken} <= {source for one in DOCKERFILES for source, _ in copies(one)}
+        assert all((ROOT / source).exists() for source, _ in copies(file))
+
+
+def test_the_image_holds_what_the_portal_needs(tmp_path):
+    image, elsewhere = tmp_path / "image", tmp_path / "elsewhere"
+    image.mkdir()
+    elsewhere.mkdir()
+    for source, target in copies(PORTAL):
+        place = image / target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / source).is_dir():
+            shutil.copytree(ROOT / source, place, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(ROOT / source, place)
+    (folders,) = re.findall(r"install -d -o 10001 -g 10001 -m 700 (.+)", PORTAL.read_text())
+    for folder in folders.split():
+        (image / folder).mkdir()
+    before = sorted(image.rglob("*"))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("KCOVER_", "PYTHON"))}
+    environment |= {
+        "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
+        "KCOVER_DATABASE_URL": f"sqlite:///{elsewhere}/db.sqlite3",
+        "KCOVER_REDIS_URL": "redis://127.0.0.1:1/0",
+        "KCOVER_SECRET_KEY": "k" * 50,
+        "PYTHONDONTWRITEBYTECODE": "1",  # the image has its byte code
+    }
+    ended = subprocess.run(
+        (sys.executable, "-c", LOOK),
+        cwd=image,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "ledger" in ended.stdout  # the plan
+    assert sorted(image.rglob("*")) == before

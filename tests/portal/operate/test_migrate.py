@@ -1,0 +1,87 @@
+"""`manage.py migrate`: of several that begin at once, one migrates at a time."""
+
+import threading
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.core.management.commands import migrate as djangos
+from django.db import connection
+
+from kcover_portal.operate.management.commands import migrate
+
+pytestmark = pytest.mark.django_db
+on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no such lock")
+HELD = """
+    SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+    WHERE locktype = 'advisory' AND granted AND datname = current_database()
+"""
+
+
+class Heard:
+    """A stream that says when something was written to it."""
+
+    def __init__(self):
+        self.text, self.spoken = "", threading.Event()
+
+    def write(self, text):
+        self.text += text
+        self.spoken.set()
+
+
+@pytest.fixture
+def other():
+    """The session of another process."""
+    with psycopg.connect(**connection.get_connection_params(), autocommit=True) as session:
+        yield session
+
+
+@pytest.fixture
+def migrated(monkeypatch):
+    """What Django's own command was called with; it does nothing here."""
+    calls = []
+    monkeypatch.setattr(djangos.Command, "handle", lambda _self, **options: calls.append(options["plan"]))
+    return calls
+
+
+def test_it_is_djangos_with_all_its_options(migrated):
+    call_command("migrate", plan=True)
+    call_command("migrate")
+    assert migrated == [True, False]
+
+
+@on_postgresql
+def test_who_comes_second_waits_for_the_first(other, migrated):
+    other.execute("SELECT pg_advisory_lock(%s)", [migrate.LOCK])
+    heard = Heard()
+
+    def second():
+        try:
+            call_command("migrate", stderr=heard)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    assert heard.spoken.wait(60)
+    assert "another process does" in heard.text
+    assert migrated == []
+    other.execute("SELECT pg_advisory_unlock(%s)", [migrate.LOCK])
+    thread.join(60)
+    assert migrated == [False]
+    assert other.execute(HELD).fetchone() == (0,)
+
+
+@on_postgresql
+def test_the_lock_is_held_while_it_migrates_and_given_back_when_it_fails(other, monkeypatch):
+    seen = []
+
+    def fails(_self, **_options):
+        seen.append(other.execute(HELD).fetchone())
+        raise RuntimeError("a migration that breaks")
+
+    monkeypatch.setattr(djangos.Command, "handle", fails)
+    with pytest.raises(RuntimeError, match="breaks"):
+        call_command("migrate")
+    assert seen == [(1,)]
+    assert other.execute(HELD).fetchone() == (0,)
