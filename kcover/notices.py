@@ -109,12 +109,16 @@ def lines(happenings: Iterable[Happening]) -> list[Line]:
     """Alike ones (same kind, cluster, fault, severity and reality) as one line each, the most urgent first."""
     groups: dict[tuple[object, ...], list[Happening]] = {}
     for one in happenings:
-        # A word of a rule and a question are each their own: people are to act on every one of them.
-        own = one.because if one.kind == "rule.notify" else ""
-        key = (one.kind, one.cluster, one.what, one.severity, one.drill, own)
-        groups.setdefault(key, []).append(one)
+        groups.setdefault(alike(one), []).append(one)
     found = [_line(group) for group in groups.values()]
     return sorted(found, key=lambda line: (KINDS.index(line.first.kind), line.first.at))
+
+
+def alike(one: Happening) -> tuple[object, ...]:
+    """What those have in common that are told as one."""
+    # A word of a rule and a question are each their own: people are to act on every one of them.
+    own = one.because if one.kind == "rule.notify" else ""
+    return (one.kind, one.cluster, one.what, one.severity, one.drill, own)
 
 
 def _line(group: list[Happening]) -> Line:
@@ -122,6 +126,12 @@ def _line(group: list[Happening]) -> Line:
     return Line(first=group[0], count=len(group), nodes=names[:NAMED], more=max(0, len(names) - NAMED))
 
 
-def next_try(tries: int, *, now: datetime) -> datetime | None:
-    """When to try again after so many tries that failed; None: not any more."""
-    return now + BACK_OFF[tries - 1] if 1 <= tries <= len(BACK_OFF) else None
+def next_try(tries: int, *, now: datetime, wait: float = 0) -> datetime | None:
+    """When to try again after so many tries that failed; None: not any more.
+
+    ``wait``: how many seconds the other side asks for; it gets them, but not more than the longest time between tries.
+    """
+    if not 1 <= tries <= len(BACK_OFF):
+        return None
+    asked = min(timedelta(seconds=wait), BACK_OFF[-1])
+    return now + max(BACK_OFF[tries - 1], asked)

@@ -9,6 +9,7 @@ later (DNS rebinding) leads nowhere else.
 """
 
 import contextlib
+import email.utils
 import hashlib
 import hmac
 import http.client
@@ -21,6 +22,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Final
 from urllib.parse import SplitResult, urlsplit
@@ -32,6 +34,7 @@ MOST_BYTES: Final = 256 * 1024  # of an answer
 # Where clouds serve a machine's own secrets beside the link-local addresses: Alibaba's, AWS's over IPv6, Azure's.
 METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")))
 TRIED: Final = 3  # addresses of one name
+MOST_WAIT: Final = 86_400  # seconds
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -52,6 +55,7 @@ class Reply:
 
     status: int
     data: bytes
+    wait: float = 0  # seconds that it asks for before it is asked again: Retry-After
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +164,20 @@ def _exchange(
             data = response.read(most + 1) if most else b""
             if most and len(data) <= most and response.length:
                 raise http.client.IncompleteRead(data, response.length)
-            return Reply(status=response.status, data=data)
+            return Reply(status=response.status, data=data, wait=_wait(response.getheader("Retry-After", "")))
+
+
+def _wait(header: str) -> float:
+    """The seconds of a Retry-After, which may be a moment as well (RFC 9110, 10.2.3); 0 where it is neither."""
+    said = header.strip()
+    if said.isascii() and said.isdecimal():
+        return float(min(int(said[:9]), MOST_WAIT))
+    try:
+        moment = email.utils.parsedate_to_datetime(said)
+    except (ValueError, OverflowError):
+        return 0
+    zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return min(max((zoned - datetime.now(UTC)).total_seconds(), 0), MOST_WAIT)
 
 
 def _cut(connected: socket.socket) -> None:

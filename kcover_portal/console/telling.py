@@ -27,6 +27,12 @@ ADDRESSES = {  # what the address of each kind looks like, and where people get 
     Channel.Kind.WECOM: gettext_lazy(
         "The address of a group robot: https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=…"
     ),
+    Channel.Kind.PAGERDUTY: gettext_lazy(
+        "Empty: https://events.pagerduty.com. For accounts in Europe: https://events.eu.pagerduty.com"
+    ),
+}
+KEYS = {  # where people get a pager's key
+    Channel.Kind.PAGERDUTY: gettext_lazy("The integration key of an Events API v2 integration: 32 letters and digits."),
 }
 KEPT = gettext_lazy("Empty: as it is. It is not shown again.")
 
@@ -104,14 +110,18 @@ class ChannelForm(forms.Form):
         dropped = ["url", "secret"] if mail else ["recipients"]
         dropped += ["enabled", "reason"] if channel is None else ["name"]
         dropped += [] if kind in arranging.SIGNS else ["secret"]
-        dropped += ["person"] if kind == Channel.Kind.WEBHOOK else []
+        dropped += ["person"] if kind == Channel.Kind.WEBHOOK or kind in Channel.PAGERS else []
         for name in set(dropped):
             del self.fields[name]
         if not mail:
             self.fields["url"].help_text = ADDRESSES[Channel.Kind(kind)]
         if "secret" in self.fields:
-            self.fields["secret"].required = kind == Channel.Kind.WEBHOOK
+            self.fields["secret"].required = kind == Channel.Kind.WEBHOOK or kind in Channel.PAGERS
             self.fields["secret"].help_text = _("Signs what is sent.")
+        if kind in Channel.PAGERS:
+            self.fields["url"].required = False
+            self.fields["secret"].label = _("Integration key")
+            self.fields["secret"].help_text = KEYS[Channel.Kind(kind)]
         if channel is not None:
             for name in ("url", "secret"):
                 if name in self.fields:

@@ -22,12 +22,16 @@ class Channel(models.Model):
         DINGTALK = "dingtalk", _("DingTalk")
         FEISHU = "feishu", _("Feishu, Lark")
         WECOM = "wecom", _("WeCom")
+        PAGERDUTY = "pagerduty", _("PagerDuty")
         MAIL = "mail", _("E-mail")
+
+    # They wake whoever is on call: an event for each alert and for its end, not a text (``senders.pagers``).
+    PAGERS = (Kind.PAGERDUTY,)
 
     name = models.CharField(max_length=63, unique=True, help_text="as policies name it")
     kind = models.CharField(max_length=10, choices=Kind.choices)
     url = models.CharField(max_length=1000, blank=True, help_text="a secret: most services put their key into it")
-    secret = models.CharField(max_length=200, blank=True, help_text="signs what is sent")
+    secret = models.CharField(max_length=200, blank=True, help_text="signs what is sent, or is a pager's key")
     recipients = models.JSONField(default=list, help_text="addresses of e-mail")
     language = models.CharField(max_length=10, default="en")
     person = models.ForeignKey(
@@ -51,6 +55,11 @@ class Channel(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def pages(self) -> bool:
+        """Whether it wakes people, with an event for each alert."""
+        return self.kind in self.PAGERS
 
     @property
     def host(self) -> str:
@@ -144,10 +153,32 @@ class Notice(models.Model):
     nodes = models.PositiveIntegerField(default=0)
     at = models.DateTimeField()
     step = models.ForeignKey(Step, on_delete=models.SET_NULL, null=True, related_name="+", help_text="waits for this")
+    action = models.CharField(max_length=11, blank=True, help_text="for a pager: trigger, acknowledge or resolve")
+    page = models.CharField(max_length=160, blank=True, help_text="for a pager: what it tells repetitions by")
+    told_at = models.DateTimeField(null=True, help_text="for a pager: when it took this event")
 
     class Meta:
         ordering = ("id",)
         constraints = (models.UniqueConstraint(fields=("channel", "key"), name="one_notice_a_happening"),)
+
+
+class Alert(models.Model):
+    """What a pager was told of and is not over: so it is told of the end, and of nothing twice. Gone once it is over.
+
+    Alike ones that came together are one ``page``, which is over when all of them are.
+    """
+
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="alerts")
+    name = models.CharField(max_length=160, help_text="kcover.paging: incident-41 for example")
+    page = models.CharField(max_length=160)
+    opened_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("channel", "name"), name="one_alert_a_channel"),)
+        indexes = (models.Index(fields=("channel", "page"), name="alerts_of_a_page"),)
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Cursor(models.Model):

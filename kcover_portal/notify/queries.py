@@ -19,6 +19,11 @@ def channels() -> QuerySet[Channel]:
     return Channel.objects.select_related("person").prefetch_related("routes__cluster").order_by("name")
 
 
+def pagers() -> list[Channel]:
+    """The pagers that are switched on: they are told of what ends whether or not a route still asks for it."""
+    return list(Channel.objects.filter(kind__in=Channel.PAGERS, enabled=True))
+
+
 def channel_names() -> frozenset[str]:
     """The names that a rule's ``notify`` may use."""
     return frozenset(Channel.objects.values_list("name", flat=True))
@@ -80,22 +85,31 @@ def _free(now: datetime) -> Q:
 
 
 def happenings(delivery: Delivery) -> list[notices.Happening]:
-    """What the delivery tells, oldest first."""
-    return [
-        notices.Happening(
-            kind=row.kind,
-            at=row.at,
-            cluster=row.cluster,
-            node=row.node,
-            what=row.what,
-            severity=row.severity,
-            record=row.record,
-            because=row.because,
-            drill=row.drill,
-            nodes=row.nodes,
-        )
-        for row in delivery.notices.order_by("pk")
-    ]
+    """What the delivery tells, oldest first. What changed several alerts of a pager is told once."""
+    found = [(row, happening(row)) for row in delivery.notices.order_by("pk")]
+    seen: set[notices.Happening] = set()
+    told = []
+    for row, one in found:
+        if not row.action or one not in seen:
+            told.append(one)
+        seen.add(one)
+    return told
+
+
+def happening(row: Notice) -> notices.Happening:
+    """What the row tells."""
+    return notices.Happening(
+        kind=row.kind,
+        at=row.at,
+        cluster=row.cluster,
+        node=row.node,
+        what=row.what,
+        severity=row.severity,
+        record=row.record,
+        because=row.because,
+        drill=row.drill,
+        nodes=row.nodes,
+    )
 
 
 def steps_told_by(delivery: Delivery) -> list[int]:

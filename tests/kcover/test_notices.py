@@ -108,3 +108,10 @@ def test_severities_are_compared_as_the_catalogue_orders_them() -> None:
             place <= index for place in range(len(catalog.SEVERITIES))
         ]
     assert notices.at_least("info", "")
+
+
+def test_who_asks_for_time_gets_it_and_not_more_than_the_longest() -> None:
+    assert notices.next_try(1, now=NOW, wait=2) == NOW + notices.BACK_OFF[0]
+    assert notices.next_try(1, now=NOW, wait=90) == NOW + timedelta(seconds=90)
+    assert notices.next_try(1, now=NOW, wait=86_400) == NOW + notices.BACK_OFF[-1]
+    assert notices.next_try(7, now=NOW, wait=90) is None

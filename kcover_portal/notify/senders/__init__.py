@@ -5,10 +5,15 @@ tried again.
 """
 
 from kcover_portal.notify.models import Channel
-from kcover_portal.notify.senders import chat, mail, webhook
-from kcover_portal.notify.senders.message import Message, NotTaken
+from kcover_portal.notify.senders import chat, mail, pagers, webhook
+from kcover_portal.notify.senders.message import Event, Message, NotTaken
 
-__all__ = ["Message", "NotTaken", "send"]
+__all__ = ["Event", "Message", "NotTaken", "page", "send"]
+
+
+def page(channel: Channel, event: Event, *, key: str) -> str:
+    """Gives a pager one event, once; ``key`` names the delivery. Returns what it said. Raises NotTaken."""
+    return pagers.send(channel, event, key=key)
 
 
 def send(channel: Channel, message: Message) -> str:

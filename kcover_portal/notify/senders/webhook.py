@@ -1,5 +1,6 @@
 """A program that is told: the signed JSON of ``outgoing``, the same key for every try of one delivery."""
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -18,13 +19,29 @@ def send(channel: Channel, message: Message) -> str:
     return f"answers {reply.status}"
 
 
-def post(url: str, document: Any, *, secret: str, key: str, most: int) -> outgoing.Reply:
-    """One POST through the portal's own client: addresses looked at, no redirect followed. Raises NotTaken."""
+def post(
+    url: str,
+    document: Any,
+    *,
+    secret: str,
+    key: str,
+    most: int,
+    headers: Mapping[str, str] = outgoing.NO_HEADERS,
+    why: Callable[[bytes], str] | None = None,
+) -> outgoing.Reply:
+    """One POST through the portal's own client: addresses looked at, no redirect followed. Raises NotTaken.
+
+    ``why`` reads from the body of a refusal what is to be said of it.
+    """
     host = urlsplit(url).hostname or "the address"
     try:
-        reply = outgoing.send(url, document, secret=secret, seconds=SECONDS, headers={DELIVERY: key}, most=most)
+        reply = outgoing.send(
+            url, document, secret=secret, seconds=SECONDS, headers={**headers, DELIVERY: key}, most=most
+        )
     except outgoing.Silent as silence:
         raise NotTaken(str(silence), later=True) from silence
     if not 200 <= reply.status < 300:
-        raise NotTaken(f"{host} answers {reply.status}", later=reply.status >= 500 or reply.status in LATER)
+        said = why(reply.data) if why else ""
+        later = reply.status >= 500 or reply.status in LATER
+        raise NotTaken(f"{host} answers {reply.status}" + (f": {said}" if said else ""), later=later, wait=reply.wait)
     return reply

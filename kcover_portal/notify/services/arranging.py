@@ -11,19 +11,21 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 
-from kcover import catalog, notices
+from kcover import catalog, notices, paging
 from kcover.policy.document import actions
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
+from kcover_portal.notify.senders import pagers
 from kcover_portal.rescue.services import telling
 
 SECRET: Final = ("url", "secret")
 # What may be set of a channel; its name and kind stay, because policies and people go by them.
 SETTINGS: Final = ("url", "secret", "recipients", "language", "person", "gather", "spacing", "enabled")
-SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU)
+# Kinds that may have a secret beside their address: they sign with it, or it is a pager's key.
+SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
 SHORTEST_SECRET: Final = 16
 MOST_RECIPIENTS: Final = 20
 MOST_GATHER, MOST_SPACING = 3600, 86_400  # seconds
@@ -109,6 +111,12 @@ def make_route(
         raise Refused("kinds", f"unknown kind {unknown[0]!r}: use {', '.join(notices.KINDS)}")
     if not kinds:
         raise Refused("kinds", "name at least one kind of happening")
+    if channel.pages and not set(kinds) <= set(paging.KINDS):
+        idle = next(kind for kind in notices.KINDS if kind in kinds and kind not in paging.KINDS)
+        raise Refused(
+            "kinds",
+            f"{idle} wakes nobody: a pager takes {', '.join(paging.KINDS)}, and is told by itself when they are over",
+        )
     if least and least not in catalog.SEVERITIES:
         raise Refused("least", f"unknown severity {least!r}: use one of {', '.join(catalog.SEVERITIES)}")
     ordered = [kind for kind in notices.KINDS if kind in kinds]
@@ -134,6 +142,8 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
         if name not in SETTINGS:
             raise Refused(name, f"there is no setting {name} of a channel: there are {', '.join(SETTINGS)}")
         setattr(row, name, value)
+    if row.kind in Channel.PAGERS:
+        row.url = row.url or pagers.SERVICES[row.kind].url
     _check_address(row)
     _check_secret(row)
     languages = [code for code, _name in settings.LANGUAGES]
@@ -141,6 +151,8 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
         raise Refused("language", f"unknown language {row.language!r}: use one of {', '.join(languages)}")
     if row.person is not None and row.kind == Channel.Kind.WEBHOOK:
         raise Refused("person", "a webhook reaches a program, and no person")
+    if row.person is not None and row.kind in Channel.PAGERS:
+        raise Refused("person", "a pager reaches whoever is on call, and not always the same person")
     if row.person is not None and not row.person.is_active:
         raise Refused("person", "this person may not sign in")
     for name, most in (("gather", MOST_GATHER), ("spacing", MOST_SPACING)):
@@ -153,6 +165,8 @@ def _check_address(row: Channel) -> None:
         if row.recipients:
             raise Refused("recipients", f"a channel of kind {row.kind} has a url, and no recipients")
         _check_url(row.url)
+        if row.kind in Channel.PAGERS and re.search(r"[?#]", row.url):
+            raise Refused("url", "a pager's address ends with its path, without '?' and '#'")
         return
     if row.url:
         raise Refused("url", "e-mail has recipients, and no url")
@@ -187,6 +201,11 @@ def _check_url(url: str) -> None:
 
 
 def _check_secret(row: Channel) -> None:
+    if row.kind in Channel.PAGERS:
+        service = pagers.SERVICES[row.kind]
+        if not service.key.fullmatch(row.secret):
+            raise Refused("secret", f"write {service.key_looks}")
+        return
     if row.secret and row.kind not in SIGNS:
         raise Refused("secret", f"a channel of kind {row.kind} has no secret beside its address")
     if row.kind == Channel.Kind.WEBHOOK and not SHORTEST_SECRET <= len(row.secret) <= 200:

@@ -4,17 +4,18 @@ One collector at a time, by a row's lock; what it reads, what it writes and how 
 """
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import F
 
-from kcover import notices
+from kcover import notices, paging
 from kcover_portal import doorbell
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
-from kcover_portal.notify.services import reading
+from kcover_portal.notify.services import alerting, reading
+from kcover_portal.notify.services.alerting import Told
 from kcover_portal.notify.services.reading import Found
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.services import telling
@@ -44,12 +45,12 @@ def collect(*, now: datetime) -> int:
 def _hand_out(found: Sequence[Found], *, now: datetime) -> int:
     if not found:
         return 0
-    wanted: dict[int, tuple[Channel, dict[str, Found]]] = {}
+    wanted: dict[int, tuple[Channel, set[str]]] = {one.pk: (one, set()) for one in queries.pagers()}
     for row, route in queries.routes():
-        _, chosen = wanted.setdefault(row.channel.pk, (row.channel, {}))
-        chosen.update({one.key: one for one in found if notices.wanted(route, one.happening)})
+        _, chosen = wanted.setdefault(row.channel.pk, (row.channel, set()))
+        chosen.update(one.key for one in found if notices.wanted(route, one.happening))
     for channel, chosen in wanted.values():
-        _add(channel, [one for one in found if one.key in chosen], now=now)
+        _add(channel, found, wanted=chosen, now=now)
     return len({key for _, chosen in wanted.values() for key in chosen})
 
 
@@ -76,18 +77,17 @@ def _lock(*, now: datetime) -> Cursor | None:
 
 def _take_up(step: Step, *, now: datetime) -> None:
     rescue = step.rescue
-    found = Found(
-        queries.step_key(step),
-        notices.Happening(
-            kind="rule.notify",
-            at=now,
-            cluster=rescue.cluster.name,
-            node=rescue.node.name,
-            what=rescue.code,
-            record=rescue.pk,
-            because=step.args.get("message", ""),
-        ),
+    key = queries.step_key(step)
+    happening = notices.Happening(
+        kind="rule.notify",
+        at=now,
+        cluster=rescue.cluster.name,
+        node=rescue.node.name,
+        what=rescue.code,
+        record=rescue.pk,
+        because=step.args.get("message", ""),
     )
+    found = Found(key, happening, paging.moves(happening, key=key))
     named = step.args.get("channel")
     if named:
         channels = list(Channel.objects.filter(name=named, enabled=True))
@@ -98,24 +98,35 @@ def _take_up(step: Step, *, now: datetime) -> None:
         }
         channels, why = list(rows.values()), "nobody was told: no route asks for the words of rules"
     for channel in channels:
-        _add(channel, [found], step=step, now=now)
+        _add(channel, [found], wanted={found.key}, step=step, now=now)
     if not channels:
         telling.told(step.pk, said=why, now=now)
 
 
-def _add(channel: Channel, found: Sequence[Found], *, now: datetime, step: Step | None = None) -> None:
-    """Puts happenings that the channel was not told of into the delivery that gathers for it."""
-    known = set(
-        Notice.objects.filter(channel=channel, key__in=[one.key for one in found]).values_list("key", flat=True)
-    )
-    fresh = [one for one in found if one.key not in known]
+def _add(
+    channel: Channel, found: Sequence[Found], *, wanted: Collection[str], now: datetime, step: Step | None = None
+) -> None:
+    """Puts what the channel wants and was not told of into the delivery that gathers for it.
+
+    ``wanted``: keys. A pager gets the ends of its alerts as well, wanted or not, and none of them is left out.
+    """
+    if channel.pages:
+        told = alerting.told(channel, found, wanted=wanted)
+    else:
+        told = [Told(key=one.key, happening=one.happening) for one in found if one.key in wanted]
+    known = set(Notice.objects.filter(channel=channel, key__in=[one.key for one in told]).values_list("key", flat=True))
+    fresh = [one for one in told if one.key not in known]
     if not fresh:
         return
     delivery = _gathering(channel, urgent=step is not None, now=now)
-    room = max(0, KEPT - delivery.notices.count()) if step is None else len(fresh)
-    Notice.objects.bulk_create(_rows(delivery, channel, fresh[:room], step=step))
-    if len(fresh) > room:
-        Delivery.objects.filter(pk=delivery.pk).update(left_out=F("left_out") + len(fresh) - room)
+    news = [one for one in fresh if not one.ends]
+    room = max(0, KEPT - delivery.notices.count()) if step is None else len(news)
+    left = {one.key for one in news[room:]}
+    kept = [one for one in fresh if one.key not in left]
+    rows = alerting.placed(delivery, channel, kept, now=now) if channel.pages else kept
+    Notice.objects.bulk_create(_rows(delivery, channel, rows, step=step))
+    if left:
+        Delivery.objects.filter(pk=delivery.pk).update(left_out=F("left_out") + len(left))
     doorbell.tell("notify", delivery.pk)
 
 
@@ -135,8 +146,8 @@ def _gathering(channel: Channel, *, urgent: bool, now: datetime) -> Delivery:
     return delivery
 
 
-def _rows(delivery: Delivery, channel: Channel, found: Iterable[Found], *, step: Step | None) -> Iterable[Notice]:
-    for one in found:
+def _rows(delivery: Delivery, channel: Channel, told: Iterable[Told], *, step: Step | None) -> Iterable[Notice]:
+    for one in told:
         happening = one.happening
         yield Notice(
             delivery=delivery,
@@ -153,4 +164,6 @@ def _rows(delivery: Delivery, channel: Channel, found: Iterable[Found], *, step:
             nodes=happening.nodes,
             at=happening.at,
             step=step,
+            action=one.action,
+            page=one.page,
         )

@@ -66,7 +66,7 @@ def compose(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
             return _test(delivery, channel, now=now)
         happenings = queries.happenings(delivery)
         found = notices.lines(happenings)
-        said = [_say(line) for line in found[:LINES]]
+        said = [say(line) for line in found[:LINES]]
         left = len(happenings) + delivery.left_out - sum(line.count for line in found[:LINES])
         if left:
             said.append(ngettext("and %(n)d more", "and %(n)d more", left) % {"n": left})
@@ -122,25 +122,29 @@ def _subject(found: Sequence[notices.Line], happenings: Sequence[notices.Happeni
     """The most urgent line's head, and how much more there is."""
     if not found:
         return _("Nothing to tell")
-    head = _head(found[0])
+    said = head(found[0])
     others = len(happenings) - found[0].count
     if others:
-        head += " " + ngettext("(and %(n)d other)", "(and %(n)d others)", others) % {"n": others}
-    return _plain(head, 200)
+        said += " " + ngettext("(and %(n)d other)", "(and %(n)d others)", others) % {"n": others}
+    return _plain(said, 200)
 
 
-def _say(line: notices.Line) -> str:
+def say(line: notices.Line) -> str:
     """One line: what, where, why, and where to look."""
+    said, where = words(line), address(line)
+    return f"{said} {where}" if where else said
+
+
+def words(line: notices.Line) -> str:
+    """What, where and why."""
     first = line.first
-    said = _head(line)
+    said = head(line)
     if first.because and (line.alone or first.kind == "rule.notify"):
         said += f" – {first.because}"
-    said = _plain(said, LONGEST)
-    address = _address(line)
-    return f"{said} {address}" if address else said
+    return _plain(said, LONGEST)
 
 
-def _head(line: notices.Line) -> str:
+def head(line: notices.Line) -> str:
     """What happened, and where."""
     first = line.first
     title = str(TITLES.get(first.kind, first.kind))
@@ -157,7 +161,7 @@ def _head(line: notices.Line) -> str:
     return ": ".join(part for part in (title, what) if part) + (f" · {place}" if place else "")
 
 
-def _address(line: notices.Line) -> str:
+def address(line: notices.Line) -> str:
     """Where the line's one record is shown; of many nothing, because the list would not be these."""
     if not settings.KCOVER_PUBLIC_URL or not line.alone or line.first.record is None:
         return ""

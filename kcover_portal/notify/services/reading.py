@@ -5,19 +5,20 @@ The opening of an incident is not in it; those are found by their ids. An id is 
 that are missing in between are asked for again for a while.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import Q
 
-from kcover import decision, notices, reasons
+from kcover import decision, notices, paging, reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.notify.models import Cursor
-from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.notify.services import facts
+from kcover_portal.rescue.models import Rescue
 
 AT_ONE_TIME = 500  # rows of one source in one look: the next one is a second away
 GAPS_KEPT, MOST_GAPS = timedelta(minutes=10), 1000
@@ -44,19 +45,11 @@ VERBS = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A happening and the name that it has for all time."""
+    """A happening, the name that it has for all time, and what it does to the alerts of pagers."""
 
     key: str
     happening: notices.Happening
-
-
-@dataclass(slots=True)
-class _Facts:
-    """What entries speak of, read together."""
-
-    rescues: Mapping[int, Rescue] = field(default_factory=dict)
-    incidents: Mapping[int, Incident] = field(default_factory=dict)
-    decisions: Mapping[int, Decision] = field(default_factory=dict)
+    moves: tuple[paging.Move, ...] = ()
 
 
 def news() -> bool:
@@ -97,37 +90,43 @@ def _ledger(*, first: bool, now: datetime) -> Iterator[Found]:
 
 
 def _told(entries: Sequence[Entry], *, now: datetime) -> Iterator[Found]:
-    facts = _facts(entries)
+    known = facts.of(entries)
     for entry in entries:
-        happening = _of_entry(entry, facts, now=now)
+        happening = _of_entry(entry, known, now=now)
         if happening is not None:
-            yield Found(f"entry-{entry.cluster}-{entry.sequence}", happening)
+            key = f"entry-{entry.cluster}-{entry.sequence}"
+            yield Found(key, happening, _moves(entry, happening, known, key=key))
 
 
-def _facts(entries: Sequence[Entry]) -> _Facts:
-    """Everything that the entries name, in a query for each kind of row."""
-    if not entries:
-        return _Facts()
-    rescues = Rescue.objects.in_bulk([one.rescue for one in entries if one.rescue is not None])
-    about = [_number(one.subject) for one in entries if one.verb in ("incident.closed", "storm.opened")]
-    incidents = Incident.objects.in_bulk([pk for pk in about if pk is not None])
-    held = [one.data.get("decision") for one in entries if one.verb == "decision.hold"]
-    decisions = Decision.objects.select_related("cluster", "incident").in_bulk(
-        [pk for pk in held if isinstance(pk, int)]
-    )
-    return _Facts(rescues=rescues, incidents=incidents, decisions=decisions)
-
-
-def _of_entry(entry: Entry, facts: _Facts, *, now: datetime) -> notices.Happening | None:
+def _moves(entry: Entry, happening: notices.Happening, known: facts.Facts, *, key: str) -> tuple[paging.Move, ...]:
+    """What the entry does to alerts: what its happening does, and what only the entry and the rows behind it tell."""
+    if entry.verb == "decision.hold" and happening.kind == "rescue.human":
+        row = known.decisions[entry.data["decision"]]
+        return (paging.Move(paging.TRIGGER, paging.name("asked", row.incident_id or key)),)
+    found = paging.moves(happening, key=key)
     if entry.verb == "incident.closed":
-        return _closed(entry, facts)
+        rescues = known.settled.get(happening.record or 0, ())
+        return (*found, *(paging.Move(paging.RESOLVE, paging.name("rescue", pk)) for pk in rescues))
+    if entry.verb == "rescue.approved" and entry.data.get("granted"):
+        about = Incident.objects.filter(rescues=entry.rescue).order_by("pk").values_list("pk", flat=True)
+        return (
+            *found,
+            paging.Move(paging.RESOLVE, paging.name("question", entry.rescue or 0)),
+            *(paging.Move(paging.ACKNOWLEDGE, paging.name("incident", pk)) for pk in about),
+        )
+    return found
+
+
+def _of_entry(entry: Entry, known: facts.Facts, *, now: datetime) -> notices.Happening | None:
+    if entry.verb == "incident.closed":
+        return _closed(entry, known)
     if entry.verb == "storm.opened":
-        return _storm(entry, facts)
+        return _storm(entry, known)
     if entry.verb == "decision.hold":
-        return _asked(entry, facts) or _breaker(entry, facts, now=now)
+        return _asked(entry, known) or _breaker(entry, known, now=now)
     if entry.verb in ("automation.paused", "automation.resumed", "cluster.changed"):
         return _mode(entry)
-    rescue = facts.rescues.get(entry.rescue or 0)
+    rescue = known.rescues.get(entry.rescue or 0)
     kind = _rescue_kind(entry)
     if rescue is None or kind is None:
         return None
@@ -159,8 +158,8 @@ def _because(entry: Entry) -> str:
     return f"{entry.actor}: {said}" if entry.verb in ("rescue.approved", "rescue.rejected") else str(said)
 
 
-def _closed(entry: Entry, facts: _Facts) -> notices.Happening | None:
-    incident = facts.incidents.get(_number(entry.subject) or 0)
+def _closed(entry: Entry, known: facts.Facts) -> notices.Happening | None:
+    incident = known.incidents.get(facts.number(entry.subject) or 0)
     if incident is None:
         return None
     silent = (incident.kind, incident.code) == SILENT
@@ -178,17 +177,17 @@ def _closed(entry: Entry, facts: _Facts) -> notices.Happening | None:
     )
 
 
-def _storm(entry: Entry, facts: _Facts) -> notices.Happening | None:
-    incident = facts.incidents.get(_number(entry.subject) or 0)
+def _storm(entry: Entry, known: facts.Facts) -> notices.Happening | None:
+    incident = known.incidents.get(facts.number(entry.subject) or 0)
     if incident is None:
         return None
     nodes = int(entry.data.get("nodes") or len(incident.scope))
     return _about(entry, "storm.opened", what=incident.code, record=incident.pk, nodes=nodes)
 
 
-def _asked(entry: Entry, facts: _Facts) -> notices.Happening | None:
+def _asked(entry: Entry, known: facts.Facts) -> notices.Happening | None:
     """A fault that comes back whatever automation does: a person is asked, once for as long as it holds."""
-    row = facts.decisions.get(entry.data.get("decision") or 0)
+    row = known.decisions.get(entry.data.get("decision") or 0)
     reason = next((one for one in row.reasons if one.code in decision.ASKING), None) if row else None
     about = row.incident if row else None
     if about is None or reason is None:
@@ -196,9 +195,9 @@ def _asked(entry: Entry, facts: _Facts) -> notices.Happening | None:
     return _about(entry, kind="rescue.human", what=f"{about.kind} {about.code}", because=str(reason), drill=about.drill)
 
 
-def _breaker(entry: Entry, facts: _Facts, *, now: datetime) -> notices.Happening | None:
+def _breaker(entry: Entry, known: facts.Facts, *, now: datetime) -> notices.Happening | None:
     """A breaker holds back one node after the other: told once within its window."""
-    row = facts.decisions.get(entry.data.get("decision") or 0)
+    row = known.decisions.get(entry.data.get("decision") or 0)
     reason = next((one for one in row.reasons if one.code == "breaker"), None) if row else None
     if row is None or reason is None:
         return None
@@ -225,12 +224,6 @@ def _mode(entry: Entry) -> notices.Happening | None:
 
 def _about(entry: Entry, kind: str, **more: Any) -> notices.Happening:
     return notices.Happening(**{"kind": kind, "at": entry.at, "cluster": entry.cluster, "node": entry.node, **more})
-
-
-def _number(subject: str) -> int | None:
-    """The id in "incident 41"."""
-    _, _, text = subject.partition(" ")
-    return int(text) if text.isdecimal() else None
 
 
 def _incidents(*, first: bool, now: datetime) -> Iterator[Found]:
@@ -272,4 +265,7 @@ def _opened(rows: Iterable[Incident]) -> Iterator[Found]:
             because=row.message if silent else "",
             drill=row.drill,
         )
-        yield Found(f"incident-{row.pk}-opened", happening)
+        key = f"incident-{row.pk}-opened"
+        # Its end may have been read already, out of the ledger: then nobody is woken for what is over.
+        over = row.state == Incident.State.CLOSED
+        yield Found(key, happening, () if over else paging.moves(happening, key=key))

@@ -6,23 +6,26 @@ rescues'.
 """
 
 import dataclasses
+import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
+from django.utils import translation
 
 from kcover import notices
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Channel, Cursor, Delivery
-from kcover_portal.notify.services import collecting, composing
+from kcover_portal.notify.services import alerting, collecting, composing
 from kcover_portal.rescue.services import telling
 
 LEASE = timedelta(seconds=60)  # longer than any send may take
+PAGING = 40.0  # seconds for the events of one delivery to begin in: the last of them has its own time on top
 CLAIM = "claim"
 SEND = "notify.send"
 
@@ -50,7 +53,7 @@ def send(delivery_id: int, *, clock: Callable[[], datetime]) -> None:
         return
     message = _message(delivery, channel, now=clock())
     try:
-        said = senders.send(channel, message)
+        said = _page(delivery, channel, message, clock=clock) if channel.pages else senders.send(channel, message)
     except senders.NotTaken as refusal:
         _not_taken(delivery, refusal, now=clock())
     else:
@@ -113,6 +116,9 @@ def _claim(delivery_id: int, *, now: datetime) -> Delivery | None:
 def _message(delivery: Delivery, channel: Channel, *, now: datetime) -> senders.Message:
     """What is sent; what is kept of it has no link that answers in somebody's name."""
     message = composing.compose(delivery, channel, now=now)
+    if channel.pages:
+        with translation.override(channel.language):
+            message = dataclasses.replace(message, events=alerting.events(delivery, channel))
     Delivery.objects.filter(pk=delivery.pk, token=delivery.token).update(
         subject=message.subject, text="\n".join(message.lines)
     )
@@ -133,8 +139,37 @@ def _message(delivery: Delivery, channel: Channel, *, now: datetime) -> senders.
     return dataclasses.replace(message, lines=(*message.lines, *(line for _rescue, line in found)))
 
 
+def _page(delivery: Delivery, channel: Channel, message: senders.Message, *, clock: Callable[[], datetime]) -> str:
+    """Gives a pager its events one by one, and notes each that it took: another try goes on from there.
+
+    One that is refused for good keeps the others from nobody. Raises NotTaken.
+    """
+    until, taken, said = time.monotonic() + PAGING, 0, "nothing to page"
+    refused: list[senders.NotTaken] = []
+    for event in message.events:
+        try:
+            if (taken or refused) and time.monotonic() >= until:
+                raise senders.NotTaken(f"{taken} of {len(message.events)} events so far", later=True)
+            said = senders.page(channel, event, key=message.key)
+        except senders.NotTaken as refusal:
+            if not refusal.later:
+                refused.append(refusal)
+                continue
+            if taken:  # it takes them, only not all at once: that is no failure, and costs no try
+                delivery.attempts = 1
+                _ours(delivery).update(attempts=1)
+            raise
+        taken += 1
+        delivery.notices.filter(pk__in=event.notices).update(told_at=clock())
+    if refused:
+        of = f" ({len(refused)} of {len(message.events)} events)" if len(message.events) > 1 else ""
+        raise senders.NotTaken(f"{refused[0]}{of}", later=False)
+    return said if taken < 2 else f"{said} to {taken} events"
+
+
 def _not_taken(delivery: Delivery, refusal: senders.NotTaken, *, now: datetime) -> None:
-    next_try = notices.next_try(delivery.attempts, now=now) if refusal.later and not delivery.test else None
+    again = refusal.later and not delivery.test
+    next_try = notices.next_try(delivery.attempts, now=now, wait=refusal.wait) if again else None
     if next_try is None:
         _settle(delivery, Delivery.State.FAILED, str(refusal), now=now)
         return
@@ -160,7 +195,10 @@ def _settle(delivery: Delivery, state: str, said: str, *, now: datetime) -> None
 
 def _still_ours(delivery: Delivery, **fields: object) -> bool:
     """Updates the delivery if this worker's token still stands; gives the lease back."""
-    rows = Delivery.objects.filter(pk=delivery.pk, token=delivery.token, state=Delivery.State.SENDING)
-    ours = bool(rows.update(lease_until=None, **fields))
+    ours = bool(_ours(delivery).update(lease_until=None, **fields))
     doorbell.tell("notify", delivery.pk)
     return ours
+
+
+def _ours(delivery: Delivery) -> QuerySet[Delivery]:
+    return Delivery.objects.filter(pk=delivery.pk, token=delivery.token, state=Delivery.State.SENDING)

@@ -88,6 +88,47 @@ def test_nonsense_is_refused_by_name(admin: Api, body: dict[str, Any], field: st
     assert not Channel.objects.exists()
 
 
+PAGER = {"name": "pager", "kind": "pagerduty", "secret": "0123456789abcdef0123456789ABCDEF"}
+
+
+def test_a_pager_needs_a_key_and_knows_where_it_goes(admin: Api):
+    made = admin.post("channels", PAGER).json()
+    assert (made["kind"], made["host"], made["signed"]) == ("pagerduty", "events.pagerduty.com", True)
+    assert PAGER["secret"] not in str([made, admin.get("channels").json(), admin.get("channels/pager").json()])
+    changed = admin.call("patch", "channels/pager", {"url": "https://events.eu.pagerduty.com"}).json()
+    assert changed["host"] == "events.eu.pagerduty.com"
+    assert Channel.objects.get().secret == PAGER["secret"]
+    assert PAGER["secret"] not in str(list(Entry.objects.values_list("data", flat=True)))
+    assert admin.call("patch", "channels/pager", {"url": ""}).json()["host"] == "events.pagerduty.com"
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "words"),
+    [
+        ({"secret": ""}, "secret", "32 letters and digits"),
+        ({"secret": "0123"}, "secret", "32 letters and digits"),
+        ({"secret": "0123456789abcdef-0123456789abcde"}, "secret", "32 letters and digits"),
+        ({"url": "nowhere"}, "url", "write an address"),
+        ({"url": "https://events.pagerduty.com/?x=1"}, "url", "without '?' and '#'"),
+        ({"person": "ada"}, "person", "whoever is on call"),
+        ({"recipients": ["a@b.example"]}, "recipients", "has a url"),
+    ],
+)
+def test_an_odd_pager_is_refused_by_name(admin: Api, body: dict[str, Any], field: str, words: str):
+    found = fields(admin.post("channels", {**PAGER, **body}))
+    assert list(found) == [field]
+    assert words in found[field]
+    assert not Channel.objects.exists()
+
+
+def test_a_pager_is_not_routed_what_wakes_nobody(admin: Api):
+    admin.post("channels", PAGER)
+    found = fields(admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed", "rescue.healed"]}))
+    assert found["kinds"].startswith("rescue.healed wakes nobody: a pager takes approval.waiting, rescue.human")
+    assert not Route.objects.exists()
+    assert admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed"]}).status_code == 201
+
+
 def test_mail_has_recipients(admin: Api, settings: Any):
     settings.EMAIL_HOST = "mail.example"
     body = {"name": "mail", "kind": "mail", "recipients": ["a@example.com"], "person": "ada"}

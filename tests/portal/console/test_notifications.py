@@ -84,6 +84,25 @@ def test_what_is_wrong_stands_beside_its_field(person, world: World, change: dic
     assert not Channel.objects.exists()
 
 
+def test_a_pager_asks_for_its_key_and_fills_in_its_address(person, world: World):
+    client = person("admin")
+    assert ">PagerDuty</a>" in text(client.get("/notifications/"))
+    form = text(client.get("/notifications/new/pagerduty/"))
+    assert "Integration key" in form
+    assert "events.eu.pagerduty.com" in form
+    assert 'name="person"' not in form
+    given = {"name": "pager", "secret": "", "language": "en", "gather": "10", "spacing": "60"}
+    assert client.post("/notifications/new/pagerduty/", given).status_code == 422
+    refused = client.post("/notifications/new/pagerduty/", {**given, "secret": "short"})
+    assert "32 letters and digits" in text(refused)
+    key = "0123456789abcdef0123456789abcdef"
+    assert client.post("/notifications/new/pagerduty/", {**given, "secret": key}).status_code == 302
+    assert "events.pagerduty.com" in text(client.get("/notifications/"))
+    assert key not in text(client.get("/notifications/")) + text(client.get("/notifications/channels/pager/"))
+    refused = client.post("/notifications/routes/new/", {"channel": "pager", "kinds": ["rescue.healed"]})
+    assert (refused.status_code, "wakes nobody" in text(refused)) == (422, True)
+
+
 def test_mail_without_a_server_says_what_to_set(person, world: World):
     given = {**FIRST, "name": "mail", "recipients": "a@example.com, b@example.com"}
     response = person("admin").post("/notifications/new/mail/", given)

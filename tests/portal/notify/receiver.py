@@ -14,11 +14,13 @@ class Receiver:
     """``asked`` are the JSON bodies that came, ``signed`` whether each carried the right signature of ``secret``.
 
     ``statuses`` are answered one after the other, the last for good, with ``answer`` as the body, after ``seconds``;
-    ``meanwhile`` runs once a message has arrived and before it is answered; ``cut`` answers nothing at all.
+    ``more_headers`` go with it; ``meanwhile`` runs once a message has arrived and before it is answered; ``cut``
+    answers nothing at all.
     """
 
     def __init__(self, secret: str = "") -> None:
         self.statuses, self.answer, self.seconds, self.cut = [200], "ok", 0.0, False
+        self.more_headers: dict[str, str] = {}
         self.meanwhile: Callable[[], object] | None = None
         self.asked: list[Any] = []
         self.paths: list[str] = []
@@ -44,6 +46,8 @@ class Receiver:
                 self.send_response(status)
                 self.send_header("Location", f"{receiver.url}/elsewhere")
                 self.send_header("Content-Length", str(len(answer)))
+                for name, value in receiver.more_headers.items():
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(answer)
 

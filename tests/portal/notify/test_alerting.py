@@ -1,0 +1,358 @@
+"""A pager: one page for an alert, its end when the alert is over, and nothing twice, whatever fails in between."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.services import bounds
+from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.services import closing
+from kcover_portal.notify import senders, services
+from kcover_portal.notify.models import Alert, Channel, Cursor, Delivery, Notice
+from kcover_portal.notify.services import sending
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.services import approving
+from tests.portal.notify.conftest import tell
+from tests.portal.notify.receiver import Receiver
+from tests.portal.notify.test_collecting import APPROVE
+from tests.portal.notify.test_pagers import KEY
+from tests.portal.notify.test_sending import Killed
+from tests.portal.rescue.world import CORDON, World
+
+pytestmark = pytest.mark.django_db
+Told = Callable[..., list[Any]]
+FAULTS = ("incident.opened",)
+
+
+def pager(world: World, receiver: Receiver, *kinds: str, **given: Any) -> Channel:
+    given = {"url": receiver.url, "secret": KEY, **given}
+    row = services.make_channel("pager", "pagerduty", given, actor="test", now=world.now)
+    services.make_route(row, kinds=kinds, actor="test", now=world.now)
+    return row
+
+
+def came(receiver: Receiver) -> list[tuple[str, str]]:
+    """What came: the action, and the page without the portal's own prefix."""
+    return [(one["event_action"], one["dedup_key"].partition("-")[2].partition("-")[2]) for one in receiver.asked]
+
+
+def close(world: World, *incidents: Incident) -> None:
+    closing.close([one.pk for one in incidents], because="proved", actor="test", now=world.now)
+
+
+def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    told()
+    incident = Incident.objects.get()
+    world.fault(79)
+    told()
+    assert came(receiver) == [("trigger", f"incident-{incident.pk}")]
+    (event,) = receiver.asked
+    assert event["payload"]["summary"] == "Incident opened: xid 79 (fatal) · gpu-1 · c1"
+    assert (event["payload"]["source"], event["payload"]["severity"]) == ("gpu-1", "critical")
+    assert Alert.objects.get().name == f"incident-{incident.pk}"
+    close(world, incident)
+    told()
+    assert came(receiver)[1:] == [("resolve", f"incident-{incident.pk}")]
+    assert not Alert.objects.exists()
+    assert [one.state for one in Delivery.objects.all()] == ["sent", "sent"]
+
+
+def test_an_end_of_what_was_never_told_is_not(world: World, receiver: Receiver, told: Told):
+    world.fault(79)
+    services.sweep(now=world.now)
+    pager(world, receiver, *FAULTS)
+    close(world, Incident.objects.get())
+    told()
+    assert receiver.asked == []
+    assert not Delivery.objects.exists()
+
+
+def test_what_is_over_before_it_is_told_wakes_nobody(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    services.sweep(now=world.now)
+    close(world, Incident.objects.get())
+    told()
+    assert came(receiver) == [("resolve", f"incident-{Incident.objects.get().pk}")]
+    world.fault(62)
+    close(world, Incident.objects.latest("pk"))  # the same, but within one look
+    told()
+    assert len(receiver.asked) == 1
+
+
+def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: Receiver):
+    world = World(nodes=6, policy="")
+    services.sweep(now=world.now)
+    pager(world, receiver, *FAULTS)
+    for index in range(1, 7):
+        world.fault(79, node=f"gpu-{index}")
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    tell(world)
+    first, *others = Incident.objects.order_by("pk")
+    assert came(receiver) == [("trigger", f"incident-{first.pk}")]
+    assert "gpu-1, gpu-2, gpu-3, gpu-4, gpu-5, gpu-6" in receiver.asked[0]["payload"]["summary"]
+    close(world, first, *others[1:])
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    tell(world)
+    assert len(receiver.asked) == 1
+    assert Delivery.objects.latest("pk").because == "nothing to page"
+    close(world, others[0])
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    tell(world)
+    assert came(receiver)[1:] == [("resolve", f"incident-{first.pk}")]
+    world.uninstall()
+
+
+def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, "approval.waiting", *FAULTS)
+    policies.delete("heal", author="test", reason="", now=world.now)
+    policies.apply(APPROVE, author="test", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    told()
+    question, incident = world.rescue(), Incident.objects.get()
+    assert sorted(came(receiver)) == [("trigger", f"incident-{incident.pk}"), ("trigger", f"question-{question.pk}")]
+    rescue.approve(question, actor="user:bo", reason="go on", now=world.now)
+    told()
+    assert came(receiver)[2:] == [("resolve", f"question-{question.pk}"), ("acknowledge", f"incident-{incident.pk}")]
+    (answered,) = Delivery.objects.latest("pk").text.splitlines()
+    assert answered.startswith("Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on")
+
+
+def test_the_first_of_two_yeses_resolves_nothing(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, "approval.waiting")
+    policies.delete("heal", author="test", reason="", now=world.now)
+    two = APPROVE.replace("{required: true}", "{required: true, approvers: 2}")
+    policies.apply(two, author="test", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    told()
+    rescue.approve(world.rescue(), actor="user:bo", reason="", now=world.now)
+    told()
+    assert [action for action, _ in came(receiver)] == ["trigger"]
+    rescue.approve(world.rescue(), actor="user:li", reason="", now=world.now)
+    told()
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
+
+
+def test_a_question_that_nobody_answers_ends_as_a_call_for_a_person(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, "approval.waiting", "rescue.human")
+    policies.delete("heal", author="test", reason="", now=world.now)
+    policies.apply(APPROVE, author="test", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    told()
+    question = world.rescue()
+    world.now = question.expires_at + timedelta(seconds=1)
+    assert approving.expire(now=world.now) == 1
+    told()
+    page = f"question-{question.pk}"
+    assert came(receiver) == [("trigger", page), ("trigger", f"rescue-{question.pk}"), ("resolve", page)]
+    close(world, *Incident.objects.all())
+    told()
+    assert came(receiver)[3:] == [("resolve", f"rescue-{question.pk}")]
+    assert not Alert.objects.exists()
+
+
+def test_a_fault_that_comes_back_too_often_calls_a_person_until_it_is_closed(db: None, receiver: Receiver):
+    world = World()
+    services.sweep(now=world.now)
+    pager(world, receiver, "rescue.human")
+    bounds.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="test", reason="", now=world.now)
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+    world.pass_time(60)
+    world.fault(62)
+    for _ in range(3):
+        world.pass_time(60)
+        tell(world)
+    incident = Incident.objects.get(state="open")
+    assert came(receiver) == [("trigger", f"asked-{incident.pk}")]
+    close(world, incident)
+    for _ in range(2):
+        world.now += timedelta(seconds=61)
+        tell(world)
+    assert came(receiver)[1:] == [("resolve", f"asked-{incident.pk}")]
+    world.uninstall()
+
+
+def test_a_pause_is_over_when_automation_goes_on(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, "automation.paused")
+    for round_ in range(2):
+        fleet.pause(cluster=None, reason="fire drill", actor="user:anna", now=world.now)
+        told()
+        fleet.resume(cluster=None, reason="over", actor="user:anna", now=world.now)
+        told()
+        assert came(receiver)[2 * round_ :] == [("trigger", "pause-"), ("resolve", "pause-")]
+
+
+def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
+    row = pager(world, receiver, "rescue.failed")
+    policies.delete("heal", author="test", reason="", now=world.now)
+    word = CORDON.replace(
+        "{name: cordon}]", '{name: cordon}, {name: notify, attribute: {channel: pager, message: "Hi"}}]'
+    )
+    policies.apply(word.replace("rescue.ksyun.com", "kcover.io"), author="test", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    tell(world)
+    world.now += timedelta(seconds=2)
+    tell(world)
+    (event,) = receiver.asked
+    assert event["payload"]["summary"] == "Word of a rule: xid 62 · gpu-1 · c1 – Hi"
+    assert not row.alerts.exists()
+    assert world.step("notify").progress["told"]["said"] == "pager was told"
+
+
+def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, receiver: Receiver, told: Told):
+    row = pager(world, receiver, *FAULTS)
+    world.fault(79)
+    told()
+    for route in row.routes.all():
+        services.delete_route(route, actor="test", reason="", now=world.now)
+    close(world, Incident.objects.get())
+    told()
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
+
+
+def test_reading_the_same_news_again_changes_nothing(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    told()
+    close(world, Incident.objects.get())
+    told()
+    Cursor.objects.filter(name="incidents").update(position=0)
+    Cursor.objects.filter(name="ledger c1").update(position=0)
+    told()
+    assert len(receiver.asked) == 2
+    assert not Alert.objects.exists()
+
+
+def test_a_pager_that_is_down_gets_every_event_later_and_none_twice(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    world.fault(48)
+    receiver.statuses, receiver.more_headers = [202, 429, 202], {"Retry-After": "90"}
+    told()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.because) == ("pending", "127.0.0.1 answers 429")
+    assert delivery.due_at == world.now + timedelta(seconds=90)
+    told(90)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.because) == ("sent", "answers 202")
+    pages = [page for _, page in came(receiver)]
+    assert pages[1] == pages[2] != pages[0]
+
+
+def test_a_worker_that_dies_pages_again_under_the_same_name_only(
+    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
+):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    world.fault(48)
+    real, sent = senders.page, []
+
+    def dying(*args: Any, **more: Any) -> str:
+        sent.append(real(*args, **more))
+        if len(sent) == 2:
+            raise Killed
+        return sent[-1]
+
+    monkeypatch.setattr(senders, "page", dying)
+    with pytest.raises(Killed):
+        told()
+    world.now += sending.LEASE
+    tell(world)
+    pages = [page for _, page in came(receiver)]
+    assert len(pages) == 3
+    assert pages[1] == pages[2] != pages[0]
+    assert Delivery.objects.get().state == "sent"
+
+
+def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    world.fault(48)
+    receiver.statuses, receiver.answer = [400, 202], '{"errors": ["odd"]}'
+    told()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.because) == ("failed", "127.0.0.1 answers 400: odd (1 of 2 events)")
+    assert len(receiver.asked) == 2
+    services.again(delivery, now=world.now)
+    tell(world)
+    assert came(receiver)[2] == came(receiver)[0]
+    delivery.refresh_from_db()
+    assert delivery.state == "sent"
+
+
+def test_what_was_given_up_and_is_over_since_pages_nobody_when_it_is_tried_again(
+    world: World, receiver: Receiver, told: Told
+):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    receiver.statuses = [400, 202]
+    told()
+    close(world, Incident.objects.get())
+    told()
+    services.again(Delivery.objects.earliest("pk"), now=world.now)
+    tell(world)
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
+    assert Delivery.objects.earliest("pk").because == "nothing to page"
+
+
+def test_more_events_than_there_is_time_for_go_on_where_they_stopped(
+    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
+):
+    pager(world, receiver, *FAULTS)
+    for code in (48, 79, 64):
+        world.fault(code)
+    monkeypatch.setattr(sending, "PAGING", 0.0)
+    told()
+    monkeypatch.undo()
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.because, delivery.attempts) == ("pending", "1 of 3 events so far", 1)
+    told(5)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.because) == ("sent", "answers 200 to 2 events")
+    assert len(set(came(receiver))) == len(receiver.asked) == 3
+
+
+def test_a_test_pages_and_is_left_to_whoever_reads_it(world: World, receiver: Receiver):
+    row = pager(world, receiver, "rescue.failed", language="zh-hans")
+    receiver.statuses = [202]
+    delivery = services.test(row, actor="user:anna", now=world.now)
+    services.send(delivery.pk, clock=world.clock)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.because) == ("sent", "answers 202")
+    assert came(receiver) == [("trigger", f"test-{delivery.key}")]
+    assert receiver.asked[0]["payload"]["severity"] == "info"
+    assert "pager" in receiver.asked[0]["payload"]["summary"]
+    assert not Notice.objects.exists()
+
+
+def test_a_storm_of_left_out_ones_never_leaves_out_an_end(
+    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("kcover_portal.notify.services.collecting.KEPT", 2)
+    pager(world, receiver, *FAULTS)
+    for code in (48, 79):
+        world.fault(code)
+    told()
+    for code in (62, 63, 64):
+        world.fault(code, pci=f"0000:{code}:00")
+    services.sweep(now=world.now)
+    close(world, *Incident.objects.all())
+    told()
+    assert {("resolve", page) for _, page in came(receiver)[:2]} < set(came(receiver)[2:])
+    assert not Alert.objects.exists()

@@ -1,0 +1,163 @@
+"""What an on-call service gets for one event, and how its answer is read."""
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+
+from kcover_portal.notify import senders
+from kcover_portal.notify.models import Channel
+from kcover_portal.notify.senders import Event, NotTaken, pagers
+from tests.portal.notify.receiver import Receiver
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+KEY = "0123456789abcdef0123456789abcdef"
+EVENT = Event(
+    action="trigger",
+    page="incident-41",
+    summary="Incident opened: xid 79 (fatal) · gpu-1 · c1",
+    severity="fatal",
+    kind="incident.opened",
+    lines=("Incident opened: xid 79 (fatal) · gpu-1 · c1 https://portal.example/incidents/41/",),
+    source="gpu-1",
+    component="xid 79",
+    cluster="c1",
+    link="https://portal.example/incidents/41/",
+    at=NOW,
+    details={"cluster": "c1", "nodes": "gpu-1"},
+)
+
+
+def channel(kind: str, url: str, **more: Any) -> Channel:
+    return Channel(**{"name": "x", "kind": kind, "url": url, "secret": KEY, "created_at": NOW, **more})
+
+
+def but(**more: Any) -> Event:
+    return Event(**{**{name: getattr(EVENT, name) for name in EVENT.__dataclass_fields__}, **more})
+
+
+def test_pagerduty_gets_an_event_of_its_second_version(receiver: Receiver):
+    receiver.statuses, receiver.answer = [202], '{"status":"success","message":"Event processed"}'
+    assert senders.page(channel("pagerduty", receiver.url), EVENT, key="5d4c") == "answers 202"
+    assert receiver.paths == ["/hook/hush/v2/enqueue"]
+    assert receiver.headers[0]["X-Kcover-Delivery"] == "5d4c"
+    assert "X-Kcover-Signature" not in receiver.headers[0]
+    assert receiver.asked == [
+        {
+            "routing_key": KEY,
+            "event_action": "trigger",
+            "dedup_key": "kcover-20261121T080000-incident-41",
+            "payload": {
+                "summary": EVENT.summary,
+                "source": "gpu-1",
+                "severity": "critical",
+                "component": "xid 79",
+                "group": "c1",
+                "class": "incident.opened",
+                "timestamp": "2026-11-21T08:00:00+00:00",
+                "custom_details": {"cluster": "c1", "nodes": "gpu-1", "what": list(EVENT.lines)},
+            },
+            "client": "kcover portal",
+            "client_url": "https://portal.example/incidents/41/",
+            "links": [{"href": "https://portal.example/incidents/41/", "text": "kcover portal"}],
+        }
+    ]
+
+
+@pytest.mark.parametrize("action", ["acknowledge", "resolve"])
+def test_pagerduty_gets_no_more_of_an_end_than_its_name(receiver: Receiver, action: str):
+    senders.page(channel("pagerduty", receiver.url), but(action=action), key="k")
+    name = "kcover-20261121T080000-incident-41"
+    assert receiver.asked == [{"routing_key": KEY, "event_action": action, "dedup_key": name}]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [("info", "info"), ("warning", "warning"), ("degraded", "error"), ("fatal", "critical")]
+)
+def test_pagerdutys_severities(receiver: Receiver, ours: str, theirs: str):
+    senders.page(channel("pagerduty", receiver.url), but(severity=ours), key="k")
+    assert receiver.asked[0]["payload"]["severity"] == theirs
+
+
+def test_pagerduty_takes_a_summary_of_so_many_characters_and_always_wants_a_source(receiver: Receiver):
+    senders.page(channel("pagerduty", receiver.url), but(summary="故" * 2000, source="", link=""), key="k")
+    (body,) = receiver.asked
+    assert (len(body["payload"]["summary"]), body["payload"]["source"]) == (1024, "kcover portal")
+    assert "links" not in body
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://events.eu.pagerduty.com", "https://events.eu.pagerduty.com/v2/enqueue"),
+        ("https://events.eu.pagerduty.com/", "https://events.eu.pagerduty.com/v2/enqueue"),
+        ("https://events.pagerduty.com/v2/enqueue", "https://events.pagerduty.com/v2/enqueue"),
+        ("http://proxy.local/pd", "http://proxy.local/pd/v2/enqueue"),
+    ],
+)
+def test_pagerdutys_address_may_leave_out_what_is_always_the_same(url: str, address: str):
+    assert pagers.address("pagerduty", url) == address
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "said", "later"),
+    [
+        (
+            400,
+            '{"status":"invalid event","message":"is invalid","errors":["Length of routing_key\\nis wrong"]}',
+            "400: Length of routing_key is wrong",
+            False,
+        ),
+        (400, '{"message":"no"}', "400: no", False),
+        (403, "<html>", "403", False),
+        (429, "", "429", True),
+        (500, "[]", "500", True),
+        (503, "[" * 5000, "503", True),
+    ],
+)
+def test_a_refusal_says_why(receiver: Receiver, status: int, answer: str, said: str, later: bool):
+    receiver.statuses, receiver.answer = [status], answer
+    with pytest.raises(NotTaken) as refusal:
+        senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
+    assert (str(refusal.value), refusal.value.later) == (f"127.0.0.1 answers {said}", later)
+
+
+def test_no_refusal_shows_the_key(receiver: Receiver):
+    receiver.statuses, receiver.answer = [400], f'{{"errors":["no integration has {KEY}"]}}'
+    with pytest.raises(NotTaken, match=r"no integration has …$"):
+        senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
+
+
+@pytest.mark.parametrize(
+    ("header", "wait"),
+    [
+        ("90", 90.0),
+        (" 7 ", 7.0),
+        ("-5", 0.0),
+        ("soon", 0.0),
+        ("9" * 400, 86_400.0),
+        ("٣", 0.0),
+        ("Sat, 21 Nov 2020 08:00:00 GMT", 0.0),
+        ("Sat, 99999999999999999999 Nov 2020 08:00:00 GMT", 0.0),
+        ("Fri, 31 Dec 9999 23:59:59 -2359", 86_400.0),
+    ],
+)
+def test_who_is_too_busy_says_for_how_long(receiver: Receiver, header: str, wait: float):
+    receiver.statuses, receiver.more_headers = [429], {"Retry-After": header.encode().decode("latin-1")}
+    with pytest.raises(NotTaken) as refusal:
+        senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
+    assert refusal.value.wait == wait
+
+
+def test_or_until_when(receiver: Receiver):
+    moment = datetime.now(UTC) + timedelta(hours=1)
+    receiver.statuses, receiver.more_headers = [503], {"Retry-After": format_datetime(moment, usegmt=True)}
+    with pytest.raises(NotTaken) as refusal:
+        senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
+    assert 3000 < refusal.value.wait <= 3600
+
+
+def test_an_address_that_nothing_is_sent_to():
+    with pytest.raises(NotTaken, match="is an address that nothing is sent to"):
+        senders.page(channel("pagerduty", "http://169.254.169.254"), EVENT, key="k")
