@@ -61,7 +61,7 @@ class Logs:
                 position = self._mark.get(source.name, {}).get("position", {})
             else:
                 found = kmsg.sightings(chunk.records)
-                check = health.judge(now=now, lost=chunk.lost)
+                check = health.judge(now=now, lost=chunk.lost, gap=chunk.gap)
                 more, moved, position = more or chunk.more, moved or bool(chunk.records), chunk.position
             if check is not None:
                 level = logging.INFO if check.status == "pass" else logging.WARNING

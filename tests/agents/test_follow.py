@@ -30,6 +30,29 @@ def texts(source, boot_id="boot-1"):
     return read(source, boot_id)[0]
 
 
+def told(source):
+    """The lines, and what it says of those that may be missing."""
+    lines, gaps, more = [], [], True
+    while more:
+        chunk = source.read(boot_id="boot-1", now=NOW)
+        lines += [record.text for record in chunk.records]
+        gaps, more = gaps + [chunk.gap] * bool(chunk.gap), chunk.more
+    return lines, gaps
+
+
+def rotate(path, *names):
+    """As logrotate does: the last of ``names`` goes, each of the others becomes the next, the log the first."""
+    for older, newer in zip(reversed(names), [*reversed(names[:-1]), path.name], strict=True):
+        if path.with_name(newer).exists():
+            path.with_name(newer).rename(path.with_name(older))
+
+
+def at(path, text, seconds):
+    """A file that was written to last so many seconds after some moment."""
+    path.write_text(text)
+    os.utime(path, (1_790_000_000 + seconds,) * 2)
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "kern.log"
@@ -75,6 +98,132 @@ def test_rotation_loses_nothing(path, file):
     path.rename(path.with_name("kern.log.1"))
     path.write_text("c\n")
     assert texts(file) == ["b", "last, without an end", "c"]
+
+
+def test_three_rotations_between_two_looks_lose_nothing(path, file):
+    names = ("kern.log.1", "kern.log.2", "kern.log.3")
+    path.write_text("a\n")
+    assert texts(file) == ["a"]
+    rotate(path, *names)
+    path.write_text("middle\n")
+    rotate(path, *names)
+    path.write_text("second\nhalf")
+    rotate(path, *names)
+    path.write_text("c\n")
+    assert told(file) == (["middle", "second", "half", "c"], [])
+
+
+def test_files_that_are_named_by_the_day_come_in_their_order(path, file):
+    at(path, "a\n", 0)
+    texts(file)
+    path.rename(path.with_name("kern.log-20261120"))
+    at(path.with_name("kern.log-20261122"), "later\n", 2)
+    at(path.with_name("kern.log-20261121"), "middle\n", 1)
+    at(path.with_name("kern.log-20261119"), "from before, copied just now\n", 9)
+    at(path.with_name("kern.log.bak"), "nobody's\n", 9)
+    at(path, "c\n", 3)
+    assert told(file) == (["middle", "later", "c"], [])
+
+
+def test_a_file_that_was_packed_before_it_was_read_is_said(path, file):
+    at(path, "a\n", 0)
+    texts(file)
+    path.rename(path.with_name("kern.log.3"))
+    at(path.with_name("kern.log.2.gz"), "packed", 1)
+    at(path.with_name("kern.log.1"), "later\n", 2)
+    path.write_text("c\n")
+    lines, (gap,) = told(file)
+    assert (lines, gap) == (["later", "c"], "kern.log.2.gz: packed before it was read to its end")
+
+
+def test_what_was_read_and_then_packed_is_no_gap(path, file):
+    at(path, "a\n", 0)
+    _, _, position = read(file)
+    path.unlink()
+    at(path.with_name("kern.log.1.gz"), "packed", 0)
+    path.write_text("c\n")
+    again = resumed(path, position)
+    assert told(again) == (["c"], [])
+    assert told(file) == (["c"], [])
+    again.close()
+
+
+def test_a_file_that_is_gone_is_said_and_what_came_after_it_is_read(path, file):
+    at(path, "a\n", 0)
+    _, _, position = read(file)
+    path.unlink()
+    at(path.with_name("kern.log.1"), "middle\n", 1)
+    at(path, "c\n", 2)
+    again = resumed(path, position)
+    for source in (file, again):
+        lines, (gap,) = told(source)
+        assert (lines, "not beside it any more" in gap) == (["middle", "c"], True)
+    again.close()
+
+
+def test_resuming_a_file_that_was_rotated_twice_meanwhile(path, file):
+    path.write_text("a\n")
+    _, _, position = read(file)
+    with path.open("a") as log:
+        log.write("b\n")
+    rotate(path, "kern.log.1", "kern.log.2")
+    path.write_text("middle\n")
+    rotate(path, "kern.log.1", "kern.log.2")
+    path.write_text("c\n")
+    again = resumed(path, position)
+    assert told(again) == (["b", "middle", "c"], [])
+    again.close()
+
+
+def test_a_copy_made_before_the_log_was_emptied_is_read_to_its_end(path, file):
+    """logrotate's copytruncate."""
+    path.write_text("a\n")
+    _, _, position = read(file)
+    path.with_name("kern.log.1").write_text("a\nb\n")
+    path.write_text("")
+    path.write_text("c, and more than there was\n")
+    again = resumed(path, position)
+    for source in (file, again):
+        assert told(source) == (["b", "c, and more than there was"], [])
+    again.close()
+
+
+def test_a_log_that_was_emptied_may_have_held_more(path, file):
+    path.write_text("a\nb\n")
+    texts(file)
+    path.write_text("c\n")
+    assert told(file) == (["c"], ["the log was emptied, perhaps before it was read to its end"])
+
+
+def test_a_rotation_in_the_midst_of_a_look_is_looked_at_again(path, file, monkeypatch):
+    path.write_text("a\n")
+    texts(file)
+    rotate(path, "kern.log.1", "kern.log.2")
+    path.write_text("middle\n")
+    opened = os.open
+
+    def rotating(*asked):
+        monkeypatch.setattr(os, "open", opened)
+        rotate(path, "kern.log.1", "kern.log.2")
+        path.write_text("c\n")
+        return opened(*asked)
+
+    monkeypatch.setattr(os, "open", rotating)
+    assert told(file) == ([], [])
+    assert told(file) == (["middle", "c"], [])
+
+
+def test_what_is_written_to_a_renamed_file_before_its_writer_lets_go_is_read(path, file):
+    path.write_text("a\n")
+    assert texts(file) == ["a"]
+    with path.open("a") as log:
+        path.rename(path.with_name("kern.log.1"))
+        path.touch()
+        assert texts(file) == []
+        log.write("b\n")
+    assert texts(file) == ["b"]
+    path.write_text("c\n")
+    assert told(file) == (["c"], [])
 
 
 def test_truncation_starts_over_even_when_the_file_has_grown_again(path, file):

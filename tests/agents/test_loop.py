@@ -111,6 +111,21 @@ def test_the_first_reports_say_what_there_is(bench):
     assert second.inventory == bench.inventory
 
 
+def test_a_log_that_was_rotated_away_unread_is_said(bench, tmp_path):
+    path = tmp_path / "kern.log"
+    path.write_text("quiet\n")
+    bench.start(ring=follow.File(path))
+    bench.step()
+    path.unlink()
+    path.write_text(f"{XID_79}\n")
+    (check,) = bench.step(1)[0].checks
+    assert faults(bench.step(1)) == [(79, 1)]
+    assert (check.name, check.status) == ("kernel_log", "warn")
+    assert "not beside it any more" in check.message
+    assert [one.status for sent in bench.step(601) for one in sent.checks] == ["pass"]
+    bench.agent.close()
+
+
 def test_heartbeats_are_empty_and_as_often_as_wanted(bench):
     bench.step()
     sent = [report for _ in range(300) for report in bench.step(1)]

@@ -1,7 +1,8 @@
 """Following a kernel log: the device ``/dev/kmsg``, a plain file like ``tail -F``, or a ring in memory.
 
 Belongs here: sources, which hand out records and the position after them. A source never skips what it has not handed
-out, except where the log itself lost it, and then it says how many records are gone. Never here: what a record means.
+out, except where the log itself lost it, and then it says how many records are gone, or why some may be. Never here:
+what a record means.
 """
 
 import pathlib

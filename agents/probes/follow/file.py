@@ -1,5 +1,6 @@
 """Following a plain file."""
 
+import errno
 import os
 import pathlib
 import time
@@ -7,6 +8,7 @@ import zlib
 from collections.abc import Iterator
 from datetime import datetime
 
+from agents.probes.follow import rotation
 from agents.probes.follow.port import Chunk, Position
 from agents.probes.kmsg import MAX_LINE, Record, split
 
@@ -18,8 +20,10 @@ _HEAD = 256  # bytes at a file's start that tell it from another one with the sa
 class File:
     """A plain file, followed by name: survives rotation, truncation, half lines and lines without an end.
 
-    The position is inode, offset of the first byte not handed out, and a checksum of the file's first bytes (inode
-    numbers are used again). A file that was renamed away while nobody looked is found by its inode and read to its end.
+    The position is inode, offset of the first byte not handed out, a checksum of the file's first bytes (inode numbers
+    are used again) and when the file was written to last. A file that was renamed away while nobody looked is found by
+    its inode and read to its end, then those that were written after it, and what is at the path last. A copy that was
+    made before the file was emptied is found by its first bytes. Where lines may be missing in between, it says so.
     """
 
     name = "file"
@@ -30,6 +34,7 @@ class File:
         self._inode = 0
         self._offset = 0
         self._head = (0, 0)  # length and CRC-32 of the first bytes
+        self._written = 0  # ns, the file's last change that was looked at
         self._skipping = False  # inside a line whose start was handed out because it grew too long
         self._resume: Position | None = None
         self._seen: tuple[int, int, int] | None = None  # what was at the path at the last look
@@ -42,20 +47,22 @@ class File:
     def read(self, *, boot_id: str, now: datetime) -> Chunk:
         """See ``Source.read``; every line carries ``now``."""
         self._seen = self._look()  # before the reading: what comes after it wakes who waits
-        if self._handle is None:
-            self._open()
+        gap = self._open() if self._handle is None else ""
         assert self._handle is not None
-        rotated = self._seen is not None and self._seen[0] != self._inode
         here = os.fstat(self._handle)
         if here.st_size < self._offset or self._checksum(self._handle, self._head[0]) != self._head:
-            self._start_over()  # truncated, perhaps filled again
+            gap = self._emptied()
+            here = os.fstat(self._handle)
+        self._written = here.st_mtime_ns
+        rotated = self._seen is not None and self._seen[0] != self._inode
         before = self._offset
         lines = self._lines(self._handle)
         more = self._offset != before
         if not more and rotated:
-            lines, more = self._remainder(self._handle), True
-            self.close()
-        return Chunk(records=tuple(_records(lines, now)), position=self._position(), more=more)
+            rest = self._remainder(self._handle)
+            if (unread := self._go_on(self._inode, self._written)) is not None:
+                lines, gap, more = rest, gap or unread, True
+        return Chunk(records=tuple(_records(lines, now)), position=self._position(), more=more, gap=gap)
 
     def wait(self, timeout: float) -> None:
         """See ``Source.wait``: one ``stat`` a quarter of a second, as the standard library has no inotify."""
@@ -69,27 +76,66 @@ class File:
             os.close(self._handle)
             self._handle = None
 
-    def _open(self) -> None:
-        position, self._resume = self._resume, None
-        if position is not None:
-            for path in (self._path, *self._renamed()):
-                if self._continue(path, position):
-                    return
-        handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    def _open(self) -> str:
+        """Opens the log where it was left, and says why lines may be missing, "" where none are."""
+        position = self._resume
+        if position is None:
+            self._begin(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+            return ""
+        gap: str | None = ""
+        if not any(self._continue(path, position) for path in (self._path, *self._renamed())):
+            written = position.get("written")
+            moment = written if isinstance(written, int) else time.time_ns()
+            gap = "" if self._copied({**position, "written": moment}) else self._go_on(None, moment)
+        if gap is None:
+            raise OSError(errno.EAGAIN, "is being rotated just now", str(self._path))
+        self._resume = None
+        return gap
+
+    def _begin(self, handle: int) -> None:
+        self.close()
         self._handle, self._inode = handle, os.fstat(handle).st_ino
         self._start_over()
 
-    def _continue(self, path: pathlib.Path, position: Position) -> bool:
+    def _go_on(self, inode: int | None, written: int) -> str | None:
+        """Opens what was written after a file (``rotation.after``), and says why lines may be missing in between. None:
+        nothing was opened, as names are changing just now, or the log is empty: its writer may still hold the file."""
+        files = rotation.rotated(self._path)
+        newer, gap = rotation.after(files, inode=inode, written=written)
+        handle = os.open(newer[0].path if newer else self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        there = os.fstat(handle)
+        waits = not newer and inode is not None and not there.st_size
+        if waits or rotation.rotated(self._path) != files or (newer and there.st_ino != newer[0].inode):
+            os.close(handle)
+            return None
+        self._begin(handle)
+        return gap
+
+    def _emptied(self) -> str:
+        """The file was emptied, and perhaps filled again: goes on in a copy of what it held, else from its start."""
+        if self._copied({**self._position(), "written": self._written}):
+            return ""
+        self._start_over()
+        return "the log was emptied, perhaps before it was read to its end"
+
+    def _copied(self, position: Position) -> bool:
+        """Goes on in a copy of the file (logrotate's copytruncate), made since it was looked at last."""
+        copies = [one for one in rotation.rotated(self._path) if one.written >= position["written"]]
+        return any(self._continue(one.path, position, same=False) for one in copies if not one.packed)
+
+    def _continue(self, path: pathlib.Path, position: Position, *, same: bool = True) -> bool:
+        """Opens ``path`` at a position, if it is the file that this was a position in; not ``same``: a copy of it."""
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
         here = os.fstat(handle)
         length, checksum = position.get("head", (0, 0))
-        known = here.st_ino == position["inode"] and here.st_size >= position["offset"]
+        known = (here.st_ino == position["inode"] if same else length > 0) and here.st_size >= position["offset"]
         if not known or self._checksum(handle, length) != (length, checksum):
             os.close(handle)
             return False
+        self.close()
         self._handle, self._inode, self._offset = handle, here.st_ino, position["offset"]
         self._head = (length, checksum)
         self._skipping = bool(position.get("skipping"))
@@ -138,7 +184,13 @@ class File:
     def _position(self) -> Position:
         if self._handle is None:
             return {}
-        return {"inode": self._inode, "offset": self._offset, "head": list(self._head), "skipping": self._skipping}
+        return {
+            "inode": self._inode,
+            "offset": self._offset,
+            "head": list(self._head),
+            "skipping": self._skipping,
+            "written": self._written,
+        }
 
     @staticmethod
     def _checksum(handle: int, length: int) -> tuple[int, int]:

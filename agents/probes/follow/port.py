@@ -13,11 +13,12 @@ Position = Mapping[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """What one look gave. ``position``: after these records; ``lost``: records that the log dropped before they could
-    be read; ``more``: look again at once."""
+    be read; ``gap``: why before these nobody knows how many are missing; ``more``: look again at once."""
 
     records: tuple[Record, ...] = ()
     position: Position
     lost: int = 0
+    gap: str = ""
     more: bool = False
 
 
