@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import sequences, xid
+from kcover import machine_check, sequences, xid
 from kcover.fault import Fault
 from kcover.wire import MAX_RECORDS
 
@@ -71,27 +71,32 @@ def sightings(records: Iterable[Record]) -> list[Fault]:
     kept = list(records)
     texts = [record.text for record in kept]
     for index, record in enumerate(kept):
-        if "Xid" not in record.text and "fallen off" not in record.text:
-            continue  # nearly every line of a kernel log
+        if "Xid" not in record.text and "fallen off" not in record.text:  # nearly every line of a kernel log
+            if machine_check.is_uncorrected(record.text):
+                found.append(_fault(record, kind=machine_check.KIND, code=machine_check.CODE))
+            continue
         # The two lines above tell which GPU a line without an address is about (older drivers' lost GPU).
         for sighting in xid.parse_lines(texts[max(0, index - 2) : index + 1]):
             if sighting.line != record.text.rstrip("\r\n"):
                 continue
-            found.append(
-                Fault(
-                    kind=sighting.kind,
-                    code=sighting.code,
-                    pci=sighting.pci,
-                    message=record.text[:MAX_MESSAGE],
-                    seen_at=record.at,
-                    source=SOURCE,
-                    sequence=record.sequence,
-                    drill=record.facility != 0,
-                    count=0 if _is_companion(sighting) else 1,
-                )
-            )
+            count = 0 if _is_companion(sighting) else 1
+            found.append(_fault(record, kind=sighting.kind, code=sighting.code, pci=sighting.pci, count=count))
             break
     return found
+
+
+def _fault(record: Record, *, kind: str, code: int | str, pci: str | None = None, count: int = 1) -> Fault:
+    return Fault(
+        kind=kind,
+        code=code,
+        pci=pci,
+        message=record.text[:MAX_MESSAGE],
+        seen_at=record.at,
+        source=SOURCE,
+        sequence=record.sequence,
+        drill=record.facility != 0,
+        count=count,
+    )
 
 
 def _is_companion(sighting: xid.Sighting) -> bool:

@@ -58,6 +58,33 @@ def test_the_three_lines_of_an_sxid_are_one_fault():
     assert counts(kmsg.faults([record(line) for line in lines], now=NOW)) == [("sxid", 24007, "0000:c1:00.0", 1)]
 
 
+def test_a_machine_check_that_was_not_corrected_is_a_fault_of_the_node():
+    line = "mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: be00000000800400"
+    lines = [
+        "mce: [Hardware Error]: TSC 0 ADDR 1ffff",
+        line,
+        line.replace("be0", "9c0"),
+        line.replace("CPU 2", "CPU 3"),
+    ]
+    found = kmsg.faults([record(line, sequence=number) for number, line in enumerate(lines)], now=NOW)
+    (fault,) = found
+    assert (fault.kind, fault.code, fault.pci, fault.message) == ("other", "mce", None, line)
+    assert (fault.source, fault.count, fault.records) == ("kmsg", 2, ((1, 1), (3, 3)))
+    (drill,) = kmsg.faults([record(line, facility=1)], now=NOW)
+    assert drill.drill
+
+
+def test_a_flood_of_machine_checks_is_told_once_a_window_and_survives_a_restart():
+    line = "{7}[Hardware Error]: event severity: recoverable"
+    windows, sent = kmsg.Windows(), []
+    for second in range(11):
+        found = kmsg.sightings([record(line, after=second)] * 1000)
+        sent.append(windows.fold(found, now=NOW + timedelta(seconds=second)))
+        windows = kmsg.Windows(json.loads(json.dumps(windows.state())))
+    assert [second for second, faults in enumerate(sent) if faults] == [0, 5, 10]
+    assert sum(fault.count for fault in itertools.chain(*sent, windows.close())) == 11_000
+
+
 def test_a_storm_goes_at_once_and_then_once_a_window_and_nothing_of_it_is_lost():
     windows = kmsg.Windows()
     sent = []
