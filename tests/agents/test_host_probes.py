@@ -247,10 +247,32 @@ def test_the_kernel_says_whether_its_clock_is_kept():
 # ------------------------------------------------------------------------------------------------------------ storage
 
 
-def test_room_on_a_disk(tmp_path, monkeypatch):
-    table = tmp_path / "mounts"
-    table.write_text("")
-    looker = Looker(storage.StorageProbe(folders=(tmp_path, tmp_path / "none"), table=table))
+class Proc:
+    """A /proc of our own, whose first process has the node's mounts."""
+
+    def __init__(self, folder, *, pids=storage.HOSTS_PIDS):
+        self.folder = folder
+        (folder / "self/ns").mkdir(parents=True)
+        (folder / "self/ns/pid").symlink_to(pids)
+        (folder / "1").mkdir()
+        (folder / "1/root").symlink_to("/")
+        self.mounts()
+
+    def mounts(self, *lines, of="1"):
+        (self.folder / of / "mounts").write_text("".join(f"{line}\n" for line in lines))
+
+
+@pytest.fixture
+def proc(tmp_path):
+    return Proc(tmp_path / "proc")
+
+
+def storage_looker(proc, **settings):
+    return Looker(storage.StorageProbe(**{"folders": (), **settings}, proc=proc.folder))
+
+
+def test_room_on_a_disk(tmp_path, proc, monkeypatch):
+    looker = storage_looker(proc, folders=(tmp_path, tmp_path / "none"))
     shares = {"pass": (20, 100), "warn": (8, 100), "fail": (2, 100)}
     for status, (free, total) in shares.items():
         for blocks, inodes in (((free, total), (99, 100)), ((99, 100), (free, total)), ((free, total), (0, 0))):
@@ -258,35 +280,63 @@ def test_room_on_a_disk(tmp_path, monkeypatch):
             assert looker.all() == [("disk", str(tmp_path), status)]
 
 
-def test_a_mount_must_be_there_and_answer(tmp_path):
-    table, data = tmp_path / "mounts", tmp_path / "my data"
+def test_a_mount_must_be_there_and_answer(tmp_path, proc):
+    data = tmp_path / "my data"
     data.mkdir()
     escaped = str(data).replace(" ", "\\040")
-    table.write_text(f"server:/x {escaped} nfs4 rw,hard 0 0\n")
-    looker = Looker(storage.StorageProbe(folders=(), mounts=(str(data), "/scratch"), table=table))
+    proc.mounts(f"server:/x {escaped} nfs4 rw,hard 0 0")
+    looker = storage_looker(proc, mounts=(str(data), "/scratch"))
     assert looker.all() == [("mount", "/scratch", "fail"), ("mount", str(data), "pass")]
     data.rmdir()
     assert looker.bad() == [("mount", "/scratch", "fail", True), ("mount", str(data), "fail", True)]
 
 
-def test_a_mount_that_hangs_is_found_by_a_child(tmp_path, monkeypatch):
-    table = tmp_path / "mounts"
-    table.write_text("server:/x /data nfs4 rw 0 0\n")
+def test_the_nodes_mounts_are_seen_out_of_a_container(tmp_path, proc):
+    """Its own table and its own root have none of them."""
+    node = tmp_path / "node"
+    (node / "data").mkdir(parents=True)
+    (proc.folder / "1/root").unlink()
+    (proc.folder / "1/root").symlink_to(node)
+    proc.mounts("/dev/sda1 / ext4 rw 0 0", "server:/x /data nfs4 rw 0 0")
+    proc.mounts("overlay / overlay rw 0 0", of="self")
+    looker = storage_looker(proc, mounts=("/data", "/gone"))
+    assert looker.all() == [
+        ("mount", "/gone", "fail"),
+        ("mount", "/data", "pass"),
+        ("disk_writable", "/", "pass"),
+    ]
+
+
+@pytest.mark.parametrize("why", ["another PID namespace", "the first process is not to be looked at"])
+def test_a_mount_that_cannot_be_seen_is_no_fault(tmp_path, why):
+    proc = Proc(tmp_path / "proc", pids="pid:[4026532999]" if "namespace" in why else storage.HOSTS_PIDS)
+    proc.mounts(f"server:/x {tmp_path} nfs4 rw 0 0", of="self")
+    if "looked" in why:
+        (proc.folder / "1/root").unlink()
+    looker = storage_looker(proc, mounts=("/scratch",))
+    assert [(f.check.device, f.check.status, f.fault) for f in looker.look()] == [
+        ("/scratch", "skipped", False),
+        (str(tmp_path), "pass", False),
+    ]
+    assert looker.look()[0].check.message.startswith("only the agent's own mounts can be seen: ")
+
+
+def test_a_mount_that_hangs_is_found_by_a_child(proc, monkeypatch):
+    proc.mounts("server:/x /data nfs4 rw 0 0")
     monkeypatch.setattr(storage, "STAT_TIMEOUT", 0.3)
     monkeypatch.setattr(storage, "_STAT", "import time; time.sleep(60)")
-    (found,) = Looker(storage.StorageProbe(folders=(), table=table)).look()
+    (found,) = storage_looker(proc).look()
     assert (found.check.status, found.fault, found.check.message) == ("fail", True, "does not answer within 0 s")
 
 
-def test_a_child_that_cannot_be_killed_is_not_joined_by_another(tmp_path, monkeypatch):
+def test_a_child_that_cannot_be_killed_is_not_joined_by_another(proc, monkeypatch):
     """As many as systemd lets the agent have would be there after a day."""
-    table = tmp_path / "mounts"
-    table.write_text("server:/x /data nfs4 rw 0 0\n")
+    proc.mounts("server:/x /data nfs4 rw 0 0")
     monkeypatch.setattr(storage, "STAT_TIMEOUT", 0.1)
     monkeypatch.setattr(storage, "_STAT", "import time; time.sleep(60)")
     hanging = []
     monkeypatch.setattr(programs, "_kill", hanging.append)  # a child in the kernel's hands ignores signals
-    looker = Looker(storage.StorageProbe(folders=(), table=table))
+    looker = storage_looker(proc)
     for _ in range(3):
         (found,) = looker.look()
         assert found.check.status == "fail"
@@ -298,12 +348,11 @@ def test_a_child_that_cannot_be_killed_is_not_joined_by_another(tmp_path, monkey
     assert looker.look()[0].check.status == "pass"
 
 
-def test_a_disk_that_turns_read_only(tmp_path):
-    table = tmp_path / "mounts"
-    table.write_text("/dev/sda1 / ext4 rw,relatime 0 0\n/dev/sr0 /cd iso9660 ro 0 0\n/dev/sdb1 /ro xfs ro 0 0\n")
-    looker = Looker(storage.StorageProbe(folders=(), table=table))
+def test_a_disk_that_turns_read_only(proc):
+    proc.mounts("/dev/sda1 / ext4 rw,relatime 0 0", "/dev/sr0 /cd iso9660 ro 0 0", "/dev/sdb1 /ro xfs ro 0 0")
+    looker = storage_looker(proc)
     assert looker.all() == [("disk_writable", "/", "pass")]
-    table.write_text("/dev/sda1 / ext4 ro,relatime 0 0\n")
+    proc.mounts("/dev/sda1 / ext4 ro,relatime 0 0")
     assert looker.bad() == [("disk_writable", "/", "fail", True)]
 
 
