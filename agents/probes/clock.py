@@ -1,9 +1,15 @@
-"""How far this node's clock is off, by chrony or, where there is none, by what the kernel knows."""
+"""How far this node's clock is off, by chrony or, where there is none, by what the kernel knows.
+
+ntpd and systemd-timesyncd steer the clock by the kernel's loop (PLL), so it knows how far off they last found it;
+chrony does not, and there the kernel says no more than whether somebody keeps the clock.
+"""
 
 import ctypes
 import os
 import shutil
+import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 
 from agents import programs
@@ -11,7 +17,16 @@ from agents.probes.finding import Reading, finding
 
 LIMIT_MS = 10.0  # kcover's ntpMaxOffsetMillis
 TIMEOUT = 10.0
-STA_UNSYNC = 0x0040  # <linux/timex.h>
+STA_PLL, STA_UNSYNC, STA_NANO = 0x0001, 0x0040, 0x2000  # <linux/timex.h>
+_TIMEX = struct.Struct("@Illlli")  # its beginning: modes (0: only look), offset, freq, maxerror, esterror, status
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the kernel knows of its clock: whether nobody keeps it, and how far off it is, where it was told."""
+
+    unsynchronized: bool
+    offset_ms: float | None = None
 
 
 class ClockProbe:
@@ -22,12 +37,12 @@ class ClockProbe:
     hung_is_fault = False
 
     def __init__(
-        self, *, every: float = 300.0, limit_ms: float = LIMIT_MS, unsynchronized: "Callable[[], bool] | None" = None
+        self, *, every: float = 300.0, limit_ms: float = LIMIT_MS, kernel: Callable[[], Kept] | None = None
     ) -> None:
-        """``unsynchronized`` asks the kernel whether nobody keeps its clock; None: adjtimex(2)."""
+        """``kernel`` asks the kernel; None: adjtimex(2)."""
         self.every = every
         self._limit = limit_ms
-        self._unsynchronized = unsynchronized or kernel_unsynchronized
+        self._kernel = kernel or ask_kernel
 
     def look(self, now: datetime) -> Reading:
         """See ``Probe.look``. The value is the offset in milliseconds, where something measures it."""
@@ -37,8 +52,11 @@ class ClockProbe:
             ended = programs.run((tool, "tracking"), timeout=TIMEOUT)
             offset = offset_ms(ended.out) if ended.status == 0 else None
         if offset is None:
-            bad = "warn" if self._unsynchronized() else False
-            return Reading(findings=(finding("clock", bad, message="nothing keeps this node's clock"),))
+            kept = self._kernel()
+            if kept.unsynchronized or kept.offset_ms is None:
+                bad = "warn" if kept.unsynchronized else False
+                return Reading(findings=(finding("clock", bad, message="nothing keeps this node's clock"),))
+            offset = kept.offset_ms
         message = f"{offset:.2f} ms off, {self._limit:g} are accepted"
         bad = "warn" if offset > self._limit else False
         return Reading(findings=(finding("clock", bad, value=round(offset, 3), unit="ms", message=message),))
@@ -56,14 +74,20 @@ def offset_ms(text: str) -> float | None:
         return None
 
 
-def kernel_unsynchronized() -> bool:
-    """Whether the kernel's clock is marked as kept by nobody. Raises OSError where it does not say."""
-    block = (ctypes.c_char * 512)()  # struct timex begins: modes (0: only look), offset, freq, ..., status
+def ask_kernel() -> Kept:
+    """What the kernel knows of its clock. Raises OSError where it does not say."""
+    block = ctypes.create_string_buffer(512)  # more than struct timex, which grows
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.adjtimex(ctypes.byref(block)) < 0:
+    if libc.adjtimex(block) < 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
-    long_size = ctypes.sizeof(ctypes.c_long)
-    # modes is padded to a long; offset, freq, maxerror and esterror are longs; then comes the int status.
-    status = ctypes.c_int.from_buffer_copy(block, 5 * long_size)
-    return bool(status.value & STA_UNSYNC)
+    return read_timex(block.raw)
+
+
+def read_timex(block: bytes) -> Kept:
+    """What ``struct timex`` says. Its offset counts where the kernel's loop is in use: else nobody sets it."""
+    _, offset, _, _, _, status = _TIMEX.unpack_from(block)
+    unsynchronized = bool(status & STA_UNSYNC)
+    if unsynchronized or not status & STA_PLL:
+        return Kept(unsynchronized)
+    return Kept(False, abs(offset) / (1e6 if status & STA_NANO else 1e3))

@@ -4,6 +4,7 @@ import http.server
 import json
 import shutil
 import socket
+import struct
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -226,13 +227,13 @@ def tracking(offset, *, way="fast", leap="Normal"):
 )
 def test_the_clock_by_chrony(tools, text, status, value):
     tools.say("chronyc", text)
-    (found,) = Looker(clock.ClockProbe(unsynchronized=lambda: True)).look()
+    (found,) = Looker(clock.ClockProbe(kernel=lambda: clock.Kept(True))).look()
     assert (found.check.status, found.check.value, found.check.unit, found.fault) == (status, value, "ms", False)
 
 
 @pytest.mark.parametrize("kept", [True, False])
 def test_the_clock_by_the_kernel_where_chrony_cannot_say(tools, kept):
-    looker = Looker(clock.ClockProbe(unsynchronized=lambda: not kept))
+    looker = Looker(clock.ClockProbe(kernel=lambda: clock.Kept(not kept)))
     assert looker.all() == [("clock", "", "pass" if kept else "warn")]
     tools.say("chronyc", "506 Cannot talk to daemon", status=1)
     assert looker.all() == [("clock", "", "pass" if kept else "warn")]
@@ -240,8 +241,27 @@ def test_the_clock_by_the_kernel_where_chrony_cannot_say(tools, kept):
     assert looker.all() == [("clock", "", "pass" if kept else "warn")]
 
 
-def test_the_kernel_says_whether_its_clock_is_kept():
-    assert clock.kernel_unsynchronized() in (True, False)
+@pytest.mark.parametrize(
+    ("offset", "status", "kept"),
+    [
+        (-12_300_000, clock.STA_PLL | clock.STA_NANO, clock.Kept(False, 12.3)),
+        (4_500, clock.STA_PLL, clock.Kept(False, 4.5)),  # microseconds
+        (4_500, 0, clock.Kept(False)),  # chrony's: nobody set it
+        (4_500, clock.STA_PLL | clock.STA_UNSYNC, clock.Kept(True)),
+    ],
+)
+def test_what_the_kernel_says_of_its_clock(offset, status, kept):
+    assert clock.read_timex(struct.pack("@Illlli", 0, offset, 1, 2, 3, status) + bytes(64)) == kept
+
+
+@pytest.mark.parametrize(("offset", "status"), [(3.21, "pass"), (30.0, "warn")])
+def test_the_offset_by_the_kernel_where_there_is_no_chrony(tools, offset, status):
+    (found,) = Looker(clock.ClockProbe(kernel=lambda: clock.Kept(False, offset))).look()
+    assert (found.check.status, found.check.value, found.check.unit, found.fault) == (status, offset, "ms", False)
+
+
+def test_the_kernel_here_says_something():
+    assert clock.ask_kernel().unsynchronized in (True, False)
 
 
 # ------------------------------------------------------------------------------------------------------------ storage
