@@ -30,7 +30,7 @@ class Pcie:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Links:
-    """NVLinks that there are, how many of them are up, and their errors since the driver was loaded; ``crc`` link by
+    """NVLinks that the GPU has, how many of them are up, and their errors since the driver was loaded; ``crc`` link by
     link."""
 
     count: int
@@ -45,8 +45,9 @@ class Device:
     """One GPU. ``lost``: why it does not answer at all, and then nothing else is known; ``code`` is NVML's. ``hangs``:
     it does not, as a question to it has not come back for so many seconds.
 
-    Temperatures in °C (``margin``: to the slowdown), power in mW, ``held_back`` in ns since the driver was loaded,
-    counters since then too. ``troubles``: questions that ended in an unexpected error.
+    Temperatures in °C (``slowdown``: where that begins, ``margin``: how far off it is, by the GPU's own word), power in
+    mW, ``held_back`` in ns since the driver was loaded, counters since then too. ``troubles``: questions that ended in
+    an unexpected error.
     """
 
     index: int
@@ -75,6 +76,7 @@ class Device:
     fabric: tuple[int, int, int] | None = None
     margin: int | None = None
     temperature: int | None = None
+    slowdown: int | None = None
     power_limit: int | None = None
     power_default: int | None = None
     troubles: tuple[str, ...] = ()

@@ -8,9 +8,11 @@ from typing import Any, Protocol
 from agents.probes.device import Links, Pcie, Rows
 
 RECOVERY_ACTION, REPLAYS = 230, 94
+LINK_COUNT = 91
 LINK_RECOVERY_FAILED = 214  # of one link: the link's number is the field's scope
-LINK_REPLAY, LINK_RECOVERY, LINK_CRC_FLIT, LINK_CRC_DATA = 0, 1, 2, 3
+LINK_REPLAY, LINK_RECOVERY, LINK_CRC_FLIT, LINK_CRC_DATA, LINK_ECC_DATA = 0, 1, 2, 3, 4
 MAX_LINKS = 18
+SLOWDOWN = 1  # temperature threshold
 VOLATILE, CORRECTED, UNCORRECTED = 0, 0, 1
 LIMITS = {"thermal": 1, "board": 3, "reliability": 5}  # violation policies; power (0) is normal under load
 
@@ -61,6 +63,7 @@ def state(ask: Asking) -> dict[str, Any]:
         "fabric": _fabric(ask),
         "margin": ask("nvmlDeviceGetMarginTemperature"),
         "temperature": ask("nvmlDeviceGetTemperature", 0),
+        "slowdown": ask("nvmlDeviceGetTemperatureThreshold", SLOWDOWN),
         "power_limit": ask("nvmlDeviceGetEnforcedPowerLimit"),
         "power_default": ask("nvmlDeviceGetPowerManagementDefaultLimit"),
     }
@@ -100,14 +103,15 @@ def _link(ask: Asking, replays: int | None) -> Pcie | None:
 
 
 def _nvlinks(ask: Asking) -> Links | None:
-    """The links that there are; ``active`` counts those that are up, asleep ones included (states 1 to 3)."""
+    """The links that there are, as many as the GPU says it has; ``active`` counts those that are up, asleep ones
+    included (states 1 to 3)."""
     states = {link: ask("nvmlDeviceGetNvLinkState", link) for link in range(MAX_LINKS)}
     there = [link for link, state in states.items() if state is not None]
     if not there:
         return None
     counts = {
         name: sum(ask("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for link in there)
-        for name, counter in (("replay", LINK_REPLAY), ("recovery", LINK_RECOVERY))
+        for name, counter in (("replay", LINK_REPLAY), ("recovery", LINK_RECOVERY), ("ECC", LINK_ECC_DATA))
     }
     crc = tuple(
         sum(ask("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for counter in (LINK_CRC_FLIT, LINK_CRC_DATA))
@@ -115,7 +119,8 @@ def _nvlinks(ask: Asking) -> Links | None:
     )
     failed = sum(ask.fields(*((LINK_RECOVERY_FAILED, link) for link in there)).values())
     active = sum(1 for link in there if states[link])
-    return Links(count=len(there), active=active, errors=counts, recovery_failed=failed, crc=crc)
+    count = ask.fields((LINK_COUNT, 0)).get((LINK_COUNT, 0), len(there))
+    return Links(count=count, active=active, errors=counts, recovery_failed=failed, crc=crc)
 
 
 def _fabric(ask: Asking) -> tuple[int, int, int] | None:

@@ -107,6 +107,7 @@ def test_a_healthy_node_passes_everything(node):
         ({"recovery_action": 3}, ("recovery_action", "warn", False)),
         ({"recovery_action": 7}, ("recovery_action", "fail", True)),
         ({"rows": replace(ROWS, pending=True)}, ("remapped", "fail", False)),
+        ({"rows": replace(ROWS, uncorrected=512)}, ("remap_failure", "fail", True)),
         ({"rows": replace(ROWS, banks_without_spares=1)}, ("remap_spares", "warn", False)),
         ({"rows": None, "pages_retired": 4, "pages_pending": True}, ("retired_pages", "fail", False)),
         ({"rows": None, "pages_retired": 63, "pages_pending": False}, ("retired_pages", "fail", True)),
@@ -122,6 +123,8 @@ def test_a_healthy_node_passes_everything(node):
         ({"fabric": (3, 0, 0x1)}, ("fabric", "fail", True)),
         ({"fabric": (3, 0, 0x200)}, ("fabric", "fail", True)),
         ({"margin": 4}, ("temperature", "warn", False)),
+        ({"margin": None, "temperature": 86, "slowdown": 90}, ("temperature", "warn", False)),
+        ({"margin": 0, "temperature": 91, "slowdown": 90}, ("temperature", "warn", False)),
         ({"power_limit": 500_000}, ("power_limit", "warn", False)),
         ({"troubles": ("Margin: Unknown Error",)}, ("nvml", "error", False)),
     ],
@@ -149,6 +152,10 @@ def test_the_check_of_the_probes_name_says_the_same(node, pending, failed):
         {"margin": 0},  # some H100 do not know
         {"margin": -3},
         {"margin": 4, "busy": False},
+        {"margin": None, "temperature": 86, "slowdown": 90, "busy": False},
+        {"margin": None, "temperature": 85, "slowdown": 90},
+        {"margin": None, "temperature": 85},
+        {"rows": replace(ROWS, uncorrected=511, corrected=9)},
         {"fabric": (2, 0, 0)},  # under way
         {"fabric": (3, 0, 0x2)},  # "degraded bandwidth: false"
         {"clock_reasons": 0x40},  # one sample
@@ -204,6 +211,12 @@ def test_nvlink_errors_count_when_they_grow(node):
     node.set(nvlink=replace(LINKS, errors={"replay": 8, "recovery": 1}))
     assert node.bad() == [("nvlink_errors", "warn", False)]
     assert node.bad() == []
+    node.set(nvlink=replace(LINKS, errors={"replay": 8, "recovery": 1, "ECC": 3}))  # a new counter is no growth
+    assert node.bad() == []
+    node.set(nvlink=replace(LINKS, errors={"replay": 8, "recovery": 1, "ECC": 4}))
+    assert [one.check.message for one in node.look().findings if one.check.status == "warn"] == [
+        "1 ECC errors since the last look"
+    ]
 
 
 @pytest.mark.parametrize(

@@ -50,13 +50,14 @@ def test_a_healthy_gpu_as_the_driver_tells_it(ask):
         "nvlink": {
             "count": 4,
             "active": 4,
-            "errors": {"replay": 0, "recovery": 0},
+            "errors": {"replay": 0, "recovery": 0, "ECC": 0},
             "recovery_failed": 0,
             "crc": [0] * 4,
         },
         "fabric": [3, 0, 0],
         "margin": 40,
         "temperature": 45,
+        "slowdown": 90,
         "power_limit": 700000,
         "power_default": 700000,
         "troubles": [],
@@ -71,6 +72,8 @@ def test_what_is_wrong_is_read(ask, driver):
         gpu0__nvlink1__error0=7,
         gpu0__nvlink2__error2=30,
         gpu0__nvlink2__error3=4,
+        gpu0__nvlink3__error4=6,
+        gpu0__field91__0=6,
         gpu0__nvlinks_down=1,
         gpu0__rows_pending=1,
         gpu0__rows_uncorrected=3,
@@ -89,8 +92,8 @@ def test_what_is_wrong_is_read(ask, driver):
     assert first["sram_threshold"]
     assert (first["processes"], first["mig"]) == ([4711], True)
     assert first["fabric"] == [3, 0, 0x11]
-    errors = {"replay": 7, "recovery": 0}
-    links = {"count": 4, "active": 3, "errors": errors, "recovery_failed": 5, "crc": [0, 0, 34, 0]}
+    errors = {"replay": 7, "recovery": 0, "ECC": 6}
+    links = {"count": 6, "active": 3, "errors": errors, "recovery_failed": 5, "crc": [0, 0, 34, 0]}
     assert first["nvlink"] == links
     assert (first["margin"], first["repair_pending"], first["ecc_uncorrected"]) == (3, True, 2)
     assert second["rows"]["pending"] is False

@@ -32,6 +32,7 @@ REPLAYS_A_LANE = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # a minute, Gen1 to Gen6 (
 REPLAY_WINDOWS = 3
 FABRIC_PATIENCE = timedelta(minutes=5)
 HOT = 5  # °C to the slowdown; H100 that report 0 or less do not know
+ROWS = 512  # rows remapped for uncorrectable errors, of as many that can be (DCGM, NVIDIA's limit for replacement)
 PAGES = 63  # retired pages, of the 64 that there can be (DCGM)
 MANY_CORRECTED = 20_000_000  # ECC errors since the driver was loaded (Azure, H100)
 CRC_WARNS, CRC_FAILS = 1.0, 100.0  # errors a second on one NVLink (DCGM, gpud)
@@ -107,7 +108,9 @@ def _memory(device: Device) -> Iterator[Finding]:
         count = rows.corrected + rows.uncorrected
         wrong = remapping(rows)
         yield finding("remapped", bool(wrong), device=name, value=count, unit="rows", message=wrong)
-        yield finding("remap_failure", rows.failed, device=name, message="a row could not be remapped", fault=True)
+        full = f"{rows.uncorrected} rows are remapped, and {ROWS} is the limit" if rows.uncorrected >= ROWS else ""
+        failed = "a row could not be remapped" if rows.failed else full
+        yield finding("remap_failure", bool(failed), device=name, message=failed, fault=True)
         if rows.banks_without_spares is not None:
             none = rows.banks_without_spares
             message = f"{none} memory banks have no spare rows left"
@@ -240,14 +243,20 @@ def _fabric(device: Device, past: Past, *, now: datetime) -> Iterator[Finding]:
 
 
 def _environment(device: Device) -> Iterator[Finding]:
-    if device.margin is not None and device.margin > 0:
-        hot = "warn" if device.busy and device.margin < HOT else False
-        message = f"{device.margin} °C under the slowdown"
-        yield finding(
-            "temperature", hot, device=device.name, value=device.margin, unit="C to slowdown", message=message
-        )
+    margin = device.margin if device.margin is not None and device.margin > 0 else _margin(device)
+    if margin is not None:
+        hot = "warn" if device.busy and margin < HOT else False
+        message = f"{margin} °C under the slowdown"
+        yield finding("temperature", hot, device=device.name, value=margin, unit="C to slowdown", message=message)
     limit, default = device.power_limit, device.power_default
     if limit is not None and default is not None:
         message = f"limited to {limit / 1000:.0f} W of {default / 1000:.0f} W"
         low = "warn" if limit < default else False
         yield finding("power_limit", low, device=device.name, value=limit / 1000, unit="W", message=message)
+
+
+def _margin(device: Device) -> int | None:
+    """How far the slowdown is off by the thresholds; older boards and drivers do not tell the margin itself."""
+    if not device.slowdown or device.temperature is None:
+        return None
+    return device.slowdown - device.temperature

@@ -27,6 +27,7 @@ HEALTHY = {
     "pcie_max_gen": 5,
     "margin": 40,
     "temperature": 45,
+    "slowdown": 90,
     "power_limit": 700000,
     "power_default": 700000,
     "mig": 0,

@@ -126,6 +126,9 @@ int nvmlDeviceGetCurrPcieLinkGeneration(void *gpu, unsigned *out) { return small
 int nvmlDeviceGetMaxPcieLinkGeneration(void *gpu, unsigned *out) { return small(gpu, "pcie_max_gen", out); }
 int nvmlDeviceGetMarginTemperature(void *gpu, int out[2]) { return small(gpu, "margin", (unsigned *)&out[1]); }
 int nvmlDeviceGetTemperature(void *gpu, unsigned sensor, unsigned *out) { return small(gpu, "temperature", out); }
+int nvmlDeviceGetTemperatureThreshold(void *gpu, unsigned kind, unsigned *out) {
+    return kind == 1 ? small(gpu, "slowdown", out) : NOT_SUPPORTED;
+}
 int nvmlDeviceGetEnforcedPowerLimit(void *gpu, unsigned *out) { return small(gpu, "power_limit", out); }
 int nvmlDeviceGetPowerManagementDefaultLimit(void *gpu, unsigned *out) { return small(gpu, "power_default", out); }
 int nvmlDeviceGetMigMode(void *gpu, unsigned *now, unsigned *next) { *next = 0; return small(gpu, "mig", now); }
