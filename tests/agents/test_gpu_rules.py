@@ -242,9 +242,46 @@ def test_a_missing_link_is_confirmed_by_three_looks_and_by_the_peers():
     node.set(2, nvlink=replace(LINKS, active=3))
     assert [node.bad(), node.bad()] == [[], []]
     assert node.bad() == [("nvlink", "fail", True)]
-    for place in (0, 1, 3):
+    node.set(2, nvlink=LINKS)
+    assert node.bad() == []
+
+
+def test_a_link_that_all_of_them_lost_is_missing():
+    node = Node(*(replace(GOOD, index=index, uuid=f"GPU-{index:08}") for index in range(4)))
+    node.look()
+    for place in range(4):
         node.set(place, nvlink=replace(LINKS, active=3))
-    assert node.bad() == []  # all of them have three
+    assert [node.bad(), node.bad()] == [[], []]
+    assert node.bad() == [("nvlink", "fail", True)] * 4
+    (message, *_) = [one.check.message for one in node.look().findings if one.check.name == "nvlink"]
+    assert message == "3 links are up, 4 were before"
+
+
+def test_a_gpu_in_mig_mode_uses_no_links():
+    node = Node(GOOD, replace(GOOD, index=1, uuid="GPU-bbbbbbbb"))
+    node.look()
+    node.set(0, mig=True, nvlink=replace(LINKS, active=0))
+    assert [node.bad() for _ in range(4)] == [[]] * 4
+    node.set(1, nvlink=replace(LINKS, active=3))
+    assert [node.bad() for _ in range(3)][-1] == [("nvlink", "fail", True)]
+
+
+@pytest.mark.parametrize(
+    ("active", "fabric", "status"),
+    [
+        (3, (3, 0, 0), "warn"),
+        (0, (3, 0, 0), "warn"),  # NVSwitches join all of them
+        (2, None, "warn"),
+        (4, None, "pass"),
+        (0, None, "pass"),  # no bridge
+    ],
+)
+def test_a_link_that_the_only_gpu_never_had_up_warns(active, fabric, status):
+    node = Node(replace(GOOD, nvlink=replace(LINKS, active=active), fabric=fabric))
+    assert [node.bad(), node.bad()] == [[], []]
+    (check,) = [one.check for one in node.look().findings if one.check.name == "nvlink"]
+    assert check.status == status
+    assert check.message == ("" if status == "pass" else f"{active} of the 4 links that it has are up")
 
 
 def test_a_fabric_that_never_ends_registering(node):

@@ -76,21 +76,32 @@ class GpuProbe:
             yield enough("gpu_count", there, expected)
 
     def _links(self, devices: Iterable[Device]) -> Iterator[Finding]:
-        """A link is missing if most GPUs of the same model have it."""
-        with_links = [(device, device.nvlink) for device in devices if not device.lost and device.nvlink is not None]
+        """A link is missing if most GPUs of the same model have it, or this one had it. One that the GPU only says it
+        has may have no cable or bridge, on boards that NVSwitches do not join. A GPU in MIG mode uses none."""
+        asked = [device for device in devices if not device.lost and not device.mig]
+        with_links = [(device, device.nvlink) for device in asked if device.nvlink is not None]
         for device, links in with_links:
             peers = sorted(other.active for peer, other in with_links if peer.model == device.model)
             usual = peers[len(peers) // 2]
             past = self._past[device.index]
-            past.links_missing = past.links_missing + 1 if links.active < usual else 0
+            past.links_most = max(past.links_most, links.active)
+            past.links_missing = past.links_missing + 1 if links.active < max(usual, past.links_most) else 0
+            unused = not links.active and device.fabric is None
+            past.links_down = past.links_down + 1 if links.active < links.count and not unused else 0
+            message = f"{links.active} of the {links.count} links that it has are up"
+            if links.active < usual:
+                message = f"{links.active} links are up, {usual} on its peers"
+            elif links.active < past.links_most:
+                message = f"{links.active} links are up, {past.links_most} were before"
+            bad = "fail" if past.links_missing >= LINK_LOOKS else "warn" if past.links_down >= LINK_LOOKS else False
             yield finding(
                 "nvlink",
-                past.links_missing >= LINK_LOOKS,
+                bad,
                 device=device.name,
                 pci=device.pci,
                 value=links.active,
                 unit="links",
-                message=f"{links.active} links are up, {usual} on its peers",
+                message=message,
                 fault=True,
             )
 
