@@ -30,9 +30,13 @@ ADDRESSES = {  # what the address of each kind looks like, and where people get 
     Channel.Kind.PAGERDUTY: gettext_lazy(
         "Empty: https://events.pagerduty.com. For accounts in Europe: https://events.eu.pagerduty.com"
     ),
+    Channel.Kind.OPSGENIE: gettext_lazy(
+        "Empty: https://api.opsgenie.com. For accounts in Europe: https://api.eu.opsgenie.com"
+    ),
 }
 KEYS = {  # where people get a pager's key
     Channel.Kind.PAGERDUTY: gettext_lazy("The integration key of an Events API v2 integration: 32 letters and digits."),
+    Channel.Kind.OPSGENIE: gettext_lazy("The key of an API integration, without GenieKey before it."),
 }
 KEPT = gettext_lazy("Empty: as it is. It is not shown again.")
 

@@ -23,10 +23,11 @@ class Channel(models.Model):
         FEISHU = "feishu", _("Feishu, Lark")
         WECOM = "wecom", _("WeCom")
         PAGERDUTY = "pagerduty", _("PagerDuty")
+        OPSGENIE = "opsgenie", _("Opsgenie")
         MAIL = "mail", _("E-mail")
 
     # They wake whoever is on call: an event for each alert and for its end, not a text (``senders.pagers``).
-    PAGERS = (Kind.PAGERDUTY,)
+    PAGERS = (Kind.PAGERDUTY, Kind.OPSGENIE)
 
     name = models.CharField(max_length=63, unique=True, help_text="as policies name it")
     kind = models.CharField(max_length=10, choices=Kind.choices)

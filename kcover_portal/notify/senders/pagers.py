@@ -1,7 +1,7 @@
 """On-call services: one event for each alert, under a name that makes repetitions of it one page, and one for its end.
 
-Source: PagerDuty, "Events API v2" (``POST /v2/enqueue``). It answers before it has worked on the event: 202 says that
-the event is well-formed and its key well-shaped, and no more.
+Sources: PagerDuty, "Events API v2" (``POST /v2/enqueue``); Opsgenie, "Alert API" (``POST /v2/alerts``, Jira Service
+Management takes the same). Both answer before they have worked on it: 202 says that what came is well-formed, no more.
 """
 
 import json
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from kcover import paging
 from kcover_portal.notify.models import Channel
@@ -19,7 +19,10 @@ from kcover_portal.notify.senders.message import Event
 MOST_BYTES: Final = 4096  # of an answer
 CLIENT: Final = "kcover portal"
 SUMMARY: Final = 1024  # characters, as PagerDuty counts them
+MESSAGE, DESCRIPTION, SOURCE, TAG, DETAIL = 130, 15_000, 100, 50, 1000  # as Opsgenie counts; all details: 8000
 SEVERITIES: Final = {"info": "info", "warning": "warning", "degraded": "error", "fatal": "critical"}
+PRIORITIES: Final = {"info": "P5", "warning": "P3", "degraded": "P2", "fatal": "P1"}
+VERBS: Final = {paging.ACKNOWLEDGE: "acknowledge", paging.RESOLVE: "close"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,8 @@ def _why(data: bytes) -> str:
     if not isinstance(said, dict):
         return ""
     errors = said.get("errors")
+    if isinstance(errors, dict):
+        errors = [f"{name}: {value}" for name, value in errors.items()]
     words = errors if isinstance(errors, list) and errors else [said.get("message") or ""]
     text = " ".join("; ".join(map(str, words)).split())
     return "".join(char for char in text if char.isprintable())[:200]
@@ -96,6 +101,26 @@ def _pagerduty(channel: Channel, event: Event) -> tuple[str, dict[str, Any], Map
     return address(channel.kind, channel.url), body, {}
 
 
+def _opsgenie(channel: Channel, event: Event) -> tuple[str, dict[str, Any], Mapping[str, str]]:
+    url, alias = address(channel.kind, channel.url), page_name(channel, event.page)
+    headers = {"Authorization": f"GenieKey {channel.secret}"}
+    if event.action != paging.TRIGGER:
+        url += f"/{quote(alias, safe='')}/{VERBS[event.action]}?identifierType=alias"
+        return url, {"source": CLIENT, "note": _short(event.summary, DESCRIPTION)}, headers
+    details = {**event.details, "link": event.link}
+    body: dict[str, Any] = {
+        "message": _short(event.summary, MESSAGE),
+        "alias": alias,
+        "description": _short("\n".join([*event.lines, *([event.link] if event.link else [])]), DESCRIPTION),
+        "priority": PRIORITIES[event.severity],
+        "source": _short(urlsplit(event.link).hostname or CLIENT, SOURCE),
+        "entity": event.source,
+        "tags": [_short(tag, TAG) for tag in ("kcover", event.kind, event.cluster) if tag],
+        "details": {name: _short(value, DETAIL) for name, value in details.items() if value},
+    }
+    return url, {name: value for name, value in body.items() if value}, headers
+
+
 def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -107,5 +132,12 @@ SERVICES: Final[Mapping[str, Service]] = {
         key=re.compile(r"[A-Za-z0-9]{32}"),
         key_looks="the integration key of an Events API v2 integration: 32 letters and digits",
         call=_pagerduty,
+    ),
+    Channel.Kind.OPSGENIE: Service(
+        url="https://api.opsgenie.com",
+        path="/v2/alerts",
+        key=re.compile(r"[A-Za-z0-9_-]{16,200}"),
+        key_looks="the key of an API integration, alone: 16 or more letters, digits and hyphens",
+        call=_opsgenie,
     ),
 }

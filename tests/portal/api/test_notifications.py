@@ -102,6 +102,12 @@ def test_a_pager_needs_a_key_and_knows_where_it_goes(admin: Api):
     assert admin.call("patch", "channels/pager", {"url": ""}).json()["host"] == "events.pagerduty.com"
 
 
+def test_opsgenie_knows_where_it_goes_too(admin: Api):
+    made = admin.post("channels", {**PAGER, "kind": "opsgenie", "secret": "01234567-89ab-cdef-0123-456789abcdef"})
+    assert (made.status_code, made.json()["host"]) == (201, "api.opsgenie.com")
+    assert "01234567" not in str([made.json(), admin.get("channels/pager").json()])
+
+
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
@@ -112,6 +118,8 @@ def test_a_pager_needs_a_key_and_knows_where_it_goes(admin: Api):
         ({"url": "https://events.pagerduty.com/?x=1"}, "url", "without '?' and '#'"),
         ({"person": "ada"}, "person", "whoever is on call"),
         ({"recipients": ["a@b.example"]}, "recipients", "has a url"),
+        ({"kind": "opsgenie", "secret": ""}, "secret", "the key of an API integration, alone"),
+        ({"kind": "opsgenie", "secret": "GenieKey 01234567-89ab-cdef-0123-456789abcdef"}, "secret", "alone"),
     ],
 )
 def test_an_odd_pager_is_refused_by_name(admin: Api, body: dict[str, Any], field: str, words: str):

@@ -28,9 +28,9 @@ Told = Callable[..., list[Any]]
 FAULTS = ("incident.opened",)
 
 
-def pager(world: World, receiver: Receiver, *kinds: str, **given: Any) -> Channel:
+def pager(world: World, receiver: Receiver, *kinds: str, service: str = "pagerduty", **given: Any) -> Channel:
     given = {"url": receiver.url, "secret": KEY, **given}
-    row = services.make_channel("pager", "pagerduty", given, actor="test", now=world.now)
+    row = services.make_channel("pager", service, given, actor="test", now=world.now)
     services.make_route(row, kinds=kinds, actor="test", now=world.now)
     return row
 
@@ -61,6 +61,20 @@ def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver
     assert came(receiver)[1:] == [("resolve", f"incident-{incident.pk}")]
     assert not Alert.objects.exists()
     assert [one.state for one in Delivery.objects.all()] == ["sent", "sent"]
+
+
+def test_opsgenie_is_told_alike(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, *FAULTS, service="opsgenie")
+    receiver.statuses = [202]
+    world.fault(79)
+    told()
+    close(world, Incident.objects.get())
+    told()
+    opened, closed = receiver.asked
+    assert (opened["message"], opened["priority"]) == ("Incident opened: xid 79 (fatal) · gpu-1 · c1", "P1")
+    assert receiver.paths[1] == f"/hook/hush/v2/alerts/{opened['alias']}/close?identifierType=alias"
+    assert closed["note"].startswith("Incident closed: xid 79 (fatal) · gpu-1 · c1")
+    assert [one.because for one in Delivery.objects.all()] == ["answers 202", "answers 202"]
 
 
 def test_an_end_of_what_was_never_told_is_not(world: World, receiver: Receiver, told: Told):

@@ -87,6 +87,69 @@ def test_pagerduty_takes_a_summary_of_so_many_characters_and_always_wants_a_sour
     assert "links" not in body
 
 
+def test_opsgenie_gets_an_alert(receiver: Receiver):
+    receiver.statuses, receiver.answer = [202], '{"result":"Request will be processed","requestId":"r"}'
+    assert senders.page(channel("opsgenie", receiver.url), EVENT, key="5d4c") == "answers 202"
+    assert receiver.paths == ["/hook/hush/v2/alerts"]
+    assert receiver.headers[0]["Authorization"] == f"GenieKey {KEY}"
+    assert receiver.asked == [
+        {
+            "message": EVENT.summary,
+            "alias": "kcover-20261121T080000-incident-41",
+            "description": f"{EVENT.lines[0]}\nhttps://portal.example/incidents/41/",
+            "priority": "P1",
+            "source": "portal.example",
+            "entity": "gpu-1",
+            "tags": ["kcover", "incident.opened", "c1"],
+            "details": {"cluster": "c1", "nodes": "gpu-1", "link": "https://portal.example/incidents/41/"},
+        }
+    ]
+
+
+@pytest.mark.parametrize(("action", "verb"), [("acknowledge", "acknowledge"), ("resolve", "close")])
+def test_opsgenie_is_told_of_an_end_by_the_alias(receiver: Receiver, action: str, verb: str):
+    event = but(action=action, page="pause-a b/c", summary="Automation goes on")
+    senders.page(channel("opsgenie", receiver.url), event, key="k")
+    path = f"/hook/hush/v2/alerts/kcover-20261121T080000-pause-a%20b%2Fc/{verb}?identifierType=alias"
+    assert receiver.paths == [path]
+    assert receiver.asked == [{"source": "kcover portal", "note": "Automation goes on"}]
+    assert receiver.headers[0]["Authorization"] == f"GenieKey {KEY}"
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("info", "P5"), ("warning", "P3"), ("degraded", "P2"), ("fatal", "P1")])
+def test_opsgenies_priorities(receiver: Receiver, ours: str, theirs: str):
+    senders.page(channel("opsgenie", receiver.url), but(severity=ours), key="k")
+    assert receiver.asked[0]["priority"] == theirs
+
+
+def test_opsgenie_takes_so_much_of_each(receiver: Receiver):
+    long = but(summary="故" * 400, lines=("x" * 400,) * 50, cluster="c" * 100, details={"why": "y" * 2000}, link="")
+    senders.page(channel("opsgenie", receiver.url), long, key="k")
+    (body,) = receiver.asked
+    assert (len(body["message"]), len(body["description"]), len(body["tags"][2])) == (130, 15_000, 50)
+    assert (len(body["details"]["why"]), body["source"]) == (1000, "kcover portal")
+
+
+def test_opsgenies_refusal_says_what_is_wrong(receiver: Receiver):
+    receiver.statuses = [422]
+    receiver.answer = '{"message":"not processable","errors":{"message":"can not be empty"},"took":0.1}'
+    with pytest.raises(NotTaken, match=r"answers 422: message: can not be empty$") as refusal:
+        senders.page(channel("opsgenie", receiver.url), EVENT, key="k")
+    assert not refusal.value.later
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("https://api.eu.opsgenie.com", "https://api.eu.opsgenie.com/v2/alerts"),
+        ("https://api.opsgenie.com/v2/alerts", "https://api.opsgenie.com/v2/alerts"),
+        ("https://api.atlassian.com/jsm/ops/integration/", "https://api.atlassian.com/jsm/ops/integration/v2/alerts"),
+    ],
+)
+def test_opsgenies_address_likewise(url: str, address: str):
+    assert pagers.address("opsgenie", url) == address
+
+
 @pytest.mark.parametrize(
     ("url", "address"),
     [
