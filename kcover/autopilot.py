@@ -23,7 +23,8 @@ LEVEL_3 = "autopilot.ibm.com/dcgm.level.3"
 LEVEL_3_OUTPUT = "autopilot.ibm.com/dcgm.level.3.output"
 PASS, WARN, TESTING, EVICT = "PASS", "WARN", "TESTING", "EVICT"
 KEPT = (TESTING, EVICT)  # only an invasive run, or a person, puts something else in their place
-FATAL = ("pcie", "nvlink", "ecc", "gpu memory")  # DCGM tests (DCGM_FATAL_ERRORS): one that fails evicts
+FATAL = ("PCIe", "NVLink", "ECC", "GPU Memory")  # DCGM tests (DCGM_FATAL_ERRORS): one that fails evicts
+MEMORY = "memory"  # DCGM 4's name (its plugin's) of the test that older ones print as GPU Memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +151,13 @@ def periodic_label(statuses: Collection[str]) -> str | None:
     return PASS if set(statuses) & {"pass", "warn"} else None
 
 
-def verdict(results: Collection[Check]) -> str | None:
-    """``gpuhealth`` by an invasive run: PASS, WARN, EVICT; None where it came to no end."""
+def verdict(results: Collection[Check], *, fatal: Collection[str] = FATAL) -> str | None:
+    """``gpuhealth`` by an invasive run: PASS, WARN, EVICT; None where it came to no end.
+
+    ``fatal``: parts of the names of DCGM's tests, in whatever case and with ``_`` or blanks.
+    """
     ran = [one for one in results if one.name in ("dcgm", "gpumem")]
-    if any(one.status == "fail" and _fatal(one) for one in ran):
+    if any(one.status == "fail" and _is_fatal(one, fatal) for one in ran):
         return EVICT
     if any(one.status == "fail" for one in ran):
         return WARN
@@ -162,10 +166,19 @@ def verdict(results: Collection[Check]) -> str | None:
     return PASS
 
 
-def _fatal(result: Check) -> bool:
-    """The single results of dcgm name their GPU and test in the device: ``gpu3 GPU Memory``."""
-    test = result.device.partition(" ")[2].lower()
-    return result.name == "dcgm" and any(one in test for one in FATAL)
+def _is_fatal(result: Check, fatal: Collection[str]) -> bool:
+    """The single results of dcgm name their GPU and test in the device: ``gpu3 GPU Memory``.
+
+    The test of the memory is meant by either of its names, and whole: ``Memory Bandwidth`` and ``memtest`` are others.
+    """
+    test = _canonical(result.device.partition(" ")[2])
+    named = {_canonical(one) for one in fatal}
+    return result.name == "dcgm" and (test in named or any(one in test for one in named - {MEMORY}))
+
+
+def _canonical(test: str) -> str:
+    name = " ".join(test.lower().replace("_", " ").split())
+    return MEMORY if name == "gpu memory" else name
 
 
 def level_3(results: Collection[Check], *, at: datetime) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from kcover import autopilot
 from kcover.policy import document
 
 
@@ -106,16 +107,23 @@ def _accounts(text: str) -> list[str]:
     return words
 
 
+def _tests(text: str) -> list[str]:
+    words = [word.strip() for word in text.split(",") if text != "none"]
+    if not all(TEST.fullmatch(word) for word in words):
+        raise ValueError
+    return words
+
+
 def _key(text: str) -> str:
     if text and len(text) < 32:
         raise ValueError
     return text
 
 
-def _count(most: int) -> Callable[[str], int]:
+def _count(most: int, *, least: int = 1) -> Callable[[str], int]:
     def read(text: str) -> int:
         number = int(text)
-        if not 1 <= number <= most:
+        if not least <= number <= most:
             raise ValueError
         return number
 
@@ -124,6 +132,7 @@ def _count(most: int) -> Callable[[str], int]:
 
 HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
 ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}")
+TEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,60}")
 MAILBOX = re.compile(r"[^\s@<>]+@[^\s@<>]+|[^<>@\r\n]+ <[^\s@<>]+@[^\s@<>]+>")
 MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
 DATABASES = ("sqlite", "postgres", "postgresql")
@@ -217,6 +226,20 @@ VARIABLES = (
         "kcover-system/kcover-agent",
         "NAMESPACE/NAME, separated by commas; none for none",
         "whose pods' own tokens the agents' door takes, each for the node of its pod",
+    ),
+    Variable(
+        "KCOVER_DEEP_CHECKS_HOURS",
+        _count(24, least=0),
+        "0",
+        "0 to 24",
+        "hours between runs of dcgm level 3 on idle nodes, in clusters that carry Autopilot's labels; 0: none",
+    ),
+    Variable(
+        "KCOVER_DCGM_FATAL_ERRORS",
+        _tests,
+        ",".join(autopilot.FATAL),
+        "parts of names of DCGM's tests, separated by commas; none for none",
+        "which of them, failing in such a run, make Autopilot's label EVICT",
     ),
     Variable("KCOVER_DEBUG", _switch, "false", "true or false", "Django's debug pages; never in production"),
 )

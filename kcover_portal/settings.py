@@ -76,6 +76,8 @@ KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
 KCOVER_OUTGOING_HOSTS = cast("list[str]", ENV["KCOVER_OUTGOING_HOSTS"])
 KCOVER_KEEP_DAYS = cast("int", ENV["KCOVER_KEEP_DAYS"])
 KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
+KCOVER_DEEP_CHECKS_HOURS = cast("int", ENV["KCOVER_DEEP_CHECKS_HOURS"])
+KCOVER_DCGM_FATAL_ERRORS = cast("list[str]", ENV["KCOVER_DCGM_FATAL_ERRORS"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
 # What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
 KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"

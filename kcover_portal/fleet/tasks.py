@@ -12,6 +12,7 @@ from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import checking, forgetting, labelling
 
+DEEP_CHECKS = "deep checks"  # the lease of who begins them
 LABELLED_WITHIN = timedelta(minutes=2)  # longer than a round may take
 
 
@@ -26,6 +27,20 @@ def advance_runs() -> None:
     """Takes every run of checks on: who did not answer in time is found here."""
     for pk in queries.runs_going_on():
         doorbell.ring("fleet.advance_run", pk)
+
+
+@shared_task(name="fleet.deep_checks")
+def deep_checks() -> None:
+    """Begins the deep checks that are due, in each cluster that asks for Autopilot's labels."""
+    now, holder = timezone.now(), str(uuid.uuid4())
+    every = timedelta(hours=settings.KCOVER_DEEP_CHECKS_HOURS)
+    if not every or not services.lead(DEEP_CHECKS, holder=holder, until=now + LABELLED_WITHIN, now=now):
+        return
+    try:
+        for cluster in queries.clusters_with_labels():
+            checking.begin_again(cluster, every=every, now=now)
+    finally:
+        services.resign(DEEP_CHECKS, holder=holder, now=timezone.now())
 
 
 @shared_task(name="fleet.label_nodes")

@@ -138,6 +138,28 @@ def test_the_verdict_of_an_invasive_run(results: list[Check], label: str | None)
     assert autopilot.verdict(results) == label
 
 
+@pytest.mark.parametrize(
+    ("test", "fatal", "label"),
+    [
+        ("memory", autopilot.FATAL, "EVICT"),  # DCGM 4
+        ("GPU Memory", autopilot.FATAL, "EVICT"),
+        ("pcie", autopilot.FATAL, "EVICT"),
+        ("memory_bandwidth", autopilot.FATAL, "WARN"),
+        ("Memory Bandwidth", autopilot.FATAL, "WARN"),
+        ("memtest", autopilot.FATAL, "WARN"),
+        ("targeted_power", autopilot.FATAL, "WARN"),
+        ("targeted_power", ("Targeted Power",), "EVICT"),
+        ("GPU Memory", ("memory",), "EVICT"),
+        ("Memory Bandwidth", ("memory",), "WARN"),
+        ("PCIe", ("Targeted Power",), "WARN"),
+        ("PCIe", (), "WARN"),
+    ],
+)
+def test_what_evicts_is_a_setting_and_named_as_either_dcgm_does(test: str, fatal: tuple[str, ...], label: str) -> None:
+    results = [check("dcgm", "fail"), check("dcgm", "fail", f"gpu3 {test}")]
+    assert autopilot.verdict(results, fatal=fatal) == label
+
+
 def test_level_3_names_what_failed_and_when() -> None:
     at = datetime(2026, 11, 21, 8, 5, 9, tzinfo=UTC)
     assert autopilot.level_3([check("dcgm", "pass")], at=at) == ("PASS_2026-11-21_08.05.09UTC", "")

@@ -37,6 +37,10 @@ def test_defaults_need_no_environment() -> None:
         ("KCOVER_TIME_ZONE", "Mars/Olympus"),
         ("KCOVER_WORKERS", "0"),
         ("KCOVER_WORKERS", "many"),
+        ("KCOVER_DEEP_CHECKS_HOURS", "25"),
+        ("KCOVER_DEEP_CHECKS_HOURS", "-1"),
+        ("KCOVER_DCGM_FATAL_ERRORS", "PCIe,,ECC"),
+        ("KCOVER_DCGM_FATAL_ERRORS", "[PCIe]"),
         ("KCOVER_DEBUG", "maybe"),
         ("KCOVER_DEMO_URL", "ftp://x"),
         ("KCOVER_MAIL_URL", "mail.example.com"),
@@ -67,6 +71,13 @@ def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str
 )
 def test_what_makes_sense_is_taken_as_it_is(name: str, value: str) -> None:
     assert env.read({name: value})[name] == value
+
+
+def test_dcgms_tests_are_a_list() -> None:
+    assert env.read({})["KCOVER_DCGM_FATAL_ERRORS"] == ["PCIe", "NVLink", "ECC", "GPU Memory"]
+    given = env.read({"KCOVER_DCGM_FATAL_ERRORS": "memory, targeted_power"})
+    assert given["KCOVER_DCGM_FATAL_ERRORS"] == ["memory", "targeted_power"]
+    assert env.read({"KCOVER_DCGM_FATAL_ERRORS": "none"})["KCOVER_DCGM_FATAL_ERRORS"] == []
 
 
 def test_hosts_are_a_list() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.conf import settings
 from django.db.models import Count, F, Q
 
 from kcover import autopilot, guards, health
@@ -65,7 +66,7 @@ class Wanted:
     ) -> None:
         """What the end of a turn makes of a node that carries ``current``."""
         results = checking.results_of(turn)
-        verdict = autopilot.verdict(results)
+        verdict = autopilot.verdict(results, fatal=settings.KCOVER_DCGM_FATAL_ERRORS)
         if verdict is not None:
             labels[autopilot.GPU_HEALTH] = verdict
         elif current == autopilot.TESTING:  # it came to no end: what was there before, or what the others say

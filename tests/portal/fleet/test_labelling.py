@@ -206,6 +206,13 @@ def test_what_an_invasive_run_found_is_a_result_until_another_tells_otherwise(wo
     assert (write(world), label(world)) == (1, "WARN")
 
 
+def test_what_evicts_is_a_setting(world: World, settings: Any) -> None:
+    settings.KCOVER_DCGM_FATAL_ERRORS = ["PCIe"]
+    run = begin(world)
+    end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
+    assert (write(world), label(world)) == (1, "WARN")
+
+
 def test_of_two_turns_that_ended_before_a_round_none_is_lost(world: World) -> None:
     run = begin(world)
     write(world)

@@ -4,6 +4,7 @@ The rows are the run: whoever calls ``advance`` takes it one step on, and it end
 What needs idle GPUs is asked only where no pod holds any, one run at a time on a node; the agent looks again itself.
 """
 
+from kcover_portal.fleet.services.checking.repeating import begin_again
 from kcover_portal.fleet.services.checking.rings import MOST, Traffic
 from kcover_portal.fleet.services.checking.running import BUSY, MOST_RUNS, Refused, advance, begin, prune, stop
 from kcover_portal.fleet.services.checking.turns import results_of
@@ -18,6 +19,7 @@ __all__ = [
     "Traffic",
     "advance",
     "begin",
+    "begin_again",
     "prune",
     "results_of",
     "stop",

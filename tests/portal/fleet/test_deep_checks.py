@@ -1,0 +1,110 @@
+"""Deep checks on a timer: asked by the portal where Autopilot's labels are wanted, and told by them."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover import autopilot, guards
+from kcover.fault import Check
+from kcover_portal.fleet import tasks
+from kcover_portal.fleet.models import CheckRun, Cluster, Node
+from kcover_portal.fleet.services import bounds, checking, labelling
+from tests.portal.fleet.real_agent import RealAgent
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+EVERY = timedelta(hours=4)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(policy="", nodes=3)
+    made.cluster.autopilot_labels = True
+    made.cluster.save()
+    for number in (1, 2, 3):
+        made.report(node=f"gpu-{number}")
+    yield made
+    made.uninstall()
+
+
+def again(world: World) -> CheckRun | None:
+    return checking.begin_again(world.cluster, every=EVERY, now=world.now)
+
+
+def over(world: World, run: CheckRun) -> None:
+    CheckRun.objects.filter(pk=run.pk).update(state=CheckRun.State.FINISHED, finished_at=world.now)
+
+
+def nodes_of(run: CheckRun | None) -> list[str]:
+    assert run is not None
+    return list(run.turns.order_by("place").values_list("node__name", flat=True))
+
+
+def test_what_it_finds_is_told_by_autopilots_labels(world: World) -> None:
+    run = again(world)
+    assert run is not None
+    assert (run.checks, run.level) == (["dcgm"], 3)
+    checking.advance(run.pk, now=world.now)
+    labelling.write(world.cluster, clock=world.clock)
+    node = world.kube.get_node("gpu-1")
+    assert node.labels[autopilot.GPU_HEALTH] == "TESTING"
+    failed = [Check(name="dcgm", status="fail", device=device) for device in ("", "gpu3 memory")]
+    RealAgent(world, "gpu-1", *failed).obeys()
+    checking.advance(run.pk, now=world.now)
+    labelling.write(world.cluster, clock=world.clock)
+    node = world.kube.get_node("gpu-1")
+    assert node.labels[autopilot.GPU_HEALTH] == "EVICT"
+    assert node.labels[autopilot.LEVEL_3].startswith("ERR_")
+    assert node.annotations[autopilot.LEVEL_3_OUTPUT] == "memory.3"
+
+
+def test_the_next_one_begins_when_it_is_due_and_the_one_before_is_over(world: World) -> None:
+    nodes = list(Node.objects.filter(cluster=world.cluster))
+    checking.begin(world.cluster, nodes, checks=("dcgm",), level=3, actor="user:ann", now=world.now)  # another's
+    run = again(world)
+    assert run is not None
+    world.now += EVERY
+    assert again(world) is None
+    over(world, run)
+    later = again(world)
+    assert later is not None
+    over(world, later)
+    world.now += EVERY - timedelta(seconds=1)
+    assert again(world) is None
+    world.now += timedelta(seconds=1)
+    assert again(world) is not None
+
+
+def test_nodes_that_somebody_works_on_are_left_alone(world: World) -> None:
+    Node.objects.filter(name="gpu-1").update(unschedulable=True)
+    Node.objects.filter(name="gpu-2").update(labels={guards.EXCLUDE_LABEL: "true"})
+    assert nodes_of(again(world)) == ["gpu-3"]
+
+
+def test_where_no_node_is_left_nothing_begins(world: World) -> None:
+    Node.objects.update(ready=False)
+    assert again(world) is None
+
+
+@pytest.mark.parametrize("mode", ["paused", "shadow"])
+def test_nothing_begins_while_nothing_is_written(world: World, mode: str) -> None:
+    bounds.set_cluster(world.cluster, {"mode": mode}, actor="t", reason="", now=world.now)
+    assert again(world) is None
+
+
+def test_too_many_runs_put_it_off(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kcover_portal.fleet.services.checking.running.MOST_RUNS", 0)
+    assert again(world) is None
+
+
+def test_the_task_asks_where_labels_are_wanted_and_only_if_it_is_set(world: World, settings: Any) -> None:
+    Cluster.objects.create(name="other", created_at=world.now)
+    settings.KCOVER_DEEP_CHECKS_HOURS = 0
+    tasks.deep_checks()
+    assert not CheckRun.objects.exists()
+    settings.KCOVER_DEEP_CHECKS_HOURS = 4
+    tasks.deep_checks()
+    tasks.deep_checks()
+    assert [run.cluster for run in CheckRun.objects.all()] == [world.cluster]
