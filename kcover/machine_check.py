@@ -19,7 +19,8 @@ Intel SDM 3B, IA32_MCi_STATUS.
 import re
 
 KIND, CODE = "other", "mce"
-NEEDLE = "[Hardware Error]: "  # in every line of all of them
+NEEDLES = (re.compile(rb"Hardware Error\]: "),)  # on every line of all of them; "[" begins most lines of a log
+_SIGN = "[Hardware Error]: "
 
 _BANK = re.compile(
     r"CPU [0-9]+: Machine Check(?: Exception)?: [0-9A-Fa-f]+ Bank [0-9]+: (?P<status>[0-9A-Fa-f]{1,16})\b"
@@ -31,10 +32,10 @@ _UNCORRECTED = 1 << 61
 
 def is_uncorrected(line: str) -> bool:
     """Whether the line tells of a machine check that was not corrected. Never raises."""
-    start = line.find(NEEDLE)
+    start = line.find(_SIGN)
     if start < 0:
         return False
-    told = start + len(NEEDLE)
+    told = start + len(_SIGN)
     bank = _BANK.match(line, told)
     if bank is not None:
         return bool(int(bank["status"], 16) & _UNCORRECTED)

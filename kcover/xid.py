@@ -21,6 +21,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from kcover import saved_log
+
 MAX_CODE = 2**31 - 1  # the driver's codes are int32: anything longer is not a code
 OFF_THE_BUS = 79
 RECOVERY_ACTION_CHANGED = 154
@@ -48,10 +50,8 @@ _OPENING = re.compile(
     r"NVLink|Timeout |GSP |Class |Unrecover|High |Error |[A-Z]{2,}[0-9A-Z_]* |[0-9A-Fa-f]{8}\b|0x)"
 )
 
-# Where a scan looks: rare bytes first, then the line. A kernel record is at most 8 KiB, its prefix far less.
-_NEEDLES = (re.compile(rb"NVRM: Xid"), re.compile(rb"SXid"), re.compile(rb"fallen off the bus"))
-_BEFORE = 4096
-_AFTER = 8192
+# One of them is on every line that is a fault.
+NEEDLES = (re.compile(rb"NVRM: Xid"), re.compile(rb"SXid"), re.compile(rb"fallen off the bus"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,23 +105,19 @@ def parse_lines(lines: Iterable[str]) -> Iterator[Sighting]:
 
 
 def scan(data: bytes | mmap.mmap) -> Iterator[Sighting]:
-    """The sightings of a saved log, in order. Bytes that are not UTF-8 come out as ``\\xNN``, the kernel's way.
-
-    A line is read up to 4 KiB before and 8 KiB after the words that give it away.
-    """
-    following = [needle.search(data) for needle in _NEEDLES]
-    while hits := [hit.start() for hit in following if hit]:
-        hit = min(hits)
-        start = data.rfind(b"\n", max(0, hit - _BEFORE), hit) + 1 or max(0, hit - _BEFORE)
-        end = data.find(b"\n", hit, hit + _AFTER)
-        end = min(len(data), hit + _AFTER) if end < 0 else end
-        sighting = parse_line(_text(data[start:end]))
+    """The sightings of a saved log, in order."""
+    for start, end in saved_log.lines(data, NEEDLES):
+        sighting = read_at(data, start, end)
         if sighting is not None:
-            yield _located(sighting, _text(data[max(0, start - 512) : start]).splitlines()[-2:])
-        for index, needle in enumerate(_NEEDLES):
-            ahead = following[index]
-            if ahead and ahead.start() < end:
-                following[index] = needle.search(data, end)
+            yield sighting
+
+
+def read_at(data: bytes | mmap.mmap, start: int, end: int) -> Sighting | None:
+    """What the line between two places of a saved log says went wrong, or None."""
+    sighting = parse_line(saved_log.text(data[start:end]))
+    if sighting is None:
+        return None
+    return _located(sighting, saved_log.text(data[max(0, start - 512) : start]).splitlines()[-2:])
 
 
 def cause_of(message: str) -> int | None:
@@ -231,7 +227,3 @@ def _located(sighting: Sighting, above: Iterable[str]) -> Sighting:
         return sighting
     match = _LOST_DEVICE.search("\n".join(above))
     return replace(sighting, pci=match[1].lower()) if match else sighting
-
-
-def _text(line: bytes) -> str:
-    return line.decode(errors="backslashreplace")

@@ -38,6 +38,22 @@ def test_a_saved_log(tmp_path):
     assert faults[2]["cause"] == 149
 
 
+def test_machine_checks_in_their_place_among_the_xids(tmp_path):
+    path = tmp_path / "kern.log"
+    uncorrected = "[   14.5] mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: be00000000800400"
+    lines = LOG.splitlines()
+    lines[4:4] = [uncorrected, uncorrected.replace("be0", "9c0"), "[   14.6] mce: [Hardware Error]: TSC 0 ADDR 1ffff"]
+    path.write_text("\n".join(lines))
+    faults = found(scan(str(path)))
+    assert [fault["code"] for fault in faults] == [79, 62, 45, "mce", 24007]
+    assert {key: value for key, value in faults[3].items() if value is not None} == {
+        "kind": "other",
+        "code": "mce",
+        "line": uncorrected,
+    }
+    assert found(scan("-", input=path.read_bytes())) == faults
+
+
 def test_standard_input_gives_the_same(tmp_path):
     path = tmp_path / "kern.log"
     path.write_text(LOG)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kcover import reasons
+from kcover import machine_check, reasons
 from kcover.policy import document, matching
 
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
@@ -220,6 +220,8 @@ def test_a_kind_means_its_faults_of_the_node() -> None:
     assert why(candidate(kinds=("sxid",)), kind="sxid", code="1").startswith("sxid 1 is in no catalogue")
     assert why(candidate(kinds=("sxid",)), code="62") == "it names sxid *, not xid 62"
     assert meet(candidate(kinds=("check",)), kind="check", code="anything") == "p#1"
+    assert meet(candidate(kinds=("other",)), kind=machine_check.KIND, code=machine_check.CODE) == "p#1"
+    assert why(candidate(), kind=machine_check.KIND, code=machine_check.CODE).startswith("it means Xid and SXid")
 
 
 def test_a_listed_sxid_is_met_though_harmless() -> None:
