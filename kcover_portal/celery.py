@@ -42,6 +42,7 @@ app.conf.beat_schedule = {
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
     "autopilot labels": {"task": "fleet.label_nodes", "schedule": 10.0, "options": {"expires": 10.0}},
     "deep checks": {"task": "fleet.deep_checks", "schedule": 60.0, "options": {"expires": 60.0}},
+    "prune credentials": {"task": "accounts.prune", "schedule": 3600.0},
     "prune check runs": {"task": "fleet.prune", "schedule": 3600.0},
 }
 

@@ -3,7 +3,7 @@
 from kcover_portal.accounts.services.enrolling import InUse, enrol, enrol_proven
 from kcover_portal.accounts.services.finding import find_token, find_tokens
 from kcover_portal.accounts.services.people import bind, make_user, set_password, unbind
-from kcover_portal.accounts.services.renewing import AT_MOST_EVERY, Bound, RenewedLately, renew
+from kcover_portal.accounts.services.renewing import AT_MOST_EVERY, Bound, RenewedLately, prune, renew
 from kcover_portal.accounts.services.tokens import SCOPES, SHOWN, Refused, digest, make_token, revoke_token
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "find_tokens",
     "make_token",
     "make_user",
+    "prune",
     "renew",
     "revoke_token",
     "set_password",

@@ -9,6 +9,7 @@ import pytest
 from django.db import connection, connections
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts import tasks
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import renewing, tokens
 from kcover_portal.api.agent import app
@@ -218,3 +219,19 @@ def test_enrolling_anew_ends_old_and_next_alike(agent: Door, cluster: Cluster) -
     now = datetime.now(UTC)
     _, secret = accounts.enrol_proven(cluster, "gpu-1", by="a/b", expires_at=now + timedelta(days=1), now=now)
     assert in_force() == digests(Door(secret))
+
+
+def test_what_ended_long_ago_is_forgotten(agent: Door, cluster: Cluster) -> None:
+    following = renewed(agent.enrol(NODE))
+    assert following.report(report()).status == 202
+    now = datetime.now(UTC)
+    bound, _ = accounts.make_token("agent", cluster=cluster, node="gpu-1", created_by="user:ada", now=now)
+    accounts.revoke_token(bound, actor="user:ada", now=now)
+    assert accounts.prune(before=now - timedelta(days=1)) == 0
+    ApiToken.objects.exclude(revoked_at=None).update(revoked_at=now - timedelta(days=91))
+    tasks.prune()
+    assert set(ApiToken.objects.exclude(node="")) == {token_of(following), bound}
+    ApiToken.objects.update(expires_at=now - timedelta(days=91))
+    tasks.prune()
+    assert list(ApiToken.objects.exclude(node="")) == [bound]  # what people made is theirs
+    assert Entry.objects.filter(verb="token.created", node="gpu-1").count() == 3
