@@ -47,6 +47,7 @@ class Happening:
 
     ``what``: the fault in short ("xid 79"), ``record``: the id of the incident or rescue it is about, ``because``: why,
     in words. ``cluster`` is empty for what is about the whole installation. ``nodes``: how many, where it is many.
+    ``again``: a reminder of what was told before.
     """
 
     kind: str
@@ -59,6 +60,7 @@ class Happening:
     because: str = ""
     drill: bool = False
     nodes: int = 0
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,12 +120,22 @@ def alike(one: Happening) -> tuple[object, ...]:
     """What those have in common that are told as one."""
     # A word of a rule and a question are each their own: people are to act on every one of them.
     own = one.because if one.kind == "rule.notify" else ""
-    return (one.kind, one.cluster, one.what, one.severity, one.drill, own)
+    return (one.kind, one.cluster, one.what, one.severity, one.drill, one.again, own)
 
 
 def _line(group: list[Happening]) -> Line:
     names = tuple(dict.fromkeys(one.node for one in group if one.node))
     return Line(first=group[0], count=len(group), nodes=names[:NAMED], more=max(0, len(names) - NAMED))
+
+
+def remind_at(told_at: datetime, expires_at: datetime, *, after: int | None) -> datetime | None:
+    """When to remind of a question that was told and can be answered until it expires; None: not at all.
+
+    ``after``: seconds; None: half of the time that was left, so that there is as much again to act in; 0: never.
+    """
+    left = expires_at - told_at
+    wait = left / 2 if after is None else timedelta(seconds=after)
+    return told_at + wait if timedelta(0) < wait < left else None
 
 
 def next_try(tries: int, *, now: datetime, wait: float = 0) -> datetime | None:

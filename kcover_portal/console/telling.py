@@ -49,9 +49,11 @@ def _hidden() -> forms.PasswordInput:
     return forms.PasswordInput(attrs={"class": "form-control", "autocomplete": "new-password"})
 
 
-def _seconds(label: Any, most: int, text: Any) -> forms.IntegerField:
+def _seconds(label: Any, most: int, text: Any, *, required: bool = True) -> forms.IntegerField:
     widget = forms.NumberInput(attrs={"class": "form-control"})
-    return forms.IntegerField(label=label, min_value=0, max_value=most, help_text=text, widget=widget)
+    return forms.IntegerField(
+        label=label, min_value=0, max_value=most, help_text=text, widget=widget, required=required
+    )
 
 
 class ChannelForm(forms.Form):
@@ -97,6 +99,12 @@ class ChannelForm(forms.Form):
         arranging.MOST_SPACING,
         gettext_lazy("At least so long from one message to the next."),
     )
+    remind = _seconds(
+        gettext_lazy("Remind of a question, in seconds"),
+        arranging.MOST_REMIND,
+        gettext_lazy("A question that still waits is told once more. Empty: after half of its time; 0: never."),
+        required=False,
+    )
     enabled = forms.ChoiceField(
         label=gettext_lazy("Switched on"),
         choices=[("yes", gettext_lazy("yes")), ("no", gettext_lazy("no"))],
@@ -115,6 +123,7 @@ class ChannelForm(forms.Form):
         dropped += ["enabled", "reason"] if channel is None else ["name"]
         dropped += [] if kind in arranging.SIGNS else ["secret"]
         dropped += ["person"] if kind == Channel.Kind.WEBHOOK or kind in Channel.PAGERS else []
+        dropped += ["remind"] if kind in Channel.PAGERS else []
         for name in set(dropped):
             del self.fields[name]
         if not mail:
@@ -152,6 +161,7 @@ def _initial(channel: Channel) -> dict[str, Any]:
         "person": channel.person,
         "gather": channel.gather,
         "spacing": channel.spacing,
+        "remind": channel.remind,
         "enabled": "yes" if channel.enabled else "no",
     }
 

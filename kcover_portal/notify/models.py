@@ -44,6 +44,9 @@ class Channel(models.Model):
     )
     gather = models.PositiveIntegerField(default=10, help_text="seconds to gather before a message goes out")
     spacing = models.PositiveIntegerField(default=60, help_text="seconds between two messages at least")
+    remind = models.PositiveIntegerField(
+        null=True, help_text="seconds until a question that waits is told again; nothing: half of its time; 0: never"
+    )
     enabled = models.BooleanField(default=True)
     created_by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
@@ -152,6 +155,7 @@ class Notice(models.Model):
     because = models.CharField(max_length=1000, blank=True)
     drill = models.BooleanField(default=False)
     nodes = models.PositiveIntegerField(default=0)
+    again = models.BooleanField(default=False, help_text="a reminder of what was told before")
     at = models.DateTimeField()
     step = models.ForeignKey(Step, on_delete=models.SET_NULL, null=True, related_name="+", help_text="waits for this")
     action = models.CharField(max_length=11, blank=True, help_text="for a pager: trigger, acknowledge or resolve")
@@ -161,6 +165,8 @@ class Notice(models.Model):
     class Meta:
         ordering = ("id",)
         constraints = (models.UniqueConstraint(fields=("channel", "key"), name="one_notice_a_happening"),)
+        # While a question waits, each second: who was told of it.
+        indexes = (models.Index(fields=("record", "kind"), name="notices_of_a_record"),)
 
 
 class Alert(models.Model):

@@ -109,6 +109,7 @@ def happening(row: Notice) -> notices.Happening:
         because=row.because,
         drill=row.drill,
         nodes=row.nodes,
+        again=row.again,
     )
 
 

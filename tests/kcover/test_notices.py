@@ -115,3 +115,12 @@ def test_who_asks_for_time_gets_it_and_not_more_than_the_longest() -> None:
     assert notices.next_try(1, now=NOW, wait=90) == NOW + timedelta(seconds=90)
     assert notices.next_try(1, now=NOW, wait=86_400) == NOW + notices.BACK_OFF[-1]
     assert notices.next_try(7, now=NOW, wait=90) is None
+
+
+@pytest.mark.parametrize(
+    ("after", "hours"), [(None, 12.0), (0, None), (3600, 1.0), (24 * 3600, None), (24 * 3600 - 36, 23.99)]
+)
+def test_when_to_remind_of_a_question(after: int | None, hours: float | None) -> None:
+    at = notices.remind_at(NOW, NOW + timedelta(days=1), after=after)
+    assert at == (None if hours is None else NOW + timedelta(hours=hours))
+    assert notices.remind_at(NOW, NOW, after=after) is None

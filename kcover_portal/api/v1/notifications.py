@@ -33,6 +33,7 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
         model = Channel
         fields = (
             *("id", "name", "kind", "host", "signed", "recipients", "language", "person", "gather", "spacing"),
+            "remind",
             *("enabled", "created_by", "created_at", "tried_at", "sent_at", "trouble"),
         )
 
@@ -41,7 +42,8 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
 
 
 class ChannelSettings(base.Strict):
-    """What may be set of a channel. ``url`` and ``secret`` are never shown again."""
+    """What may be set of a channel. ``url`` and ``secret`` are never shown again. ``remind``: the seconds after which a
+    question that still waits is told again; null: half of its time, 0: never."""
 
     url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
     secret = serializers.CharField(required=False, allow_blank=True, max_length=200)
@@ -50,6 +52,7 @@ class ChannelSettings(base.Strict):
     person = serializers.CharField(required=False, allow_null=True, max_length=150)
     gather = serializers.IntegerField(required=False, min_value=0, max_value=3600)
     spacing = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
+    remind = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=30 * 86_400)
     enabled = serializers.BooleanField(required=False)
 
 
@@ -91,7 +94,7 @@ class NoticeSerializer(serializers.ModelSerializer[Notice]):
 
     class Meta:
         model = Notice
-        fields = ("kind", "at", "cluster", "node", "what", "severity", "record", "because", "drill", "nodes")
+        fields = ("kind", "at", "cluster", "node", "what", "severity", "record", "because", "drill", "nodes", "again")
 
 
 class DeliverySerializer(serializers.ModelSerializer[Delivery]):

@@ -23,12 +23,12 @@ from kcover_portal.rescue.services import telling
 
 SECRET: Final = ("url", "secret")
 # What may be set of a channel; its name and kind stay, because policies and people go by them.
-SETTINGS: Final = ("url", "secret", "recipients", "language", "person", "gather", "spacing", "enabled")
+SETTINGS: Final = ("url", "secret", "recipients", "language", "person", "gather", "spacing", "remind", "enabled")
 # Kinds that may have a secret beside their address: they sign with it, or it is a pager's key.
 SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
 SHORTEST_SECRET: Final = 16
 MOST_RECIPIENTS: Final = 20
-MOST_GATHER, MOST_SPACING = 3600, 86_400  # seconds
+MOST_GATHER, MOST_SPACING, MOST_REMIND = 3600, 86_400, 30 * 86_400  # seconds
 
 
 class Refused(Exception):
@@ -158,6 +158,10 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
     for name, most in (("gather", MOST_GATHER), ("spacing", MOST_SPACING)):
         if not 0 <= getattr(row, name) <= most:
             raise Refused(name, f"write seconds from 0 to {most}")
+    if row.remind is not None and row.kind in Channel.PAGERS:
+        raise Refused("remind", "a pager reminds by its own escalation: what is told again stays the same page there")
+    if row.remind is not None and not 0 <= row.remind <= MOST_REMIND:
+        raise Refused("remind", f"write seconds from 0 (never) to {MOST_REMIND}, or nothing for half of the time")
 
 
 def _check_address(row: Channel) -> None:

@@ -33,11 +33,11 @@ def collect(*, now: datetime) -> int:
     if not reading.news():
         return 0
     with transaction.atomic():
-        lock = _lock(now=now)
-        if lock is None:
+        row = lock(now=now)
+        if row is None:
             return 0
-        found = reading.look(first=lock.position == 0, now=now)
-        if lock.position == 0:
+        found = reading.look(first=row.position == 0, now=now)
+        if row.position == 0:
             Cursor.objects.filter(name=LOCK).update(position=1, at=now)
         return _hand_out(found, now=now)
 
@@ -50,7 +50,7 @@ def _hand_out(found: Sequence[Found], *, now: datetime) -> int:
         _, chosen = wanted.setdefault(row.channel.pk, (row.channel, set()))
         chosen.update(one.key for one in found if notices.wanted(route, one.happening))
     for channel, chosen in wanted.values():
-        _add(channel, found, wanted=chosen, now=now)
+        add(channel, found, wanted=chosen, now=now)
     return len({key for _, chosen in wanted.values() for key in chosen})
 
 
@@ -59,7 +59,7 @@ def take_up(*, now: datetime) -> int:
     if not telling.asking().exists():
         return 0
     with transaction.atomic():
-        if _lock(now=now) is None:
+        if lock(now=now) is None:
             return 0
         steps = list(telling.asking()[:STEPS_AT_ONE_TIME])
         known = queries.taken_up(steps)
@@ -69,7 +69,7 @@ def take_up(*, now: datetime) -> int:
     return len(fresh)
 
 
-def _lock(*, now: datetime) -> Cursor | None:
+def lock(*, now: datetime) -> Cursor | None:
     """Makes the caller the only collector until its transaction ends; None where another worker is at it."""
     Cursor.objects.get_or_create(name=LOCK, defaults={"at": now})
     return Cursor.objects.select_for_update(skip_locked=True).filter(name=LOCK).first()
@@ -98,17 +98,17 @@ def _take_up(step: Step, *, now: datetime) -> None:
         }
         channels, why = list(rows.values()), "nobody was told: no route asks for the words of rules"
     for channel in channels:
-        _add(channel, [found], wanted={found.key}, step=step, now=now)
+        add(channel, [found], wanted={found.key}, step=step, now=now)
     if not channels:
         telling.told(step.pk, said=why, now=now)
 
 
-def _add(
+def add(
     channel: Channel, found: Sequence[Found], *, wanted: Collection[str], now: datetime, step: Step | None = None
 ) -> None:
     """Puts what the channel wants and was not told of into the delivery that gathers for it.
 
-    ``wanted``: keys. A pager gets the ends of its alerts as well, wanted or not, and none of them is left out.
+    ``wanted``: keys. A pager gets the ends of its alerts as well, wanted or not. No end and no reminder is left out.
     """
     if channel.pages:
         told = alerting.told(channel, found, wanted=wanted)
@@ -119,7 +119,7 @@ def _add(
     if not fresh:
         return
     delivery = _gathering(channel, urgent=step is not None, now=now)
-    news = [one for one in fresh if not one.ends]
+    news = [one for one in fresh if not (one.ends or one.happening.again)]
     room = max(0, KEPT - delivery.notices.count()) if step is None else len(news)
     left = {one.key for one in news[room:]}
     kept = [one for one in fresh if one.key not in left]
@@ -166,4 +166,5 @@ def _rows(delivery: Delivery, channel: Channel, told: Iterable[Told], *, step: S
             step=step,
             action=one.action,
             page=one.page,
+            again=happening.again,
         )

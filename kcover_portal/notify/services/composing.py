@@ -148,6 +148,8 @@ def head(line: notices.Line) -> str:
     """What happened, and where."""
     first = line.first
     title = str(TITLES.get(first.kind, first.kind))
+    if first.again:
+        title += " " + _("(reminder)")
     if first.drill:
         title += " " + _("(drill)")
     severity = str(SEVERITIES.get(first.severity, first.severity)).lower()

@@ -21,7 +21,7 @@ from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Channel, Cursor, Delivery
-from kcover_portal.notify.services import alerting, collecting, composing
+from kcover_portal.notify.services import alerting, collecting, composing, reminding
 from kcover_portal.rescue.services import telling
 
 LEASE = timedelta(seconds=60)  # longer than any send may take
@@ -34,6 +34,7 @@ def sweep(*, now: datetime) -> None:
     """Collects what came about, and wakes workers for what is due."""
     collecting.collect(now=now)
     collecting.take_up(now=now)
+    reminding.remind(now=now)
     free = queries.AT_ONE_TIME - queries.sending(now=now)
     for pk in queries.due(now=now, limit=max(free, 0)):
         doorbell.ring(SEND, pk)
@@ -50,6 +51,9 @@ def send(delivery_id: int, *, clock: Callable[[], datetime]) -> None:
         return
     if delivery.attempts > len(notices.BACK_OFF) + 1:
         _settle(delivery, Delivery.State.FAILED, "given up: its workers died each time", now=clock())
+        return
+    if not reminding.leave_out(delivery, now=clock()):
+        _settle(delivery, Delivery.State.DROPPED, "nobody waits for an answer any more", now=clock())
         return
     message = _message(delivery, channel, now=clock())
     try:
@@ -184,8 +188,9 @@ def _settle(delivery: Delivery, state: str, said: str, *, now: datetime) -> None
         if not _still_ours(delivery, state=state, because=said[:500], due_at=None, closed_at=now):
             return
         sent = state == Delivery.State.SENT
-        change = {"sent_at": now, "trouble": ""} if sent else {"trouble": said[:500]}
-        Channel.objects.filter(deliveries=delivery).update(**change)
+        if state != Delivery.State.DROPPED:  # that says nothing of the other side
+            change = {"sent_at": now, "trouble": ""} if sent else {"trouble": said[:500]}
+            Channel.objects.filter(deliveries=delivery).update(**change)
         for step in queries.steps_told_by(delivery):
             if sent:
                 telling.told(step, said=f"{delivery.name} was told", now=now)

@@ -75,6 +75,8 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
         ({"language": "fr"}, "language", "not a valid choice"),
         ({"gather": -1}, "gather", "greater than or equal to 0"),
         ({"spacing": 86_401}, "spacing", "less than or equal to 86400"),
+        ({"remind": -1}, "remind", "greater than or equal to 0"),
+        ({"remind": 2_592_001}, "remind", "less than or equal to 2592000"),
         ({"person": "nobody"}, "person", "There is no user"),
         ({"person": "ada"}, "person", "reaches a program"),
         ({"colour": "red"}, "colour", "Unknown field"),
@@ -117,6 +119,7 @@ def test_opsgenie_knows_where_it_goes_too(admin: Api):
         ({"url": "nowhere"}, "url", "write an address"),
         ({"url": "https://events.pagerduty.com/?x=1"}, "url", "without '?' and '#'"),
         ({"person": "ada"}, "person", "whoever is on call"),
+        ({"remind": 60}, "remind", "by its own escalation"),
         ({"recipients": ["a@b.example"]}, "recipients", "has a url"),
         ({"kind": "opsgenie", "secret": ""}, "secret", "the key of an API integration, alone"),
         ({"kind": "opsgenie", "secret": "GenieKey 01234567-89ab-cdef-0123-456789abcdef"}, "secret", "alone"),
@@ -135,6 +138,14 @@ def test_a_pager_is_not_routed_what_wakes_nobody(admin: Api):
     assert found["kinds"].startswith("rescue.healed wakes nobody: a pager takes approval.waiting, rescue.human")
     assert not Route.objects.exists()
     assert admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed"]}).status_code == 201
+
+
+def test_when_it_reminds_of_a_question_is_set_and_unset(admin: Api):
+    assert make(admin)["remind"] is None
+    assert admin.call("patch", "channels/on-call", {"remind": 0}).json()["remind"] == 0
+    assert admin.call("patch", "channels/on-call", {"remind": None}).json()["remind"] is None
+    changed = Entry.objects.filter(verb="channel.changed").latest("sequence").data["changed"]
+    assert changed == {"remind": {"from": 0, "to": None}}
 
 
 def test_mail_has_recipients(admin: Api, settings: Any):

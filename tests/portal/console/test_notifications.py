@@ -117,7 +117,12 @@ def test_what_is_left_empty_stays_as_it_is(person, world: World, channel: Channe
     channel.refresh_from_db()
     assert (channel.url, channel.secret) == (HOOK["url"], SECRET)
     assert (channel.language, channel.gather, channel.spacing, channel.enabled) == ("zh-hans", 3, 0, False)
-    assert Entry.objects.get(verb="channel.changed").data["reason"] == "quiet"
+    assert channel.remind is None
+    assert client.post("/notifications/channels/on-call/", {**given, "remind": "900", "reason": "x"}).status_code == 302
+    channel.refresh_from_db()
+    assert channel.remind == 900
+    assert 'value="900"' in text(client.get("/notifications/channels/on-call/"))
+    assert Entry.objects.filter(verb="channel.changed").earliest("sequence").data["reason"] == "quiet"
     assert "Switched off" in text(client.get("/notifications/"))
 
 

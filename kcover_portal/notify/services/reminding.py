@@ -1,0 +1,93 @@
+"""Reminding: a question that still waits is told once more, on the channels that told of it.
+
+A reminder is a notice like any other, under a key that names the question: so a channel reminds once, whoever dies in
+between, and none is sent of what was answered, withdrawn or over meanwhile.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from kcover import notices, reasons
+from kcover_portal.notify.models import Channel, Delivery, Notice
+from kcover_portal.notify.services import collecting
+from kcover_portal.notify.services.reading import Found
+from kcover_portal.rescue.models import Rescue
+
+QUESTION = "approval.waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    channel: Channel
+    found: Found
+
+
+def remind(*, now: datetime) -> int:
+    """Puts the reminders that are due into the deliveries that gather; returns how many."""
+    if not _due(now=now):
+        return 0
+    with transaction.atomic():
+        if collecting.lock(now=now) is None:
+            return 0
+        due = _due(now=now)
+        for one in due:
+            collecting.add(one.channel, [one.found], wanted={one.found.key}, now=now)
+    return len(due)
+
+
+def leave_out(delivery: Delivery, *, now: datetime) -> bool:
+    """Takes reminders of what needs no answer any more out of a delivery; returns whether it still tells anything."""
+    reminders = list(delivery.notices.filter(again=True))
+    if not reminders:
+        return True
+    waiting = set(_waiting(now=now).filter(pk__in=[one.record for one in reminders]).values_list("pk", flat=True))
+    delivery.notices.filter(pk__in=[one.pk for one in reminders if one.record not in waiting]).delete()
+    return delivery.notices.exists()
+
+
+def _due(*, now: datetime) -> Sequence[_Due]:
+    questions = {rescue.pk: rescue for rescue in _waiting(now=now)}
+    if not questions:
+        return ()
+    told = Notice.objects.filter(kind=QUESTION, record__in=list(questions), again=False, channel__enabled=True).exclude(
+        channel__kind__in=Channel.PAGERS
+    )
+    latest = {(one.channel_id, one.record): one for one in told.select_related("channel").order_by("pk")}
+    found = []
+    for notice in latest.values():
+        rescue, channel = questions[notice.record or 0], notice.channel
+        assert rescue.expires_at is not None  # filtered
+        assert channel is not None  # filtered
+        if notice.at < rescue.expires_at - timedelta(seconds=rescue.approval_seconds):
+            continue  # that was an earlier question of the same rescue
+        at = notices.remind_at(notice.at, rescue.expires_at, after=channel.remind)
+        if at is not None and at <= now:
+            found.append(_Due(channel, _reminder(notice, rescue, now=now)))
+    keys = {one.found.key for one in found}
+    known = set(Notice.objects.filter(key__in=keys).values_list("channel", "key"))
+    return [one for one in found if (one.channel.pk, one.found.key) not in known]
+
+
+def _waiting(*, now: datetime) -> QuerySet[Rescue]:
+    """The rescues whose question can still be answered."""
+    held = Rescue.objects.filter(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL, expires_at__gt=now)
+    return held.order_by("pk")
+
+
+def _reminder(notice: Notice, rescue: Rescue, *, now: datetime) -> Found:
+    assert rescue.expires_at is not None  # filtered
+    happening = notices.Happening(
+        kind=QUESTION,
+        at=now,
+        cluster=notice.cluster,
+        node=notice.node,
+        what=notice.what,
+        record=rescue.pk,
+        because=f"it still waits for an answer, which counts until {reasons.moment(rescue.expires_at)}",
+        again=True,
+    )
+    return Found(f"reminder-{rescue.pk}-{rescue.expires_at.isoformat()}", happening)
