@@ -11,6 +11,7 @@ from datetime import datetime
 import psycopg
 
 CLUSTER = "bench"
+KNOWN = 8  # batches that a node's row knows (``kcover_portal.fleet.services.hearing.MARKS``)
 _GPU = b'{"index":%d,"uuid":"GPU-%08x-0%d","pci":"0000:%02x:00.0","model":"NVIDIA H100 80GB HBM3","serial":"%08d%d"}'
 _CHECK = (
     b'{"name":"remapped","device":"GPU-%08x-0%d","status":"pass","value":0,"unit":"rows",'
