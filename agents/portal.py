@@ -94,15 +94,22 @@ class Portal:
         headers: Mapping[str, str] | None = None,
         patience: float = 0.0,
     ) -> Answered:
+
+        def sent_with(bearer: str) -> Answered:
+            return line.call(
+                method, path, body=body, headers={**(headers or {}), **self._headers(bearer)}, patience=patience
+            )
+
         bearer = self._bearer(line)
-        sent = {**(headers or {}), **self._headers(bearer)}
-        answered = line.call(method, path, body=body, headers=sent, patience=patience)
-        if answered[0] == 401 and bearer != (given := self._given()):
+        answered = sent_with(bearer)
+        for _ in range(2):  # the credential before, and one from enrolling anew
+            if answered[0] != 401 or bearer == (given := self._given()):
+                break
             log.warning("the portal no longer takes this node's token, trying with another")
             if not given or uplink.needs_enrolment(given):
                 self._give_up(bearer, given)
-            sent |= self._headers(self._bearer(line))
-            answered = line.call(method, path, body=body, headers=sent, patience=patience)
+            bearer = self._bearer(line)
+            answered = sent_with(bearer)
         return answered
 
     def _headers(self, bearer: str) -> dict[str, str]:
