@@ -91,8 +91,9 @@ class StorageProbe:
             if point not in view.mounts:
                 message = view.short or "is not mounted"
                 yield finding("mount", "skipped" if view.short else "fail", device=point, message=message, fault=True)
-        remote = [p for p, (kind, _) in view.mounts.items() if kind.startswith(REMOTE) or p in self._mounts]
-        for point in remote[:MAX_ASKED]:
+        wanted = [point for point in self._mounts if point in view.mounts]  # first: a node may have more than are asked
+        remote = [point for point, (kind, _) in view.mounts.items() if kind.startswith(REMOTE) and point not in wanted]
+        for point in (*wanted, *remote)[:MAX_ASKED]:
             why = self._why_silent(f"{view.root}{point}")
             yield finding("mount", bool(why), device=point, message=why, fault=True)
 

@@ -327,6 +327,12 @@ def test_the_nodes_mounts_are_seen_out_of_a_container(tmp_path, proc):
     ]
 
 
+def test_the_mounts_that_must_be_there_are_asked_before_those_of_pods(tmp_path, proc, monkeypatch):
+    monkeypatch.setattr(storage, "MAX_ASKED", 2)
+    proc.mounts(*(f"server:/{point} {point} nfs4 rw 0 0" for point in ("/pod-1", "/pod-2", tmp_path)))
+    assert ("mount", str(tmp_path), "pass") in storage_looker(proc, mounts=(str(tmp_path),)).all()
+
+
 @pytest.mark.parametrize("why", ["another PID namespace", "the first process is not to be looked at"])
 def test_a_mount_that_cannot_be_seen_is_no_fault(tmp_path, why):
     proc = Proc(tmp_path / "proc", pids="pid:[4026532999]" if "namespace" in why else storage.HOSTS_PIDS)
