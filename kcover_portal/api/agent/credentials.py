@@ -74,13 +74,15 @@ class Credentials:
             for digest in account_queries.revoked_since(since):
                 self._known.pop(digest, None)
             self._asked_at = at
-        unknown = {digest for digest in digests if self._remembered(digest) is None}
+        # Asked once: what is remembered may run out during a slow look-up, which does not make it unknown.
+        remembered = {digest: known for digest in digests if (known := self._remembered(digest)) is not None}
+        unknown = set(digests) - remembered.keys()
         found = accounts.find_tokens(unknown, now=now) if unknown else {}
         if len(self._known) + len(found) > MOST:
             self._known.clear()
         answers: list[Credential | Exception] = []
         for digest in digests:
-            credential = self._remembered(digest)
+            credential = remembered.get(digest)
             if credential is None:
                 try:
                     credential = self._made(found.get(digest))

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -123,6 +123,15 @@ async def test_one_credential_holds_a_part_of_it_only(monkeypatch: pytest.Monkey
 # --- credentials
 
 
+class Clock:
+    """For the module ``time``: stands still until it is set."""
+
+    at = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
 @pytest.fixture
 def east(transactional_db: None, now: datetime) -> Cluster:
     app._credentials.forget()
@@ -146,6 +155,22 @@ def test_many_credentials_are_looked_up_at_once(east: Cluster) -> None:
     with CaptureQueriesContext(connection) as asked:
         known._look_up(digests)
     assert not asked
+
+
+def test_who_was_remembered_is_no_stranger_after_a_slow_look_up(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = (make(east, node=node)[0].digest for node in ("gpu-1", "gpu-2"))
+    clock, find_tokens = Clock(), accounts.find_tokens
+    monkeypatch.setattr(credentials, "time", clock)
+    known = credentials.Credentials()
+    known._look_up([old])
+
+    def slow(digests: Collection[str], *, now: datetime) -> dict[str, ApiToken]:
+        found = find_tokens(digests, now=now)
+        clock.at += credentials.KNOWN + 1
+        return found
+
+    monkeypatch.setattr(accounts, "find_tokens", slow)
+    assert [getattr(one, "node", one) for one in known._look_up([old, new])] == ["gpu-1", "gpu-2"]
 
 
 def test_an_agents_use_is_noted_once_an_hour(east: Cluster) -> None:
