@@ -106,9 +106,7 @@ class Portal:
             if answered[0] != 401 or bearer == (given := self._given()):
                 break
             log.warning("the portal no longer takes this node's token, trying with another")
-            if not given or uplink.needs_enrolment(given):
-                self._give_up(bearer, given)
-            bearer = self._bearer(line)
+            bearer = self._another(bearer, given, line)
             answered = sent_with(bearer)
         return answered
 
@@ -143,17 +141,20 @@ class Portal:
         except OSError as error:
             raise UplinkError(f"the token cannot be read: {error}") from error
 
-    def _give_up(self, bearer: str, given: str) -> None:
-        """The portal does not take this own token. Raises UplinkError where there is no other and no way to get one."""
+    def _another(self, bearer: str, given: str, line: "_Line") -> str:
+        """What to show instead of a token that the portal does not take. Raises UplinkError where nothing can be had:
+        the node's own stays, and is tried again with the next call, as it may have been a proxy that refused it."""
+        if given and not uplink.needs_enrolment(given):
+            return given
         with self._enrolling:
-            if self._keeper.refused(bearer):
-                return
+            if self._keeper.refused(bearer) and self._keeper.own:
+                return self._keeper.own.token
             if not given:
                 raise UplinkError(
                     f"the portal takes the credential of node {self._node} no more, and there is no enrolment token: "
                     "make one (manage.py token create --kind agent) and give it as KCOVER_AGENT_TOKEN or in its file"
                 )
-            self._keeper.own = None
+            return self._enrol(given, line).token
 
     def _enrol(self, token: str, line: "_Line") -> credential.Credential:
         """Trade an enrolment token for the node's own one, and keep that. Raises UplinkError."""

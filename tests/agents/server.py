@@ -57,6 +57,7 @@ class FakePortal:
         self.commands = []
         self.renewals = []  # statuses to give instead of 201, first to last
         self.tokens = None  # bearers taken; None: all
+        self.enrols = True  # whether enrolment tokens are taken
         self.expires_at = "2099-01-01T00:00:00Z"
         self.cut = 0  # answers to reports that never arrive
         self.patience = 1.0  # the longest that a poll waits, in seconds
@@ -74,6 +75,8 @@ class FakePortal:
                 if self.renewals and (status := self.renewals.pop(0)) != 201:
                     return status, {}, {"detail": "bidden"}
                 return 201, {}, {"token": f"kca_r{len(self.renewed)}", "expires_at": self.expires_at}
+            if not self.enrols:
+                return 401, {}, {"detail": "expired"}
             self.enrolled.append((json.loads(body)["node"], bearer))
             return 201, {}, {"token": f"kca_{len(self.enrolled)}", "expires_at": self.expires_at}
         self.bearers.append(bearer)

@@ -149,6 +149,23 @@ def test_enrols_anew_where_neither_is_taken(connect, portal, clock):
     assert portal.bearers[-1] == "kca_2"
 
 
+@pytest.mark.parametrize("renewed", [False, True])
+def test_a_refusal_that_was_not_the_portals_locks_nobody_out(connect, portal, clock, renewed):
+    keep = store.Memory()
+    agent = connect(keep)
+    agent.post_report(body())
+    if renewed:
+        clock.value = NOW + HALF
+        agent.post_report(body())
+    good, portal.tokens, portal.enrols = portal.bearers[-1], set(), False  # of a short life, as it may be
+    for _ in range(3):
+        with pytest.raises(UplinkError, match="enrolment: 401"):
+            agent.post_report(body())
+    portal.tokens = {good}
+    assert agent.post_report(body()) is not None
+    assert json.loads(keep.read(credential.FILE))["token"] == good
+
+
 def test_without_an_enrolment_token_it_says_what_to_do_and_loses_nothing(connect, portal, clock):
     keep = store.Memory()
     connect(keep).post_report(body())
