@@ -22,7 +22,7 @@ GPU_HEALTH = "autopilot.ibm.com/gpuhealth"
 LEVEL_3 = "autopilot.ibm.com/dcgm.level.3"
 LEVEL_3_OUTPUT = "autopilot.ibm.com/dcgm.level.3.output"
 PASS, WARN, TESTING, EVICT = "PASS", "WARN", "TESTING", "EVICT"
-KEPT = (TESTING, EVICT)  # only an invasive run, or a person, puts something else in their place
+KEPT = (TESTING, EVICT)  # no periodic result puts something else in their place
 FATAL = ("PCIe", "NVLink", "ECC", "GPU Memory")  # DCGM tests (DCGM_FATAL_ERRORS): one that fails evicts
 MEMORY = "memory"  # DCGM 4's name (its plugin's) of the test that older ones print as GPU Memory
 

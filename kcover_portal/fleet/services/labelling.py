@@ -1,9 +1,9 @@
 """Autopilot's node labels, for schedulers and scripts that read them; only where a cluster asks for them.
 
 A label follows the latest periodic results, but TESTING and EVICT are an invasive run's: its end, or a person, puts
-something else in their place. What is wanted is computed from the live node, right before the one patch; nothing is
-written where it is so already, nor to a node that carries ``kcover.io/exclude=true``. A write that fails is on record,
-and the next round tries again.
+something else in their place, in that of EVICT a run that passes. What is wanted is computed from the live node, right
+before the one patch; nothing is written where it is so already, nor to a node that carries ``kcover.io/exclude=true``.
+A write that fails is on record, and the next round tries again.
 """
 
 import logging
@@ -64,10 +64,16 @@ class Wanted:
     def _end(
         self, turn: CheckTurn, current: str, labels: dict[str, str | None], annotations: dict[str, str | None]
     ) -> None:
-        """What the end of a turn makes of a node that carries ``current``."""
+        """What the end of a turn makes of a node that carries ``current``.
+
+        A failure that does not evict takes no EVICT back: DCGM leaves tests out once one has failed, so that what
+        evicted may not have run again.
+        """
         results = checking.results_of(turn)
         verdict = autopilot.verdict(results, fatal=settings.KCOVER_DCGM_FATAL_ERRORS)
-        if verdict is not None:
+        if verdict == autopilot.WARN and autopilot.EVICT in (current, turn.label_before):
+            labels[autopilot.GPU_HEALTH] = autopilot.EVICT
+        elif verdict is not None:
             labels[autopilot.GPU_HEALTH] = verdict
         elif current == autopilot.TESTING:  # it came to no end: what was there before, or what the others say
             before = turn.label_before if turn.label_before == autopilot.EVICT else self.periodic or turn.label_before

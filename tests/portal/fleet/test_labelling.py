@@ -224,6 +224,24 @@ def test_of_two_turns_that_ended_before_a_round_none_is_lost(world: World) -> No
     assert world.kube.get_node("gpu-1").annotations[autopilot.LEVEL_3_OUTPUT] == "gpu_memory.3"
 
 
+def test_a_failure_elsewhere_takes_no_eviction_back(world: World) -> None:
+    """DCGM leaves out what comes after a failed test: the memory was not tested again."""
+    run = begin(world)
+    write(world)
+    end(world, run, dcgm("fail"), dcgm("fail", "gpu3 GPU Memory"))
+    again = begin(world)  # before the end of the first is told
+    write(world)
+    end(world, again, dcgm("fail"), dcgm("fail", "gpu3 Deployment"))
+    assert (write(world), label(world)) == (1, "EVICT")
+    third = begin(world)
+    assert (write(world), label(world)) == (1, "TESTING")
+    end(world, third, dcgm("fail"), dcgm("fail", "gpu3 Deployment"))
+    assert (write(world), label(world)) == (1, "EVICT")
+    last = begin(world)
+    end(world, last, dcgm("pass"))
+    assert (write(world), label(world)) == (1, "PASS")
+
+
 def test_what_a_turn_found_comes_back_after_the_one_that_goes_on(world: World) -> None:
     run = begin(world)
     write(world)
