@@ -9,8 +9,9 @@ import pytest
 from kcover import autopilot, guards
 from kcover.fault import Check
 from kcover_portal.fleet import tasks
-from kcover_portal.fleet.models import CheckRun, Cluster, Node
+from kcover_portal.fleet.models import CheckRun, Cluster, Maintenance, Node
 from kcover_portal.fleet.services import bounds, checking, labelling
+from kcover_portal.rescue import services as rescue
 from tests.portal.fleet.real_agent import RealAgent
 from tests.portal.rescue.world import World
 
@@ -81,6 +82,54 @@ def test_nodes_that_somebody_works_on_are_left_alone(world: World) -> None:
     Node.objects.filter(name="gpu-1").update(unschedulable=True)
     Node.objects.filter(name="gpu-2").update(labels={guards.EXCLUDE_LABEL: "true"})
     assert nodes_of(again(world)) == ["gpu-3"]
+
+
+def window(world: World, **where: str) -> Maintenance:
+    return Maintenance.objects.create(
+        cluster=world.cluster,
+        starts_at=world.now,
+        ends_at=world.now + timedelta(hours=1),
+        reason="new cables",
+        created_by="t",
+        **where,
+    )
+
+
+def test_maintenance_is_left_alone(world: World) -> None:
+    Node.objects.filter(name="gpu-3").update(pool="b")
+    window(world, node="gpu-1")
+    window(world, pool="b")
+    world.now -= timedelta(seconds=1)
+    before = again(world)
+    assert nodes_of(before) == ["gpu-1", "gpu-2", "gpu-3"]
+    CheckRun.objects.all().delete()
+    world.now += timedelta(seconds=1)
+    assert nodes_of(again(world)) == ["gpu-2"]
+    CheckRun.objects.all().delete()
+    window(world)
+    assert again(world) is None
+
+
+def test_a_node_with_an_open_rescue_is_left_alone(world: World) -> None:
+    """Also one that waits for an approval, and has touched nothing yet."""
+    world.cluster.mode = "approve"
+    world.cluster.save()
+    rescue.request(world.node("gpu-2"), "reboot", actor="user:ann", reason="", now=world.now)
+    assert nodes_of(again(world)) == ["gpu-1", "gpu-3"]
+
+
+def test_who_works_on_a_node_when_its_turn_comes_is_left_alone_too(world: World) -> None:
+    run = again(world)
+    assert run is not None
+    window(world, node="gpu-1")
+    checking.advance(run.pk, now=world.now)
+    turn = run.turns.get(node__name="gpu-1")
+    assert (turn.said, turn.invasive) == ([autopilot.NOT_CHECKED], False)
+    assert turn.results[0]["message"] == "maintenance until 2026-11-21 09:00 UTC: new cables"
+    nodes = [world.node("gpu-1")]
+    asked = checking.begin(world.cluster, nodes, checks=("dcgm",), level=3, actor="user:ann", now=world.now)
+    checking.advance(asked.pk, now=world.now)
+    assert asked.turns.get().invasive  # a person may
 
 
 def test_where_no_node_is_left_nothing_begins(world: World) -> None:

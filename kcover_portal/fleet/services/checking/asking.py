@@ -12,7 +12,7 @@ from kcover import autopilot
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Agent, CheckRun, CheckTurn, Command, Node
 from kcover_portal.fleet.services import storing
-from kcover_portal.fleet.services.checking import rings, turns
+from kcover_portal.fleet.services.checking import rings, sparing, turns
 from kcover_portal.kube import port
 
 log = logging.getLogger(__name__)
@@ -38,9 +38,11 @@ def next_batch(run: CheckRun) -> int | None:
     return batch
 
 
-def in_use(run: CheckRun, batch: int) -> Mapping[str, str]:
+def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str]:
     """Why the GPUs of a node of the batch are not free, by the node's name."""
-    names = set(run.turns.filter(batch=batch, state=Waiting).values_list("node__name", flat=True))
+    nodes = [turn.node for turn in run.turns.filter(batch=batch, state=Waiting).select_related("node")]
+    names = {node.name for node in nodes}
+    spared = sparing.spared(run.cluster, nodes, now=now) if sparing.automatic(run) else {}
     try:
         kube = queries.connect(run.cluster)
         if len(names) <= ONE_BY_ONE:
@@ -51,7 +53,7 @@ def in_use(run: CheckRun, batch: int) -> Mapping[str, str]:
         log.info("check run %s: nobody says which pods hold GPUs: %s", run.pk, error)
         return dict.fromkeys(names, f"the cluster does not say which pods hold GPUs: {error}"[:500])
     held = [pod for pod in pods if pod.node in names and pod.gpus and not pod.terminal]
-    return {pod.node: f"the pod {pod.namespace}/{pod.name} holds GPUs" for pod in reversed(held)}
+    return {pod.node: f"the pod {pod.namespace}/{pod.name} holds GPUs" for pod in reversed(held)} | spared
 
 
 def ask(run: CheckRun, batch: int, held: Mapping[str, str], *, now: datetime) -> list[CheckTurn]:

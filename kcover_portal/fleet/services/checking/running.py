@@ -100,7 +100,7 @@ def advance(run_id: int, *, now: datetime) -> None:
         storing.look(run, now=now)
         if storing.CHECK not in run.checks or storing.is_over(run):
             batch = asking.next_batch(run)
-            held = asking.in_use(run, batch) if batch is not None and asking.invasive(run) else {}
+            held = asking.in_use(run, batch, now=now) if batch is not None and asking.invasive(run) else {}
             _advance(run, batch, held, now=now)
     finally:
         rows.update(busy_until=None)
