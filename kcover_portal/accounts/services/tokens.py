@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Collection
 from datetime import datetime
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Q
 
 from kcover_portal.accounts.models import ApiToken
@@ -15,6 +15,7 @@ from kcover_portal.ledger import services as ledger
 # The kind can be read off a token, so that secret scanners and people know what leaked.
 PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
 SHOWN = 8  # characters of a secret that stay readable: its prefix and four more
+PATIENCE_MS = 5_000  # for each lock: agents' doors ask for what was revoked in the last two minutes, not before
 BY_TOKEN = "token:"  # how created_by begins where a token made another one: an enrolment or a renewal
 
 
@@ -97,11 +98,10 @@ def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = ""
 
     With a node's credential go those that it was renewed from and to, also where one of them has taken its place by
     now: whoever withdraws it may have seen it a moment before. A renewal under way ends before this, or begins after it
-    and finds nothing to renew.
+    and finds nothing to renew; so does an enrolment. Raises OperationalError where a lock is held for PATIENCE_MS.
     """
     with transaction.atomic():
-        if token.node:
-            lock_nodes(token.cluster)
+        lock_nodes(token.cluster)
         withdraw(token, actor=actor, now=now, reason=reason)
         for one in _line(token, now=now):
             withdraw(one, actor=actor, now=now, reason=reason or f"of one line with {token.prefix}")
@@ -124,8 +124,14 @@ def withdraw(token: ApiToken, *, actor: str, now: datetime, reason: str) -> None
 
 
 def lock_nodes(cluster: Cluster | None) -> None:
-    """Until the transaction ends no other one gives out or withdraws credentials of this cluster's nodes."""
+    """Until the transaction ends no other one gives out or withdraws credentials of this cluster's nodes.
+
+    It waits for no lock longer than PATIENCE_MS: what it withdraws is known to all soon after the time that it notes.
+    """
     if cluster is not None:
+        if connection.vendor == "postgresql":  # SQLite has one lock, and waits for that as long as the settings say
+            with connection.cursor() as cursor:
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(PATIENCE_MS)])
         Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=cluster.pk)
 
 

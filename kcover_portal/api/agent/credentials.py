@@ -22,7 +22,7 @@ from kcover_portal.fleet.models import Cluster
 KNOWN = 5.0  # seconds for which a revoked token may still be heard
 LIVES = 600.0  # seconds after which a token is looked up again, whatever was told of it
 MOST = 200_000
-CLOCKS = timedelta(minutes=1)  # by which the clocks of the portal's machines may differ, or a revocation be delayed
+CLOCKS = timedelta(minutes=2)  # by which the portal's machines' clocks may differ, and a revocation wait for locks
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
-from django.db import connection, connections
+from django.db import OperationalError, connection, connections
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts import tasks
@@ -204,6 +205,21 @@ def test_a_revocation_in_the_middle_of_a_renewal(agent: Door, monkeypatch: pytes
     monkeypatch.setattr(tokens, "make_token", made_slowly)
     assert agent.enrol(NODE).status == 201
     revoking.join()
+    assert in_force() == []
+
+
+@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite has no locks of rows")
+@pytest.mark.parametrize("locked", ["fleet_cluster", "ledger_chain", "accounts_apitoken"])
+def test_a_revocation_waits_for_no_lock_for_long(agent: Door, monkeypatch: pytest.MonkeyPatch, locked: str) -> None:
+    """One that came minutes after its time would be unknown to the processes that have asked for it by then."""
+    monkeypatch.setattr(tokens, "PATIENCE_MS", 50)
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("SET idle_in_transaction_session_timeout = '10s'")  # so that a wait without end has one here
+        other.execute(f"SELECT * FROM {locked} FOR UPDATE")
+        with pytest.raises(OperationalError, match="lock timeout"):
+            accounts.revoke_token(token_of(agent), actor="user:ada", now=datetime.now(UTC))
+    assert in_force() == digests(agent)
+    withdraw(agent)
     assert in_force() == []
 
 
