@@ -1,16 +1,15 @@
 """NVIDIA GPUs: asks NVML about each of them and judges what it says."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from agents.probes import nvml
 from agents.probes.device import Device
 from agents.probes.finding import Finding, Reading, enough, finding
 from agents.probes.gpu import rules
+from agents.probes.gpu.links import Linked
 from agents.probes.gpu.rules import Past
 from kcover.fault import Fault
-
-LINK_LOOKS = 3  # a missing NVLink is confirmed by as many looks
 
 
 class GpuProbe:
@@ -31,6 +30,7 @@ class GpuProbe:
         self.every = every
         self._expected, self._ask = expected, ask
         self._past: dict[int, Past] = {}
+        self._links = Linked()
 
     def look(self, now: datetime) -> Reading:
         """See ``Probe.look``."""
@@ -38,8 +38,10 @@ class GpuProbe:
         try:
             devices = self._ask()
         except nvml.ResetUnderWay:
+            self._links.forget()
             return Reading()  # what it would say is true of the reset alone
         except nvml.DriverError as error:
+            self._links.forget()
             if error.absent and not expected:
                 return Reading()  # no GPU node
             # Without the library nobody was asked: that is how the agent was installed, not how the node is.
@@ -67,43 +69,13 @@ class GpuProbe:
             past.seen_at = now
         unnamed = rules.nameless(nameless)
         findings.append(Finding(check=unnamed, fault=unnamed.status == "fail"))
-        findings += self._links(devices)
+        findings += self._links.look(devices)
         return Reading(findings=tuple(findings), faults=tuple(faults))
 
     def _count(self, devices: tuple[Device, ...], expected: int | None) -> Iterator[Finding]:
         there = sum(1 for device in devices if device.late or not device.lost)
         if expected is not None:
             yield enough("gpu_count", there, expected)
-
-    def _links(self, devices: Iterable[Device]) -> Iterator[Finding]:
-        """A link is missing if most GPUs of the same model have it, or this one had it. One that the GPU only says it
-        has may have no cable or bridge, on boards that NVSwitches do not join. A GPU in MIG mode uses none."""
-        asked = [device for device in devices if not device.lost and not device.mig]
-        with_links = [(device, device.nvlink) for device in asked if device.nvlink is not None]
-        for device, links in with_links:
-            peers = sorted(other.active for peer, other in with_links if peer.model == device.model)
-            usual = peers[len(peers) // 2]
-            past = self._past[device.index]
-            past.links_most = max(past.links_most, links.active)
-            past.links_missing = past.links_missing + 1 if links.active < max(usual, past.links_most) else 0
-            unused = not links.active and device.fabric is None
-            past.links_down = past.links_down + 1 if links.active < links.count and not unused else 0
-            message = f"{links.active} of the {links.count} links that it has are up"
-            if links.active < usual:
-                message = f"{links.active} links are up, {usual} on its peers"
-            elif links.active < past.links_most:
-                message = f"{links.active} links are up, {past.links_most} were before"
-            bad = "fail" if past.links_missing >= LINK_LOOKS else "warn" if past.links_down >= LINK_LOOKS else False
-            yield finding(
-                "nvlink",
-                bad,
-                device=device.name,
-                pci=device.pci,
-                value=links.active,
-                unit="links",
-                message=message,
-                fault=True,
-            )
 
 
 def _lost(device: Device, past: Past) -> Finding:

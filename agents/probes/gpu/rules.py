@@ -48,9 +48,6 @@ class Past:
     over: int = 0
     held_back: dict[str, int] = field(default_factory=dict)
     links: Links | None = None
-    links_most: int = 0
-    links_missing: int = 0
-    links_down: int = 0
     fabric_since: datetime | None = None
     samples: deque[tuple[datetime, int, bool]] = field(default_factory=deque)
     pci: str | None = None
