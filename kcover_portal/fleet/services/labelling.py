@@ -25,6 +25,9 @@ from kcover_portal.ledger import services as ledger
 log = logging.getLogger(__name__)
 
 ROUND = 20  # nodes written in one round, of each cluster
+FIRST = (
+    15  # of these whose turns have ended or go on; the rest is drawn from all, so that none that fails is in the way
+)
 OF_THE_GPUS = tuple(name for name in autopilot.PERIODIC if name != "ping")  # whose results the label follows
 ACTOR = "system"
 
@@ -85,16 +88,14 @@ class Wanted:
 
 
 def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random | None = None) -> int:
-    """One round: at most ROUND nodes, chosen at random of those to write, so that none that fails is in others' way.
+    """One round: at most ROUND nodes, mostly those whose turns have ended, then those whose turns go on.
 
     Returns how many were written. Raises nothing that the cluster does.
     """
     if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in queries.SILENT:
         return 0
-    wanted = _wanted(cluster)
-    chosen = (rng or random.Random()).sample(wanted, min(ROUND, len(wanted)))
     written = 0
-    for one in chosen:
+    for one in _chosen(_wanted(cluster), rng or random.Random()):
         try:
             written += _write(cluster, one, clock=clock)
         except Held:
@@ -105,6 +106,14 @@ def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random
         except port.KubeError as error:
             log.warning("cluster %s: %s is not labelled: %s", cluster.name, one.node.name, error)
     return written
+
+
+def _chosen(wanted: list[Wanted], rng: random.Random) -> list[Wanted]:
+    """Whom this round writes, in its order; at random among equals."""
+    rng.shuffle(wanted)
+    wanted.sort(key=lambda one: 0 if one.ended else 1 if one.under_way is not None else 2)
+    first, others = wanted[:FIRST], wanted[FIRST:]
+    return [*first, *rng.sample(others, min(ROUND - len(first), len(others)))]
 
 
 def _wanted(cluster: Cluster) -> list[Wanted]:

@@ -78,6 +78,15 @@ def test_the_next_one_begins_when_it_is_due_and_the_one_before_is_over(world: Wo
     assert again(world) is not None
 
 
+def test_most_nodes_are_free_for_jobs_at_any_time(world: World) -> None:
+    for number in range(4, 10):
+        world.kube.add_node(f"gpu-{number}", gpus=8)
+    world.sync()
+    run = again(world)
+    assert run is not None
+    assert list(run.turns.order_by("place").values_list("batch", flat=True)) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+
+
 def test_nodes_that_somebody_works_on_are_left_alone(world: World) -> None:
     Node.objects.filter(name="gpu-1").update(unschedulable=True)
     Node.objects.filter(name="gpu-2").update(labels={guards.EXCLUDE_LABEL: "true"})

@@ -146,9 +146,30 @@ def test_a_node_that_refuses_is_in_nobodys_way(world: World) -> None:
 
 def test_a_round_is_bounded(world: World, monkeypatch: Any) -> None:
     monkeypatch.setattr(labelling, "ROUND", 1)
+    monkeypatch.setattr(labelling, "FIRST", 0)
     for node in ("gpu-1", "gpu-2"):
         result(world, "pass", node=node)
     assert [write(world), write(world), write(world)] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_turn_found_is_told_first_and_nobody_is_left_out(world: World, monkeypatch: Any, seed: int) -> None:
+    monkeypatch.setattr(labelling, "ROUND", 2)
+    monkeypatch.setattr(labelling, "FIRST", 1)
+    names = [f"gpu-{number}" for number in range(1, 6)]
+    for name in names[2:]:
+        world.kube.add_node(name, gpus=8)
+    world.sync()
+    for name in names:
+        result(world, "pass", node=name)
+    run = begin(world)
+    end(world, run, dcgm("pass"))
+    begin(world, node="gpu-2")
+    for wanted in ("gpu-1", "gpu-2"):
+        labelling.write(world.cluster, clock=world.clock, rng=random.Random(seed))
+        world.sync()
+        assert label(world, wanted)
+    assert len([name for name in names if label(world, name)]) == 4
 
 
 def test_an_excluded_node_is_left_alone(world: World) -> None:
@@ -159,8 +180,8 @@ def test_an_excluded_node_is_left_alone(world: World) -> None:
     assert (write(world), label(world)) == (0, None)
 
 
-def begin(world: World, *, level: int = 3) -> CheckRun:
-    nodes = selecting.nodes(world.cluster, hosts=["gpu-1"])
+def begin(world: World, *, level: int = 3, node: str = "gpu-1") -> CheckRun:
+    nodes = selecting.nodes(world.cluster, hosts=[node])
     run = checking.begin(world.cluster, nodes, checks=("dcgm",), level=level, actor="user:ann", now=world.now)
     checking.advance(run.pk, now=world.now)
     return run

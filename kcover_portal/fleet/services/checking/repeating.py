@@ -15,6 +15,7 @@ from kcover_portal.fleet.services.checking import running, sparing
 log = logging.getLogger(__name__)
 
 CHECKS, LEVEL = ("dcgm",), 3
+BATCHES = 4  # so that most idle nodes are free for jobs at any time
 
 
 def begin_again(cluster: Cluster, *, every: timedelta, now: datetime) -> CheckRun | None:
@@ -33,7 +34,8 @@ def begin_again(cluster: Cluster, *, every: timedelta, now: datetime) -> CheckRu
     if not nodes:
         return None
     try:
-        return running.begin(cluster, nodes, checks=CHECKS, level=LEVEL, actor=sparing.ACTOR, now=now)
+        size = -(-len(nodes) // BATCHES)
+        return running.begin(cluster, nodes, checks=CHECKS, level=LEVEL, batch=size, actor=sparing.ACTOR, now=now)
     except running.Refused as error:
         log.info("deep checks begin later: %s", error)
         return None
