@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from django.conf import settings
+from django.db.models import F
 from django.utils.translation import gettext as _
 
 from kcover import catalog, notices, paging
@@ -58,19 +59,16 @@ def placed(delivery: Delivery, channel: Channel, chosen: Sequence[Told], *, now:
     """The same with their pages; alerts are opened and ended by it, as part of the caller's transaction.
 
     Alike ones of one delivery share a page: a storm wakes once. What is told again goes to the page that is open, and a
-    page is over when the last of its alerts is.
+    page is over when the last of its alerts is. A page is named after the notice that opened it, so that no name comes
+    twice: an end that arrives late ends what it was meant for, and nothing that was opened since.
     """
     pages = dict(channel.alerts.filter(name__in={one.alert for one in chosen}).values_list("name", "page"))
-    shared = {
-        notices.alike(queries.happening(row)): row.page
-        for row in delivery.notices.filter(action=paging.TRIGGER).order_by("pk")
-    }
+    shared = _shared(delivery)
     result = []
     for one in chosen:
         if one.action == paging.TRIGGER:
             alike = notices.alike(one.happening)
-            page = pages.get(one.alert) or shared.get(alike) or _free(one.alert, delivery, channel)
-            shared.setdefault(alike, page)
+            page = pages.get(one.alert) or shared.setdefault(alike, one.key)
             if one.alert not in pages and one.alert != one.key:
                 Alert.objects.create(channel=channel, name=one.alert, page=page, opened_at=now)
                 pages[one.alert] = page
@@ -86,14 +84,16 @@ def placed(delivery: Delivery, channel: Channel, chosen: Sequence[Told], *, now:
                 # A part of the page only: noted, so that the log says so, and nothing for the pager to do.
                 result.append(replace(one, action="", page=""))
                 continue
+            shared = {alike: other for alike, other in shared.items() if other != page}
         result.append(replace(one, page=page))
     return result
 
 
-def _free(alert: str, delivery: Delivery, channel: Channel) -> str:
-    """A name for a new page: the alert's, unless others still hold the page that once had it."""
-    taken = channel.alerts.filter(page=alert).exists()
-    return f"{alert}-{delivery.pk}" if taken else alert
+def _shared(delivery: Delivery) -> dict[tuple[object, ...], str]:
+    """The pages that the delivery opens and does not end, by what those have in common that share one."""
+    ended = delivery.notices.filter(action=paging.RESOLVE).values("page")
+    opened = delivery.notices.filter(action=paging.TRIGGER, key=F("page")).exclude(page__in=ended)
+    return {notices.alike(queries.happening(row)): row.page for row in opened.order_by("pk")}
 
 
 def events(delivery: Delivery, channel: Channel) -> tuple[Event, ...]:
@@ -105,15 +105,11 @@ def events(delivery: Delivery, channel: Channel) -> tuple[Event, ...]:
         return (_test(delivery, channel),)
     rows = list(delivery.notices.exclude(action="").order_by("pk"))
     over = _over(channel, rows)
-    groups: dict[tuple[str, str, int], list[Notice]] = {}
-    rounds: dict[str, int] = {}
+    groups: dict[tuple[str, str], list[Notice]] = {}
     for row in rows:
-        if row.action == paging.RESOLVE:
-            rounds[row.page] = rounds.get(row.page, 0) + 1
-        elif over.get(row.page, 0) > row.pk:
-            continue
-        if row.told_at is None:
-            groups.setdefault((row.page, row.action, rounds.get(row.page, 0)), []).append(row)
+        late = row.action != paging.RESOLVE and over.get(row.page, 0) > row.pk
+        if row.told_at is None and not late:
+            groups.setdefault((row.page, row.action), []).append(row)
     return tuple(_event(delivery, group) for group in groups.values())
 
 

@@ -40,6 +40,12 @@ def came(receiver: Receiver) -> list[tuple[str, str]]:
     return [(one["event_action"], one["dedup_key"].partition("-")[2].partition("-")[2]) for one in receiver.asked]
 
 
+def called(receiver: Receiver) -> list[tuple[str, str]]:
+    """What came: the action, and what the page of that name was opened for."""
+    opened = {one["dedup_key"]: one["payload"]["class"] for one in receiver.asked if "payload" in one}
+    return [(one["event_action"], opened.get(one["dedup_key"], "")) for one in receiver.asked]
+
+
 def close(world: World, *incidents: Incident) -> None:
     closing.close([one.pk for one in incidents], because="proved", actor="test", now=world.now)
 
@@ -51,14 +57,14 @@ def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver
     incident = Incident.objects.get()
     world.fault(79)
     told()
-    assert came(receiver) == [("trigger", f"incident-{incident.pk}")]
+    assert came(receiver) == [("trigger", f"incident-{incident.pk}-opened")]
     (event,) = receiver.asked
     assert event["payload"]["summary"] == "Incident opened: xid 79 (fatal) · gpu-1 · c1"
     assert (event["payload"]["source"], event["payload"]["severity"]) == ("gpu-1", "critical")
     assert Alert.objects.get().name == f"incident-{incident.pk}"
     close(world, incident)
     told()
-    assert came(receiver)[1:] == [("resolve", f"incident-{incident.pk}")]
+    assert came(receiver)[1:] == [("resolve", f"incident-{incident.pk}-opened")]
     assert not Alert.objects.exists()
     assert [one.state for one in Delivery.objects.all()] == ["sent", "sent"]
 
@@ -93,7 +99,7 @@ def test_what_is_over_before_it_is_told_wakes_nobody(world: World, receiver: Rec
     services.sweep(now=world.now)
     close(world, Incident.objects.get())
     told()
-    assert came(receiver) == [("resolve", f"incident-{Incident.objects.get().pk}")]
+    assert came(receiver) == [("resolve", f"incident-{Incident.objects.get().pk}-opened")]
     world.fault(62)
     close(world, Incident.objects.latest("pk"))  # the same, but within one look
     told()
@@ -110,7 +116,7 @@ def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: R
     world.now += timedelta(seconds=61)
     tell(world)
     first, *others = Incident.objects.order_by("pk")
-    assert came(receiver) == [("trigger", f"incident-{first.pk}")]
+    assert came(receiver) == [("trigger", f"incident-{first.pk}-opened")]
     assert "gpu-1, gpu-2, gpu-3, gpu-4, gpu-5, gpu-6" in receiver.asked[0]["payload"]["summary"]
     close(world, first, *others[1:])
     services.sweep(now=world.now)
@@ -122,7 +128,25 @@ def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: R
     services.sweep(now=world.now)
     world.now += timedelta(seconds=61)
     tell(world)
-    assert came(receiver)[1:] == [("resolve", f"incident-{first.pk}")]
+    assert came(receiver)[1:] == [("resolve", f"incident-{first.pk}-opened")]
+    world.uninstall()
+
+
+def test_an_alike_one_that_comes_after_the_end_is_another_page(db: None, receiver: Receiver):
+    world = World(nodes=2, policy="")
+    services.sweep(now=world.now)
+    pager(world, receiver, *FAULTS)
+    world.fault(79, node="gpu-1")
+    services.sweep(now=world.now)
+    first = Incident.objects.get()
+    close(world, first)
+    services.sweep(now=world.now)
+    world.fault(79, node="gpu-2")
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    tell(world)
+    second = Incident.objects.latest("pk")
+    assert came(receiver) == [("resolve", f"incident-{first.pk}-opened"), ("trigger", f"incident-{second.pk}-opened")]
     world.uninstall()
 
 
@@ -133,11 +157,10 @@ def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(world: 
     world.fault(62)
     world.work()
     told()
-    question, incident = world.rescue(), Incident.objects.get()
-    assert sorted(came(receiver)) == [("trigger", f"incident-{incident.pk}"), ("trigger", f"question-{question.pk}")]
-    rescue.approve(question, actor="user:bo", reason="go on", now=world.now)
+    assert sorted(called(receiver)) == [("trigger", "approval.waiting"), ("trigger", "incident.opened")]
+    rescue.approve(world.rescue(), actor="user:bo", reason="go on", now=world.now)
     told()
-    assert came(receiver)[2:] == [("resolve", f"question-{question.pk}"), ("acknowledge", f"incident-{incident.pk}")]
+    assert called(receiver)[2:] == [("resolve", "approval.waiting"), ("acknowledge", "incident.opened")]
     (answered,) = Delivery.objects.latest("pk").text.splitlines()
     assert answered.startswith("Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on")
 
@@ -169,11 +192,11 @@ def test_a_question_that_nobody_answers_ends_as_a_call_for_a_person(world: World
     world.now = question.expires_at + timedelta(seconds=1)
     assert approving.expire(now=world.now) == 1
     told()
-    page = f"question-{question.pk}"
-    assert came(receiver) == [("trigger", page), ("trigger", f"rescue-{question.pk}"), ("resolve", page)]
+    page = "approval.waiting"
+    assert called(receiver) == [("trigger", page), ("trigger", "rescue.human"), ("resolve", page)]
     close(world, *Incident.objects.all())
     told()
-    assert came(receiver)[3:] == [("resolve", f"rescue-{question.pk}")]
+    assert called(receiver)[3:] == [("resolve", "rescue.human")]
     assert not Alert.objects.exists()
 
 
@@ -192,23 +215,67 @@ def test_a_fault_that_comes_back_too_often_calls_a_person_until_it_is_closed(db:
         world.pass_time(60)
         tell(world)
     incident = Incident.objects.get(state="open")
-    assert came(receiver) == [("trigger", f"asked-{incident.pk}")]
+    assert called(receiver) == [("trigger", "rescue.human")]
+    assert Alert.objects.get().name == f"asked-{incident.pk}"
     close(world, incident)
     for _ in range(2):
         world.now += timedelta(seconds=61)
         tell(world)
-    assert came(receiver)[1:] == [("resolve", f"asked-{incident.pk}")]
+    assert called(receiver)[1:] == [("resolve", "rescue.human")]
     world.uninstall()
+
+
+def pause(world: World) -> None:
+    fleet.pause(cluster=None, reason="fire drill", actor="user:anna", now=world.now)
+
+
+def go_on(world: World) -> None:
+    fleet.resume(cluster=None, reason="over", actor="user:anna", now=world.now)
 
 
 def test_a_pause_is_over_when_automation_goes_on(world: World, receiver: Receiver, told: Told):
     pager(world, receiver, "automation.paused")
-    for round_ in range(2):
-        fleet.pause(cluster=None, reason="fire drill", actor="user:anna", now=world.now)
+    for _ in range(2):
+        pause(world)
         told()
-        fleet.resume(cluster=None, reason="over", actor="user:anna", now=world.now)
+        go_on(world)
         told()
-        assert came(receiver)[2 * round_ :] == [("trigger", "pause-"), ("resolve", "pause-")]
+    assert called(receiver) == [("trigger", "automation.paused"), ("resolve", "automation.paused")] * 2
+    assert len(set(came(receiver))) == 4
+
+
+def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, "automation.paused")
+    receiver.statuses = [202, 400, 202]
+    for act in (pause, go_on, pause):
+        act(world)
+        told()
+    services.again(Delivery.objects.get(state="failed"), now=world.now)
+    tell(world)
+    first, refused, second, late = came(receiver)
+    assert (first[0], second[0]) == ("trigger", "trigger")
+    assert refused == late == ("resolve", first[1])
+    assert second[1] != first[1]
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_what_opens_again_before_its_end_was_sent_is_another_page(
+    world: World, receiver: Receiver, told: Told, looks: int
+):
+    """However many looks the news of one message comes in."""
+    pager(world, receiver, "automation.paused")
+    pause(world)
+    told()
+    for place, act in enumerate((go_on, pause, go_on, pause)):
+        act(world)
+        if place % looks == 0:
+            services.sweep(now=world.now)
+    told()
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve", "resolve", "trigger"]
+    (_, first), (_, ended), (_, between), (_, last) = came(receiver)
+    assert first == ended
+    assert len({first, between, last}) == 3
+    assert Alert.objects.get().page == last
 
 
 def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
