@@ -3,7 +3,15 @@
 from kcover_portal.accounts.services.enrolling import InUse, enrol, enrol_proven
 from kcover_portal.accounts.services.finding import find_token, find_tokens
 from kcover_portal.accounts.services.people import bind, make_user, set_password, unbind
-from kcover_portal.accounts.services.renewing import AT_MOST_EVERY, Bound, RenewedLately, prune, renew
+from kcover_portal.accounts.services.renewing import (
+    AT_MOST_EVERY,
+    Bound,
+    RenewedLately,
+    begin_to_use,
+    prune,
+    renew,
+    takes_over,
+)
 from kcover_portal.accounts.services.tokens import SCOPES, SHOWN, Refused, digest, make_token, revoke_token
 
 __all__ = [
@@ -14,6 +22,7 @@ __all__ = [
     "InUse",
     "Refused",
     "RenewedLately",
+    "begin_to_use",
     "bind",
     "digest",
     "enrol",
@@ -26,5 +35,6 @@ __all__ = [
     "renew",
     "revoke_token",
     "set_password",
+    "takes_over",
     "unbind",
 ]

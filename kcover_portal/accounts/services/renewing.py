@@ -61,12 +61,17 @@ def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple
     return made, secret
 
 
+def takes_over(credential: ApiToken) -> bool:
+    """Whether its first use, which is to come, withdraws others."""
+    return credential.last_used_at is None and _is_renewed(credential)
+
+
 def begin_to_use(credential: ApiToken, *, now: datetime) -> bool:
     """To be called at a credential's first use: of one from renewing, what it was renewed from is withdrawn.
 
-    Returns whether it is in force still.
+    Returns whether it is in force still. Raises OperationalError where a lock is held for tokens.PATIENCE_MS.
     """
-    if not _is_renewed(credential):
+    if not takes_over(credential):
         return True
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(credential.cluster)

@@ -1,7 +1,8 @@
 """Which node a credential speaks for: looked up once for many, remembered, forgotten soon after it is withdrawn.
 
 What was looked up holds for LIVES; every KNOWN seconds one query asks for all that were revoked meanwhile. An agent's
-use of its credential is written down when it is looked up, once an hour at most: its heartbeats tell the rest.
+use of its credential is written down when it is looked up, once an hour at most: its heartbeats tell the rest. First
+uses of renewed ones, which wait for locks, have a thread of their own: nobody else waits with them.
 """
 
 import time
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import close_old_connections
+from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover_portal.accounts import queries as account_queries
@@ -46,12 +48,14 @@ class Credentials:
         self._known: dict[str, tuple[float, Credential]] = {}
         self._asked_at = 0.0  # when it was last asked what was revoked, by the monotonic clock
         self._clusters: dict[int, Cluster] = {}
-        self._lookups: Gathering[str, Credential] = Gathering(self._look_up, name="credentials")
+        self._lookups: Gathering[str, Credential | ApiToken] = Gathering(self._look_up, name="credentials")
+        self._first_uses: Gathering[ApiToken, Credential] = Gathering(self._begin, name="first-uses")
 
     async def find(self, secret: str) -> Credential:
         """The credential behind a secret. Raises Refusal (401, 403), Full, or the database's error."""
         digest = accounts.digest(secret)
-        return self._remembered(digest) or await self._lookups.ask(digest, at_once=True)
+        found = self._remembered(digest) or await self._lookups.ask(digest, at_once=True)
+        return await self._first_uses.ask(found, at_once=True) if isinstance(found, ApiToken) else found
 
     def forget(self) -> None:
         """Remembers nobody any more."""
@@ -65,8 +69,8 @@ class Credentials:
             return None
         return None if credential.expires_at and credential.expires_at <= timezone.now() else credential
 
-    def _look_up(self, digests: Sequence[str]) -> list[Credential | Exception]:
-        """What stands behind each digest; in the thread of the look-ups."""
+    def _look_up(self, digests: Sequence[str]) -> list[Credential | ApiToken | Exception]:
+        """What stands behind each digest, a token where its first use takes over; in the thread of the look-ups."""
         close_old_connections()
         now, at = timezone.now(), time.monotonic()
         if at > self._asked_at + KNOWN:
@@ -80,18 +84,44 @@ class Credentials:
         found = accounts.find_tokens(unknown, now=now) if unknown else {}
         if len(self._known) + len(found) > MOST:
             self._known.clear()
-        answers: list[Credential | Exception] = []
+        answers: list[Credential | ApiToken | Exception] = []
         for digest in digests:
-            credential = remembered.get(digest)
+            token, credential = found.get(digest), remembered.get(digest)
+            if token is not None and accounts.takes_over(token):
+                answers.append(token)
+                continue
             if credential is None:
                 try:
-                    credential = self._made(found.get(digest))
+                    credential = self._made(token)
                 except Refusal as refusal:
                     answers.append(refusal)
                     continue
                 self._known[digest] = (at, credential)
             answers.append(credential)
         return answers
+
+    def _begin(self, begun: Sequence[ApiToken]) -> list[Credential | Exception]:
+        """The first use of each; in the thread of the first uses. A cluster whose locks are held is asked once."""
+        close_old_connections()
+        stuck: dict[int | None, DatabaseError] = {}
+        answers: list[Credential | Exception] = []
+        for token in begun:
+            try:
+                answers.append(stuck.get(token.cluster_id) or self._begun(token))
+            except Refusal as refusal:
+                answers.append(refusal)
+            except DatabaseError as error:
+                stuck[token.cluster_id] = error
+                answers.append(error)
+        return answers
+
+    def _begun(self, token: ApiToken) -> Credential:
+        if (remembered := self._remembered(token.digest)) is not None:  # an agent has two lines
+            return remembered
+        now, at = timezone.now(), time.monotonic()
+        credential = self._made(token if accounts.begin_to_use(token, now=now) else None)
+        self._known[token.digest] = (at, credential)
+        return credential
 
     def _made(self, token: ApiToken | None) -> Credential:
         if token is None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import OperationalError, connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.accounts import services as accounts
@@ -171,6 +171,72 @@ def test_who_was_remembered_is_no_stranger_after_a_slow_look_up(east: Cluster, m
 
     monkeypatch.setattr(accounts, "find_tokens", slow)
     assert [getattr(one, "node", one) for one in known._look_up([old, new])] == ["gpu-1", "gpu-2"]
+
+
+def renewed(cluster: Cluster, node: str) -> tuple[ApiToken, str]:
+    """A credential that is to take another's place once it is used."""
+    made, secret = make(cluster, node=node)
+    ApiToken.objects.filter(pk=made.pk).update(created_by="token:kca_aaaa")
+    return made, secret
+
+
+def test_a_first_use_that_waits_for_a_lock_holds_up_nobody_else(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, new = renewed(east, "gpu-1")
+    _, known = make(east, node="gpu-2")
+    _, unknown = make(east, node="gpu-3")
+    waits, go, begin_to_use = threading.Event(), threading.Event(), accounts.begin_to_use
+
+    def waiting(token: ApiToken, *, now: datetime) -> bool:
+        waits.set()
+        assert go.wait(30)
+        return begin_to_use(token, now=now)
+
+    monkeypatch.setattr(accounts, "begin_to_use", waiting)
+    heard = app._credentials
+
+    async def found(secret: str) -> str:
+        return (await asyncio.wait_for(heard.find(secret), 20)).node
+
+    async def all_of_them() -> None:
+        assert await found(known) == "gpu-2"
+        first = asyncio.create_task(found(new))
+        await asyncio.to_thread(waits.wait, 20)
+        monkeypatch.setattr(credentials, "KNOWN", -1.0)  # so that who is known is asked for again
+        assert [await found(known), await found(unknown)] == ["gpu-2", "gpu-3"]
+        assert not first.done()
+        go.set()
+        assert await first == "gpu-1"
+
+    loop.run(all_of_them())
+
+
+def test_a_cluster_whose_lock_is_held_keeps_no_other_from_its_first_uses(
+    east: Cluster, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west = Cluster.objects.create(name="west", created_at=now)
+    digests = [renewed(cluster, node)[0].digest for node in ("gpu-1", "gpu-2") for cluster in (east, west)]
+    asked, begin_to_use = [], accounts.begin_to_use
+
+    def held(token: ApiToken, *, now: datetime) -> bool:
+        asked.append(token.cluster)
+        if token.cluster == east:
+            raise OperationalError("canceling statement due to lock timeout")
+        return begin_to_use(token, now=now)
+
+    monkeypatch.setattr(accounts, "begin_to_use", held)
+    known = credentials.Credentials()
+    found = known._begin(known._look_up(digests))  # type: ignore[arg-type]  # all of them are new
+    assert [getattr(one, "node", type(one)) for one in found] == [OperationalError, "gpu-1", OperationalError, "gpu-2"]
+    assert asked == [east, west, west]
+
+
+def test_what_was_withdrawn_before_its_first_use_is_refused(east: Cluster) -> None:
+    made, _ = renewed(east, "gpu-1")
+    known = credentials.Credentials()
+    new = known._look_up([made.digest])
+    accounts.revoke_token(made, actor="t", now=datetime.now(UTC))
+    assert [type(one) for one in known._begin(new)] == [Refusal]  # type: ignore[arg-type]
+    assert known._remembered(made.digest) is None
 
 
 def test_an_agents_use_is_noted_once_an_hour(east: Cluster) -> None:
