@@ -30,7 +30,7 @@ def run(context: Context) -> Outcome:
     left = in_the_way(pods)
     if not left:
         evicted = len(context.step.progress.get("evicted", ()))
-        return Done(f"{evicted} pod{'s' if evicted > 1 else ''} evicted" if evicted else "no pod was in the way")
+        return Done(f"{_counted(evicted)} evicted" if evicted else "no pod was in the way")
     deadline = _deadline(context)
     # Nothing is given up that was never asked: a worker may have been away for all of the time.
     if context.now >= deadline and "asked" in context.step.progress:
@@ -45,7 +45,7 @@ def run(context: Context) -> Outcome:
         return Wait(wait, f"{budgets} refuses to evict {', '.join(sorted(blocked)[:NAMED])}; until {_clock(deadline)}")
     if context.step.progress.get("blocked"):
         context.remember(refusals=0, blocked={})
-    return Wait(POLL_SECONDS, f"{len(left)} pods are leaving: {names}")
+    return Wait(POLL_SECONDS, f"{_counted(len(left))} leaving: {names}")
 
 
 def _ask(context: Context) -> None:
@@ -107,16 +107,16 @@ def _out_of_time(context: Context, left: Sequence[port.Pod]) -> Outcome:
     context.remember(left=[f"{pod.namespace}/{pod.name}" for pod in left])
     match context.step.args.get("on_timeout", "hold"):
         case "proceed":
-            return Done(f"time is up; going on with {len(left)} pods left: {names}")
+            return Done(f"time is up; going on with {_counted(len(left))} left: {names}")
         case "force":
             if context.now - _deadline(context) > FORCED_WITHIN:
-                return Hold(f"{len(left)} pods did not go even by force: {names}; is the kubelet alive?")
+                return Hold(f"{_counted(len(left))} did not go even by force: {names}; is the kubelet alive?")
             for pod in left:
                 if not pod.deleting:
                     _force(context, pod)
-            return Wait(POLL_SECONDS, f"time is up; {len(left)} pods were deleted by force: {names}")
+            return Wait(POLL_SECONDS, f"time is up; {_counted(len(left))} deleted by force: {names}")
         case _:
-            return Hold(f"the drain's time is up and {len(left)} pods are left: {names}")
+            return Hold(f"the drain's time is up with {_counted(len(left))} left: {names}")
 
 
 def _force(context: Context, pod: port.Pod) -> None:
@@ -127,6 +127,10 @@ def _force(context: Context, pod: port.Pod) -> None:
         destructive=True,
         data={"uid": pod.uid, "forced": True},
     )
+
+
+def _counted(pods: int) -> str:
+    return "1 pod" if pods == 1 else f"{pods} pods"
 
 
 def _names(pods: Sequence[port.Pod]) -> str:
