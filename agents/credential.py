@@ -49,6 +49,7 @@ class Keeper:
     ) -> None:
         self._store, self._node, self._clock, self._monotonic = store, node, clock, monotonic
         self._asked_at = -ASKED_EVERY + monotonic()  # a clock that is set back puts no renewal off
+        self._due_at = self._half_from_now()
         self._refused: set[str] = set()
         self.own = self._stored()
 
@@ -57,7 +58,7 @@ class Keeper:
         ValueError for an answer that is none."""
         own = _read(answer, now=self._clock())
         self._keep(own)
-        self.own = own
+        self.own, self._due_at = own, self._half_from_now()
         return own
 
     def renewed(self, answer: bytes) -> bool:
@@ -67,12 +68,17 @@ class Keeper:
         own = replace(_read(answer, now=self._clock()), before=before)
         if not self._keep(own):
             return False
-        self.own = own
+        self.own, self._due_at = own, self._half_from_now()
         return True
 
     def is_due(self) -> bool:
-        """Whether it is to be renewed now; True once an hour at most."""
-        if self.own is None or self.own.renew_at is None or self._clock() < self.own.renew_at:
+        """Whether it is to be renewed now; True once an hour at most.
+
+        It is by this machine's clock, or once it was held here for half of a life: the clock may be weeks behind.
+        """
+        if self.own is None or self.own.renew_at is None:
+            return False
+        if self._clock() < self.own.renew_at and self._monotonic() < self._due_at:
             return False
         if self._monotonic() < self._asked_at + ASKED_EVERY:
             return False
@@ -91,6 +97,9 @@ class Keeper:
             return True
         self._refused.clear()
         return False
+
+    def _half_from_now(self) -> float:
+        return self._monotonic() + LIVES.total_seconds() * random.uniform(*RENEWED_AT)
 
     def _keep(self, own: Credential) -> bool:
         try:

@@ -226,6 +226,25 @@ def test_a_clock_that_was_wrong_when_it_came_puts_no_renewal_off(off):
     assert END - timedelta(days=17) < own.renew_at < END - timedelta(days=13)
 
 
+def test_a_clock_that_was_set_back_for_weeks_puts_no_renewal_off():
+    clock, monotonic, keep = Hand(NOW), Hand(0.0), store.Memory()
+    kept = keeper(keep, clock, monotonic)
+    kept.enrolled(answer("kca_1"))
+    clock.value = NOW - timedelta(days=60)
+
+    def due_after(kept, days):
+        monotonic.value += timedelta(days=days).total_seconds()
+        return kept.is_due()
+
+    assert not due_after(kept, 13)
+    assert due_after(kept, 4)
+    assert kept.renewed(answer("kca_2"))
+    assert not due_after(kept, 13)
+    restarted = keeper(keep, clock, monotonic)
+    assert not due_after(restarted, 13)
+    assert due_after(restarted, 4)
+
+
 def test_a_fleet_does_not_renew_in_one_hour():
     drawn = {keeper(store.Memory(), Hand(NOW)).enrolled(answer("kca_x")).renew_at for _ in range(30)}
     assert all(NOW + timedelta(days=13) < at < NOW + HALF for at in drawn)
