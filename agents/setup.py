@@ -34,6 +34,7 @@ def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
     while another agent is at work."""
     uplink, folder = _line(settings)
     checks = runner(settings)
+    check_lock(settings).make()
     gpus = gpu_count(settings, folder)
     # The agent needs its executor, which needs to tell the events to let go, which report through the agent.
     events: list[SecondSource] = []
@@ -127,7 +128,9 @@ def check_lock(settings: config.Config, *, shared: pathlib.Path = SHARED) -> Hos
     too, where there is one, so that a check by hand locks what the agent's unit does."""
     if settings.check_lock is not None:
         return HostLock(path=settings.check_lock, agreed=True)
-    return HostLock(path=(shared if shared.is_dir() else settings.spool) / "checks.lock")
+    if shared.is_dir():
+        return HostLock(path=shared / "checks.lock", agreed=True)
+    return HostLock(path=settings.spool / "checks.lock")
 
 
 def timers(settings: config.Config, *, gpus: Callable[[], int]) -> list[Round]:

@@ -1,6 +1,7 @@
 """Checks: limits, what breaks, what is missing, who is disturbed."""
 
 import contextlib
+import errno
 import json
 import os
 import subprocess
@@ -13,7 +14,7 @@ import psutil
 import pytest
 
 from agents import programs
-from agents.checks import bandwidth, dcgm, gpu_state, iperf, network, port
+from agents.checks import bandwidth, dcgm, gpu_state, host_lock, iperf, network, port
 from agents.checks.host_lock import HostLock
 from agents.checks.runner import Runner
 from agents.probes import nvml
@@ -145,6 +146,42 @@ def test_a_lock_that_others_agreed_on_must_be_there(tmp_path):
     (found,) = Runner([check], in_use=list, lock=HostLock(path=elsewhere, agreed=True)).run(["fixed"], {})
     assert (found.status, check.runs) == ("error", 1)
     assert found.message.startswith(f"{elsewhere}: No such file or directory")
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "loop"])
+def test_what_a_job_puts_in_the_place_of_the_lock_is_neither_followed_nor_waited_for(tmp_path, kind):
+    path, target = tmp_path / "checks.lock", tmp_path / "a file of the node"
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to(target if kind == "link" else path)
+    lock, check = HostLock(path=path, agreed=True), Fixed()
+    lock.make()
+    (found,) = Runner([check], in_use=list, lock=lock).run(["fixed"], {})
+    assert (found.status, check.runs, target.exists()) == ("error", 0, False)
+    assert found.message.startswith(f"{path}: ")
+
+
+def test_who_may_not_make_the_file_waits_for_the_agent_to_make_it(tmp_path, monkeypatch):
+    lock, tried = HostLock(path=tmp_path / "checks.lock", agreed=True), []
+    open_it = os.open
+
+    def read_only(path, flags, mode=0o777, **more):
+        if path == lock.path and not path.exists():
+            tried.append(path)
+            if len(tried) == 2:
+                os.close(open_it(path, os.O_CREAT))  # the agent has started
+            raise OSError(errno.EROFS, "Read-only file system")
+        return open_it(path, flags, mode, **more)
+
+    monkeypatch.setattr(os, "open", read_only)
+    monkeypatch.setattr(host_lock, "POLL", 0.01)
+    lock.make()
+    with lock.held(patience=60) as mine:
+        assert (mine, len(tried)) == (True, 2)
+    lock.path.unlink()
+    with pytest.raises(host_lock.Unlockable, match="Read-only file system"), lock.held(patience=0.02):
+        pass
 
 
 # --------------------------------------------------------------------------------------------------- remapped, gpupower

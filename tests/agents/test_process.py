@@ -68,8 +68,10 @@ def node(tmp_path, portal):
 
 
 def test_a_line_in_the_log_arrives(node, portal):
-    node.start()
+    lock = node.folder / "checks.lock"
+    node.start(KCOVER_AGENT_CHECK_LOCK=str(lock))
     portal.wait_for(lambda: any(report.inventory for report in portal.reports))
+    assert lock.is_file()  # long before its first check: jobs that check before they begin may not make it
     node.write(XID_79)
     portal.wait_for(lambda: portal.faults)
     (fault,) = portal.faults

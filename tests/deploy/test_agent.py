@@ -155,6 +155,7 @@ def test_a_job_locks_what_the_agent_locks_and_sees_no_more_of_it():
     lock = config.load(None, environment()).check_lock
     assert config.load(None, given).check_lock == lock
     assert Path(mount["mountPath"]) == places["lock"] == lock.parent
+    assert mount["readOnly"]
     assert volume["hostPath"]["path"] == agents["lock"]["hostPath"]["path"]
     assert volume["hostPath"]["path"] != agents["spool"]["hostPath"]["path"]
     assert lock.parent == setup.SHARED
@@ -165,7 +166,7 @@ def test_a_job_locks_what_the_agent_locks_and_sees_no_more_of_it():
 def test_a_check_by_hand_locks_what_the_agent_beside_it_does(tmp_path):
     """The unit's settings are not in a shell's environment."""
     plain = config.load(None, {"KCOVER_AGENT_SPOOL": str(tmp_path / "spool")})
-    assert setup.check_lock(plain, shared=tmp_path) == HostLock(path=tmp_path / "checks.lock")
+    assert setup.check_lock(plain, shared=tmp_path) == HostLock(path=tmp_path / "checks.lock", agreed=True)
     alone = setup.check_lock(plain, shared=tmp_path / "run")
     assert alone == HostLock(path=tmp_path / "spool" / "checks.lock")
     given = config.load(None, {"KCOVER_AGENT_CHECK_LOCK": "/other/lock"})
