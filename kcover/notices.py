@@ -37,7 +37,7 @@ NAMED = 8  # nodes that one line names
 
 BACK_OFF = tuple(
     timedelta(seconds=seconds) for seconds in (5, 20, 60, 300, 900, 1800)
-)  # between tries: seven in all, in about an hour
+)  # between tries: seven in all, in about an hour; a pager's go on as the last until it is too late
 STALE = timedelta(days=1)  # older than this nothing is told any more: it would only bury what is new
 
 

@@ -20,8 +20,11 @@ def channels() -> QuerySet[Channel]:
 
 
 def pagers() -> list[Channel]:
-    """The pagers that are switched on: they are told of what ends whether or not a route still asks for it."""
-    return list(Channel.objects.filter(kind__in=Channel.PAGERS, enabled=True))
+    """All pagers: they are told of what ends whether or not a route still asks for it.
+
+    Of one that is switched off the ends are noted and dropped, so that what is over holds no shared page open.
+    """
+    return list(Channel.objects.filter(kind__in=Channel.PAGERS))
 
 
 def channel_names() -> frozenset[str]:
@@ -60,11 +63,11 @@ def due(*, now: datetime, limit: int = 20) -> list[int]:
     """Deliveries that a worker may send: due, under no lease, and none under way for the same channel before them.
 
     A message whose channel has one that is tried again goes on gathering: a channel that is down gets one message
-    afterwards and not a hundred.
+    afterwards and not a hundred. Only a pager's does not wait for what was tried so often that it is tried for a day.
     """
     earlier = Delivery.objects.filter(
         channel=OuterRef("channel"), test=False, gathers=False, state__in=Delivery.UNDER_WAY
-    )
+    ).exclude(channel__kind__in=Channel.PAGERS, state=Delivery.State.PENDING, attempts__gte=len(notices.BACK_OFF))
     rows = Delivery.objects.filter(_free(now), state__in=Delivery.UNDER_WAY, due_at__lte=now)
     rows = rows.exclude(Q(gathers=True) & Exists(earlier)).order_by("due_at")
     return list(rows.values_list("pk", flat=True)[:limit])

@@ -48,7 +48,7 @@ def _hand_out(found: Sequence[Found], *, now: datetime) -> int:
     wanted: dict[int, tuple[Channel, set[str]]] = {one.pk: (one, set()) for one in queries.pagers()}
     for row, route in queries.routes():
         _, chosen = wanted.setdefault(row.channel.pk, (row.channel, set()))
-        chosen.update(one.key for one in found if notices.wanted(route, one.happening))
+        chosen.update(one.key for one in found if not one.late and notices.wanted(route, one.happening))
     for channel, chosen in wanted.values():
         add(channel, found, wanted=chosen, now=now)
     return len({key for _, chosen in wanted.values() for key in chosen})

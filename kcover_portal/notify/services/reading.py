@@ -6,7 +6,7 @@ that are missing in between are asked for again for a while.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -45,11 +45,15 @@ VERBS = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A happening, the name that it has for all time, and what it does to the alerts of pagers."""
+    """A happening, the name that it has for all time, and what it does to the alerts of pagers.
+
+    ``late``: nobody is told of it any more, but for the pagers whose alerts it ends.
+    """
 
     key: str
     happening: notices.Happening
     moves: tuple[paging.Move, ...] = ()
+    late: bool = False
 
 
 def news() -> bool:
@@ -67,8 +71,14 @@ def look(*, first: bool, now: datetime) -> list[Found]:
 
     ``first``: nobody ever looked, and what was before is nobody's news.
     """
-    found = [*_incidents(first=first, now=now), *_ledger(first=first, now=now)]
-    return [one for one in found if now - one.happening.at <= notices.STALE]
+    found = (*_incidents(first=first, now=now), *_ledger(first=first, now=now))
+    weighed = (one if now - one.happening.at <= notices.STALE else _late(one) for one in found)
+    return [one for one in weighed if one.moves or not one.late]
+
+
+def _late(found: Found) -> Found:
+    """What is left of it when it is found too late: the ends of alerts, or their pages would stay open for ever."""
+    return replace(found, moves=tuple(move for move in found.moves if move.action == paging.RESOLVE), late=True)
 
 
 def _ledger(*, first: bool, now: datetime) -> Iterator[Found]:

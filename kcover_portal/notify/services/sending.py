@@ -59,7 +59,7 @@ def send(delivery_id: int, *, clock: Callable[[], datetime]) -> None:
     try:
         said = _page(delivery, channel, message, clock=clock) if channel.pages else senders.send(channel, message)
     except senders.NotTaken as refusal:
-        _not_taken(delivery, refusal, now=clock())
+        _not_taken(delivery, channel, refusal, now=clock())
     else:
         _settle(delivery, Delivery.State.SENT, said, now=clock())
 
@@ -171,15 +171,19 @@ def _page(delivery: Delivery, channel: Channel, message: senders.Message, *, clo
     return said if taken < 2 else f"{said} to {taken} events"
 
 
-def _not_taken(delivery: Delivery, refusal: senders.NotTaken, *, now: datetime) -> None:
-    again = refusal.later and not delivery.test
-    next_try = notices.next_try(delivery.attempts, now=now, wait=refusal.wait) if again else None
+def _not_taken(delivery: Delivery, channel: Channel, refusal: senders.NotTaken, *, now: datetime) -> None:
+    again, tries = refusal.later and not delivery.test, delivery.attempts
+    if channel.pages and now - delivery.opened_at < notices.STALE:
+        # A page whose end is lost stays open until somebody looks, and one that never opened wakes nobody.
+        tries = min(tries, len(notices.BACK_OFF))
+    next_try = notices.next_try(tries, now=now, wait=refusal.wait) if again else None
     if next_try is None:
         _settle(delivery, Delivery.State.FAILED, str(refusal), now=now)
         return
     with transaction.atomic():
-        if _still_ours(delivery, state=Delivery.State.PENDING, due_at=next_try, because=str(refusal)[:500]):
-            Channel.objects.filter(deliveries=delivery).update(trouble=str(refusal)[:500])
+        said = str(refusal)[:500]
+        if _still_ours(delivery, state=Delivery.State.PENDING, attempts=tries, due_at=next_try, because=said):
+            Channel.objects.filter(deliveries=delivery).update(trouble=said)
 
 
 def _settle(delivery: Delivery, state: str, said: str, *, now: datetime) -> None:

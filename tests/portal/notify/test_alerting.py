@@ -6,48 +6,23 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import closing
 from kcover_portal.notify import senders, services
-from kcover_portal.notify.models import Alert, Channel, Cursor, Delivery, Notice
+from kcover_portal.notify.models import Alert, Cursor, Delivery, Notice
 from kcover_portal.notify.services import sending
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.services import approving
 from tests.portal.notify.conftest import tell
+from tests.portal.notify.pages import FAULTS, called, came, close, go_on, pager, pause
 from tests.portal.notify.receiver import Receiver
 from tests.portal.notify.test_collecting import APPROVE
-from tests.portal.notify.test_pagers import KEY
 from tests.portal.notify.test_sending import Killed
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db
 Told = Callable[..., list[Any]]
-FAULTS = ("incident.opened",)
-
-
-def pager(world: World, receiver: Receiver, *kinds: str, service: str = "pagerduty", **given: Any) -> Channel:
-    given = {"url": receiver.url, "secret": KEY, **given}
-    row = services.make_channel("pager", service, given, actor="test", now=world.now)
-    services.make_route(row, kinds=kinds, actor="test", now=world.now)
-    return row
-
-
-def came(receiver: Receiver) -> list[tuple[str, str]]:
-    """What came: the action, and the page without the portal's own prefix."""
-    return [(one["event_action"], one["dedup_key"].partition("-")[2].partition("-")[2]) for one in receiver.asked]
-
-
-def called(receiver: Receiver) -> list[tuple[str, str]]:
-    """What came: the action, and what the page of that name was opened for."""
-    opened = {one["dedup_key"]: one["payload"]["class"] for one in receiver.asked if "payload" in one}
-    return [(one["event_action"], opened.get(one["dedup_key"], "")) for one in receiver.asked]
-
-
-def close(world: World, *incidents: Incident) -> None:
-    closing.close([one.pk for one in incidents], because="proved", actor="test", now=world.now)
 
 
 def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver: Receiver, told: Told):
@@ -132,24 +107,6 @@ def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: R
     world.uninstall()
 
 
-def test_an_alike_one_that_comes_after_the_end_is_another_page(db: None, receiver: Receiver):
-    world = World(nodes=2, policy="")
-    services.sweep(now=world.now)
-    pager(world, receiver, *FAULTS)
-    world.fault(79, node="gpu-1")
-    services.sweep(now=world.now)
-    first = Incident.objects.get()
-    close(world, first)
-    services.sweep(now=world.now)
-    world.fault(79, node="gpu-2")
-    services.sweep(now=world.now)
-    world.now += timedelta(seconds=61)
-    tell(world)
-    second = Incident.objects.latest("pk")
-    assert came(receiver) == [("resolve", f"incident-{first.pk}-opened"), ("trigger", f"incident-{second.pk}-opened")]
-    world.uninstall()
-
-
 def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(world: World, receiver: Receiver, told: Told):
     pager(world, receiver, "approval.waiting", *FAULTS)
     policies.delete("heal", author="test", reason="", now=world.now)
@@ -225,14 +182,6 @@ def test_a_fault_that_comes_back_too_often_calls_a_person_until_it_is_closed(db:
     world.uninstall()
 
 
-def pause(world: World) -> None:
-    fleet.pause(cluster=None, reason="fire drill", actor="user:anna", now=world.now)
-
-
-def go_on(world: World) -> None:
-    fleet.resume(cluster=None, reason="over", actor="user:anna", now=world.now)
-
-
 def test_a_pause_is_over_when_automation_goes_on(world: World, receiver: Receiver, told: Told):
     pager(world, receiver, "automation.paused")
     for _ in range(2):
@@ -242,40 +191,6 @@ def test_a_pause_is_over_when_automation_goes_on(world: World, receiver: Receive
         told()
     assert called(receiver) == [("trigger", "automation.paused"), ("resolve", "automation.paused")] * 2
     assert len(set(came(receiver))) == 4
-
-
-def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(world: World, receiver: Receiver, told: Told):
-    pager(world, receiver, "automation.paused")
-    receiver.statuses = [202, 400, 202]
-    for act in (pause, go_on, pause):
-        act(world)
-        told()
-    services.again(Delivery.objects.get(state="failed"), now=world.now)
-    tell(world)
-    first, refused, second, late = came(receiver)
-    assert (first[0], second[0]) == ("trigger", "trigger")
-    assert refused == late == ("resolve", first[1])
-    assert second[1] != first[1]
-
-
-@pytest.mark.parametrize("looks", [1, 2, 3])
-def test_what_opens_again_before_its_end_was_sent_is_another_page(
-    world: World, receiver: Receiver, told: Told, looks: int
-):
-    """However many looks the news of one message comes in."""
-    pager(world, receiver, "automation.paused")
-    pause(world)
-    told()
-    for place, act in enumerate((go_on, pause, go_on, pause)):
-        act(world)
-        if place % looks == 0:
-            services.sweep(now=world.now)
-    told()
-    assert [action for action, _ in came(receiver)] == ["trigger", "resolve", "resolve", "trigger"]
-    (_, first), (_, ended), (_, between), (_, last) = came(receiver)
-    assert first == ended
-    assert len({first, between, last}) == 3
-    assert Alert.objects.get().page == last
 
 
 def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
@@ -294,17 +209,6 @@ def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
     assert event["payload"]["summary"] == "Word of a rule: xid 62 · gpu-1 · c1 – Hi"
     assert not row.alerts.exists()
     assert world.step("notify").progress["told"]["said"] == "pager was told"
-
-
-def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, receiver: Receiver, told: Told):
-    row = pager(world, receiver, *FAULTS)
-    world.fault(79)
-    told()
-    for route in row.routes.all():
-        services.delete_route(route, actor="test", reason="", now=world.now)
-    close(world, Incident.objects.get())
-    told()
-    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
 
 
 def test_reading_the_same_news_again_changes_nothing(world: World, receiver: Receiver, told: Told):
@@ -377,21 +281,6 @@ def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, re
     assert delivery.state == "sent"
 
 
-def test_what_was_given_up_and_is_over_since_pages_nobody_when_it_is_tried_again(
-    world: World, receiver: Receiver, told: Told
-):
-    pager(world, receiver, *FAULTS)
-    world.fault(79)
-    receiver.statuses = [400, 202]
-    told()
-    close(world, Incident.objects.get())
-    told()
-    services.again(Delivery.objects.earliest("pk"), now=world.now)
-    tell(world)
-    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
-    assert Delivery.objects.earliest("pk").because == "nothing to page"
-
-
 def test_more_events_than_there_is_time_for_go_on_where_they_stopped(
     world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
 ):
@@ -420,20 +309,3 @@ def test_a_test_pages_and_is_left_to_whoever_reads_it(world: World, receiver: Re
     assert receiver.asked[0]["payload"]["severity"] == "info"
     assert "pager" in receiver.asked[0]["payload"]["summary"]
     assert not Notice.objects.exists()
-
-
-def test_a_storm_of_left_out_ones_never_leaves_out_an_end(
-    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr("kcover_portal.notify.services.collecting.KEPT", 2)
-    pager(world, receiver, *FAULTS)
-    for code in (48, 79):
-        world.fault(code)
-    told()
-    for code in (62, 63, 64):
-        world.fault(code, pci=f"0000:{code}:00")
-    services.sweep(now=world.now)
-    close(world, *Incident.objects.all())
-    told()
-    assert {("resolve", page) for _, page in came(receiver)[:2]} < set(came(receiver)[2:])
-    assert not Alert.objects.exists()
