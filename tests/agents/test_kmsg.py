@@ -75,7 +75,7 @@ def test_a_machine_check_that_was_not_corrected_is_a_fault_of_the_node():
 
 
 def test_a_flood_of_machine_checks_is_told_once_a_window_and_survives_a_restart():
-    line = "{7}[Hardware Error]: event severity: recoverable"
+    line = "{7}[Hardware Error]: event severity: fatal"
     windows, sent = kmsg.Windows(), []
     for second in range(11):
         found = kmsg.sightings([record(line, after=second)] * 1000)
