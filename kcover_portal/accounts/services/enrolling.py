@@ -10,6 +10,7 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster
+from kcover_portal.ledger import services as ledger
 
 
 class InUse(tokens.Later):
@@ -24,7 +25,7 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
     back; what it was enrolled with before is revoked, and the ledger says so. What an administrator bound to the node
     is left alone. Raises Refused for an enrolment token no longer in force.
     """
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         # Two enrolments of one node at once: the second waits here and finds the first one's credential.
         cluster = Cluster.objects.get(tokens=token)
         tokens.lock_nodes(cluster)
@@ -41,7 +42,7 @@ def enrol_proven(cluster: Cluster, node: str, *, by: str, expires_at: datetime, 
 
     Nobody else can be meant, so a credential in use is replaced at once; otherwise as ``enrol``.
     """
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         tokens.lock_nodes(cluster)
         before = tokens.of_node(cluster, node, now=now)
         return _replace(before, cluster, node, by=by, expires_at=expires_at, now=now)

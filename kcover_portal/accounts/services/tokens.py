@@ -100,7 +100,7 @@ def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = ""
     now: whoever withdraws it may have seen it a moment before. A renewal under way ends before this, or begins after it
     and finds nothing to renew; so does an enrolment. Raises OperationalError where a lock is held for PATIENCE_MS.
     """
-    with transaction.atomic():
+    with transaction.atomic(), ledger.last():
         lock_nodes(token.cluster)
         withdraw(token, actor=actor, now=now, reason=reason)
         for one in _line(token, now=now):

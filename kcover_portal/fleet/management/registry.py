@@ -7,7 +7,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from kcover_portal import doorbell
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 
 
@@ -45,8 +45,11 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
 
 def remove(cluster: Cluster, *, actor: str, now: datetime) -> None:
     """Forgets a cluster and its nodes, incidents, rescues and tokens; its ledger stays."""
-    with transaction.atomic():
+    pk = cluster.pk
+    with transaction.atomic(), ledger.last():
+        # In everybody's order: nodes, their cluster, what is of it, the ledger. Deleting alone takes the cluster last.
+        list(Node.objects.select_for_update().filter(cluster=cluster).order_by("pk").values_list("pk"))
+        list(Cluster.objects.select_for_update().filter(pk=pk).values_list("pk"))
         ledger.write(cluster.name, actor=actor, verb="cluster.removed", subject=cluster.name, now=now)
-        pk = cluster.pk
         cluster.delete()
     doorbell.tell("cluster", pk, cluster=cluster.name)
