@@ -5,6 +5,7 @@ import threading
 import psycopg
 import pytest
 from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.core.management.commands import migrate as djangos
 from django.db import connection
 
@@ -64,12 +65,23 @@ def test_who_comes_second_waits_for_the_first(other, migrated):
     thread = threading.Thread(target=second)
     thread.start()
     assert heard.spoken.wait(60)
-    assert "another process does" in heard.text
+    assert f"another process does (PostgreSQL's process {other.info.backend_pid}, for a client at" in heard.text
     assert migrated == []
     other.execute("SELECT pg_advisory_unlock(%s)", [migrate.LOCK])
     thread.join(60)
     assert migrated == [False]
     assert other.execute(HELD).fetchone() == (0,)
+
+
+@on_postgresql
+def test_who_waits_too_long_ends_and_names_the_one_that_hangs(other, migrated, monkeypatch):
+    monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 0.0)
+    other.execute("SELECT pg_advisory_lock(%s)", [migrate.LOCK])
+    with pytest.raises(
+        CommandError, match=rf"process {other.info.backend_pid}, .* end it: SELECT pg_terminate_backend"
+    ):
+        call_command("migrate", stderr=Heard())
+    assert migrated == []
 
 
 @on_postgresql

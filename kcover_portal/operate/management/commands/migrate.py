@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -12,6 +13,14 @@ from django.db.utils import Error as DatabaseError
 
 LOCK = 0x6B636F766572  # "kcover"; PostgreSQL knows such locks by a number, in each database its own
 LOOK_SECONDS = 0.5
+PATIENCE_SECONDS = 600.0  # who waits longer ends, and is seen to by a person or started again by what started it
+
+HOLDER = """
+    SELECT pid, coalesce(host(client_addr), 'its own machine')
+    FROM pg_locks JOIN pg_stat_activity USING (pid)
+    WHERE locktype = 'advisory' AND granted AND (classid::bigint << 32) + objid::bigint = %s AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
 
 
 class Command(migrate.Command):
@@ -21,19 +30,28 @@ class Command(migrate.Command):
         """Migrates once whoever migrates already is done. SQLite, which one process uses, has no such lock."""
         connection = connections[options["database"]]
         if connection.vendor == "postgresql":
-            with _alone(connection, waiting=lambda: self.stderr.write("migrate: another process does; waiting for it")):
+            with _alone(connection, say=self.stderr.write):
                 super().handle(*args, **options)
         else:
             super().handle(*args, **options)
 
 
 @contextlib.contextmanager
-def _alone(connection: BaseDatabaseWrapper, *, waiting: Callable[[], object]) -> Iterator[None]:
-    """Holds the lock of the session that migrates: if that ends in the middle, so does the lock."""
+def _alone(connection: BaseDatabaseWrapper, *, say: Callable[[str], object]) -> Iterator[None]:
+    """Holds the lock of the session that migrates: if that ends in the middle, so does the lock.
+
+    Raises CommandError where another one holds it for PATIENCE_SECONDS.
+    """
     # Asked for again and again, as who waits inside a statement would be waited for by CREATE INDEX CONCURRENTLY.
     if not _taken(connection):
-        waiting()
+        say(f"migrate: another process does{_holder(connection)}; waiting for it")
+        until = time.monotonic() + PATIENCE_SECONDS
         while not _taken(connection):
+            if time.monotonic() > until:
+                raise CommandError(
+                    f"another process migrates for more than {PATIENCE_SECONDS / 60:.0f} min{_holder(connection)}: "
+                    "wait for it and start again, or, where it hangs, end it: SELECT pg_terminate_backend(PID)"
+                )
             time.sleep(LOOK_SECONDS)
     try:
         yield
@@ -46,3 +64,11 @@ def _taken(connection: BaseDatabaseWrapper) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
         return bool(cursor.fetchone()[0])
+
+
+def _holder(connection: BaseDatabaseWrapper) -> str:
+    """Who holds the lock, as PostgreSQL knows it; "" where it was just given back."""
+    with connection.cursor() as cursor:
+        cursor.execute(HOLDER, [LOCK])
+        found = cursor.fetchone()
+    return f" (PostgreSQL's process {found[0]}, for a client at {found[1]})" if found else ""
