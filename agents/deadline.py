@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+_starting = threading.Lock()  # whoever looks for a question under way, and asks where there is none
 
 
 class Late(Exception):
@@ -27,11 +28,6 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
     for it, until it took ``seconds`` itself, and adds none: a driver that hangs for days takes no thread an hour.
     """
     until = time.monotonic() + seconds
-    for earlier in threading.enumerate():
-        if isinstance(earlier, _Asking) and earlier.name == what:
-            earlier.join(max(0.0, min(until, earlier.since + seconds) - time.monotonic()))
-            if earlier.is_alive():
-                raise Late(f"{what} did not come back since it was asked before")
     answer: list[T] = []
     failure: list[BaseException] = []
 
@@ -42,10 +38,24 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
             failure.append(error)
 
     thread = _Asking(target=ask, name=what, daemon=True)
-    thread.start()
+    while (earlier := _began(thread)) is not thread:
+        earlier.join(max(0.0, min(until, earlier.since + seconds) - time.monotonic()))
+        if earlier.is_alive():
+            raise Late(f"{what} did not come back since it was asked before")
     thread.join(max(0.0, until - time.monotonic()))
     if failure:
         raise failure[0]
     if answer:
         return answer[0]
     raise Late(f"{what} did not answer within {seconds:g} s")
+
+
+def _began(thread: _Asking) -> _Asking:
+    """The thread that asks this now: another one, or this one, begun."""
+    with _starting:
+        same = (one for one in threading.enumerate() if isinstance(one, _Asking) and one.name == thread.name)
+        found = next(same, None)
+        if found is None:
+            thread.since = time.monotonic()
+            thread.start()
+        return found or thread

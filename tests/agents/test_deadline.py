@@ -1,5 +1,6 @@
 """Asking what may never answer."""
 
+import contextlib
 import threading
 import time
 
@@ -52,6 +53,38 @@ def test_two_that_ask_the_same_both_get_their_answers():
     assert deadline.within(10, lambda: "quick", what="one driver") == "quick"
     first.join()
     assert answers == ["slow"]
+
+
+def test_two_that_ask_at_the_same_instant_are_one_thread_at_a_time(monkeypatch):
+    looked, at_once, most = threading.Barrier(2), [], []
+    enumerate_threads = threading.enumerate
+
+    def both_look():
+        found = enumerate_threads()
+        with contextlib.suppress(threading.BrokenBarrierError):
+            looked.wait(0.2)  # for the other one to have looked, too
+        return found
+
+    def ask():
+        at_once.append(1)
+        most.append(len(at_once))
+        entered.set()
+        go_on.wait(60)
+        at_once.pop()
+        return "answered"
+
+    entered, go_on, answers = threading.Event(), threading.Event(), []
+    monkeypatch.setattr(deadline.threading, "enumerate", both_look)
+    callers = [
+        threading.Thread(target=lambda: answers.append(deadline.within(60, ask, what="a GPU"))) for _ in range(2)
+    ]
+    for caller in callers:
+        caller.start()
+    assert entered.wait(60)
+    threading.Timer(0.05, go_on.set).start()
+    for caller in callers:
+        caller.join()
+    assert (answers, max(most)) == (["answered"] * 2, 1)
 
 
 def test_what_it_raises_is_raised():
