@@ -52,7 +52,9 @@ class Logs:
         checks: list[Check] = []
         more = moved = False
         for source in self.sources:
-            windows, health = self._windows[source.name], self._health[source.name]
+            health = self._health[source.name]
+            self._forget(source.name, boot_id=boot_id)
+            windows = self._windows[source.name]
             try:
                 chunk = source.read(boot_id=boot_id, now=now)
             except OSError as error:
@@ -71,6 +73,12 @@ class Logs:
             faults += windows.fold(found, now=now)
             self._mark[source.name] = {"position": position, "windows": windows.state()}
         return News(faults=tuple(faults), checks=tuple(checks), moved=moved, more=more)
+
+    def _forget(self, name: str, *, boot_id: str) -> None:
+        """What is held are repeats of what was told: in another boot they would be taken for new."""
+        known = self._mark.get(name, {}).get("position", {}).get("boot_id", boot_id)
+        if known != boot_id:
+            self._windows[name] = kmsg.Windows()
 
     def told(self, code: int, pci: str | None, *, since: datetime) -> bool:
         """Whether a log told of this Xid on this GPU since then; None as ``pci``: on any."""

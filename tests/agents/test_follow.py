@@ -290,6 +290,71 @@ def test_nonsense_positions_are_a_fresh_start(path):
     assert texts(resumed(path, {"inode": 1, "offset": 10**9, "head": [0, 0]})) == ["a"]
 
 
+BOOT = "Nov 21 08:00:00 gpu-1 kernel: [    0.000000] Linux version 6.8.0-48-generic (buildd@lcy02)"
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        BOOT,
+        BOOT.replace("[    0.000000] ", ""),
+        BOOT.replace("000] ", "000][    T0] "),
+        "[    0.000000] Linux version 6.8",
+        "5,0,0,-;Linux version 6.8",
+    ],
+)
+def test_lines_of_an_earlier_boot_are_not_read_in_the_next(path, file, first):
+    path.write_text("read\n")
+    _, _, position = read(file)
+    with path.open("a") as log:
+        log.write(f"NVRM: Xid (PCI:0000:4e:00): 79\n{first}\nsaid: Linux version 1\nnew\n")
+    text = first.partition(";")[2] or first
+    assert texts(resumed(path, position), "boot-2") == [text, "said: Linux version 1", "new"]
+    assert texts(resumed(path, position))[0] == "NVRM: Xid (PCI:0000:4e:00): 79"  # the same boot
+
+
+def test_files_of_an_earlier_boot_are_not_read_in_the_next(path, file):
+    path.write_text("read\n")
+    _, _, position = read(file)
+    with path.open("a") as log:
+        log.write("NVRM: Xid (PCI:0000:4e:00): 79\n")
+    rotate(path, "kern.log.1")
+    path.write_text(f"NVRM: Xid (PCI:0000:4e:00): 62\n{BOOT}\nnew\n")
+    assert texts(resumed(path, position), "boot-2") == [BOOT, "new"]
+
+
+@pytest.mark.parametrize("end", ["\n", " half"])
+def test_a_boot_that_no_line_tells_of_begins_with_what_is_yet_to_come(path, file, end):
+    path.write_text(f"{BOOT}\nread\n")  # the boot that was read, not this one
+    _, _, position = read(file)
+    with path.open("a") as log:
+        log.write(f"NVRM: Xid (PCI:0000:4e:00): 79{end}")
+    source = resumed(path, position)
+    chunk = source.read(boot_id="boot-2", now=NOW)
+    assert (chunk.records, chunk.gap) == (
+        (),
+        "the machine was booted since, and no line of the log tells where: what it held is not read",
+    )
+    with path.open("a") as log:
+        log.write("rest\nnew\n" if end != "\n" else "new\n")
+    (_, _, later) = found = read(source, "boot-2")
+    assert (found[0], later["boot_id"]) == (["new"], "boot-2")
+    assert told(resumed(path, {**later, "boot_id": "boot-1"})) == ([], [])
+
+
+def test_a_log_that_was_never_read_is_read_from_the_last_boot_on(path, file):
+    noise = "x" * 99 + "\n"
+    path.write_text(f"{BOOT}\nold\n" + noise * 30_000 + f"old\n{BOOT}\n" + noise * 30_000)
+    assert texts(file) == [BOOT, *[noise.strip()] * 30_000]
+
+
+@pytest.mark.parametrize("before", range((1 << 20) - 90, (1 << 20) + 1, 9))
+def test_a_boot_is_found_wherever_it_lies_in_what_is_read_at_once(path, before):
+    path.write_text(f"{'x' * 99}\n{BOOT}\n{'y' * (before - 1)}\n")
+    with path.open() as log:
+        assert follow.boot.last(log.fileno()) == 100
+
+
 def test_a_line_without_end_is_bounded_and_what_follows_is_read(path, file):
     path.write_bytes(b"start" + b"x" * 10_000_000 + b" NVRM: Xid (PCI:0000:4e:00): 79, tail\nnext\n")
     found = texts(file)

@@ -250,6 +250,23 @@ def test_repeats_within_the_window_are_counted_across_a_restart(bench):
     assert faults(bench.step(5)) == [(79, 2)]
 
 
+@pytest.mark.parametrize("restart", [True, False])
+def test_repeats_of_an_earlier_boot_are_not_told_by_the_next(bench, restart):
+    """They would be a new fault after the reboot that mended the node."""
+    bench.log()
+    bench.step()
+    bench.log()
+    assert faults(bench.step(1)) == []
+    bench.boot_id = "boot-2"
+    bench.ring.reboot()
+    if restart:
+        bench.agent.close()
+        bench.start()
+    assert faults(bench.step(60)) == []
+    bench.log()
+    assert faults(bench.step(1)) == [(79, 1)]
+
+
 def test_a_gap_in_the_log_is_told(bench):
     bench.ring = follow.Memory(size=5)
     bench.start()

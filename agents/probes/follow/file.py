@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from datetime import datetime
 
-from agents.probes.follow import rotation
+from agents.probes.follow import boot, rotation
 from agents.probes.follow.port import Chunk, Position
 from agents.probes.kmsg import MAX_LINE, Record, split
 
@@ -24,6 +24,10 @@ class File:
     are used again) and when the file was written to last. A file that was renamed away while nobody looked is found by
     its inode and read to its end, then those that were written after it, and what is at the path last. A copy that was
     made before the file was emptied is found by its first bytes. Where lines may be missing in between, it says so.
+
+    Lines of an earlier boot are of a machine that may have been mended since: a start reads none of them. Where the
+    position is of an earlier boot it goes on with this boot's first line, or with what is yet to come if no line tells
+    where that is; without a position from the last boot's first line, or all that the file has.
     """
 
     name = "file"
@@ -34,6 +38,7 @@ class File:
         self._inode = 0
         self._offset = 0
         self._head = (0, 0)  # length and CRC-32 of the first bytes
+        self._boot_id = ""  # the position's
         self._written = 0  # ns, the file's last change that was looked at
         self._skipping = False  # inside a line whose start was handed out because it grew too long
         self._resume: Position | None = None
@@ -47,7 +52,8 @@ class File:
     def read(self, *, boot_id: str, now: datetime) -> Chunk:
         """See ``Source.read``; every line carries ``now``."""
         self._seen = self._look()  # before the reading: what comes after it wakes who waits
-        gap = self._open() if self._handle is None else ""
+        gap = self._open(boot_id) if self._handle is None else ""
+        self._boot_id = boot_id
         assert self._handle is not None
         here = os.fstat(self._handle)
         if here.st_size < self._offset or self._checksum(self._handle, self._head[0]) != self._head:
@@ -76,12 +82,11 @@ class File:
             os.close(self._handle)
             self._handle = None
 
-    def _open(self) -> str:
+    def _open(self, boot_id: str) -> str:
         """Opens the log where it was left, and says why lines may be missing, "" where none are."""
         position = self._resume
-        if position is None:
-            self._begin(os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-            return ""
+        if position is None or position.get("boot_id", boot_id) != boot_id:
+            return self._open_in_boot(position)
         gap: str | None = ""
         if not any(self._continue(path, position) for path in (self._path, *self._renamed())):
             written = position.get("written")
@@ -91,6 +96,24 @@ class File:
             raise OSError(errno.EAGAIN, "is being rotated just now", str(self._path))
         self._resume = None
         return gap
+
+    def _open_in_boot(self, position: Position | None) -> str:
+        """Opens the log where this boot begins; ``position``: where it was left in another one."""
+        handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._begin(handle)
+        here, after = os.fstat(handle), 0
+        if position is not None and position["inode"] == here.st_ino:
+            length, checksum = position.get("head", (0, 0))
+            same = self._checksum(handle, length) == (length, checksum)
+            after = position["offset"] if same else 0
+        start = boot.last(handle, after=after)
+        known = start is not None or position is None
+        self._advance(handle, (start or 0) if known else here.st_size)
+        self._resume = None
+        if known:
+            return ""
+        self._skipping = here.st_size > 0 and os.pread(handle, 1, here.st_size - 1) != b"\n"
+        return "the machine was booted since, and no line of the log tells where: what it held is not read"
 
     def _begin(self, handle: int) -> None:
         self.close()
@@ -187,6 +210,7 @@ class File:
         return {
             "inode": self._inode,
             "offset": self._offset,
+            "boot_id": self._boot_id,
             "head": list(self._head),
             "skipping": self._skipping,
             "written": self._written,
