@@ -180,6 +180,13 @@ def test_one_sample_of_a_slowdown_is_nothing_most_of_ten_minutes_is(node):
     assert [node.bad() for _ in range(4)][-1] == []
 
 
+@pytest.mark.parametrize(("degrees", "words"), [(86, "4 °C under"), (90, "0 °C under"), (91, "1 °C over")])
+def test_a_hot_gpu_says_on_which_side_of_the_slowdown_it_is(node, degrees, words):
+    node.set(margin=None, temperature=degrees, slowdown=90)
+    (check, _) = [one.check for one in node.look().findings if one.check.name == "temperature"]
+    assert (check.status, check.message, check.value) == ("warn", f"{words} the slowdown", 90 - degrees)
+
+
 def test_an_idle_gpu_is_not_judged_by_its_clocks(node):
     node.set(clock_reasons=0x48, busy=False)
     assert [node.bad() for _ in range(12)] == [[]] * 12

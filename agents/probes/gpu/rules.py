@@ -245,7 +245,7 @@ def _environment(device: Device) -> Iterator[Finding]:
     margin = device.margin if device.margin is not None and device.margin > 0 else _margin(device)
     if margin is not None:
         hot = "warn" if device.busy and margin < HOT else False
-        message = f"{margin} °C under the slowdown"
+        message = f"{abs(margin)} °C {'over' if margin < 0 else 'under'} the slowdown"
         yield finding("temperature", hot, device=device.name, value=margin, unit="C to slowdown", message=message)
     limit, default = device.power_limit, device.power_default
     if limit is not None and default is not None:
