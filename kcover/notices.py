@@ -129,7 +129,7 @@ def _line(group: list[Happening]) -> Line:
 
 
 def remind_at(told_at: datetime, expires_at: datetime, *, after: int | None) -> datetime | None:
-    """When to remind of a question that was told and can be answered until it expires; None: not at all.
+    """When to remind of a question that was told then and can be answered until it expires; None: not at all.
 
     ``after``: seconds; None: half of the time that was left, so that there is as much again to act in; 0: never.
     """

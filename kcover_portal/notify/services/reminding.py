@@ -53,10 +53,9 @@ def _due(*, now: datetime) -> Sequence[_Due]:
     questions = {rescue.pk: rescue for rescue in _waiting(now=now)}
     if not questions:
         return ()
-    told = Notice.objects.filter(kind=QUESTION, record__in=list(questions), again=False, channel__enabled=True).exclude(
-        channel__kind__in=Channel.PAGERS
-    )
-    latest = {(one.channel_id, one.record): one for one in told.select_related("channel").order_by("pk")}
+    told = Notice.objects.filter(kind=QUESTION, record__in=list(questions), again=False, channel__enabled=True)
+    told = told.exclude(channel__kind__in=Channel.PAGERS).select_related("channel", "delivery").order_by("pk")
+    latest = {(one.channel_id, one.record): one for one in told}
     found = []
     for notice in latest.values():
         rescue, channel = questions[notice.record or 0], notice.channel
@@ -64,7 +63,10 @@ def _due(*, now: datetime) -> Sequence[_Due]:
         assert channel is not None  # filtered
         if notice.at < rescue.expires_at - timedelta(seconds=rescue.approval_seconds):
             continue  # that was an earlier question of the same rescue
-        at = notices.remind_at(notice.at, rescue.expires_at, after=channel.remind)
+        told_at = notice.delivery.closed_at
+        if told_at is None:
+            continue  # it is on its way yet, and a reminder would come with it
+        at = notices.remind_at(told_at, rescue.expires_at, after=channel.remind)
         if at is not None and at <= now:
             found.append(_Due(channel, _reminder(notice, rescue, now=now)))
     keys = {one.found.key for one in found}

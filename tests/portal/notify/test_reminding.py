@@ -69,6 +69,26 @@ def test_never_or_only_when_it_is_too_late_is_not_at_all(question: World, channe
     assert len(told()) == 1
 
 
+def test_it_never_comes_together_with_the_question(world: World, channel: Channel, receiver: Receiver, told: Told):
+    """However long a message gathers, and however often it is tried."""
+    services.change_channel(channel, {"gather": 3600, "remind": 300}, actor="test", reason="", now=world.now)
+    policies.delete("heal", author="test", reason="", now=world.now)
+    policies.apply(APPROVE, author="test", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    told(400)
+    receiver.statuses = [502, 200]
+    told(HOUR)
+    assert [one.state for one in Delivery.objects.all()] == ["pending"]
+    assert not Notice.objects.filter(again=True).exists()
+    told(600)
+    assert [one.state for one in Delivery.objects.all()] == ["sent"]
+    told(299)
+    assert not Notice.objects.filter(again=True).exists()
+    told(1)
+    assert Notice.objects.get(again=True).delivery_id != Delivery.objects.earliest("pk").pk
+
+
 def test_of_an_answered_question_nobody_is_reminded(question: World, channel: Channel, told: Told):
     rescue.approve(question.rescue(), actor="user:bo", reason="go on", now=question.now)
     told(13 * HOUR)
