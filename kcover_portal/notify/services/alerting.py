@@ -84,15 +84,16 @@ def placed(delivery: Delivery, channel: Channel, chosen: Sequence[Told], *, now:
                 # A part of the page only: noted, so that the log says so, and nothing for the pager to do.
                 result.append(replace(one, action="", page=""))
                 continue
-            shared = {alike: other for alike, other in shared.items() if other != page}
+        # Over, or somebody is at it: it would wake nobody for what comes now.
+        shared = {alike: other for alike, other in shared.items() if other != page}
         result.append(replace(one, page=page))
     return result
 
 
 def _shared(delivery: Delivery) -> dict[tuple[object, ...], str]:
-    """The pages that the delivery opens and does not end, by what those have in common that share one."""
-    ended = delivery.notices.filter(action=paging.RESOLVE).values("page")
-    opened = delivery.notices.filter(action=paging.TRIGGER, key=F("page")).exclude(page__in=ended)
+    """The pages that the delivery opens and nobody is at, by what those have in common that share one."""
+    changed = delivery.notices.filter(action__in=(paging.ACKNOWLEDGE, paging.RESOLVE)).values("page")
+    opened = delivery.notices.filter(action=paging.TRIGGER, key=F("page")).exclude(page__in=changed)
     return {notices.alike(queries.happening(row)): row.page for row in opened.order_by("pk")}
 
 

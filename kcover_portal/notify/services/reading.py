@@ -5,6 +5,7 @@ The opening of an incident is not in it; those are found by their ids. An id is 
 that are missing in between are asked for again for a while.
 """
 
+import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -71,7 +72,9 @@ def look(*, first: bool, now: datetime) -> list[Found]:
 
     ``first``: nobody ever looked, and what was before is nobody's news.
     """
-    found = (*_incidents(first=first, now=now), *_ledger(first=first, now=now))
+    # In the order in which things happened, as far as each source tells it.
+    sources = _incidents(first=first, now=now), _ledger(first=first, now=now)
+    found = heapq.merge(*sources, key=lambda one: one.happening.at)
     weighed = (one if now - one.happening.at <= notices.STALE else _late(one) for one in found)
     return [one for one in weighed if one.moves or not one.late]
 

@@ -10,9 +10,11 @@ from kcover import notices
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Alert, Channel, Delivery
+from kcover_portal.rescue import services as rescue
 from tests.portal.notify.conftest import tell
 from tests.portal.notify.pages import FAULTS, came, close, go_on, pager, pause
 from tests.portal.notify.receiver import Receiver
+from tests.portal.notify.test_collecting import APPROVE
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -68,6 +70,27 @@ def test_an_alike_one_that_comes_after_the_end_is_another_page(db: None, receive
     tell(world)
     second = Incident.objects.latest("pk")
     assert came(receiver) == [("resolve", f"incident-{first.pk}-opened"), ("trigger", f"incident-{second.pk}-opened")]
+    world.uninstall()
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_what_comes_once_somebody_is_at_an_alike_one_wakes_by_itself(db: None, receiver: Receiver, looks: int):
+    world = World(nodes=2, policy=APPROVE)
+    services.sweep(now=world.now)
+    pager(world, receiver, *FAULTS)
+    world.fault(62, node="gpu-1")
+    world.work()
+    services.sweep(now=world.now)
+    rescue.approve(world.rescue("gpu-1"), actor="user:bo", reason="", now=world.now)
+    if looks == 2:
+        services.sweep(now=world.now)
+    world.now += timedelta(seconds=1)
+    world.fault(62, node="gpu-2")
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    tell(world)
+    first, second = (f"incident-{one.pk}-opened" for one in Incident.objects.order_by("pk"))
+    assert came(receiver) == [("trigger", first), ("acknowledge", first), ("trigger", second)]
     world.uninstall()
 
 
