@@ -18,6 +18,7 @@ from kcover_portal.notify.senders.message import Event
 
 MOST_BYTES: Final = 4096  # of an answer
 CLIENT: Final = "kcover portal"
+WHY: Final = 200  # characters of a service's reason
 SUMMARY: Final = 1024  # characters, as PagerDuty counts them
 MESSAGE, DESCRIPTION, SOURCE, TAG, DETAIL = 130, 15_000, 100, 50, 1000  # as Opsgenie counts; all details: 8000
 SEVERITIES: Final = {"info": "info", "warning": "warning", "degraded": "error", "fatal": "critical"}
@@ -41,7 +42,7 @@ def send(channel: Channel, event: Event, *, key: str) -> str:
     url, body, headers = SERVICES[channel.kind].call(channel, event)
 
     def why(data: bytes) -> str:
-        return _why(data).replace(channel.secret or "\0", "…")
+        return _why(data).replace(channel.secret or "\0", "…")[:WHY]  # in this order: half a key is hidden, too
 
     reply = webhook.post(url, body, secret="", key=key, most=MOST_BYTES, headers=headers, why=why)
     return f"answers {reply.status}"
@@ -72,7 +73,7 @@ def _why(data: bytes) -> str:
         errors = [f"{name}: {value}" for name, value in errors.items()]
     words = errors if isinstance(errors, list) and errors else [said.get("message") or ""]
     text = " ".join("; ".join(map(str, words)).split())
-    return "".join(char for char in text if char.isprintable())[:200]
+    return "".join(char for char in text if char.isprintable())
 
 
 def _pagerduty(channel: Channel, event: Event) -> tuple[str, dict[str, Any], Mapping[str, str]]:

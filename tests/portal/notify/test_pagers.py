@@ -192,6 +192,12 @@ def test_no_refusal_shows_the_key(receiver: Receiver):
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
 
 
+def test_nor_the_half_of_it_that_a_long_one_ends_with(receiver: Receiver):
+    receiver.statuses, receiver.answer = [400], f'{{"errors":["{"x" * 180} {KEY} {"y" * 100}"]}}'
+    with pytest.raises(NotTaken, match=r"x … y{17}$"):
+        senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
+
+
 @pytest.mark.parametrize(
     ("header", "wait"),
     [
