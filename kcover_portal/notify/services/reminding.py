@@ -44,8 +44,8 @@ def leave_out(delivery: Delivery, *, now: datetime) -> bool:
     reminders = list(delivery.notices.filter(again=True))
     if not reminders:
         return True
-    waiting = set(_waiting(now=now).filter(pk__in=[one.record for one in reminders]).values_list("pk", flat=True))
-    delivery.notices.filter(pk__in=[one.pk for one in reminders if one.record not in waiting]).delete()
+    waiting = {_key(rescue) for rescue in _waiting(now=now).filter(pk__in=[one.record for one in reminders])}
+    delivery.notices.filter(pk__in=[one.pk for one in reminders if one.key not in waiting]).delete()
     return delivery.notices.exists()
 
 
@@ -92,4 +92,10 @@ def _reminder(notice: Notice, rescue: Rescue, *, now: datetime) -> Found:
         because=f"it still waits for an answer, which counts until {reasons.moment(rescue.expires_at)}",
         again=True,
     )
-    return Found(f"reminder-{rescue.pk}-{rescue.expires_at.isoformat()}", happening)
+    return Found(_key(rescue), happening)
+
+
+def _key(rescue: Rescue) -> str:
+    """Names the question, of which a rescue may have one after the other."""
+    assert rescue.expires_at is not None  # filtered
+    return f"reminder-{rescue.pk}-{rescue.expires_at.isoformat()}"

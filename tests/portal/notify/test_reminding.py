@@ -12,6 +12,7 @@ from kcover_portal.notify.models import Channel, Delivery, Notice
 from kcover_portal.notify.services import collecting, reminding
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.models import Rescue
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.receiver import Receiver
 from tests.portal.notify.test_collecting import APPROVE
@@ -118,6 +119,16 @@ def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, cha
     assert (delivery.state, delivery.because) == ("dropped", "nobody waits for an answer any more")
     channel.refresh_from_db()
     assert channel.trouble == ""
+
+
+def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, channel: Channel, told: Told):
+    services.change_channel(channel, {"gather": 600}, actor="test", reason="", now=question.now)
+    question.now += timedelta(hours=12)
+    services.sweep(now=question.now)
+    Rescue.objects.update(expires_at=question.now + timedelta(hours=24))
+    told(601)
+    delivery = Delivery.objects.latest("pk")
+    assert (delivery.state, delivery.because) == ("dropped", "nobody waits for an answer any more")
 
 
 def test_the_first_of_two_yeses_leaves_the_question_open(world: World, channel: Channel, told: Told):
