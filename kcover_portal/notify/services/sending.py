@@ -164,11 +164,20 @@ def _page(delivery: Delivery, channel: Channel, message: senders.Message, *, clo
                 _ours(delivery).update(attempts=1)
             raise
         taken += 1
-        delivery.notices.filter(pk__in=event.notices).update(told_at=clock())
+        _taken(delivery, event, now=clock())
     if refused:
         of = f" ({len(refused)} of {len(message.events)} events)" if len(message.events) > 1 else ""
         raise senders.NotTaken(f"{refused[0]}{of}", later=False)
     return said if taken < 2 else f"{said} to {taken} events"
+
+
+def _taken(delivery: Delivery, event: senders.Event, *, now: datetime) -> None:
+    """Notes it, and settles the steps that waited for this event, whatever comes of the others."""
+    with transaction.atomic():
+        rows = delivery.notices.filter(pk__in=event.notices)
+        rows.update(told_at=now)
+        for step in rows.filter(step__isnull=False).values_list("step", flat=True):
+            telling.told(step, said=f"{delivery.name} was told", now=now)
 
 
 def _not_taken(delivery: Delivery, channel: Channel, refusal: senders.NotTaken, *, now: datetime) -> None:

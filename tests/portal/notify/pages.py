@@ -14,9 +14,11 @@ from tests.portal.rescue.world import World
 FAULTS = ("incident.opened",)
 
 
-def pager(world: World, receiver: Receiver, *kinds: str, service: str = "pagerduty", **given: Any) -> Channel:
+def pager(
+    world: World, receiver: Receiver, *kinds: str, name: str = "pager", service: str = "pagerduty", **given: Any
+) -> Channel:
     given = {"url": receiver.url, "secret": KEY, **given}
-    row = services.make_channel("pager", service, given, actor="test", now=world.now)
+    row = services.make_channel(name, service, given, actor="test", now=world.now)
     services.make_route(row, kinds=kinds, actor="test", now=world.now)
     return row
 

@@ -12,6 +12,7 @@ from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.actions import notify
 from kcover_portal.rescue.services import telling
 from tests.portal.notify.conftest import make_channel, tell
+from tests.portal.notify.pages import pager
 from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import NODE, World
 
@@ -88,6 +89,23 @@ def test_a_refusal_settles_the_step_at_once(world: World, silent: Channel, recei
     pass_time(world, 2)
     step = world.step("notify")
     assert (step.state, step.because) == ("done", "not delivered: on-call: 127.0.0.1 answers 404")
+
+
+@pytest.mark.parametrize(
+    ("statuses", "said"),
+    [([400, 202], "on-call was told"), ([202, 400], "not delivered: on-call: 127.0.0.1 answers 400 (1 of 2 events)")],
+)
+def test_of_a_pagers_events_its_own_counts(world: World, receiver: Receiver, statuses: list[int], said: str):
+    pager(world, receiver, "incident.opened", name="on-call")
+    receiver.statuses = statuses
+    rule(world)
+    world.fault(62)
+    world.work()
+    pass_time(world, 0)
+    pass_time(world, 2)
+    assert [one["payload"]["class"] for one in receiver.asked] == ["incident.opened", "rule.notify"]
+    assert Delivery.objects.get().state == "failed"
+    assert world.step("notify").because == said
 
 
 def test_with_nobody_at_work_here_the_plan_goes_on_all_the_same(world: World, silent: Channel):
