@@ -11,6 +11,7 @@ from kcover.fault import Check
 from kcover_portal.fleet import tasks
 from kcover_portal.fleet.models import CheckRun, Cluster, Maintenance, Node
 from kcover_portal.fleet.services import bounds, checking, labelling
+from kcover_portal.kube import port
 from kcover_portal.rescue import services as rescue
 from tests.portal.fleet.real_agent import RealAgent
 from tests.portal.rescue.world import World
@@ -139,6 +140,31 @@ def test_who_works_on_a_node_when_its_turn_comes_is_left_alone_too(world: World)
     asked = checking.begin(world.cluster, nodes, checks=("dcgm",), level=3, actor="user:ann", now=world.now)
     checking.advance(asked.pk, now=world.now)
     assert asked.turns.get().invasive  # a person may
+
+
+def test_a_cluster_that_does_not_answer_wastes_no_turn(world: World) -> None:
+    run = again(world)
+    assert run is not None
+    world.kube.fail("list_pods", port.Unavailable("timed out"), times=1)
+    checking.advance(run.pk, now=world.now)
+    assert set(run.turns.values_list("state", flat=True)) == {"waiting"}
+    asked = len(world.kube.calls)
+    world.now += timedelta(seconds=29)
+    checking.advance(run.pk, now=world.now)
+    assert (len(world.kube.calls), run.turns.filter(state="asked").count()) == (asked, 0)  # it is left in peace
+    world.now += timedelta(seconds=1)
+    checking.advance(run.pk, now=world.now)
+    assert run.turns.get(state="asked").node.name == "gpu-1"
+
+
+def test_a_cluster_that_refuses_to_answer_is_not_asked_for_ever(world: World) -> None:
+    run = again(world)
+    assert run is not None
+    world.kube.fail("list_pods", port.Refused("forbidden"), times=9)
+    for _ in range(3):
+        checking.advance(run.pk, now=world.now)
+    run.refresh_from_db()
+    assert (run.state, {turn.said[0] for turn in run.turns.all()}) == ("finished", {autopilot.NOT_CHECKED})
 
 
 def test_where_no_node_is_left_nothing_begins(world: World) -> None:

@@ -38,8 +38,11 @@ def next_batch(run: CheckRun) -> int | None:
     return batch
 
 
-def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str]:
-    """Why the GPUs of a node of the batch are not free, by the node's name."""
+def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str] | None:
+    """Why the GPUs of a node of the batch are not free, by the node's name.
+
+    None: to be asked again, as the cluster does not answer and no person waits for the run.
+    """
     nodes = [turn.node for turn in run.turns.filter(batch=batch, state=Waiting).select_related("node")]
     names = {node.name for node in nodes}
     spared = sparing.spared(run.cluster, nodes, now=now) if sparing.automatic(run) else {}
@@ -51,6 +54,8 @@ def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str]:
             pods = kube.list_pods()
     except port.KubeError as error:
         log.info("check run %s: nobody says which pods hold GPUs: %s", run.pk, error)
+        if sparing.automatic(run) and isinstance(error, port.Unavailable):
+            return None
         return dict.fromkeys(names, f"the cluster does not say which pods hold GPUs: {error}"[:500])
     held = [pod for pod in pods if pod.node in names and pod.gpus and not pod.terminal]
     return {pod.node: f"the pod {pod.namespace}/{pod.name} holds GPUs" for pod in reversed(held)} | spared

@@ -14,6 +14,7 @@ from kcover_portal.fleet.services.checking import answers, asking, rings, turns
 from kcover_portal.ledger import services as ledger
 
 BUSY = timedelta(seconds=60)  # longer than the calls that one look at the cluster makes
+AGAIN = timedelta(seconds=30)  # until a cluster that did not answer is asked again
 NAMED = 50  # nodes in the ledger
 MOST_RUNS = 20  # that go on in a cluster at one time
 AT_ONE_TIME = 1_000  # runs that are removed in one go
@@ -96,14 +97,16 @@ def advance(run_id: int, *, now: datetime) -> None:
     rows = CheckRun.objects.filter(pk=run_id)
     if not rows.filter(Q(busy_until=None) | Q(busy_until__lte=now)).update(busy_until=now + BUSY):
         return
+    held: Mapping[str, str] | None = {}
     try:
         storing.look(run, now=now)
         if storing.CHECK not in run.checks or storing.is_over(run):
             batch = asking.next_batch(run)
             held = asking.in_use(run, batch, now=now) if batch is not None and asking.invasive(run) else {}
-            _advance(run, batch, held, now=now)
+            if held is not None:
+                _advance(run, batch, held, now=now)
     finally:
-        rows.update(busy_until=None)
+        rows.update(busy_until=None if held is not None else now + AGAIN)
 
 
 def _advance(run: CheckRun, batch: int | None, held: Mapping[str, str], *, now: datetime) -> None:
