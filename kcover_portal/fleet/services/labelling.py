@@ -25,9 +25,7 @@ from kcover_portal.ledger import services as ledger
 log = logging.getLogger(__name__)
 
 ROUND = 20  # nodes written in one round, of each cluster
-FIRST = (
-    15  # of these whose turns have ended or go on; the rest is drawn from all, so that none that fails is in the way
-)
+FIRST = 15  # of these by rank; the rest is drawn from all the others, so that none that fails is in their way
 OF_THE_GPUS = tuple(name for name in autopilot.PERIODIC if name != "ping")  # whose results the label follows
 ACTOR = "system"
 
