@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.fleet.services import bounds
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import senders, services
 from kcover_portal.notify.models import Alert, Cursor, Delivery, Notice
@@ -14,6 +13,7 @@ from kcover_portal.notify.services import sending
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.services import approving
+from tests.portal.notify import scenes
 from tests.portal.notify.conftest import tell
 from tests.portal.notify.pages import FAULTS, called, came, close, go_on, pager, pause
 from tests.portal.notify.receiver import Receiver
@@ -124,11 +124,7 @@ def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(world: 
 
 def test_the_first_of_two_yeses_resolves_nothing(world: World, receiver: Receiver, told: Told):
     pager(world, receiver, "approval.waiting")
-    policies.delete("heal", author="test", reason="", now=world.now)
-    two = APPROVE.replace("{required: true}", "{required: true, approvers: 2}")
-    policies.apply(two, author="test", reason="", now=world.now)
-    world.fault(62)
-    world.work()
+    scenes.a_question_for_two(world, APPROVE)
     told()
     rescue.approve(world.rescue(), actor="user:bo", reason="", now=world.now)
     told()
@@ -161,13 +157,7 @@ def test_a_fault_that_comes_back_too_often_calls_a_person_until_it_is_closed(db:
     world = World()
     services.sweep(now=world.now)
     pager(world, receiver, "rescue.human")
-    bounds.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="test", reason="", now=world.now)
-    world.fault(62)
-    world.until_reboot_is_asked()
-    world.reboot()
-    world.until("succeeded")
-    world.pass_time(60)
-    world.fault(62)
+    scenes.a_fault_that_comes_back(world)
     for _ in range(3):
         world.pass_time(60)
         tell(world)

@@ -17,6 +17,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
 from kcover_portal.rescue import services as rescue
+from tests.portal.notify import scenes
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import CORDON, NODE, World
@@ -160,13 +161,7 @@ def test_a_fault_that_comes_back_too_often_is_told_to_a_person_once(db: None, re
     services.sweep(now=world.now)
     row = make_channel(receiver, now=world.now)
     services.make_route(row, kinds=["rescue.human"], actor="test", now=world.now)
-    bounds.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="test", reason="", now=world.now)
-    world.fault(62)
-    world.until_reboot_is_asked()
-    world.reboot()
-    world.until("succeeded")
-    world.pass_time(60)
-    world.fault(62)
+    scenes.a_fault_that_comes_back(world)
     for _ in range(3):
         world.pass_time(60)
         tell(world)

@@ -13,6 +13,7 @@ from kcover_portal.notify.services import collecting, reminding
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
+from tests.portal.notify import scenes
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.receiver import Receiver
 from tests.portal.notify.test_collecting import APPROVE
@@ -132,11 +133,7 @@ def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, c
 
 
 def test_the_first_of_two_yeses_leaves_the_question_open(world: World, channel: Channel, told: Told):
-    policies.delete("heal", author="test", reason="", now=world.now)
-    two = APPROVE.replace("{required: true}", "{required: true, approvers: 2}")
-    policies.apply(two, author="test", reason="", now=world.now)
-    world.fault(62)
-    world.work()
+    scenes.a_question_for_two(world, APPROVE)
     told()
     rescue.approve(world.rescue(), actor="user:bo", reason="", now=world.now)
     told()
