@@ -4,6 +4,8 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from kcover_portal import garbage
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 
 GUNICORN_GIVES_UP = 3  # with any other status it starts a worker that ended again, for ever
@@ -12,7 +14,5 @@ try:
     application = get_wsgi_application()
 except SystemExit as error:  # the settings are not understood; which and why was said
     raise SystemExit(GUNICORN_GIVES_UP) from error
-
-from kcover_portal import garbage  # noqa: E402
 
 garbage.settle()
