@@ -1,6 +1,8 @@
 """What workers are woken for about the fleet. A lost call is found by the next round of the same name in the plural."""
 
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 
 from celery import shared_task
@@ -13,7 +15,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import checking, forgetting, labelling
 
 DEEP_CHECKS = "deep checks"  # the lease of who begins them
-LABELLED_WITHIN = timedelta(minutes=2)  # longer than a round may take
+WITHIN = timedelta(minutes=2)  # longer than a round may take
 
 
 @shared_task(name="fleet.advance_run")
@@ -32,15 +34,12 @@ def advance_runs() -> None:
 @shared_task(name="fleet.deep_checks")
 def deep_checks() -> None:
     """Begins the deep checks that are due, in each cluster that asks for Autopilot's labels."""
-    now, holder = timezone.now(), str(uuid.uuid4())
     every = timedelta(hours=settings.KCOVER_DEEP_CHECKS_HOURS)
-    if not every or not services.lead(DEEP_CHECKS, holder=holder, until=now + LABELLED_WITHIN, now=now):
+    if not every:
         return
-    try:
-        for cluster in queries.clusters_with_labels():
-            checking.begin_again(cluster, every=every, now=now)
-    finally:
-        services.resign(DEEP_CHECKS, holder=holder, now=timezone.now())
+    with _leading(DEEP_CHECKS) as leads:
+        for cluster in queries.clusters_with_labels() if leads else ():
+            checking.begin_again(cluster, every=every, now=timezone.now())
 
 
 @shared_task(name="fleet.label_nodes")
@@ -53,15 +52,21 @@ def label_nodes() -> None:
 @shared_task(name="fleet.label_cluster")
 def label_cluster(cluster_id: int) -> None:
     """One round in one cluster, unless one is under way: a cluster that hangs holds one thread and no more."""
-    name, holder = f"labels {cluster_id}", str(uuid.uuid4())
-    now = timezone.now()
-    if not services.lead(name, holder=holder, until=now + LABELLED_WITHIN, now=now):
-        return
-    try:
-        for cluster in Cluster.objects.filter(pk=cluster_id):
+    with _leading(f"labels {cluster_id}") as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
             labelling.write(cluster, clock=timezone.now)
+
+
+@contextmanager
+def _leading(name: str) -> Iterator[bool]:
+    """Whether this is the one worker at it: for the block, and no longer than WITHIN."""
+    now, holder = timezone.now(), str(uuid.uuid4())
+    leads = services.lead(name, holder=holder, until=now + WITHIN, now=now)
+    try:
+        yield leads
     finally:
-        services.resign(name, holder=holder, now=timezone.now())
+        if leads:
+            services.resign(name, holder=holder, now=timezone.now())
 
 
 @shared_task(name="fleet.prune")
