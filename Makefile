@@ -22,7 +22,7 @@ export PORT DEMO_NODES
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for test, bench, crash;'
+	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for unit, test, bench, crash;'
 	@echo '             WORKERS (3; 0: one process) for test; PYTHON, the interpreter that makes .venv'
 
 
@@ -37,10 +37,15 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 
 
 # ------------------------------------------------------------------------------------------------------------- testing
-.PHONY: test crash bench soak mutants packages
-test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x")
-	@echo '== PostgreSQL and Redis on free ports, then pytest on $(WORKERS) workers'
-	$(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) --no-loadscope-reorder $(ARGS)
+.PHONY: unit test crash bench soak mutants packages
+unit: .venv/.stamp-dev ## the core's and the agent's tests, within a minute: no Django, no servers, nothing to install
+	$(BIN)/python -m pytest -o DJANGO_SETTINGS_MODULE= --hypothesis-profile=unit -m "not slow" tests/kcover tests/agents $(ARGS)
+
+# NEEDS: of postgres, redis, chromium and gettext what the chosen tests need; empty for crash and bench: everything.
+test: NEEDS = python $(shell python3 -m tests.needs $(ARGS))
+test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x" for some)
+	@echo '== on free ports: $(or $(filter postgres redis,$(NEEDS)),no servers); then pytest on $(WORKERS) workers'
+	$(SERVERS) --start "$(filter postgres redis,$(NEEDS))" -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) --no-loadscope-reorder $(ARGS)
 
 crash: packages .venv/.stamp-dev ## every step hit by every failure, written to docs/reliability.md (ARGS="killed cut" for some)
 	@echo '== the crash matrix on durable servers of its own; a quarter of an hour'
@@ -50,14 +55,14 @@ bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.m
 	@echo '== durable PostgreSQL and Redis on free ports, then the measurements'
 	$(SERVERS) --durable -- $(BIN)/python -m bench $(ARGS)
 
-soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; goes on where it was stopped (ARGS="--steps 5000")
+soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; continues where it stopped (ARGS="--steps 5000")
 	$(BIN)/python -m bench.soak $(ARGS)
 
-mutants: .venv/.stamp-dev ## what the kernel's tests let pass, by mutmut; goes on where it was stopped (ARGS="kcover.waits*")
+mutants: .venv/.stamp-dev ## changes to the core that its tests miss, by mutmut; continues where it stopped (ARGS="kcover.durations*")
 	$(BIN)/python tools/mutants.py --workers 2 $(ARGS)
 
 packages:
-	@tools/system_packages.sh
+	@tools/system_packages.sh $(NEEDS)
 
 
 # ------------------------------------------------------------------------------------------------------------ checking

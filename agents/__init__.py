@@ -1,8 +1,8 @@
-"""The node agent: sees faults on one node, keeps them on disk until the portal has them, does what the portal asks.
+"""The node agent: detects faults on one node, keeps them on disk until the portal has them, and executes its commands.
 
-Belongs here: probes that read the node, the spool, the line to the portal, the execution of commands. Never here: a
-decision about the node (the portal decides), a server, Kubernetes, anything process-global: many agents may live in one
-process, with devices, clock and boot id passed in.
+Belongs here: probes, health checks, the outbox of unsent reports, the connection to the portal, the execution of
+commands. Never here: a decision about the node (the portal decides), a server that accepts writes, Kubernetes, global
+state. Many agents may run in one process, so devices, clock and boot ID are arguments.
 """
 
 VERSION = "1.0.0"

@@ -1,7 +1,6 @@
-"""``python -m agents`` runs the node agent, ``scan FILE`` reads a saved kernel log, ``check NAME`` runs a check now.
+"""``python -m agents`` runs the node agent, ``scan FILE`` reads a saved kernel log, ``check NAME`` runs checks now.
 
-Each of them is a module that is loaded when it is asked for: a scan needs no TLS and no driver, and is over sooner than
-they are loaded.
+Each subcommand is the module of the same name, imported only when it is needed: a scan loads neither TLS nor a driver.
 """
 
 import argparse
@@ -15,8 +14,8 @@ from agents import VERSION, errors, output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, 1 for what cannot be read, 2 for settings that cannot be used, 75 (EX_TEMPFAIL) while
-    another agent is at work."""
+    """Return the exit status: 0, 1 for a file that cannot be read, 2 for invalid settings, 75 (EX_TEMPFAIL) while
+    another agent is running."""
     try:
         return _main(arguments)
     finally:
@@ -24,17 +23,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m agents", description="kcover's node agent")
-    parser.add_argument("--config", type=pathlib.Path, metavar="FILE", help="YAML settings; the environment wins")
+    parser = argparse.ArgumentParser(prog="python -m agents", description="The kcover node agent.")
+    parser.add_argument(
+        "--config", type=pathlib.Path, metavar="FILE", help="YAML settings; environment variables take precedence"
+    )
     parser.add_argument("--version", action="version", version=VERSION)
-    verbs = parser.add_subparsers(dest="verb", title="instead of running the agent")
-    scan = verbs.add_parser("scan", help="print the faults in a saved kernel log, one JSON object a line")
-    scan.add_argument("file", metavar="FILE", help="the log, - for standard input")
+    verbs = parser.add_subparsers(dest="verb", title="subcommands (without one, the agent runs)")
+    scan = verbs.add_parser("scan", help="print the faults in a saved kernel log, one JSON object per line")
+    scan.add_argument("file", metavar="FILE", help="the log file; - reads standard input")
     check = verbs.add_parser(
-        "check", help="run health checks now, one JSON object a result (before a job, for example)"
+        "check", help="run health checks now, one JSON object per result (before a job, for example)"
     )
     check.add_argument("names", metavar="NAME[,NAME]", help="remapped, gpupower, pciebw, gpumem, dcgm, ping, iperf")
-    check.add_argument("arguments", metavar="KEY=VALUE", nargs="*", help="the checks' arguments: r=2, hosts=a,b")
+    check.add_argument(
+        "arguments", metavar="KEY=VALUE", nargs="*", help="arguments of the checks, such as r=2 or hosts=a,b"
+    )
     given = parser.parse_args(arguments)
     try:
         if given.verb == "scan":
@@ -45,7 +48,7 @@ def _main(arguments: Sequence[str] | None) -> int:
     except errors.ConfigError as error:
         print(f"agents: {error}", file=sys.stderr)
         return 2
-    except errors.Occupied as error:
+    except errors.AlreadyRunning as error:
         print(f"agents: {error}", file=sys.stderr)
         return os.EX_TEMPFAIL
 

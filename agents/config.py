@@ -1,7 +1,8 @@
-"""What the agent is told: a YAML file (kcover's keys and its own) and the environment, which wins.
+"""The settings of the agent: a YAML file (kcover's keys and the agent's own) and the environment, which takes
+precedence.
 
-kcover's own values are forgiving, as kcover is: a value out of range is its default. Everything else is refused with
-its name and what is accepted.
+kcover's own keys are forgiving, as in kcover: a value out of range becomes the default. Any other invalid value is
+refused with its name and what to write instead.
 """
 
 import errno
@@ -11,24 +12,24 @@ import re
 import shlex
 import socket
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 from typing import Any
 
-from agents import programs
 from agents.errors import ConfigError
+from agents.host import programs
 from kcover.wire import fields
 
-VENDORS = {1: "nvidia", 2: "metax", 3: "amd"}  # 1 and 2 are kcover's
-MAX_INTERVAL = 86_400.0
-READ_SECONDS = 30.0  # for a YAML file, on whatever it may lie
+VENDORS = {1: "nvidia", 2: "metax", 3: "amd"}  # kcover knows 1 and 2
+MAX_INTERVAL_SECONDS = 86_400.0
+READ_TIMEOUT_SECONDS = 30.0  # for a YAML file, which may be on a remote file system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaX:
-    """Limits of the MetaX checks (kcover's ``metaX``): GPUs there must be (None: eight, or as many as there ever were),
-    degrees Celsius, double-bit errors, ms."""
+    """Limits of the MetaX checks (kcover's ``metaX``). ``gpu_count``: GPUs that must be present (None: eight, or the
+    most ever seen). ``temperature`` in °C, ``ecc_max_count`` in double-bit errors."""
 
     hca_ids: tuple[str, ...] = ()
     day2_check_time: time = time(10, 0)
@@ -40,15 +41,15 @@ class MetaX:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config:
-    """One agent's settings. ``interval``: between looks at devices; ``heartbeat``: between reports with nothing to
-    tell.
+    """The settings of one agent.
 
-    ``gpus``: how many there must be (None: the most that there ever were). ``hcas``, ``mounts``: adapters and mount
-    points that must be there. ``peers``: whom to ping. ``checks`` run each ``check_interval``, ``deep_checks`` each
-    ``deep_interval`` where nobody uses the GPUs. ``xid_events``: listen to the driver's Xids beside the kernel log.
-    ``listen``: where ``/metrics`` and ``/healthz`` are. ``check_lock``: ``setup.check_lock``.
+    ``interval``: time between runs of the GPU probe. ``heartbeat``: time between reports when there is nothing to
+    report. ``gpus``: GPUs that must be present (None: the most ever seen). ``hcas``, ``mounts``: adapters and mount
+    points that must be present. ``peers``: hosts to ping. ``checks`` run every ``check_interval``, ``deep_checks``
+    every ``deep_interval`` where no process uses the GPUs. ``xid_events``: also listen to Xids from the driver.
+    ``listen``: address of ``/metrics`` and ``/healthz``. ``check_lock``: see ``setup.check_lock``.
 
-    The token is read again at each use where it is a file, so that it can be rotated.
+    A token in a file is read again for each use, so that it can be rotated.
     """
 
     node: str
@@ -79,19 +80,19 @@ class Config:
     unknown: tuple[str, ...] = ()
 
     def read_token(self) -> str:
-        """The token to show to the portal. Raises OSError for an unreadable file."""
+        """The token to send to the portal. Raises OSError for an unreadable file."""
         return self.token_file.read_text().strip() if self.token_file else self.token
 
     def read_boot_id(self) -> str:
-        """The identity of the boot that runs now. Raises OSError for an unreadable or empty file: no boot is nameless,
-        and taken for one, it would be another boot than the one before."""
+        """The ID of the current boot. Raises OSError for an unreadable or empty file: an empty ID would look like
+        another boot."""
         found = self.boot_id_file.read_text().strip()
         if not found:
-            raise OSError(errno.ENODATA, "it is empty", str(self.boot_id_file))
+            raise OSError(errno.ENODATA, "the file is empty", str(self.boot_id_file))
         return found
 
 
-# Own setting -> its environment variables (the later ones are older names) and its key in the YAML file.
+# Setting -> its environment variables (current name first, then older ones) and its key in the YAML file.
 SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "node": (("NODE_NAME", "FAST_RECOVERY_NODE_NAME"), "nodeName"),
     "url": (("KCOVER_AGENT_URL",), "url"),
@@ -125,9 +126,9 @@ _METAX_KEYS = ("hcaIDs", "day2CheckHour", "day2CheckTime", "gpuNum", "temperatur
 
 
 def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
-    """The settings from a YAML file (None: none) and an environment. Raises ConfigError."""
+    """The settings from a YAML file (None: no file) and an environment. Raises ConfigError."""
     content = _read(file) if file is not None else {}
-    given: dict[str, tuple[str, str]] = {}  # setting -> the name to complain about, value
+    given: dict[str, tuple[str, str]] = {}  # setting -> the name for error messages, and the value
     for setting, (variables, key) in SETTINGS.items():
         if content.get(key) not in (None, "") and key not in _KCOVER_KEYS:
             given[setting] = (key, _as_text(content[key]))
@@ -135,19 +136,19 @@ def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
             if environ.get(variable):
                 given[setting] = (variable, environ[variable])
     if "token" in given and "token_file" in given:
-        # The environment's wins over the file's; both from one place is a slip.
+        # The environment takes precedence over the file; both in one place is a mistake.
         names = {setting: given[setting][0] for setting in ("token", "token_file")}
         from_environment = [setting for setting, name in names.items() if name.startswith("KCOVER_")]
         if len(from_environment) != 1:
-            raise ConfigError(f"{names['token']} and {names['token_file']}: give one of them")
+            raise ConfigError(f"{names['token']} and {names['token_file']}: set only one of them")
         del given["token_file" if from_environment == ["token"] else "token"]
     values: dict[str, Any] = {setting: _parse(setting, *named) for setting, named in given.items()}
     values.setdefault("node", socket.gethostname().lower())
-    values.setdefault("vendor", VENDORS.get(_whole(content, "vendor", 1, least=1), VENDORS[1]))
+    values.setdefault("vendor", VENDORS.get(_integer(content, "vendor", 1, least=1), VENDORS[1]))
     metax = content.get("metaX")
     return Config(
         **values,
-        interval=timedelta(seconds=min(_whole(content, "interval", 5, least=1), MAX_INTERVAL)),
+        interval=timedelta(seconds=min(_integer(content, "interval", 5, least=1), MAX_INTERVAL_SECONDS)),
         metax=_metax(metax if isinstance(metax, dict) else {}),
         unknown=_unknown(content, metax),
     )
@@ -155,16 +156,16 @@ def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
 
 def _read(file: pathlib.Path) -> dict[str, Any]:
     try:
-        ended = programs.run_own("agents.yaml_file", str(file), timeout=READ_SECONDS)
-    except (OSError, programs.TookTooLong) as error:
+        result = programs.run_module("agents.yaml_to_json", str(file), timeout=READ_TIMEOUT_SECONDS)
+    except (OSError, programs.ProgramTimeout) as error:
         raise ConfigError(f"--config {file}: {error}") from error
-    if ended.status:
-        raise ConfigError(f"--config {file}: {ended.said}")
-    content = json.loads(ended.out)
+    if result.status:
+        raise ConfigError(f"--config {file}: {result.diagnostics}")
+    content = json.loads(result.stdout)
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigError(f"--config {file}: a YAML mapping is accepted, not {type(content).__name__}")
+        raise ConfigError(f"--config {file}: must contain a YAML mapping, not {type(content).__name__}")
     return {str(key): value for key, value in content.items()}
 
 
@@ -172,53 +173,43 @@ def _parse(setting: str, name: str, value: str) -> Any:
     value = value.strip()
     if setting in _PATHS:
         return pathlib.Path(value)
-    if setting == "url":
-        return _url(name, value)
     if setting in _SECONDS:
         return _seconds(name, value)
     if setting in _LISTS:
-        listed = [one.strip() for one in value.split(",")]
-        return tuple(one for one in listed if one and value != "none")
-    if setting == "gpus":
-        return _count(name, value)
-    if setting == "xid_events":
-        return _switch(name, value)
-    if setting == "listen":
-        return _address(name, value)
-    if setting == "vendor":
-        return _vendor(name, value)
-    if setting == "node":
-        if not fields.NODE.fullmatch(value) or len(value) > 253:
-            raise ConfigError(f"{name}={value!r}: accepted is the name of a Kubernetes node (a-z, 0-9, '-', '.')")
-        return value
-    if setting == "reboot_command":
-        return _command(name, value)
+        return tuple(item for item in map(str.strip, value.split(",")) if item and value != "none")
+    parser = _PARSERS.get(setting)
+    return parser(name, value) if parser else value
+
+
+def _node(name: str, value: str) -> str:
+    if not fields.NODE.fullmatch(value) or len(value) > 253:
+        raise ConfigError(f"{name}={value!r}: must be the name of a Kubernetes node (a-z, 0-9, '-', '.')")
     return value
 
 
 def _as_text(value: object) -> str:
-    """A YAML value as it would be written in the environment."""
+    """A YAML value, written as in the environment."""
     if isinstance(value, list):
-        return ",".join(str(one) for one in value) or "none"
+        return ",".join(str(item) for item in value) or "none"
     return str(value)
 
 
 def _count(name: str, value: str) -> int:
     if not value.isascii() or not value.isdecimal() or int(value) > fields.MAX_GPUS:
-        raise ConfigError(f"{name}={value!r}: accepted are whole numbers from 0 to {fields.MAX_GPUS}")
+        raise ConfigError(f"{name}={value!r}: must be a whole number from 0 to {fields.MAX_GPUS}")
     return int(value)
 
 
 def _switch(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise ConfigError(f"{name}={value!r}: accepted are true and false")
+        raise ConfigError(f"{name}={value!r}: must be true or false")
     return value.lower() == "true"
 
 
 def _vendor(name: str, value: str) -> str:
     found = VENDORS.get(int(value), value) if value.isascii() and value.isdecimal() else value.lower()
     if found not in VENDORS.values():
-        raise ConfigError(f"{name}={value!r}: accepted are {', '.join(VENDORS.values())}")
+        raise ConfigError(f"{name}={value!r}: must be one of {', '.join(VENDORS.values())}")
     return found
 
 
@@ -227,7 +218,7 @@ def _address(name: str, value: str) -> tuple[str, int] | None:
         return None
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{name}={value!r}: accepted is HOST:PORT, 127.0.0.1:9412 for example, or none")
+        raise ConfigError(f"{name}={value!r}: must be HOST:PORT, for example 127.0.0.1:9412, or none")
     return host.strip("[]"), int(port)
 
 
@@ -238,7 +229,7 @@ def _url(name: str, value: str) -> str:
     except ValueError:
         good = False
     if not good or "?" in value or "#" in value or "@" in value:
-        raise ConfigError(f"{name}={value!r}: accepted is http://HOST[:PORT][/PATH] or https://…")
+        raise ConfigError(f"{name}={value!r}: must be http://HOST[:PORT][/PATH] or https://…")
     return value
 
 
@@ -247,8 +238,8 @@ def _seconds(name: str, value: str) -> timedelta:
         seconds = float(value)
     except ValueError:
         seconds = float("nan")
-    if not 0.1 <= seconds <= MAX_INTERVAL:
-        raise ConfigError(f"{name}={value!r}: accepted are seconds from 0.1 to {MAX_INTERVAL:.0f}")
+    if not 0.1 <= seconds <= MAX_INTERVAL_SECONDS:
+        raise ConfigError(f"{name}={value!r}: must be a number of seconds from 0.1 to {MAX_INTERVAL_SECONDS:.0f}")
     return timedelta(seconds=seconds)
 
 
@@ -256,9 +247,9 @@ def _command(name: str, value: str) -> tuple[str, ...]:
     try:
         words = tuple(shlex.split(value))
     except ValueError as error:
-        raise ConfigError(f"{name}={value!r}: {error}; accepted is a program with its arguments") from error
+        raise ConfigError(f"{name}={value!r}: {error}; must be a program with its arguments") from error
     if not words:
-        raise ConfigError(f"{name}: accepted is a program with its arguments")
+        raise ConfigError(f"{name}: must be a program with its arguments")
     return words
 
 
@@ -268,26 +259,26 @@ def _metax(content: Mapping[str, Any]) -> MetaX:
     return MetaX(
         hca_ids=tuple(str(hca) for hca in hcas) if isinstance(hcas, list) else (),
         day2_check_time=_time_of_day(content, plain.day2_check_time),
-        gpu_count=count if (count := _whole(content, "gpuNum", -1, least=0)) >= 0 else None,
-        temperature=_whole(content, "temperature", plain.temperature, least=1),
-        ecc_max_count=_whole(content, "eccMaxCount", plain.ecc_max_count, least=0),
-        ntp_max_offset_ms=_whole(content, "ntpMaxOffsetMillis", plain.ntp_max_offset_ms, least=0),
+        gpu_count=count if (count := _integer(content, "gpuNum", -1, least=0)) >= 0 else None,
+        temperature=_integer(content, "temperature", plain.temperature, least=1),
+        ecc_max_count=_integer(content, "eccMaxCount", plain.ecc_max_count, least=0),
+        ntp_max_offset_ms=_integer(content, "ntpMaxOffsetMillis", plain.ntp_max_offset_ms, least=0),
     )
 
 
 def _time_of_day(content: Mapping[str, Any], default: time) -> time:
-    """Newer kcover's ``day2CheckTime: "10:00"`` before older ``day2CheckHour: 10``. YAML 1.1 reads an unquoted 10:30 as
-    the number 630, base 60."""
+    """``day2CheckTime: "10:00"`` of newer kcover takes precedence over ``day2CheckHour: 10``. YAML 1.1 reads an
+    unquoted 10:30 as 630, a number in base 60."""
     value = content.get("day2CheckTime")
     if isinstance(value, int) and 0 <= value < 1440:
         return time(value // 60, value % 60)
     if isinstance(value, str) and (match := re.fullmatch(r"([01]?[0-9]|2[0-3]):([0-5][0-9])", value.strip())):
         return time(int(match[1]), int(match[2]))
-    hour = _whole(content, "day2CheckHour", default.hour, least=0)
+    hour = _integer(content, "day2CheckHour", default.hour, least=0)
     return time(hour, 0) if hour < 24 else default
 
 
-def _whole(content: Mapping[str, Any], key: str, default: int, *, least: int) -> int:
+def _integer(content: Mapping[str, Any], key: str, default: int, *, least: int) -> int:
     value = content.get(key)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= least else default
 
@@ -296,3 +287,14 @@ def _unknown(content: Mapping[str, Any], metax: object) -> tuple[str, ...]:
     known = {key for _, key in SETTINGS.values()} | set(_KCOVER_KEYS)
     below = [f"metaX.{key}" for key in metax if key not in _METAX_KEYS] if isinstance(metax, dict) else []
     return tuple([key for key in content if key not in known] + below)
+
+
+_PARSERS: Mapping[str, Callable[[str, str], Any]] = {
+    "gpus": _count,
+    "listen": _address,
+    "node": _node,
+    "reboot_command": _command,
+    "url": _url,
+    "vendor": _vendor,
+    "xid_events": _switch,
+}

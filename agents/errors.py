@@ -1,9 +1,9 @@
-"""What ends an agent before it has begun."""
+"""Errors that keep the agent from starting."""
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used: its name, and what is accepted."""
+    """A setting is invalid. The message names it and says what to write instead."""
 
 
-class Occupied(Exception):
-    """Another process holds what this one needs. It may let go: one that is stuck in the driver does so late."""
+class AlreadyRunning(Exception):
+    """Another process holds the spool. It may release it late: it may be stuck in the driver."""

@@ -1,4 +1,4 @@
-"""Standard output of the commands: whoever reads it may have seen enough, and perhaps nobody does."""
+"""Standard output of the subcommands. The reader may close it at any time, or it may be closed from the start."""
 
 import json
 import os
@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 
 
 def show(rows: Iterable[Mapping[str, object]]) -> None:
-    """Prints each as one line of JSON, for as long as somebody reads."""
-    if sys.stdout is None:  # closed by whoever started the command
+    """Print each row as one line of JSON, until the reader closes the pipe."""
+    if sys.stdout is None:  # closed by the parent process
         return
     try:
         for row in rows:
@@ -19,7 +19,7 @@ def show(rows: Iterable[Mapping[str, object]]) -> None:
 
 
 def finish() -> None:
-    """What is still to be written is, or nobody wants it; without this the interpreter complains as it ends."""
+    """Flush standard output, so that the interpreter does not report a broken pipe as it exits."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

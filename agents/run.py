@@ -1,4 +1,4 @@
-"""``python -m agents``: the agent of this machine, until it is told to stop."""
+"""``python -m agents``: run the agent of this machine until SIGTERM or SIGINT."""
 
 import contextlib
 import ctypes
@@ -8,7 +8,8 @@ import pathlib
 import signal
 import threading
 
-from agents import VERSION, config, local, loop, process, setup
+from agents import VERSION, config, metrics_server, setup, supervisor
+from agents.agent import Agent
 
 log = logging.getLogger("agents")
 
@@ -16,38 +17,43 @@ M_ARENA_MAX = -8  # <malloc.h>
 
 
 def main(file: pathlib.Path | None) -> int:
-    """Returns 0 after SIGTERM or SIGINT. Raises ConfigError, Occupied."""
+    """Return 0 after SIGTERM or SIGINT. Raises ConfigError, AlreadyRunning."""
     logging.basicConfig(
         level=os.environ.get("KCOVER_AGENT_LOG", "INFO").upper(), format="%(levelname)s %(name)s: %(message)s"
     )
     settings = config.load(file, os.environ)
-    _be_small()
-    agent, eyes = setup.agent(settings)
+    _limit_memory()
+    agent, monitors = setup.build_agent(settings)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    log.info("agent %s on %s, log %s, portal %s", VERSION, settings.node, settings.kmsg, settings.url)
+    log.info("agent %s on node %s, kernel log %s, portal %s", VERSION, settings.node, settings.kmsg, settings.url)
     with contextlib.ExitStack() as stack:
         if settings.listen is not None:
-            server = _serve(agent, settings.listen, eyes)
+            server = _serve(agent, settings.listen, monitors)
             if server is not None:
                 stack.callback(server.close)
-        process.run(agent, stop=stop, eyes=eyes)
+        supervisor.run(agent, stop=stop, monitors=monitors)
     return 0
 
 
-def _be_small() -> None:
-    """One heap for all threads, and what the start has used goes back: an agent is idle nearly all its life."""
+def _limit_memory() -> None:
+    """Use one malloc arena for all threads, and return the memory that starting took: the agent is idle nearly all the
+    time."""
     libc = ctypes.CDLL(None)
     with contextlib.suppress(AttributeError):  # a C library other than glibc
         libc.mallopt(M_ARENA_MAX, 1)
         libc.malloc_trim(0)
 
 
-def _serve(agent: loop.Agent, address: tuple[str, int], eyes: process.Eyes) -> local.Server | None:
-    """The local addresses; an agent that cannot have them works all the same."""
+def _serve(
+    agent: Agent, address: tuple[str, int], monitors: supervisor.Monitors
+) -> metrics_server.MetricsServer | None:
+    """The metrics server, or None: an agent works without it."""
     try:
-        return local.Server(agent, address, late=lambda: eyes.rounds.late if eyes.rounds else ())
+        return metrics_server.MetricsServer(
+            agent, address, late_probes=lambda: monitors.probes.late_probes if monitors.probes else ()
+        )
     except OSError as error:
-        log.warning("no /metrics and /healthz on %s:%d: %s", *address, error)
+        log.warning("cannot serve /metrics and /healthz on %s:%d: %s", *address, error)
         return None

@@ -1,4 +1,4 @@
-"""``python -m agents scan FILE``: the faults in a saved kernel log, one JSON object a line."""
+"""``python -m agents scan FILE``: print the faults in a saved kernel log, one JSON object per line."""
 
 import mmap
 import sys
@@ -6,24 +6,25 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from agents import output
-from kcover import machine_check, saved_log, xid
+from kcover import log_scan
+from kcover.faults import machine_check, xid
 
 NEEDLES = (*xid.NEEDLES, *machine_check.NEEDLES)
-SHOWN = ("kind", "code", "pci", "pid", "process", "fatal", "link", "mig", "cause", "line")
-BLOCK = 4 << 20  # bytes of standard input that are scanned at once
+FIELDS = ("kind", "code", "pci", "pid", "process", "fatal", "link", "mig", "cause", "line")
+BLOCK_BYTES = 4 << 20  # of standard input, scanned at once
 
 
 def main(name: str) -> int:
-    """Returns the exit status: 0, or 1 where the file (``-``: standard input) cannot be read."""
+    """Return the exit status: 0, or 1 where the file cannot be read. ``-`` is standard input."""
     try:
         if name == "-":
-            output.show(one for block in _blocks(sys.stdin.buffer) for one in _faults(block))
+            output.show(fault for block in _blocks(sys.stdin.buffer) for fault in _faults(block))
             return 0
         with open(name, "rb") as file:
             try:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            except (ValueError, OSError):  # empty, or a pipe
-                output.show(one for block in _blocks(file) for one in _faults(block))
+            except (ValueError, OSError):  # an empty file, or a pipe
+                output.show(fault for block in _blocks(file) for fault in _faults(block))
             else:
                 with mapped:
                     output.show(_faults(mapped))
@@ -34,25 +35,24 @@ def main(name: str) -> int:
 
 
 def _faults(data: bytes | mmap.mmap) -> Iterator[dict[str, Any]]:
-    for start, end in saved_log.lines(data, NEEDLES):
-        sighting = xid.read_at(data, start, end)
+    for start, end in log_scan.find_lines(data, NEEDLES):
+        sighting = xid.parse_at(data, start, end)
         if sighting is not None:
-            yield _shown(sighting)
-        elif machine_check.is_uncorrected(line := saved_log.text(data[start:end]).rstrip("\r\n")):
-            nothing = dict.fromkeys(SHOWN)
-            yield {**nothing, "kind": machine_check.KIND, "code": machine_check.CODE, "line": line}
+            yield _row(sighting)
+        elif machine_check.is_uncorrected(line := log_scan.decode_line(data[start:end]).rstrip("\r\n")):
+            yield {**dict.fromkeys(FIELDS), "kind": machine_check.KIND, "code": machine_check.CODE, "line": line}
 
 
-def _shown(one: xid.Sighting) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in SHOWN}
+def _row(sighting: xid.FaultLine) -> dict[str, Any]:
+    return {name: getattr(sighting, name) for name in FIELDS}
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:
-    """The stream cut at line ends; a line longer than a block is cut in two."""
+    """The stream in blocks that end at line ends. A line longer than a block is cut in two."""
     tail = b""
-    while data := file.read(BLOCK):
+    while data := file.read(BLOCK_BYTES):
         end = data.rfind(b"\n") + 1
-        if end == 0 and len(tail) < BLOCK:
+        if end == 0 and len(tail) < BLOCK_BYTES:
             tail += data
             continue
         yield tail + data[:end]

@@ -1,4 +1,4 @@
-"""Putting the agent of this machine together from its settings: which log, which probes, which checks."""
+"""Build the agent of this machine from its settings: log, probes, checks, executor, uplink."""
 
 import contextlib
 import logging
@@ -7,92 +7,103 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
-from agents import config, errors, execute, loop, portal, process, spool, store
-from agents.checks import bandwidth, dcgm, gpu_state, iperf, network
+from agents import config, errors, supervisor
+from agents.agent import Agent
+from agents.checks import bandwidth, dcgm, gpu_state, iperf, ping
+from agents.checks.check_runner import CheckRunner
 from agents.checks.host_lock import HostLock
-from agents.checks.runner import Runner
-from agents.gpu_count import GpuCount
-from agents.gpu_users import GpuUsers
-from agents.probes import amd, clock, follow, hardware, infiniband, kubelet, metax, nvme, nvml, sel, storage
+from agents.checks.schedule import CheckSchedule, ScheduledChecks
+from agents.commands import executor
+from agents.host import store
+from agents.outbox import spool
 from agents.probes.finding import Probe
-from agents.probes.gpu.probe import GpuProbe
-from agents.rounds import Rounds
-from agents.schedule import Round, Schedule
-from agents.second_source import SecondSource
-from kcover.fault import Inventory
+from agents.probes.gpu import amd, metax, nvml
+from agents.probes.gpu.expected_count import ExpectedGpuCount
+from agents.probes.gpu.gpu_users import GpuUsers
+from agents.probes.gpu.nvidia import NvidiaProbe
+from agents.probes.gpu.nvml_events import XidEventMonitor
+from agents.probes.host import clock, hardware, infiniband, kubelet, nvme, sel, storage
+from agents.probes.log import sources
+from agents.probes.probe_runner import ProbeRunner
+from agents.uplink import http
+from kcover.faults.fault import Inventory
 
 log = logging.getLogger("agents")
 
-FIRST_CHECKS, FIRST_DEEP_CHECKS = 30.0, 300.0  # seconds after the start: the node settles first
-SHARED = pathlib.Path("/run/kcover-agent")
-DEEP_DIAGNOSIS = {"r": 3}  # DCGM's level on the timer for heavy checks, as Autopilot's
-FASTEST_GPU_POLL = 60.0  # NVML for eight GPUs costs tens of ms; a thousandth of a core is all the agent may use
+FIRST_CHECKS_SECONDS, FIRST_DEEP_CHECKS_SECONDS = 30.0, 300.0  # after the start, so that the node can settle
+SHARED_FOLDER = pathlib.Path("/run/kcover-agent")
+DEEP_CHECK_ARGS = {"r": 3}  # DCGM level of deep checks on the timer, as in Autopilot
+MIN_GPU_POLL_SECONDS = 60.0  # reading eight GPUs takes tens of ms; the agent may use a thousandth of a core
 
 
-def agent(settings: config.Config) -> tuple[loop.Agent, process.Eyes]:
-    """The agent of this machine, and what looks at it. Raises ConfigError for settings that it cannot satisfy, Occupied
-    while another agent is at work."""
-    uplink, folder = _line(settings)
-    checks = runner(settings)
-    check_lock(settings).make()
-    gpus = gpu_count(settings, folder)
-    # The agent needs its executor, which needs to tell the events to let go, which report through the agent.
-    events: list[SecondSource] = []
-    host = execute.Host(
+def build_agent(settings: config.Config) -> tuple[Agent, supervisor.Monitors]:
+    """The agent of this machine and its monitors. Raises ConfigError for settings that this machine cannot satisfy,
+    AlreadyRunning while another agent is running."""
+    uplink, folder = connect(settings)
+    checks = check_runner(settings)
+    check_lock(settings).create()
+    gpus = expected_gpus(settings, folder)
+    # The executor must be able to stop the Xid events, and they report to the agent, which needs the executor first.
+    events: list[XidEventMonitor] = []
+    host_executor = executor.HostExecutor(
         reboot_command=settings.reboot_command,
         checks=checks,
-        hands_off=lambda: events[0].hands_off() if events else contextlib.nullcontext(),
+        release_gpus=lambda: events[0].release_gpus() if events else contextlib.nullcontext(),
     )
-    made = loop.Agent(
+    agent = Agent(
         settings,
-        sources=[follow.source(settings.kmsg)],
+        sources=[sources.source_for(settings.kmsg)],
         clock=now,
         boot_id=settings.read_boot_id,
         inventory=inventory(settings),
         uplink=uplink,
         spool=spool.Spool(folder),
-        executor=host,
+        executor=host_executor,
     )
     if settings.xid_events and settings.vendor == "nvidia":
-        events.append(SecondSource(logged=made.logs.told, caught_up=lambda: made.caught_up, keep=made.take, clock=now))
-    eyes = process.Eyes(
-        rounds=Rounds(probes(settings, gpus=gpus), keep=made.take, clock=now),
-        schedule=Schedule(
-            timers(settings, gpus=gpus), runner=checks, keep=made.take, clock=now, monotonic=time.monotonic
+        events.append(
+            XidEventMonitor(
+                seen_in_log=agent.logs.has_seen_xid, caught_up=lambda: agent.caught_up, sink=agent.record, clock=now
+            )
+        )
+    monitors = supervisor.Monitors(
+        probes=ProbeRunner(probes(settings, gpus=gpus), sink=agent.record, clock=now),
+        checks=CheckSchedule(
+            check_timers(settings, gpus=gpus), runner=checks, sink=agent.record, clock=now, monotonic=time.monotonic
         ),
-        second_source=events[0] if events else None,
+        xid_events=events[0] if events else None,
     )
-    return made, eyes
+    return agent, monitors
 
 
 def inventory(settings: config.Config) -> Callable[[], Inventory]:
-    """What asks for this node's GPUs."""
+    """The function that reads this node's GPUs."""
     if settings.vendor == "amd":
         return amd.AmdInventory()
     return metax.inventory if settings.vendor == "metax" else nvml.inventory
 
 
-def gpu_count(settings: config.Config, folder: store.Store) -> GpuCount:
-    """How many GPUs this node must have: what the settings say, else the most that the PCI bus showed (NVIDIA), or that
-    the vendor's tool listed."""
+def expected_gpus(settings: config.Config, folder: store.Store) -> ExpectedGpuCount:
+    """How many GPUs this node must have: the configured number, else the most ever seen on the PCI bus (NVIDIA) or
+    listed by the vendor's tool."""
     if settings.vendor == "metax":
-        given = settings.metax.gpu_count if settings.gpus is None else settings.gpus
-        return GpuCount(folder, given=given, bus=lambda: metax.GPUS)
+        configured = settings.metax.gpu_count if settings.gpus is None else settings.gpus
+        return ExpectedGpuCount(folder, configured=configured, count_on_bus=lambda: metax.DEFAULT_GPU_COUNT)
     if settings.vendor == "amd":
-        return GpuCount(folder, given=settings.gpus)
-    return GpuCount(folder, given=settings.gpus, bus=hardware.gpus_on_the_bus)
+        return ExpectedGpuCount(folder, configured=settings.gpus)
+    return ExpectedGpuCount(folder, configured=settings.gpus, count_on_bus=hardware.count_nvidia_gpus)
 
 
-def probes(settings: config.Config, *, gpus: GpuCount) -> list[Probe]:
-    """What looks at this node, which must have so many ``gpus``. A new probe is named here."""
+def probes(settings: config.Config, *, gpus: ExpectedGpuCount) -> list[Probe]:
+    """The probes of this node; ``gpus`` says how many GPUs it must have. Add a new probe here."""
     vendor: Probe
     if settings.vendor == "metax":
         vendor = metax.MetaXProbe(settings.metax, expected=gpus)
     elif settings.vendor == "amd":
         vendor = amd.AmdProbe(expected=gpus)
     else:
-        poll = max(settings.interval.total_seconds(), FASTEST_GPU_POLL)
-        vendor = GpuProbe(every=poll, expected=gpus)
+        poll = max(settings.interval.total_seconds(), MIN_GPU_POLL_SECONDS)
+        vendor = NvidiaProbe(interval_seconds=poll, expected=gpus)
     return [
         vendor,
         infiniband.InfinibandProbe(expected=settings.hcas or settings.metax.hca_ids),
@@ -105,53 +116,58 @@ def probes(settings: config.Config, *, gpus: GpuCount) -> list[Probe]:
     ]
 
 
-def runner(settings: config.Config) -> Runner:
-    """The checks of this node. A new check is named here."""
-    return Runner(
+def check_runner(settings: config.Config) -> CheckRunner:
+    """The health checks of this node. Add a new check here."""
+    return CheckRunner(
         (
             gpu_state.Remapped(),
             gpu_state.GpuPower(),
             bandwidth.PcieBandwidth(),
             bandwidth.GpuMemory(),
             dcgm.Dcgm(),
-            network.Ping(settings.peers),
+            ping.Ping(settings.peers),
             iperf.Iperf(),
         ),
-        in_use=GpuUsers(beside_monitors=True),
+        gpu_users=GpuUsers(ignore_monitoring=True),
         clock=now,
         lock=check_lock(settings),
     )
 
 
-def check_lock(settings: config.Config, *, shared: pathlib.Path = SHARED) -> HostLock:
-    """What checks on this node lock: what the settings name, else a file in the folder that jobs' containers are given
-    too, where there is one, so that a check by hand locks what the agent's unit does."""
+def check_lock(settings: config.Config, *, shared: pathlib.Path = SHARED_FOLDER) -> HostLock:
+    """The file that checks on this node lock: the configured one, else a file in the folder that is shared with the
+    containers of jobs, where it exists. So a check by hand locks the same file as the agent."""
     if settings.check_lock is not None:
-        return HostLock(path=settings.check_lock, agreed=True)
+        return HostLock(path=settings.check_lock, shared=True)
     if shared.is_dir():
-        return HostLock(path=shared / "checks.lock", agreed=True)
+        return HostLock(path=shared / "checks.lock", shared=True)
     return HostLock(path=settings.spool / "checks.lock")
 
 
-def timers(settings: config.Config, *, gpus: Callable[[], int]) -> list[Round]:
-    """Which checks run by themselves. NVIDIA's need its GPUs: elsewhere they would only say ``skipped`` each hour."""
+def check_timers(settings: config.Config, *, gpus: Callable[[], int]) -> list[ScheduledChecks]:
+    """The checks that run on a timer. NVIDIA checks are left out on nodes without NVIDIA GPUs, where they would be
+    skipped every hour."""
     nvidia = settings.vendor == "nvidia" and gpus() > 0
     light = settings.checks if nvidia else tuple(name for name in settings.checks if name in ("ping", "iperf"))
     if settings.peers and "ping" not in light:
         light = (*light, "ping")
     return [
-        Round(names=light, every=settings.check_interval.total_seconds(), first=FIRST_CHECKS, args={}),
-        Round(
+        ScheduledChecks(
+            names=light,
+            interval_seconds=settings.check_interval.total_seconds(),
+            first_after_seconds=FIRST_CHECKS_SECONDS,
+            args={},
+        ),
+        ScheduledChecks(
             names=settings.deep_checks,
-            every=settings.deep_interval.total_seconds(),
-            first=FIRST_DEEP_CHECKS,
-            args=DEEP_DIAGNOSIS,
+            interval_seconds=settings.deep_interval.total_seconds(),
+            first_after_seconds=FIRST_DEEP_CHECKS_SECONDS,
+            args=DEEP_CHECK_ARGS,
         ),
     ]
 
 
 def now() -> datetime:
-    """The agent's clock."""
     return datetime.now(UTC)
 
 
@@ -159,29 +175,34 @@ def _folders(settings: config.Config) -> tuple[pathlib.Path, ...]:
     return pathlib.Path("/"), pathlib.Path("/var/lib/kubelet"), settings.spool
 
 
-def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
+def connect(settings: config.Config) -> tuple[http.HttpUplink, store.FolderStore]:
+    """The uplink and the locked spool folder. Raises ConfigError, AlreadyRunning."""
     if not settings.url:
-        raise errors.ConfigError("KCOVER_AGENT_URL: accepted is the portal's address, such as https://portal.example")
+        raise errors.ConfigError(
+            "KCOVER_AGENT_URL is not set: give the address of the portal, such as https://portal.example"
+        )
     for name in settings.unknown:
-        log.warning("settings: %s is not known", name)
+        log.warning("settings: unknown key %s ignored", name)
     try:
         given = settings.read_token()
-    except FileNotFoundError:  # an enrolment token may be taken away after its use
+    except FileNotFoundError:  # an enrolment token may be removed after use
         given = ""
     except OSError as error:
         raise errors.ConfigError(f"KCOVER_AGENT_TOKEN_FILE: {error}") from error
     try:
         settings.read_boot_id()
     except OSError as error:
-        raise errors.ConfigError(f"KCOVER_AGENT_BOOT_ID: {error}; accepted is a file with the boot id") from error
+        raise errors.ConfigError(f"KCOVER_AGENT_BOOT_ID: {error}; name a file that holds the boot ID") from error
     try:
-        folder = store.Folder(settings.spool)
+        folder = store.FolderStore(settings.spool)
     except BlockingIOError as error:
-        raise errors.Occupied(f"KCOVER_AGENT_SPOOL={settings.spool}: another agent uses it") from error
+        raise errors.AlreadyRunning(
+            f"KCOVER_AGENT_SPOOL={settings.spool}: another agent is using this folder"
+        ) from error
     except OSError as error:
         raise errors.ConfigError(f"KCOVER_AGENT_SPOOL={settings.spool}: {error}") from error
     try:
-        uplink = portal.Portal(
+        uplink = http.HttpUplink(
             url=settings.url,
             node=settings.node,
             token=settings.read_token,
@@ -193,9 +214,9 @@ def _line(settings: config.Config) -> tuple[portal.Portal, store.Folder]:
     except OSError as error:
         raise errors.ConfigError(f"KCOVER_AGENT_CA_FILE={settings.ca_file}: {error}") from error
     if not given and not uplink.enrolled:
-        where = f"; there is none in {settings.token_file}" if settings.token_file else ""
+        where = f" ({settings.token_file} holds none)" if settings.token_file else ""
         raise errors.ConfigError(
-            f"KCOVER_AGENT_TOKEN (or _FILE): accepted is an agent's or an enrolment token{where}. None is needed where "
-            f"the node has enrolled before, but {settings.spool} has no credential of {settings.node}"
+            f"KCOVER_AGENT_TOKEN (or KCOVER_AGENT_TOKEN_FILE) is not set{where}: give an agent token or an enrolment "
+            f"token. A node that has enrolled needs none, but {settings.spool} has no credential of {settings.node}"
         )
     return uplink, folder

@@ -1,4 +1,4 @@
-"""``python -m bench [NAME ...]``: runs measurements (all without a name) and writes bench/RESULTS.md."""
+"""``python -m bench [NAME ...]``: runs measurements (all of them without a NAME) and writes bench/RESULTS.md."""
 
 import argparse
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from bench import (
 from bench.agents import figures, thousand
 from bench.ingest import measure as ingest
 
-# Each takes the share of its full size; the first two have one size only.
+# Each is called with the share of its full size; the first two have only one size.
 MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "post-to-cordon": lambda _scale: post_to_cordon.measure(),
     "line-to-cordon": lambda _scale: line_to_cordon.measure(),
@@ -36,25 +36,28 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
 
 
 def main() -> None:
-    """Runs what is named."""
+    """Runs the named measurements."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(MEASUREMENTS)}; none: all")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"one of {', '.join(MEASUREMENTS)}; default: all")
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="share of the full size, to try a measurement: prints, writes nothing"
+        "--scale",
+        type=float,
+        default=1.0,
+        help="share of the full size, to try a measurement: prints the results without writing them",
     )
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in MEASUREMENTS]
     if unknown:
-        parser.error(f"unknown measurement {', '.join(unknown)}: known are {', '.join(MEASUREMENTS)}")
+        parser.error(f"unknown measurement {', '.join(unknown)}: use {', '.join(MEASUREMENTS)}")
     if not 0 < options.scale <= 1:
-        parser.error("--scale is a share above 0 and up to 1")
+        parser.error("--scale must be above 0 and at most 1")
     for name in options.names or list(MEASUREMENTS):
-        found = MEASUREMENTS[name](options.scale)
+        measured = MEASUREMENTS[name](options.scale)
         if options.scale == 1:
-            result.write(found)
-        print(f"{found.name} ({found.command}; {result.versions()}):")
-        for what, figure, goal in found.rows:
-            print(f"  {what:<44} {figure:<28} {goal}", flush=True)
+            result.write(measured)
+        print(f"{measured.name} ({measured.command}; {result.versions()}):")
+        for label, figure, goal in measured.rows:
+            print(f"  {label:<44} {figure:<28} {goal}", flush=True)
 
 
 main()

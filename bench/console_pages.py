@@ -1,4 +1,4 @@
-"""Pages of a portal that looks after 10,000 nodes: how long the server takes, how much it sends."""
+"""Console pages of a portal with 10,000 nodes: response time and size."""
 
 import tempfile
 import time
@@ -24,7 +24,7 @@ PAGES = {
 
 
 def measure(scale: float) -> Result:
-    """The same installation at three sizes of fleet."""
+    """The same installation with three fleet sizes."""
     points: dict[str, list[tuple[float, float]]] = {page: [] for page in PAGES}
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
@@ -49,13 +49,13 @@ def measure(scale: float) -> Result:
         command="make bench ARGS=console-pages",
         conditions=f"{points['overview'][-1][0]:,.0f} nodes x 8 GPUs in one cluster, one in 50 with an open incident, "
         f"ten closed ones and a rescue; {REQUESTS} requests of each page, one after the "
-        "other, by one signed-in person, straight to gunicorn; the clock runs until the last byte. Bytes as sent.",
+        "other, by one signed-in user, directly to gunicorn; the clock runs until the last byte. Bytes as sent.",
         rows=rows,
     )
 
 
 def _page(person: Person, path: str) -> tuple[float, int]:
-    """P95 in seconds, and the size in bytes, of one page."""
+    """P95 in seconds and size in bytes of one page."""
     times, size = [], 0
     for number in range(WARM_UP + REQUESTS):
         began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""kill -9 of a worker in the middle of its calls: how soon another takes its steps up, once the leases allow it."""
+"""kill -9 of a worker during its calls: how soon another worker claims its steps after the leases expire."""
 
 import statistics
 import tempfile
@@ -10,14 +10,14 @@ from bench import scene
 from bench.result import Result, spread
 from tests.story import product as products
 
-NODES = 6  # fewer than a worker has threads: all are in mid-call when it dies
-LOOK_SECONDS = 0.01
+NODES = 6  # fewer than the threads of a worker: all are in a call when it dies
+POLL_SECONDS = 0.01
 HELD = "SELECT id, token, lease_until FROM rescue_rescue WHERE lease_until IS NOT NULL ORDER BY id"
 CLAIMED = "SELECT id, token, clock_timestamp() FROM rescue_rescue ORDER BY id"
 
 
 def measure(_scale: float) -> Result:
-    """Every call to cordon hangs; the worker is killed; the moments at which another one's tokens appear."""
+    """Every call to cordon hangs and the worker is killed; measures when tokens of another worker appear."""
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=NODES + 4, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
         nodes = scene.working_nodes(product)[:NODES]
@@ -26,19 +26,19 @@ def measure(_scale: float) -> Result:
         product.post_sim("/sim/api-faults", {"status": "timeout", "match": "PATCH /api/v1/nodes/", "count": NODES})
         faults = [scene.xid(62)]
         scene.send(product, [(secrets[node], scene.report(node, faults, boot_id=boots[node])) for node in nodes])
-        product.wait(lambda: _hanging(product), "all steps to be in mid-call")
+        product.wait(lambda: _hanging(product), "all steps to be in a call")
         product.kill("worker")
         killed = time.time()
         product.start("worker")
         held = {rescue: (token, until) for rescue, token, until in scene.ask(product, HELD)}
-        late = _taken_up(product, held)
+        late = _claim_delays(product, held)
         done = watch.wait(nodes, seconds=60)
     return Result(
         name="Dead worker",
         command="make bench ARGS=dead-worker",
-        conditions=f"{NODES} rescues of one worker, each in the middle of a PATCH that does not return; kill -9, "
+        conditions=f"{NODES} rescues of one worker, each during a PATCH that does not return; kill -9, then "
         "another worker is started at once. The clock runs from the end of each rescue's lease (30 s after its last "
-        "renewal) to the claim by the other.",
+        "renewal) to the claim by the other worker.",
         rows=[
             *((f"claim after the lease, {what}", figure, "< 1 s" * (what == "max")) for what, figure in _s(late)),
             ("kill to node cordoned, P50", f"{statistics.median(done.values()) - killed:.1f} s", ""),
@@ -51,20 +51,20 @@ def _s(seconds: list[float]) -> list[tuple[str, str]]:
 
 
 def _hanging(product: products.Product) -> bool:
-    """Whether every planned fault of the API has caught a call."""
+    """Whether every injected API fault has blocked a call."""
     _, planned = products.call("GET", product.sim + "/sim/api-faults")
     return not planned["pending"] and len(scene.ask(product, HELD)) == NODES
 
 
-def _taken_up(product: products.Product, held: dict[int, tuple[int, datetime]]) -> list[float]:
-    """Seconds from each lease's end until its rescue had a newer token."""
+def _claim_delays(product: products.Product, held: dict[int, tuple[int, datetime]]) -> list[float]:
+    """Seconds from the end of each lease until its rescue had a newer token."""
     late: dict[int, float] = {}
     deadline = time.time() + 120
     while len(late) < len(held):
         if time.time() > deadline:
-            raise RuntimeError(f"{len(held) - len(late)} rescues were not taken up within two minutes")
+            raise RuntimeError(f"{len(held) - len(late)} rescues were not claimed within two minutes")
         for rescue, token, now in scene.ask(product, CLAIMED):
             if rescue in held and rescue not in late and token > held[rescue][0]:
                 late[rescue] = (now - held[rescue][1]).total_seconds()
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return list(late.values())

@@ -1,4 +1,4 @@
-"""What the portal adds to the time that pods take to leave and machines take to boot."""
+"""The time that the portal adds to the termination of pods and the boot of machines."""
 
 import tempfile
 import time
@@ -10,7 +10,7 @@ from bench.result import Result, spread
 from tests.story import product as products
 
 NODES = 30
-EVERY_SECONDS = 1.0
+INTERVAL_SECONDS = 1.0
 BOOT_SECONDS = 5.0
 HEAL = """
 apiVersion: rescue.ksyun.com/v1
@@ -28,7 +28,7 @@ spec:
 
 
 def measure(scale: float) -> Result:
-    """One rescue a second, each drained and rebooted; the API server's watches tell when things were so."""
+    """One rescue per second, each with drain and reboot; watches of the API server give the times."""
     count = max(2, round(NODES * scale))
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + count // 4 + 4, policies=HEAL, boot_seconds=BOOT_SECONDS)
@@ -40,7 +40,7 @@ def measure(scale: float) -> Result:
         back = scene.Watch(product, "/api/v1/nodes", _ready)
         for node in nodes:
             product.inject(node, 62)
-            time.sleep(EVERY_SECONDS)
+            time.sleep(INTERVAL_SECONDS)
         for node in nodes:
             product.wait_rescue(node, "succeeded", seconds=180)
         drains = _drains(product, nodes, left.noted())
@@ -49,11 +49,11 @@ def measure(scale: float) -> Result:
     return Result(
         name="Drain and reboot overhead",
         command="make bench ARGS=drain-reboot-overhead",
-        conditions=f"{count} rescues, one begun every {EVERY_SECONDS:.0f} s: cordon, drain, reboot by the agent "
-        f"(machines boot in {BOOT_SECONDS:.0f} s), verify, uncordon. Drain: from the API server's word that the node's "
-        f"last pod has ended ({len(drains)} nodes had pods) to the step's end. Reboot: from its word that the node is "
-        "Ready with a new boot id to the end of the steps `reboot` (which may settle before the node is Ready) and "
-        "`ready`.",
+        conditions=f"{count} rescues, one started every {INTERVAL_SECONDS:.0f} s: cordon, drain, reboot by the agent "
+        f"(machines boot in {BOOT_SECONDS:.0f} s), verify, uncordon. Drain: from the watch event that shows the node's "
+        f"last pod ended ({len(drains)} nodes had pods) to the end of the step. Reboot: from the event that shows the "
+        "node Ready with a new boot ID to the end of the steps `reboot` (which may settle before the node is Ready) "
+        "and `ready`.",
         rows=[
             *((f"drain after the last pod, {what}", figure, "≤ 1 s" * (what == "max")) for what, figure in _s(drains)),
             *((f"reboot after Ready, {what}", figure, "≤ 2 s" * (what == "max")) for what, figure in _s(reboots)),
@@ -67,7 +67,7 @@ def _s(seconds: list[float]) -> list[tuple[str, str]]:
 
 
 def _left(event: scene.Json) -> tuple[str, str] | None:
-    """A pod that has ended: its node and name. DaemonSets' pods stay on a drained node."""
+    """For ``Watch``: node and name of a pod that has ended. Pods of DaemonSets stay on a drained node."""
     pod = event["object"]
     owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences") or ()}
     ended = event["type"] == "DELETED" or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
@@ -76,7 +76,7 @@ def _left(event: scene.Json) -> tuple[str, str] | None:
 
 
 def _ready(event: scene.Json) -> tuple[str, str] | None:
-    """A node that is Ready: its name and boot id."""
+    """For ``Watch``: name and boot id of a Ready node."""
     node = event["object"]
     status = node.get("status") or {}
     ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ()))
@@ -92,7 +92,7 @@ def _finished(product: products.Product, node: str, step: str) -> float:
 
 
 def _drains(product: products.Product, nodes: list[str], left: dict[scene.Key, float]) -> list[float]:
-    """Seconds from the end of each node's last pod to the end of its drain; nodes without pods are left out."""
+    """Seconds from the end of each node's last pod to the end of its drain; nodes without pods are omitted."""
     found = []
     for node in nodes:
         drained = _finished(product, node, "drain")
@@ -105,7 +105,7 @@ def _drains(product: products.Product, nodes: list[str], left: dict[scene.Key, f
 def _after_ready(
     product: products.Product, nodes: list[str], back: dict[scene.Key, float], *, step: str
 ) -> list[float]:
-    """Seconds from each node's second Ready (its first is the boot that the measurement found) to the step's end."""
+    """Seconds from each node's second Ready (the first is the boot before the measurement) to the end of the step."""
     found = []
     for node in nodes:
         ready = sorted(at for (of, _), at in back.items() if of == node)

@@ -1,4 +1,4 @@
-"""``python -m bench.fleet_rows NODES``: fills the configured database up to so many nodes, with their history."""
+"""``python -m bench.fleet_rows NODES``: fills the configured database up to NODES nodes, with history."""
 
 import random
 import sys
@@ -17,16 +17,16 @@ from kcover_portal.incidents.models import Event, Incident  # noqa: E402
 from kcover_portal.rescue.models import Decision, Rescue, Step  # noqa: E402
 
 GPUS = 8
-FAULTY_ONE_IN = 50
-CLOSED_EACH = 10
+FAULTY_NODE_INTERVAL = 50  # one node in 50 has faults
+CLOSED_INCIDENTS = 10  # of each faulty node
 PLAN = ("cordon", "drain", "reboot", "ready", "verify", "uncordon")
 XIDS = (48, 62, 64, 79, 94, 119)
-BATCH = 2000
+BATCH_SIZE = 2000
 
 
 @transaction.atomic
-def fill(wanted: int) -> None:
-    """Adds what is missing up to ``wanted`` nodes."""
+def fill(total: int) -> None:
+    """Adds nodes until there are ``total``."""
     now = timezone.now()
     cluster, _ = Cluster.objects.get_or_create(name="big", defaults={"created_at": now, "watched_at": now})
     Cluster.objects.filter(pk=cluster.pk).update(watched_at=now)
@@ -37,7 +37,7 @@ def fill(wanted: int) -> None:
                 cluster=cluster,
                 name=f"gpu-{number:05}",
                 uid=str(uuid.uuid4()),
-                known=True,
+                in_cluster=True,
                 pool=f"pool-{number % 12}",
                 model="NVIDIA-H100-80GB-HBM3",
                 labels={f"example.com/label-{index}": f"value-{index}" for index in range(30)},
@@ -53,13 +53,13 @@ def fill(wanted: int) -> None:
                 created_at=now,
                 synced_at=now,
             )
-            for number in range(before, wanted)
+            for number in range(before, total)
         ),
-        batch_size=BATCH,
+        batch_size=BATCH_SIZE,
     )
     Agent.objects.bulk_create(
         (Agent(node=node, seen_at=now, boot_id=node.boot_id, boot_seen_at=now, version="1.0.0") for node in nodes),
-        batch_size=BATCH,
+        batch_size=BATCH_SIZE,
     )
     Gpu.objects.bulk_create(
         (
@@ -75,15 +75,15 @@ def fill(wanted: int) -> None:
             for node in nodes
             for index in range(GPUS)
         ),
-        batch_size=BATCH,
+        batch_size=BATCH_SIZE,
     )
-    for node in nodes[::FAULTY_ONE_IN]:
+    for node in nodes[::FAULTY_NODE_INTERVAL]:
         _history(node)
-    Agent.objects.update(seen_at=now)  # nobody has gone silent while the rows were written
+    Agent.objects.update(seen_at=now)  # so that no agent is silent because writing the rows took long
 
 
 def _history(node: Node) -> None:
-    """Closed incidents, one that is open, a decision and a rescue that goes on."""
+    """Closed incidents, one open incident, a decision and an open rescue."""
     now, draw = timezone.now(), random.Random(node.name)
     incidents = Incident.objects.bulk_create(
         Incident(
@@ -101,11 +101,18 @@ def _history(node: Node) -> None:
             last_at=now - timedelta(hours=number),
             closed_at=now - timedelta(hours=number - 1) if number else None,
         )
-        for number in range(CLOSED_EACH + 1)
+        for number in range(CLOSED_INCIDENTS + 1)
     )
     Event.objects.bulk_create(
-        Event(incident=one, node=node, boot_id=node.boot_id, source="kmsg", message=one.message, at=one.opened_at)
-        for one in incidents
+        Event(
+            incident=incident,
+            node=node,
+            boot_id=node.boot_id,
+            source="kmsg",
+            message=incident.message,
+            at=incident.opened_at,
+        )
+        for incident in incidents
         for _ in range(3)
     )
     decision = Decision.objects.create(
@@ -125,11 +132,13 @@ def _history(node: Node) -> None:
         decision=decision,
         origin=Rescue.Origin.POLICY,
         requested_by="policy:heal#1",
-        code=f"xid {incidents[0].code}",
+        requester_kind=Rescue.Requester.POLICY,
+        fault_kind="xid",
+        fault_code=incidents[0].code,
         rule="heal#1",
         plan_hash="0" * 64,
         state=Rescue.State.WAITING,
-        because="booted, not Ready yet",
+        because={"code": "booted_not_ready", "params": {}},
         opened_at=now,
         due_at=now + timedelta(days=1),
     )

@@ -1,4 +1,4 @@
-"""From a line in a node's kernel log to the node unschedulable on the API server, the agent included."""
+"""From a line in the kernel log of a node to the node unschedulable on the API server, including the agent."""
 
 import contextlib
 import os
@@ -14,12 +14,12 @@ from bench.result import Result, spread
 from tests.story import product as products
 
 NODES = 25
-EVERY_SECONDS = 1.0
+INTERVAL_SECONDS = 1.0
 LINE = "4,%d,%d,-;NVRM: Xid (PCI:0000:4e:00): 62, pid='<unknown>', name=<unknown>, bench\n"
 
 
 def measure() -> Result:
-    """An agent process on each of the nodes, as a node runs it; one line each, one after the other."""
+    """One agent process per node, started as on a real node; one line each, one after the other."""
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=NODES + 10, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
         nodes = scene.working_nodes(product)[:NODES]
@@ -29,19 +29,19 @@ def measure() -> Result:
             logs = {
                 node: running.enter_context(_agent(product, node, secrets[node], boot_id=boots[node])) for node in nodes
             }
-            product.wait(lambda: _heard(product) >= NODES, "the agents to be heard", seconds=120)
+            product.wait(lambda: _reporting(product) >= NODES, "the agents to report", seconds=120)
             latencies = []
             for number, node in enumerate(nodes):
                 began = time.time()
                 os.write(logs[node], (LINE % (number + 1, time.monotonic_ns() // 1000)).encode())
                 latencies.append((watch.wait([node], seconds=60)[node] - began) * 1000)
-                time.sleep(EVERY_SECONDS)
+                time.sleep(INTERVAL_SECONDS)
     goals = {"P99": "≤ 1,000 ms"}
     return Result(
         name="Kernel line to cordon",
         command="make bench ARGS=line-to-cordon",
         conditions=f"{NODES} agent processes, each with a pipe in place of /dev/kmsg; one line each, "
-        f"{EVERY_SECONDS:.0f} s apart. The clock runs from before the line is written to the arrival of the watch "
+        f"{INTERVAL_SECONDS:.0f} s apart. The clock runs from before the line is written to the arrival of the watch "
         "event that shows the node unschedulable.",
         rows=[(f"line to unschedulable, {what}", figure, goals.get(what, "")) for what, figure in spread(latencies)],
     )
@@ -49,12 +49,12 @@ def measure() -> Result:
 
 @contextlib.contextmanager
 def _agent(product: products.Product, node: str, token: str, *, boot_id: str) -> Iterator[int]:
-    """One agent of a simulated node, in its boot; yields the writing end of its kernel log."""
+    """The agent of a simulated node, with its boot id; yields the writing end of its kernel log."""
     home = Path(product.folder) / f"agent-{node}"
     home.mkdir()
     (home / "boot_id").write_text(boot_id)
     os.mkfifo(home / "kmsg")
-    held = os.open(home / "kmsg", os.O_RDWR | os.O_NONBLOCK)  # or the agent sees a pipe that nobody writes to
+    held = os.open(home / "kmsg", os.O_RDWR | os.O_NONBLOCK)  # otherwise the agent reads a pipe without a writer
     settings = {
         "NODE_NAME": node,
         "KCOVER_AGENT_URL": product.url,
@@ -76,5 +76,5 @@ def _agent(product: products.Product, node: str, token: str, *, boot_id: str) ->
         os.close(held)
 
 
-def _heard(product: products.Product) -> int:
+def _reporting(product: products.Product) -> int:
     return int(scene.ask(product, "SELECT count(*) FROM fleet_agent")[0][0])

@@ -1,4 +1,4 @@
-"""A fault on many nodes in the same moment: how long until all of them take no more work."""
+"""A fault on many nodes at the same time: how long until all of them are unschedulable."""
 
 import statistics
 import tempfile
@@ -12,21 +12,21 @@ from tests.story import product as products
 SIZES = (15, 50, 150, 375)
 GOALS = {150: "≤ 2 s", 375: "≤ 5 s"}
 RUNS = 3
-NODES_PER_SPARE = 8  # more are started than are hurt: the simulator keeps some of them as spares
+NODES_PER_SPARE = 8  # more nodes are started than get a fault: the simulator keeps some as spares
 
 
 def measure(scale: float) -> Result:
-    """One POST a node, all at once, one cordon-only rule, guards off; several runs, each on nodes of its own."""
+    """One POST per node, all at once, one cordon-only rule, guards off; several runs, each on other nodes."""
     sizes = [max(2, round(size * scale)) for size in SIZES]
-    wanted = sum(sizes) * RUNS
+    count = sum(sizes) * RUNS
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(
-            nodes=wanted + wanted // NODES_PER_SPARE + 8,
+            nodes=count + count // NODES_PER_SPARE + 8,
             policies=scene.CORDON,
             agents=False,
             simulator=["--no-workloads"],
         )
-        product.wait(lambda: len(scene.working_nodes(product)) >= wanted, "the nodes to be listed", seconds=120)
+        product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed", seconds=120)
         fresh = iter(scene.working_nodes(product))
         watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)
         rows, points = [], []
@@ -42,9 +42,9 @@ def measure(scale: float) -> Result:
     return Result(
         name="Nodes at once",
         command="make bench ARGS=nodes-at-once",
-        conditions=f"One report a node, all sent at once over {scene.AT_ONE_TIME} connections; median (and range) of "
-        f"{RUNS} runs, each on nodes that were well; one cordon-only rule; storm, rate and breaker off. The clock runs "
-        "from before the first POST to the arrival of the watch event that shows the last node unschedulable.",
+        conditions=f"One report per node, all sent at once over {scene.MAX_CONNECTIONS} connections; median (and "
+        f"range) of {RUNS} runs, each on healthy nodes; one cordon-only rule; storm, rate and breaker off. The clock "
+        "runs from before the first POST to the arrival of the watch event that shows the last node unschedulable.",
         rows=rows,
     )
 
@@ -56,10 +56,10 @@ def _run(product: products.Product, watch: scene.Watch, nodes: list[str]) -> tup
     def reports(*faults: scene.Json) -> list[tuple[str, bytes]]:
         return [(secrets[node], scene.report(node, faults, boot_id=boots[node])) for node in nodes]
 
-    scene.send(product, reports())  # agents are no strangers
-    told = reports(scene.xid(62))
+    scene.send(product, reports())  # the portal already knows the agents
+    faulty = reports(scene.xid(62))
     began = time.time()
-    answered = scene.send(product, told)
+    answered = scene.send(product, faulty)
     cordoned = watch.wait(nodes, seconds=300)
     scene.settled(product, seconds=300)
     return max(answered) - began, max(cordoned.values()) - began

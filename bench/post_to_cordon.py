@@ -1,4 +1,4 @@
-"""From an agent's POST to the node unschedulable on the API server."""
+"""From the POST of an agent to the node unschedulable on the API server."""
 
 import http.client
 import json
@@ -14,7 +14,7 @@ from bench.result import Result, spread
 from tests.story import product as products
 
 FAULTS = 50
-EVERY_SECONDS = 2.0
+INTERVAL_SECONDS = 2.0
 FAULT: dict[str, object] = {"kind": "xid", "code": 62, "pci": "0000:4e:00", "message": "bench", "source": "kmsg"}
 CORDON = """
 apiVersion: rescue.ksyun.com/v1
@@ -25,7 +25,7 @@ spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
 
 
 def measure() -> Result:
-    """Steady 0.5 faults a second, each on a node of its own, one cordon-only rule, PostgreSQL and Redis."""
+    """0.5 faults per second, each on another node, one cordon-only rule, PostgreSQL and Redis."""
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=FAULTS + 10, policies=CORDON, agents=False)
         latencies, acknowledged = _run(product)
@@ -34,7 +34,7 @@ def measure() -> Result:
     return Result(
         name="POST to cordon",
         command="make bench ARGS=post-to-cordon",
-        conditions=f"{FAULTS} faults at {1 / EVERY_SECONDS:.1f}/s, one node each; live, worker, beat, watch and the "
+        conditions=f"{FAULTS} faults at {1 / INTERVAL_SECONDS:.1f}/s, one node each; live, worker, beat, watch and the "
         "simulated API server as processes of one machine with two cores. The clock runs from before the POST is sent "
         "to the arrival of the watch event that shows the node unschedulable.",
         rows=[
@@ -46,7 +46,7 @@ def measure() -> Result:
 
 def _run(product: products.Product) -> tuple[list[float], list[float]]:
     rows = product.get("/api/v1/nodes?page_size=500")["results"]
-    # Spares are cordoned already: only a node that takes work can be seen to stop.
+    # Spares are already cordoned: only a schedulable node can be seen to become unschedulable.
     nodes = sorted(row["name"] for row in rows if row["gpus"] and not row["cordoned"])[:FAULTS]
     boots = {row["name"]: row["boot_id"] for row in rows}
     listing = Path(product.folder) / "nodes"
@@ -57,13 +57,15 @@ def _run(product: products.Product) -> tuple[list[float], list[float]]:
     connection = http.client.HTTPConnection("127.0.0.1", product.port)
     latencies, acknowledged = [], []
     for node in nodes:
-        _post(connection, node, tokens[node], boots[node], faults=[])  # an agent has been heard before it sees a fault
+        _post(
+            connection, node, tokens[node], boots[node], faults=[]
+        )  # the portal knows the agent before it reports a fault
         time.sleep(0.3)
         began = time.monotonic()
         _post(connection, node, tokens[node], boots[node], faults=[FAULT])
         acknowledged.append((time.monotonic() - began) * 1000)
         latencies.append((seen.cordoned(node) - began) * 1000)
-        time.sleep(max(0.0, EVERY_SECONDS - (time.monotonic() - began)))
+        time.sleep(max(0.0, INTERVAL_SECONDS - (time.monotonic() - began)))
     return latencies, acknowledged
 
 
@@ -90,7 +92,7 @@ def _post(
 
 
 class _Watch:
-    """Notes when the API server first shows each node unschedulable."""
+    """Records when the API server first shows each node unschedulable."""
 
     def __init__(self, product: products.Product) -> None:
         self._at: dict[str, float] = {}
@@ -104,7 +106,7 @@ class _Watch:
         threading.Thread(target=self._read, daemon=True).start()
 
     def cordoned(self, node: str) -> float:
-        """The moment, by the monotonic clock; waits for it."""
+        """Waits until the node is cordoned; returns the time by the monotonic clock."""
         with self._new:
             if not self._new.wait_for(lambda: node in self._at, timeout=60):
                 raise RuntimeError(f"{node} was not cordoned within a minute")

@@ -1,4 +1,4 @@
-"""Preflight: how long the last report of a job takes, whose answer has the verdict of all."""
+"""Preflight: how long the last report of a job takes, whose response contains the verdict."""
 
 import json
 import statistics
@@ -17,11 +17,11 @@ SHARES = (0.1, 1 / 3, 1.0)
 RUNS = 5
 CONNECTIONS = 8
 SLOTS = 5
-GROUP = 8  # nodes that meet each other: slot by slot the one whose place differs by slot + 1, bit by bit
+GROUP = 8  # nodes that are paired with each other: in each slot, place XOR (slot + 1)
 
 
 def measure(scale: float) -> Result:
-    """Three sizes of job on one installation."""
+    """Three job sizes on one installation."""
     points: list[tuple[float, float]] = []
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
@@ -50,14 +50,14 @@ def measure(scale: float) -> Result:
     return Result(
         name="Preflight verdict",
         command="make bench ARGS=preflight-verdict",
-        conditions=f"One job; a report a node with {SLOTS} slots of figures; one node in {GROUP} is slow. "
-        f"{CONNECTIONS} connections to gunicorn, the last report alone; {RUNS} jobs of each size, medians and spread.",
+        conditions=f"One job; one report per node with {SLOTS} slots; one node in {GROUP} is slow. {CONNECTIONS} "
+        f"connections to gunicorn, the last report alone; {RUNS} jobs of each size, median (and range).",
         rows=rows,
     )
 
 
 def _run(product: products.Product, size: int, uid: str) -> tuple[float, float]:
-    """Seconds of the last report, and of all of them."""
+    """Seconds for the last report, and for all reports."""
     began = time.perf_counter()
     with ThreadPoolExecutor(CONNECTIONS) as pool:
         answers = list(pool.map(lambda place: _post(product, place, size, uid), range(size - 1)))

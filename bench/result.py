@@ -1,4 +1,4 @@
-"""What a measurement found, and how the page of results is written."""
+"""The result of a measurement, and the page of results."""
 
 import math
 import os
@@ -16,14 +16,14 @@ import psycopg
 RESULTS = Path(__file__).parent / "RESULTS.md"
 HEAD = """# Results
 
-Made by `make bench`. Everything (client, portal, PostgreSQL with synchronous_commit=on, Redis, the simulated cluster)
-ran on one machine. Absolute figures move with the machine; goals are those the project set itself.
+Written by `make bench`. Everything (client, portal, PostgreSQL with synchronous_commit=on, Redis, simulated cluster)
+ran on one machine. Absolute figures depend on the machine. The goals are the project's own.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One measurement: its name, the command that repeats it, the conditions, and rows of (what, figure, goal)."""
+    """One measurement: its name, the command that repeats it, the conditions, and rows of (label, figure, goal)."""
 
     name: str
     command: str
@@ -48,14 +48,14 @@ def spread(values: Sequence[float], *, unit: str = "ms", digits: int = 1) -> lis
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """How the cost grows with the size: the slope of log(cost) over log(size), by least squares. 1 is linear."""
+    """The growth of cost with size: the slope of log(cost) over log(size), by least squares. 1 is linear."""
     logs = [(math.log(size), math.log(cost)) for size, cost in points]
     slope, _ = statistics.linear_regression([x for x, _ in logs], [y for _, y in logs])
     return slope
 
 
 def versions() -> str:
-    """What the figures were taken on."""
+    """The software and the machine of the measurement."""
     with psycopg.connect(os.environ["KCOVER_DATABASE_URL"]) as connection:
         postgres = connection.info.server_version // 10_000
     return ", ".join(
@@ -69,7 +69,7 @@ def versions() -> str:
 
 
 def write(result: Result) -> None:
-    """Puts the result into the page, in place of an earlier one of the same name."""
+    """Writes the result to the page and replaces an earlier one of the same name."""
     page = RESULTS.read_text(encoding="utf-8") if RESULTS.exists() else HEAD
     section = "\n".join(
         (
@@ -81,7 +81,7 @@ def write(result: Result) -> None:
             "",
             "| what | figure | goal |",
             "|---|---|---|",
-            *(f"| {what} | {figure} | {goal} |" for what, figure, goal in result.rows),
+            *(f"| {label} | {figure} | {goal} |" for label, figure, goal in result.rows),
             "",
         )
     )

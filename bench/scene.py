@@ -1,4 +1,4 @@
-"""What several measurements do: stand in for agents, watch the API server, look into the database."""
+"""Shared by measurements: act as agents, watch the API server, query the database."""
 
 import asyncio
 import http.client
@@ -20,7 +20,7 @@ import psycopg
 from tests.story import product as products
 from tests.story.product import Product
 
-AT_ONE_TIME = 64  # connections of the clients
+MAX_CONNECTIONS = 64  # of the clients
 CORDON = """
 apiVersion: rescue.ksyun.com/v1
 kind: RescuePolicy
@@ -29,16 +29,16 @@ spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
 """
 
 Json = dict[str, Any]
-Key = Any  # whatever a measurement tells its sightings apart by; hashable
+Key = Any  # identifies what a measurement observes; hashable
 
 
 def working_nodes(product: Product) -> list[str]:
-    """The nodes with GPUs that take work, sorted. (Spares are cordoned already.)"""
+    """The schedulable nodes with GPUs, sorted. Spares are already cordoned."""
     return sorted(row["name"] for row in _nodes(product) if row["gpus"] and not row["cordoned"])
 
 
 def boots(product: Product) -> dict[str, str]:
-    """The boot id of each node, which its agent names; of another boot the portal does not know whether it is over."""
+    """The boot id of each node for its reports; the portal cannot tell whether an unknown boot is over."""
     return {row["name"]: row["boot_id"] for row in _nodes(product)}
 
 
@@ -51,7 +51,7 @@ def _nodes(product: Product) -> Iterator[Json]:
 
 
 def tokens(product: Product, nodes: Collection[str]) -> dict[str, str]:
-    """An agent's token for each node, made by the command."""
+    """An agent token for each node, created by the ``token`` command."""
     listing = Path(product.folder) / "nodes"
     listing.write_text("\n".join(nodes))
     printed = product.manage("token", "create", "--kind", "agent", "--cluster", "sim", "--nodes", str(listing))
@@ -59,9 +59,9 @@ def tokens(product: Product, nodes: Collection[str]) -> dict[str, str]:
 
 
 def fill(product: Product, nodes: int) -> None:
-    """Rows of a fleet of so many nodes, in the cluster "big" (``bench.fleet_rows``).
+    """Creates the rows of a fleet with ``nodes`` nodes, in the cluster "big" (``bench.fleet_rows``).
 
-    Raises RuntimeError with what it said when it fails.
+    Raises RuntimeError with its error output if it fails.
     """
     done = subprocess.run(
         [sys.executable, "-m", "bench.fleet_rows", str(nodes)],
@@ -95,8 +95,8 @@ def xid(code: int, **more: Any) -> Json:
     return {"kind": "xid", "code": code, "pci": "0000:4e:00", "message": line, "source": "kmsg", **more}
 
 
-def send(product: Product, reports: Sequence[tuple[str, bytes]], *, connections: int = AT_ONE_TIME) -> list[float]:
-    """Sends reports (token, body) over so many connections; the moments of their durable answers, by the wall clock."""
+def send(product: Product, reports: Sequence[tuple[str, bytes]], *, connections: int = MAX_CONNECTIONS) -> list[float]:
+    """Sends reports (token, body) over ``connections`` connections; returns the wall-clock times of the answers."""
     return asyncio.run(_send(product.url + "/api/v1/agent/reports", reports, connections=connections))
 
 
@@ -110,7 +110,7 @@ async def _send(url: str, reports: Sequence[tuple[str, bytes]], *, connections: 
             while True:
                 async with session.post(url, data=body, headers=headers) as answer:
                     text = await answer.text()
-                if answer.status != 429 and answer.status < 500:  # those an agent keeps and sends again
+                if answer.status != 429 and answer.status < 500:  # an agent keeps the report and retries after these
                     break
                 await asyncio.sleep(0.5)
             if answer.status != 202:
@@ -128,7 +128,7 @@ async def _send(url: str, reports: Sequence[tuple[str, bytes]], *, connections: 
 
 
 class Watch:
-    """Notes when the API server first showed something: ``note`` gives a key for an event (or None)."""
+    """Records when the API server first showed something: ``note`` returns a key for an event, or None."""
 
     def __init__(self, product: Product, path: str, note: Callable[[Json], Key | None]) -> None:
         self._note = note
@@ -143,7 +143,7 @@ class Watch:
         threading.Thread(target=self._read, daemon=True).start()
 
     def wait(self, keys: Collection[Key], *, seconds: float) -> dict[Key, float]:
-        """When each of the keys was first noted, by the wall clock. Raises RuntimeError for those that were not."""
+        """The wall-clock time at which each key was first seen. Raises RuntimeError if one was not seen in time."""
         with self._new:
             if not self._new.wait_for(lambda: all(key in self._at for key in keys), timeout=seconds):
                 missing = [key for key in keys if key not in self._at]
@@ -151,7 +151,7 @@ class Watch:
             return {key: self._at[key] for key in keys}
 
     def noted(self) -> dict[Key, float]:
-        """Everything noted so far."""
+        """The times of all keys seen so far."""
         with self._new:
             return dict(self._at)
 
@@ -166,25 +166,25 @@ class Watch:
 
 
 def cordoned(event: Json) -> str | None:
-    """For ``Watch``: the name of a node that takes no work."""
+    """For ``Watch``: the name of an unschedulable node."""
     node = event["object"]
     return str(node["metadata"]["name"]) if node.get("spec", {}).get("unschedulable") else None
 
 
 def ask(product: Product, query: str, *values: object) -> list[tuple[Any, ...]]:
-    """The rows of a query on the product's own database."""
+    """The rows of a query on the database of the product."""
     with psycopg.connect(product.environment["KCOVER_DATABASE_URL"], autocommit=True) as connection:
         return connection.execute(query, values or None).fetchall()
 
 
 def settled(product: Product, *, seconds: float) -> float:
-    """Waits until nothing is left to judge and no rescue is under way; the moment, by the wall clock."""
-    left = """SELECT 'incident', id, code, judge_at::text FROM incidents_incident
-            WHERE judge_at <= now() AND state = 'open'
-        UNION ALL SELECT 'rescue', id, state, because FROM rescue_rescue WHERE state IN ('waiting', 'running')"""
+    """Waits until no decision is due and no rescue is in progress; returns the wall-clock time."""
+    left = """SELECT 'incident', id, code, decide_at::text FROM incidents_incident
+            WHERE decide_at <= now() AND state = 'open'
+        UNION ALL SELECT 'rescue', id, state, because::text FROM rescue_rescue WHERE state IN ('waiting', 'running')"""
     deadline = time.time() + seconds
     while rows := ask(product, left):
         if time.time() > deadline:
-            raise RuntimeError(f"{len(rows)} were left after {seconds:.0f} s: {rows[:3]}\n{product.logs()}")
+            raise RuntimeError(f"{len(rows)} were not finished after {seconds:.0f} s: {rows[:3]}\n{product.logs()}")
         time.sleep(0.1)
     return time.time()

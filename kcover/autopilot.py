@@ -1,7 +1,7 @@
-"""Autopilot's words for our check results: its metric, its text, its node label (semantics section 3).
+"""Check results in the formats of IBM's Autopilot: its metric, its status text, its node labels (semantics section 3).
 
-Dashboards, scripts and schedulers that know Autopilot read these. Its bugs are not copied: a check that broke is
-``Aborted`` and not ``Failed``, a failure keeps its own name, and a periodic run never takes EVICT or TESTING back.
+They are for dashboards, scripts and schedulers that support Autopilot. Its bugs are not copied: a check that broke is
+``Aborted`` and not ``Failed``, a failure keeps its own name, and a periodic run never replaces EVICT or TESTING.
 """
 
 import pprint
@@ -9,30 +9,30 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kcover.fault import Check
+from kcover.faults.fault import Check
 
-PERIODIC = ("pciebw", "remapped", "dcgm", "ping", "gpupower")  # what ``check=all`` means
-BY_THE_PORTAL = ("pvc",)  # about the cluster's storage, so that no agent runs it
-LEVELS = (1, 2, 3, 4)  # of dcgm; from the second on it loads the GPUs
-CLIENTS, START_PORT = 8, 5200  # of iperf's ring: pclients, startport
+PERIODIC_CHECKS = ("pciebw", "remapped", "dcgm", "ping", "gpupower")  # the meaning of ``check=all``
+PORTAL_CHECKS = ("pvc",)  # it tests the cluster's storage, so no agent runs it
+DCGM_LEVELS = (1, 2, 3, 4)  # of dcgm; from level 2 on it loads the GPUs
+IPERF_CLIENTS, IPERF_START_PORT = 8, 5200  # the parameters pclients and startport of iperf's ring
 OK, NOT_CHECKED, NO_ANSWER = "Ok", "Not checked", "Connection to Server Failed"
-RULE = "-" * 37
+SEPARATOR = "-" * 37
 
 GPU_HEALTH = "autopilot.ibm.com/gpuhealth"
 LEVEL_3 = "autopilot.ibm.com/dcgm.level.3"
 LEVEL_3_OUTPUT = "autopilot.ibm.com/dcgm.level.3.output"
 PASS, WARN, TESTING, EVICT = "PASS", "WARN", "TESTING", "EVICT"
-KEPT = (TESTING, EVICT)  # no periodic result puts something else in their place
-FATAL = ("PCIe", "NVLink", "ECC", "GPU Memory")  # DCGM tests (DCGM_FATAL_ERRORS): one that fails evicts
-MEMORY = "memory"  # DCGM 4's name (its plugin's) of the test that older ones print as GPU Memory
+STICKY_LABELS = (TESTING, EVICT)  # no periodic result replaces them
+FATAL_DCGM_TESTS = ("PCIe", "NVLink", "ECC", "GPU Memory")  # DCGM tests (DCGM_FATAL_ERRORS) whose failure evicts
+MEMORY_TEST = "memory"  # the name in DCGM 4 (of its plugin) for the test that older versions print as GPU Memory
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
-    """What Autopilot calls a check: in its metric, at the head of its lines, and in a node's status.
+class CheckNames:
+    """Autopilot's names of a check: in its metric, at the start of its lines, and in the status of a node.
 
-    ``metric`` "" where it has none. ``measured``: the metric is the value and not 0 or 1. ``minutes``: how long it may
-    take on a node of eight GPUs.
+    ``metric`` is "" for a check without a metric. ``measured``: the metric is the measured value, not 0 or 1.
+    ``minutes``: the time limit on a node with eight GPUs.
     """
 
     metric: str
@@ -42,78 +42,78 @@ class Name:
     measured: bool = False
 
 
-NAMES: Mapping[str, Name] = {
-    "pciebw": Name("pciebw", "PCIEBW", "PCIE", 10, measured=True),
-    "remapped": Name("remapped", "REMAPPED ROWS", "REMAPPED ROWS", 2),
-    "dcgm": Name("dcgm", "DCGM", "DCGM", 5),
-    "gpupower": Name("power-slowdown", "GPU POWER", "GPU POWER", 2),
-    "ping": Name("ping", "PING", "PING", 5),
-    "gpumem": Name("gpumem", "GPU-MEM", "GPU MEM Test", 10),
-    "pvc": Name("pvc", "PVC", "PVC Create-Delete Test", 2),
-    "iperf": Name("", "IPERF", "IPERF", 2),  # a step of its ring
+CHECKS: Mapping[str, CheckNames] = {
+    "pciebw": CheckNames("pciebw", "PCIEBW", "PCIE", 10, measured=True),
+    "remapped": CheckNames("remapped", "REMAPPED ROWS", "REMAPPED ROWS", 2),
+    "dcgm": CheckNames("dcgm", "DCGM", "DCGM", 5),
+    "gpupower": CheckNames("power-slowdown", "GPU POWER", "GPU POWER", 2),
+    "ping": CheckNames("ping", "PING", "PING", 5),
+    "gpumem": CheckNames("gpumem", "GPU-MEM", "GPU MEM Test", 10),
+    "pvc": CheckNames("pvc", "PVC", "PVC Create-Delete Test", 2),
+    "iperf": CheckNames("", "IPERF", "IPERF", 2),  # for one step of its ring
 }
 DCGM_MINUTES = {1: 5, 2: 30, 3: 90, 4: 240}
-METRICS = tuple(check for check, name in NAMES.items() if name.metric)
+METRIC_CHECKS = tuple(check for check, name in CHECKS.items() if name.metric)
 
 
-def invasive(check: str, *, level: int) -> bool:
-    """Whether a check needs GPUs that nobody uses: iperf's ring takes the network away from whoever uses them."""
+def is_invasive(check: str, *, level: int) -> bool:
+    """Whether a check needs idle GPUs. iperf's ring does, because it takes the network away from running jobs."""
     return check in ("gpumem", "iperf") or (check == "dcgm" and level > 1)
 
 
-def patience(checks: Iterable[str], *, level: int) -> timedelta:
-    """How long a node may take for all of the checks, one after the other."""
-    return timedelta(minutes=sum(DCGM_MINUTES[level] if one == "dcgm" else NAMES[one].minutes for one in checks))
+def time_limit(checks: Iterable[str], *, level: int) -> timedelta:
+    """The time limit for a node that runs all of the checks one after the other."""
+    return timedelta(minutes=sum(DCGM_MINUTES[level] if one == "dcgm" else CHECKS[one].minutes for one in checks))
 
 
 def metric_value(check: str, status: str, value: float | None) -> float | None:
-    """What ``autopilot_health_checks`` shows: the measured value, else 1 for a failure and 0 for none.
+    """The value of ``autopilot_health_checks``: the measured value, else 1 for a failure and 0 for a pass.
 
-    None for a check that broke or was skipped: it is neither.
+    None for a check that broke or was skipped, and for a check without a metric.
     """
-    name = NAMES.get(check)
+    name = CHECKS.get(check)
     if name is None or not name.metric or status in ("error", "skipped"):
         return None
     return value if name.measured else float(status == "fail")
 
 
-def failures(results: Collection[Check]) -> list[str]:
-    """A node's status in Autopilot's words, a list as in its summary; [``Ok``] where nothing is wrong."""
-    words = []
+def node_status(results: Collection[Check]) -> list[str]:
+    """The status of a node as in Autopilot's summary: a list of failures, or [``Ok``]."""
+    failures = []
     for check in dict.fromkeys(one.name for one in results):
         states = {one.status for one in results if one.name == check}
-        said = NAMES[check].status if check in NAMES else check
+        label = CHECKS[check].status if check in CHECKS else check
         if "fail" in states:
-            words.append(f"{said} Failed")
+            failures.append(f"{label} Failed")
         if "error" in states:
-            words.append(f"{said} Aborted")
-    if words:
-        return words
+            failures.append(f"{label} Aborted")
+    if failures:
+        return failures
     return [OK] if any(one.status in ("pass", "warn") for one in results) else [NOT_CHECKED]
 
 
 def node_text(
-    node: str, *, address: str, url: str, results: Sequence[Check], said: Sequence[str], note: str = ""
+    node: str, *, address: str, url: str, results: Sequence[Check], status: Sequence[str], note: str = ""
 ) -> str:
-    """One node's part of the answer. ``said`` is its status, ``note`` why there are no results."""
+    """The part of the response about one node. ``status``: see ``node_status``. ``note``: why there are no results."""
     lines = [f"Autopilot Endpoint: {address}", f"Node: {node}", f"url(s): {url}", "Response:"]
     if results:
         lines.append(f"Checking system status of host {node}")
     if note:
-        lines.append(f"ABORT: {note}" if said == [NO_ANSWER] else note)
+        lines.append(f"ABORT: {note}" if status == [NO_ANSWER] else note)
     for check in dict.fromkeys(one.name for one in results):
-        lines += ["", *_check_lines(node, check, [one for one in results if one.name == check])]
-    return "\n".join((*lines, "", f"Node Status: {', '.join(said)}", RULE, "", ""))
+        lines += ["", *_check_lines(node, check, [result for result in results if result.name == check])]
+    return "\n".join((*lines, "", f"Node Status: {', '.join(status)}", SEPARATOR, "", ""))
 
 
-def summary_text(said: Mapping[str, Sequence[str]], *, runtime: timedelta) -> str:
-    """What ends the answer: each node's failures, and how long it took."""
-    listed = pprint.pformat({node: list(words) for node, words in said.items()})
+def summary_text(statuses: Mapping[str, Sequence[str]], *, runtime: timedelta) -> str:
+    """The end of the response: the status of each node, and the run time."""
+    listed = pprint.pformat({node: list(status) for node, status in statuses.items()})
     return f"Node Summary:\n\n{listed}\n\nruntime: {runtime.total_seconds():.1f} sec\n"
 
 
 def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
-    """What iperf's ring measured, Gbit/s by sender and receiver, as Autopilot's table; "" where it measured nothing."""
+    """Autopilot's table of iperf's results, Gbit/s by sender and receiver; "" if there are no results."""
     nodes = sorted({*rates, *(receiver for row in rates.values() for receiver in row)})
     every = [rate for row in rates.values() for rate in row.values()]
     if not every:
@@ -127,7 +127,7 @@ def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def _check_lines(node: str, check: str, results: Sequence[Check]) -> list[str]:
-    tag = NAMES[check].tag if check in NAMES else check.upper()
+    tag = CHECKS[check].tag if check in CHECKS else check.upper()
     states = {one.status for one in results}
     words = {"fail": "FAIL", "error": "ABORT", "warn": "SUCCESS", "pass": "SUCCESS", "skipped": "SKIPPED"}
     head = next(word for state, word in words.items() if state in states)
@@ -145,16 +145,16 @@ def _check_lines(node: str, check: str, results: Sequence[Check]) -> list[str]:
 
 
 def periodic_label(statuses: Collection[str]) -> str | None:
-    """``gpuhealth`` by the latest periodic results; None where none says anything."""
+    """``gpuhealth`` from the latest periodic results; None if none of them passed or failed."""
     if "fail" in statuses:
         return WARN
     return PASS if set(statuses) & {"pass", "warn"} else None
 
 
-def verdict(results: Collection[Check], *, fatal: Collection[str] = FATAL) -> str | None:
-    """``gpuhealth`` by an invasive run: PASS, WARN, EVICT; None where it came to no end.
+def deep_check_label(results: Collection[Check], *, fatal: Collection[str] = FATAL_DCGM_TESTS) -> str | None:
+    """``gpuhealth`` from an invasive run: PASS, WARN or EVICT; None if the run did not finish.
 
-    ``fatal``: parts of the names of DCGM's tests, in whatever case and with ``_`` or blanks.
+    ``fatal``: parts of the names of DCGM tests; case is ignored, and ``_`` is the same as a space.
     """
     ran = [one for one in results if one.name in ("dcgm", "gpumem")]
     if any(one.status == "fail" and _is_fatal(one, fatal) for one in ran):
@@ -167,22 +167,22 @@ def verdict(results: Collection[Check], *, fatal: Collection[str] = FATAL) -> st
 
 
 def _is_fatal(result: Check, fatal: Collection[str]) -> bool:
-    """The single results of dcgm name their GPU and test in the device: ``gpu3 GPU Memory``.
+    """Whether the result fails a fatal test. dcgm's results name GPU and test in the device: ``gpu3 GPU Memory``.
 
-    The test of the memory is meant by either of its names, and whole: ``Memory Bandwidth`` and ``memtest`` are others.
+    The memory test matches by either of its names, and only as a whole: ``Memory Bandwidth`` and ``memtest`` differ.
     """
     test = _canonical(result.device.partition(" ")[2])
     named = {_canonical(one) for one in fatal}
-    return result.name == "dcgm" and (test in named or any(one in test for one in named - {MEMORY}))
+    return result.name == "dcgm" and (test in named or any(one in test for one in named - {MEMORY_TEST}))
 
 
 def _canonical(test: str) -> str:
     name = " ".join(test.lower().replace("_", " ").split())
-    return MEMORY if name == "gpu memory" else name
+    return MEMORY_TEST if name == "gpu memory" else name
 
 
-def level_3(results: Collection[Check], *, at: datetime) -> tuple[str, str] | None:
-    """The label ``dcgm.level.3`` and its annotation by the results of such a run; None: it came to no end."""
+def level_3_label(results: Collection[Check], *, at: datetime) -> tuple[str, str] | None:
+    """The label ``dcgm.level.3`` and its annotation from the results of such a run; None if it did not finish."""
     whole = next((one for one in results if one.name == "dcgm" and not one.device), None)
     if whole is None or whole.status in ("error", "skipped"):
         return None

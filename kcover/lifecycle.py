@@ -1,6 +1,6 @@
-"""The legal moves of incidents, rescues and steps: one table each, read by the engine, the pages and the tests.
+"""The legal state transitions of incidents, rescues and steps: one table each, for the engine, the pages and the tests.
 
-A move that a table does not name never happens: services change a state by a conditional UPDATE from a state in
+A transition that a table does not list never happens. Services change a state by a conditional UPDATE from a state in
 ``sources(table, new)``, so that a late or repeated request changes nothing.
 """
 
@@ -13,7 +13,7 @@ INCIDENT: Table = {
     "closed": frozenset(),
 }
 
-# held: a guard or a person has the next word. waiting: a due date has. running: a worker has, or may have at once.
+# held: a guard or a person decides what is next. waiting: a due date does. running: a worker has it, or can claim it.
 RESCUE: Table = {
     "held": frozenset({"running", "waiting", "failed", "cancelled"}),
     "waiting": frozenset({"running", "held", "failed", "cancelled"}),
@@ -26,7 +26,7 @@ RESCUE: Table = {
 STEP: Table = {
     "pending": frozenset({"running", "skipped", "cancelled"}),
     "running": frozenset({"waiting", "done", "failed", "skipped", "cancelled"}),
-    "waiting": frozenset({"running", "failed", "skipped", "cancelled"}),  # failed: an operator takes it over
+    "waiting": frozenset({"running", "failed", "skipped", "cancelled"}),  # failed: an operator takes over
     "done": frozenset(),
     "failed": frozenset({"running", "skipped", "cancelled"}),  # an operator's retry or skip
     "skipped": frozenset(),
@@ -38,13 +38,13 @@ CLOSED_RESCUE = ("succeeded", "failed", "cancelled")
 FINISHED_STEP = ("done", "skipped", "cancelled")
 
 
-def may(table: Table, old: str, new: str) -> bool:
-    """Whether the table allows the move; raises KeyError for a state that it does not know."""
+def allows(table: Table, old: str, new: str) -> bool:
+    """Whether the table allows the transition. Raises KeyError for an unknown state."""
     table[new]
     return new in table[old]
 
 
 def sources(table: Table, new: str) -> tuple[str, ...]:
-    """Every state from which ``new`` can be reached in one move, in the table's order."""
+    """Every state with a transition to ``new``, in the order of the table. Raises KeyError for an unknown state."""
     table[new]
     return tuple(old for old, targets in table.items() if new in targets)

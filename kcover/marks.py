@@ -1,7 +1,7 @@
-"""What the portal changed on a node, written on the node itself as one annotation.
+"""What the portal changed on a node, recorded on the node itself in one annotation.
 
-With it the portal takes back exactly what it added, whoever else changed the node meanwhile (invariants 18, 19, 22),
-and a node tells its own story to anyone who looks at it with kubectl.
+With it the portal removes exactly what it added, whoever else changed the node meanwhile (invariants 18, 19, 22), and
+anybody can see the changes with kubectl.
 """
 
 import json
@@ -15,11 +15,12 @@ STATE_LABEL = "kcover.io/state"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """``rescue``: who wrote it. ``cordon``: the portal cordoned. ``foreign_cordon``: somebody else had before.
+    """The changes of one rescue to one node.
 
-    ``taints`` are (key, value, effect) that the portal added. ``labels`` maps each label that the portal set to the
-    value that was there before, None for none. ``given``: the values of those that the portal gives once and leaves:
-    another value that is found later is somebody else's. The portal's own state label changes and is not among them.
+    ``rescue``: the id of the rescue that made them. ``cordon``: the portal cordoned the node. ``foreign_cordon``: it
+    was already cordoned by somebody else. ``taints`` are the (key, value, effect) that the portal added. ``labels``
+    maps each label that the portal set to its previous value, None for none. ``given``: the values of labels that the
+    portal sets once; another value found later is somebody else's. The portal's state label changes and is not in it.
     """
 
     rescue: int
@@ -30,26 +31,26 @@ class Marks:
     given: Mapping[str, str] = field(default_factory=dict)
 
     def with_cordon(self, *, was_unschedulable: bool) -> "Marks":
-        """After a cordon; one that was there before is somebody else's and stays theirs."""
+        """The marks after a cordon; an earlier cordon is somebody else's and stays."""
         if self.cordon or self.foreign_cordon:
             return self
         return replace(self, cordon=not was_unschedulable, foreign_cordon=was_unschedulable)
 
     def with_taint(self, taint: tuple[str, str, str], *, was_there: bool) -> "Marks":
-        """After a taint; one that was there before is somebody else's."""
+        """The marks after adding a taint; a taint that was already there is somebody else's."""
         if was_there or taint in self.taints:
             return self
         return replace(self, taints=(*self.taints, taint))
 
     def with_label(self, key: str, *, before: str | None, value: str | None = None) -> "Marks":
-        """After setting a label; the first value seen is the one to give back. ``value``: the one it keeps from now."""
+        """The marks after setting a label; the first ``before`` is what is restored. ``value``: see ``given``."""
         given = self.given if value is None else {**self.given, key: value}
         if key in self.labels:
             return replace(self, given=given)
         return replace(self, labels={**self.labels, key: before}, given=given)
 
-    def labels_back(self, labels: Mapping[str, str]) -> dict[str, str | None]:
-        """What to set so that a node with these labels has again what was there before; None: none."""
+    def labels_to_restore(self, labels: Mapping[str, str]) -> dict[str, str | None]:
+        """The label values to set so that a node with these labels gets its previous ones; None removes a label."""
         return {
             key: before
             for key, before in self.labels.items()
@@ -57,7 +58,7 @@ class Marks:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """The annotation's content; also what the database keeps."""
+        """The content of the annotation; the database stores the same."""
         return {
             "rescue": self.rescue,
             "changed": {
@@ -75,7 +76,7 @@ class Marks:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The annotation's JSON; empty for none, or for a text that the portal did not write."""
+    """The JSON of the annotation; empty for an empty text, or for a text that the portal did not write."""
     try:
         content = json.loads(text) if text else {}
     except (ValueError, RecursionError):
@@ -84,7 +85,7 @@ def parse(text: str) -> dict[str, Any]:
 
 
 def read(content: Mapping[str, Any]) -> Marks | None:
-    """Marks from what ``to_json`` gave; None for anything else. Unreadable marks are never guessed at."""
+    """Marks from the result of ``to_json``; None for anything else. Unreadable marks are never guessed."""
     try:
         changed, before = content["changed"], content["before"]
         return Marks(

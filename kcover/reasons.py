@@ -1,126 +1,36 @@
-"""Reasons that can be said in any language: a code, what it speaks of, and one English sentence for each code.
+"""Reasons: why something was decided, done or refused, as data that can be rendered in any language.
 
-A reason is kept and compared as data; ``str`` says it in English, ``say`` with the caller's translation of the
-sentence. Strings and reasons among its parameters name things (a rule, a rescue, an end); whole numbers are measures,
-and two reasons that differ in measures only are ``alike``: the same answer with newer figures.
+A reason is a code and its parameters; ``kcover.sentences`` has one English sentence for each code. A reason is stored
+and compared as data and is rendered only at the edge: ``str`` gives English, ``say`` uses the caller's translation.
+
+Parameters are names (strings: a rule, a node, what a person wrote), measures (whole numbers), other reasons, or lists
+of reasons. Two reasons that differ in measures only are the same answer with newer figures.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from string import Formatter
 from typing import Any, TypeAlias
 
-Value: TypeAlias = "str | int | Reason"
+from kcover import sentences
 
-TEXTS: Mapping[str, str] = {
-    "text": "{text}",  # what an older version kept as a plain sentence
-    # why no rule is asked
-    "node_unknown": "the cluster {cluster} has no node {node}: its reports are kept, nothing is done to it",
-    "node_without_gpus": "node {node} has no GPUs, and policies act on GPU workers only",
-    "drill_recorded": "a program wrote this line (a drill), and this cluster only records drills",
-    "left_to_external": "this cluster leaves every decision to an external system (decision_mode external)",
-    # rules
-    "no_policy": "no policy is in force",
-    "rule_matches": "rule {rule} (priority {priority}) matches {kind} {code}",
-    "rule_mismatch": "rule {rule} does not match: {why}",
-    "code_and_labels_match": "code and labels match",
-    "lists_xids": "it lists Xid codes, and this is a fault of kind {kind}",
-    "lists_others": "it lists {listed}, not {code}",
-    "names_others": "it names {named}, not {kind} {code}",
-    "seen_too_seldom": "it wants {wanted} sightings within {within}, and there were {seen}",
-    "means_xids": "it means Xid and SXid faults, not kind {kind}",
-    "program_fault": "{kind} {code} is not a fault of the node, and only a rule that lists it matches",
-    "not_catalogued": "{kind} {code} is in no catalogue, and only a rule that lists it matches",
-    "no_label": "the node has none of {labels}",
-    "not_all_labels": "the node has not all of {labels}",
-    # what is weighed once a rule matches
-    "excluded": "node {node} carries {label}=true: hands off",
-    "paused": "everything is paused",
-    "paused_because": "everything is paused: {why}",
-    "rescue_open": "rescue {rescue} is open on this node, and a node has one rescue at a time",
-    "left_to_people": "rescue {rescue} left this node to people: release it to let policies act again",
-    "done_already": "rescue {rescue} did just this already, and the node is still isolated",
-    "shadow": "shadow mode: this is what would have been done",
-    "approve": "approve mode: a person must say yes first",
-    "nothing_holds_back": "nothing holds it back",
-    "approval_required": "the rule wants a person to say yes first",
-    "reboots_repeat": "rescues rebooted this node, or reset a GPU of it, {rescues} times within {within}: a person"
-    " must look at it",
-    "inspection": "{reboots} reboots within {within} did not cure {kind} {code}: the hardware must be inspected",
-    "expired": "it was last seen at {seen}, longer ago than {within}: what was held back is given up",
-    # guards: what holds an act back, and what it passed
-    "none_eligible": "the cluster {cluster} has no eligible node to count over: nothing is done",
-    "overridden": "{user} overrode the guard {guard}: {why}",
-    "not_excluded": "node {node} does not carry {label}=true",
-    "maintenance": "maintenance ({scope}) until {until}",
-    "maintenance_because": "maintenance ({scope}) until {until}: {why}",
-    "no_maintenance": "no maintenance window holds here now",
-    "storm_code": "storm: fault {value} was seen on {nodes} nodes within {within}, and {limit} have a common cause",
-    "storm_job": "storm: {nodes} nodes of job {value} failed within {within}, and {limit} have a common cause",
-    "storm_switch": "storm: {nodes} nodes on switch {value} failed within {within}, and {limit} have a common cause",
-    "storm_agent_version": "storm: {nodes} nodes with agent {value} failed within {within}, and {limit} have a common"
-    " cause",
-    "no_storm": "no storm: within {within} no symptom was on more than {nodes} nodes, and {limit} would be one",
-    "rate": "{nodes} of {eligible} nodes became faulty within {within}, and {limit} have a common cause: no {act} now",
-    "rate_of_chance": "faulty nodes are few enough to be chance: {ten_minutes} within 10 min, {hour} within 1 h,"
-    " {six_hours} within 6 h, of {eligible}",
-    "breaker": "breaker tripped: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most",
-    "breaker_closed": "breaker: {isolated} of {eligible} nodes were isolated within {within}, {limit} at most",
-    "budget": "no budget of {scope} left: {taken} of {eligible} nodes are isolated or in rescue, {limit} at most",
-    "budget_left": "budget of {scope}: {taken} of {eligible} nodes are isolated or in rescue, {limit} at most",
-    "floor": "pool {pool} has {healthy} healthy nodes of {eligible} and keeps at least {floor}",
-    "above_floor": "floor: pool {pool} has {healthy} healthy nodes of {eligible} and keeps at least {floor}",
-    "cooldown": "cooldown until {until}: the last rescue of this node ended at {ended}",
-    "rule_cooldown": "cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}",
-    "cooled_down": "cooldown: no rescue of this node ended within {within}",
-    "rebooted_since": "node {node} has rebooted since this was seen, and it was not seen again",
-    "boot_not_shown": "it was seen in boot {boot}, which the cluster has not shown: whether that boot is over is not"
-    " known yet",
-    "external_nothing": "{system} was asked and wants nothing done",
-    "external_silent": "{system} was asked to decide and is silent: {why}",
-    "plan_limit": "Exceed the maximum plans limit {{{limit}}}",  # KCE's words
-    # approvals
-    "approval_granted": "approved by {by}, until {until}",
-    "approval_waits": "{missing} of {needed} approvals are missing; the question stands until {until}",
-    "approval_expired": "not enough people said yes until {until}: the node stays as it is",
-    "approval_void": "it was asked about {part} {asked}, and now it is {actual}: ask again",
-    "approval_healed": "the fault is over: there is nothing left to approve",
-    "rejected": "{by} said no",
-    "rejected_because": "{by} said no: {why}",
-    "vote_void": "the answer of {by} was about {part} {voted}, not {asked}, and does not count",
-    "vote_of_requester": "{by} asked for it, and somebody else must approve it",
-    "vote_early": "{by} answered at {at}, before it was asked: that does not count",
-    "vote_late": "{by} answered at {at}, too late: that does not count",
-    # standbys
-    "standby_by_rule": "standby {standby}, at random of {free} free ones that rule {rule} allows",
-    "standby_of_any": "standby {standby}, at random of {free} free ones: no rule found one",
-    "standby_shortage": "none of {standbys} standbys is free: it goes on without one",
-    "standby_not_ready": "standby {standby} is not Ready",
-    "standby_unhealthy": "standby {standby} is not healthy",
-    "standby_promised": "standby {standby} is promised to another node",
-    # preflight
-    "preflight_waiting": "{received} of {expected} reports are in",
-    "preflight_expired": "only {received} of {expected} reports came within {within}, from {nodes}: no verdict on them",
-    "preflight_abnormal": "{node} failed {checks}",
-    "preflight_slow": "{node} failed in each of the {slots} slots that count",
-    "preflight_suspects": "one of {nodes} is slow: two nodes cannot be told apart",
-    "preflight_slots": "{node} ran {slots} of {expected} slots, too few to call it slow",
-    "preflight_size": "{node} speaks of {size} nodes, not {before}: the {received} earlier reports are dropped",
-    "preflight_again": "{node} reported again after the verdict: a new run begins",
-}
+Value: TypeAlias = "str | int | Reason | tuple[Reason, ...]"
+Translate: TypeAlias = Callable[[str], str]
+
+ALL = "all"  # the code of several reasons in a row, each with a sentence of its own
 
 
 def _fields(template: str) -> frozenset[str]:
     return frozenset(name for _, name, _, _ in Formatter().parse(template) if name is not None)
 
 
-FIELDS: Mapping[str, frozenset[str]] = {code: _fields(template) for code, template in TEXTS.items()}
+FIELDS: Mapping[str, frozenset[str]] = {code: _fields(template) for code, template in sentences.SENTENCES.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason, made by ``of``: ``code`` is in ``TEXTS``, ``params`` are the pairs that its sentence names."""
+    """One reason, made by ``of`` or ``both``. ``params``: the fields of the sentence of its ``code``."""
 
     code: str
     params: tuple[tuple[str, Value], ...] = ()
@@ -128,59 +38,134 @@ class Reason:
     def __str__(self) -> str:
         return self.say(str)
 
-    def say(self, translate: Callable[[str], str]) -> str:
+    def say(self, translate: Translate) -> str:
         """The sentence in the language of ``translate`` (gettext for example), which gets the English template."""
-        said = {name: value.say(translate) if isinstance(value, Reason) else value for name, value in self.params}
-        return translate(TEXTS[self.code]).format_map(said)
+        if self.code == ALL:
+            return _in_a_row([part.say(translate) for part in self.parts], translate)
+        rendered = {name: _render(value, translate) for name, value in self.params}
+        return translate(sentences.SENTENCES[self.code]).format_map(rendered)
+
+    @property
+    def parts(self) -> tuple["Reason", ...]:
+        """The reasons that this one is made of: itself, unless ``both`` made it."""
+        if self.code != ALL:
+            return (self,)
+        value = dict(self.params)["reasons"]
+        return value if isinstance(value, tuple) else ()
 
     def to_json(self) -> dict[str, Any]:
-        """``{"code", "params"}`` of plain JSON; a reason among the parameters has the same shape."""
-        plain = {name: value.to_json() if isinstance(value, Reason) else value for name, value in self.params}
-        return {"code": self.code, "params": plain}
+        """``{"code", "params"}`` of plain JSON; nested reasons have the same shape."""
+        return {"code": self.code, "params": {name: _to_json(value) for name, value in self.params}}
+
+
+class ExplainedError(Exception):
+    """An error that people may be shown: its message is the English sentence of ``reason``."""
+
+    def __init__(self, reason: Reason) -> None:
+        super().__init__(str(reason))
+        self.reason = reason
 
 
 def of(code: str, /, **params: Value) -> Reason:
-    """The reason of that code. Raises KeyError for an unknown code, ValueError where the parameters are not those that
-    its sentence names."""
+    """The reason of that code. Raises KeyError for an unknown code, ValueError where the parameters are not the fields
+    of its sentence."""
     if FIELDS[code] != params.keys():
-        raise ValueError(f"reason {code} speaks of {sorted(FIELDS[code])}, not of {sorted(params)}")
+        raise ValueError(f"reason {code} has the parameters {sorted(FIELDS[code])}, not {sorted(params)}")
     return Reason(code, tuple(sorted(params.items())))
 
 
+def with_why(code: str, why: str, /, **params: Value) -> Reason:
+    """The reason of that code, or of ``<code>_because`` where somebody gave a reason in free text."""
+    return of(f"{code}_because", why=why, **params) if why else of(code, **params)
+
+
+def both(*reasons: Reason | None) -> Reason:
+    """Several reasons in a row as one; a single one stays as it is, and None is left out."""
+    parts = tuple(part for reason in reasons if reason is not None for part in reason.parts)
+    return parts[0] if len(parts) == 1 else Reason(ALL, (("reasons", parts),))
+
+
 def from_json(data: object) -> Reason:
-    """The reason that ``to_json`` made. Whatever else was kept (a plain sentence, a code of another version) becomes a
-    ``text`` that says it as it is, because old records must stay readable."""
+    """The reason that ``to_json`` made. Raises ValueError for anything else."""
     match data:
+        case {"code": "all", "params": {"reasons": list(parts)}}:
+            return both(*map(from_json, parts))
         case {"code": str(code), "params": dict(params)} if FIELDS.get(code) == params.keys():
             return of(code, **{name: _value(value) for name, value in params.items()})
-        case {"code": str(code), "params": dict(params)}:
-            return of("text", text=" ".join([code, *(f"{name}={value}" for name, value in params.items())]))
-    return of("text", text=str(data))
+    raise ValueError(f'not a reason: {data!r}; write {{"code", "params"}} with a code of kcover.sentences')
+
+
+def kept(data: Mapping[str, Any]) -> Reason | None:
+    """The reason that a row has in a JSON column; None where the column is empty."""
+    return from_json(data) if data else None
+
+
+def text(data: Mapping[str, Any], translate: Translate = str) -> str:
+    """The sentence of a reason that a row has in a JSON column; "" where the column is empty."""
+    return from_json(data).say(translate) if data else ""
 
 
 def _value(value: object) -> Value:
+    if isinstance(value, list):
+        return tuple(from_json(part) for part in value)
     return value if isinstance(value, str | int) else from_json(value)
 
 
-def alike(some: Iterable[Reason], others: Iterable[Reason]) -> bool:
+def _to_json(value: Value) -> Any:
+    if isinstance(value, tuple):
+        return [part.to_json() for part in value]
+    return value.to_json() if isinstance(value, Reason) else value
+
+
+def _render(value: Value, translate: Translate) -> str | int:
+    if isinstance(value, tuple):
+        return translate(sentences.LIST_SEPARATOR).join(part.say(translate) for part in value)
+    return value.say(translate) if isinstance(value, Reason) else value
+
+
+def _in_a_row(rendered: Iterable[str], translate: Translate) -> str:
+    """Sentences one after the other; a full stop is put where one ends with free text."""
+    whole = ""
+    for sentence in rendered:
+        if whole and whole[-1] == ".":
+            whole += " "
+        elif whole and whole[-1] not in "。！？":
+            whole += translate(sentences.SENTENCE_SEPARATOR)
+        whole += sentence
+    return whole
+
+
+def same_but_for_numbers(some: Iterable[Reason], others: Iterable[Reason]) -> bool:
     """Whether both give the same reasons in the same order, figures apart."""
-    return [_gist(one) for one in some] == [_gist(one) for one in others]
+    return [_without_numbers(one) for one in some] == [_without_numbers(one) for one in others]
 
 
-def _gist(reason: Reason) -> tuple[str, list[tuple[str, object]]]:
+def _without_numbers(reason: Reason) -> tuple[str, list[tuple[str, object]]]:
     named = [(name, value) for name, value in reason.params if not isinstance(value, int)]
-    return reason.code, [(name, _gist(value) if isinstance(value, Reason) else value) for name, value in named]
+    return reason.code, [(name, _comparable(value)) for name, value in named]
+
+
+def _comparable(value: Value) -> object:
+    if isinstance(value, tuple):
+        return [_without_numbers(part) for part in value]
+    return _without_numbers(value) if isinstance(value, Reason) else value
+
+
+def named(names: Sequence[str], *, most: int) -> Value:
+    """Names as one parameter: at most ``most`` of them, and how many more there are."""
+    shown = ", ".join(names[:most])
+    return of("names_and_more", names=shown, more=len(names) - most) if len(names) > most else shown
 
 
 def moment(at: datetime) -> str:
-    """A moment as reasons name it: UTC, to the second. Raises ValueError for one without a zone."""
+    """A moment as reasons name it: UTC, to the second. Raises ValueError for a moment without a time zone."""
     if at.tzinfo is None:
         raise ValueError(f"{at} has no zone")
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def span(time: timedelta) -> str:
-    """A length of time as reasons name it, in the largest unit that it is a whole number of: 5 min, 7 d, 90 s."""
+    """A duration as reasons name it, in the largest unit that it is a whole number of: 5 min, 7 d, 90 s."""
     seconds = int(time.total_seconds())
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds and seconds % length == 0:

@@ -7,7 +7,7 @@ from celery import Celery
 from celery.signals import task_postrun, task_prerun, worker_ready
 from django.db import close_old_connections, connection
 
-from kcover_portal import broker, garbage
+from kcover_portal import broker, gc_tuning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 broker.install()
@@ -37,16 +37,17 @@ app.conf.beat_schedule = {
     "notify": {"task": "notify.sweep", "schedule": NOTIFY_SECONDS, "options": {"expires": NOTIFY_SECONDS * 5}},
     "notify-prune": {"task": "notify.prune", "schedule": 3600.0},
     "prune": {"task": "incidents.prune", "schedule": 3600.0},
-    "check runs": {"task": "fleet.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
+    "check runs": {"task": "checks.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
     "preflight": {"task": "preflight.sweep", "schedule": 5.0, "options": {"expires": 30.0}},
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
-    "autopilot labels": {"task": "fleet.label_nodes", "schedule": 10.0, "options": {"expires": 10.0}},
-    "deep checks": {"task": "fleet.deep_checks", "schedule": 60.0, "options": {"expires": 60.0}},
+    "autopilot labels": {"task": "checks.label_nodes", "schedule": 10.0, "options": {"expires": 10.0}},
+    "deep checks": {"task": "checks.deep_checks", "schedule": 60.0, "options": {"expires": 60.0}},
     "prune credentials": {"task": "accounts.prune", "schedule": 3600.0},
-    "prune check runs": {"task": "fleet.prune", "schedule": 3600.0},
+    "prune check runs": {"task": "checks.prune", "schedule": 3600.0},
+    "prune check results": {"task": "fleet.prune", "schedule": 3600.0},
 }
 
 
 @worker_ready.connect
 def _settle(**_said: object) -> None:
-    garbage.settle()
+    gc_tuning.freeze_after_startup()

@@ -35,7 +35,7 @@ _calm_until = 0.0  # by the monotonic clock
 
 
 def attach(loop: asyncio.AbstractEventLoop) -> None:
-    """Sends signals from this loop. Where pages and workers share one process, their in-memory layer lives in it."""
+    """Send signals from this event loop; needed where pages and workers share a process and its in-memory layer."""
     global _loop
     with _lock:
         _loop = loop
@@ -50,13 +50,19 @@ def _sender() -> asyncio.AbstractEventLoop:
     return _loop
 
 
+def forget_failure() -> None:
+    """Rings the broker at once, even if it failed a moment ago."""
+    global _calm_until
+    _calm_until = 0.0
+
+
 def ring(task: str, *ids: int) -> None:
-    """Wakes a worker for ``task`` once the present transaction is committed."""
+    """Wake a worker for ``task`` after the current transaction commits."""
     transaction.on_commit(partial(_ring, task, ids), robust=True)
 
 
 def tell(topic: str, record: int | str, *, cluster: str = "") -> None:
-    """Tells open pages, once committed, that a record of a topic (node, incident, rescue, ...) was written."""
+    """Tell open pages, after commit, that a record of a topic (node, incident, rescue, ...) was written."""
     transaction.on_commit(partial(_tell, topic, record, cluster), robust=True)
 
 
@@ -74,7 +80,7 @@ def _ring(task: str, ids: tuple[int, ...]) -> None:
 
 
 def _tell(topic: str, record: int | str, cluster: str) -> None:
-    """Gathers signals for a moment: a rescue's step writes its rows several times, and a page needs one word of it."""
+    """Batch signals briefly: a rescue's step writes its rows several times, and a page needs one signal."""
     global _sending
     key = (topic, cluster) if topic == "audit" else (topic, cluster, record)
     with _lock:
@@ -86,7 +92,7 @@ def _tell(topic: str, record: int | str, cluster: str) -> None:
 
 
 async def _send() -> None:
-    """Sends what has gathered, as one message."""
+    """Send the batch as one message."""
     global _sending
     await asyncio.sleep(GATHERED_SECONDS)
     with _lock:

@@ -1,6 +1,6 @@
 """The process settings: one table, read from the environment once, nonsense refused with the variable's name.
 
-Every secret may also come from a file named by ``NAME_FILE``. ``docs/operations.md`` prints this table from here.
+Every secret may also come from a file named by ``NAME_FILE``. ``docs/operations/settings.md`` contains this table.
 """
 
 import os
@@ -16,7 +16,7 @@ from kcover.policy import document
 
 
 class SettingsInvalid(Exception):
-    """One or more variables hold nonsense; the message names each and what is accepted."""
+    """One or more variables are invalid; the message names each with what it accepts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,48 +143,52 @@ VARIABLES = (
         _database,
         "sqlite:///var/kcover.sqlite3",
         "sqlite:///PATH or postgres://USER:PASSWORD@HOST:PORT/NAME",
-        "where everything is kept",
+        "the database; it holds everything",
         secret=True,
     ),
     Variable(
         "KCOVER_REDIS_URL",
         _redis,
         "",
-        "redis://HOST:PORT/DB, rediss://... or nothing (embedded: one process only)",
-        "the doorbell and the live pages' signals; losing it loses nothing",
+        "redis://HOST:PORT/DB or rediss://...; empty: embedded, one process only",
+        "wakes workers and updates live pages; losing it loses no data",
         secret=True,
     ),
     Variable(
         "KCOVER_SECRET_KEY",
         _key,
         "",
-        "a random text of at least 32 characters; nothing: one is made in var/ (one machine only)",
-        "signs sessions and links",
+        "a random text of at least 32 characters; empty: one is created in var/ (one machine only)",
+        "signs sessions and approval links",
         secret=True,
     ),
     Variable(
-        "KCOVER_ALLOWED_HOSTS", _hosts, "*", "host names, separated by commas; * for any", "names the portal answers to"
+        "KCOVER_ALLOWED_HOSTS",
+        _hosts,
+        "*",
+        "host names, separated by commas; * for any",
+        "host names that the portal answers to",
     ),
     Variable(
         "KCOVER_PUBLIC_URL",
         _web,
         "",
         "http://HOST:PORT or https://HOST",
-        "the address that browsers use; https switches secure cookies on",
+        "the address that browsers use, put into links; https switches secure cookies on",
     ),
     Variable(
         "KCOVER_OUTGOING_HOSTS",
         _some_hosts,
         "",
         "host names or addresses, separated by commas",
-        "called although they are link-local or serve a cloud's metadata; nothing else is ever sent there",
+        "link-local or cloud metadata addresses that the portal may call; it never calls any other of that kind",
     ),
     Variable(
         "KCOVER_MAIL_URL",
         _mail,
         "",
         "smtp://, smtp+tls:// (STARTTLS) or smtps://USER:PASSWORD@HOST:PORT",
-        "the server that takes the notifications' e-mail; nothing: there is none",
+        "the server that sends notification e-mail; nothing: no e-mail",
         secret=True,
     ),
     Variable(
@@ -192,54 +196,60 @@ VARIABLES = (
         _sender,
         "kcover portal <kcover@localhost>",
         "an address, or a name and <an address>",
-        "who sends that e-mail",
+        "the sender of that e-mail",
     ),
-    Variable("KCOVER_MODE", _mode, "enforce", "paused, shadow, approve or enforce", "the upper bound for everything"),
-    Variable("KCOVER_TIME_ZONE", _zone, "UTC", "a zone such as Asia/Shanghai", "the zone pages use by default"),
+    Variable(
+        "KCOVER_MODE",
+        _mode,
+        "enforce",
+        "paused, shadow, approve or enforce",
+        "the upper bound for every cluster and rule",
+    ),
+    Variable("KCOVER_TIME_ZONE", _zone, "UTC", "a zone such as Asia/Shanghai", "the default time zone of pages"),
     Variable(
         "KCOVER_DEMO_URL",
         _web,
         "",
         "a simulator's address",
-        "shows the console's buttons that inject faults into the simulator",
+        "adds buttons to the console that inject faults into this simulator",
     ),
     Variable(
         "KCOVER_WEB_URL",
         _web,
         "",
         "http://HOST:PORT",
-        "where the live process hands pages and REST to; nothing: it answers them itself",
+        "where the live process forwards pages and REST to; nothing: it answers them itself",
     ),
     Variable(
-        "KCOVER_WORKERS", _count(512), "8", "1 to 512", "threads of one worker, each with a connection to the database"
+        "KCOVER_WORKERS", _count(512), "8", "1 to 512", "threads of one worker; each has a connection to the database"
     ),
     Variable(
         "KCOVER_KEEP_DAYS",
         _count(3650),
         "90",
         "1 to 3650",
-        "days for which the sightings of a closed incident and the moves of checks are kept; incidents and ledger stay",
+        "days to keep occurrences of closed incidents, check changes, runs, deliveries; the audit log stays",
     ),
     Variable(
         "KCOVER_SERVICE_ACCOUNTS",
         _accounts,
         "kcover-system/kcover-agent",
-        "NAMESPACE/NAME, separated by commas; none for none",
-        "whose pods' own tokens the agents' door takes, each for the node of its pod",
+        "NAMESPACE/NAME, separated by commas; none to disable",
+        "service accounts whose pod tokens are accepted from agents, each for the node of its pod",
     ),
     Variable(
         "KCOVER_DEEP_CHECKS_HOURS",
         _count(24, least=0),
         "0",
         "0 to 24",
-        "hours between runs of dcgm level 3 on idle nodes, in clusters that carry Autopilot's labels; 0: none",
+        "hours between runs of dcgm level 3 on idle nodes, in clusters with Autopilot labels; 0: none",
     ),
     Variable(
         "KCOVER_DCGM_FATAL_ERRORS",
         _tests,
-        ",".join(autopilot.FATAL),
-        "parts of names of DCGM's tests, separated by commas; none for none",
-        "which of them, failing in such a run, make Autopilot's label EVICT",
+        ",".join(autopilot.FATAL_DCGM_TESTS),
+        "parts of DCGM test names, separated by commas; none to disable",
+        "tests whose failure in such a run sets the Autopilot label to EVICT",
     ),
     Variable("KCOVER_DEBUG", _switch, "false", "true or false", "Django's debug pages; never in production"),
 )
@@ -254,13 +264,13 @@ def read(environ: Mapping[str, str] = os.environ) -> dict[str, object]:
             text = _text(variable, environ)
             values[variable.name] = variable.read(text)
         except (ValueError, KeyError):
-            problems.append(f"{variable.name} is not understood: it takes {variable.accepts}")
+            problems.append(f"{variable.name} is invalid; it accepts {variable.accepts}")
         except OSError as error:
-            problems.append(f"{variable.name}_FILE cannot be read: {error}")
+            problems.append(f"cannot read {variable.name}_FILE: {error}")
     known = {variable.name for variable in VARIABLES} | {f"{v.name}_FILE" for v in VARIABLES if v.secret}
     for name in environ:
         if name.startswith("KCOVER_") and not name.startswith("KCOVER_AGENT_") and name not in known:
-            problems.append(f"{name} is no setting of the portal: known are {', '.join(sorted(known))}")
+            problems.append(f"{name} is not a portal setting; known settings: {', '.join(sorted(known))}")
     if problems:
         raise SettingsInvalid("; ".join(problems))
     return values
@@ -274,7 +284,7 @@ def _text(variable: Variable, environ: Mapping[str, str]) -> str:
 
 
 def table() -> str:
-    """The settings as a Markdown table, as docs/operations.md prints it."""
+    """The settings as a Markdown table, as docs/operations/settings.md contains it."""
     rows = ["| variable | accepts | default | what for |", "|---|---|---|---|"]
     for one in VARIABLES:
         name = f"`{one.name}`" + (f" or `{one.name}_FILE`" if one.secret else "")

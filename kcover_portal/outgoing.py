@@ -51,7 +51,7 @@ class Silent(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came back, whatever it means."""
+    """The raw response."""
 
     status: int
     data: bytes
@@ -60,7 +60,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A status from 200 to 299 and the JSON that came with it (None: no body)."""
+    """A response with status 200 to 299 and its JSON (None: no body)."""
 
     status: int
     body: Any
@@ -80,13 +80,13 @@ def post(url: str, document: Any, *, secret: str, seconds: float) -> Answer:
     """Sends a document once, follows no redirect, and waits ``seconds`` at most. Raises Silent."""
     reply, where = send(url, document, secret=secret, seconds=seconds), urlsplit(url).netloc
     if not 200 <= reply.status < 300:
-        raise Silent(f"{where} answers {reply.status}")
+        raise Silent(f"{where} answered {reply.status}")
     if len(reply.data) > MOST_BYTES:
-        raise Silent(f"{where} answers with more than {MOST_BYTES} bytes")
+        raise Silent(f"{where} answered with more than {MOST_BYTES} bytes")
     try:
         return Answer(status=reply.status, body=json.loads(reply.data) if reply.data.strip() else None)
     except (ValueError, RecursionError) as error:
-        raise Silent(f"{where} does not answer with JSON: {error}"[:300]) from error
+        raise Silent(f"{where} did not answer with JSON: {error}"[:300]) from error
 
 
 def send(
@@ -128,7 +128,7 @@ def send(
 
 
 def _connect(parts: SplitResult, addresses: list[str], *, until: float) -> socket.socket:
-    """A connection to the first address that takes one; each has its part of the time. Raises Silent."""
+    """A connection to the first address that accepts one; the time is divided among them. Raises Silent."""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     for more, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
         left = max(until - time.monotonic(), 0.1)
@@ -181,13 +181,13 @@ def _wait(header: str) -> float:
 
 
 def _cut(connected: socket.socket) -> None:
-    """Ends every read of the connection, in whichever thread, below TLS as well: the handle is its own."""
+    """Shut the socket down, which ends reads in any thread, below TLS as well."""
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)
 
 
 def _addresses(url: str, *, until: float) -> list[str]:
-    """Where to connect, in the resolver's order. Raises Silent.
+    """The addresses of a host in the resolver's order. Raises Silent.
 
     Whoever may write an address must not reach what only this machine may: a cloud's metadata lives on link-local
     addresses. ``KCOVER_OUTGOING_HOSTS`` names what is called all the same.
@@ -195,7 +195,7 @@ def _addresses(url: str, *, until: float) -> list[str]:
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
-        raise Silent(f"{url[:100]} is no address of HTTP", arrived=False)
+        raise Silent(f"{url[:100]} is not an HTTP address", arrived=False)
     try:
         infos = _look_up(host, parts.port, until=until)
         found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
@@ -203,12 +203,12 @@ def _addresses(url: str, *, until: float) -> list[str]:
         raise Silent(f"{host} has no address: {error}", arrived=False) from error
     allowed = {name.strip("[]").lower() for name in settings.KCOVER_OUTGOING_HOSTS}
     if host not in allowed and any(_forbidden(one) and str(one) not in allowed for one in found):
-        raise Silent(f"{host} is an address that nothing is sent to", arrived=False)
+        raise Silent(f"{host} is a blocked address", arrived=False)
     return list(dict.fromkeys(map(str, found)))[:TRIED]
 
 
 def _look_up(host: str, port: int | None, *, until: float) -> Sequence[Any]:
-    """What the resolver says, if it does in time: its own patience has no bound that could be set. Raises OSError."""
+    """Resolve a name within the time limit, which the resolver itself does not offer. Raises OSError."""
     said: queue.SimpleQueue[Sequence[Any] | OSError] = queue.SimpleQueue()
 
     def ask() -> None:
@@ -221,7 +221,7 @@ def _look_up(host: str, port: int | None, *, until: float) -> Sequence[Any]:
     try:
         answer = said.get(timeout=max(until - time.monotonic(), 0))
     except queue.Empty:
-        raise OSError("the resolver does not answer") from None
+        raise OSError("the DNS resolver does not answer") from None
     if isinstance(answer, OSError):
         raise answer
     return answer

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import dj_database_url
 from csp.constants import SELF
 
-from kcover_portal import env
+from kcover_portal import env, private_files
 
 # What is shipped beside the code (templates, static, locale, deploy) lies in the package where that was installed, else
 # at the root of the checkout; what the portal writes itself goes to var/ in the working folder or the checkout.
@@ -22,7 +22,7 @@ VAR_DIR = (Path.cwd() if INSTALLED else BASE_DIR) / "var"
 
 
 def _end(problem: str) -> NoReturn:
-    """Ends whatever is being started with the line that says what to mend: a traceback would only hide it."""
+    """Exit with the error message instead of a traceback."""
     sys.stderr.write(f"kcover portal: {problem}\n")
     raise SystemExit(2)
 
@@ -33,30 +33,17 @@ except env.SettingsInvalid as invalid:
     _end(str(invalid))
 
 
-def _own_folder(path: Path) -> None:
-    """Makes a folder that only the portal's user may look into; one that is there is left as it is."""
-    for folder in reversed([path, *path.parents]):
-        if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)
-
-
-def _own_file(path: Path) -> None:
-    """Makes an empty file that only the portal's user may read; one that is there is left as it is."""
-    with contextlib.suppress(FileExistsError):
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-
-
 def _secret_key() -> str:
-    """The configured key, or one made once and kept in var/: a single machine needs no set-up."""
+    """The configured key, or one generated once in var/, so that a single machine needs no setup."""
     configured = cast("str", ENV["KCOVER_SECRET_KEY"])
     if configured:
         return configured
     path = VAR_DIR / "secret_key"
     try:
         if not path.exists():
-            _own_folder(VAR_DIR)
+            private_files.make_folder(VAR_DIR)
             draft = path.with_name(f"{path.name}.{os.getpid()}")
-            _own_file(draft)
+            private_files.make_file(draft)
             draft.write_text(secrets.token_urlsafe(50), encoding="utf-8")
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)  # whole or not at all: other processes start at the same time
@@ -79,9 +66,7 @@ KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
 KCOVER_DEEP_CHECKS_HOURS = cast("int", ENV["KCOVER_DEEP_CHECKS_HOURS"])
 KCOVER_DCGM_FATAL_ERRORS = cast("list[str]", ENV["KCOVER_DCGM_FATAL_ERRORS"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
-# What the engine can run, by name: policies stand below it and refuse a rule that asks for more.
-KCOVER_STEPS = "kcover_portal.rescue.actions.registry.ACTIONS"
-# What tells the channels that rules may name; they, too, stand above the policies.
+# What tells the channels that rules may name: the app that keeps them is above the policies.
 KCOVER_CHANNELS = "kcover_portal.notify.queries.channel_names"
 
 INSTALLED_APPS = [
@@ -98,11 +83,13 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "csp",
     "kcover_portal.ledger",
+    "kcover_portal.runtime",
     "kcover_portal.fleet",
     "kcover_portal.accounts",
     "kcover_portal.policies",
     "kcover_portal.incidents",
     "kcover_portal.rescue",
+    "kcover_portal.checks",
     "kcover_portal.preflight",
     "kcover_portal.notify",
     "kcover_portal.api",
@@ -154,8 +141,8 @@ def _database() -> dict[str, Any]:
         path = VAR_DIR.parent / config["NAME"]
         config["NAME"] = str(path)
         try:
-            _own_folder(path.parent)
-            _own_file(path)  # SQLite would make it readable for all; its journal files take the mode of this one
+            private_files.make_folder(path.parent)
+            private_files.make_file(path)  # SQLite would let everybody read it; its journal files copy its mode
         except OSError as error:
             _end(f"KCOVER_DATABASE_URL: {path} cannot be made: {error.strerror}")
         # IMMEDIATE: a transaction that will write queues for the lock at its start instead of failing in its middle.
@@ -222,7 +209,7 @@ USE_I18N = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = VAR_DIR / "static"
-_own_folder(STATIC_ROOT)  # WhiteNoise warns where it is missing
+private_files.make_folder(STATIC_ROOT)  # WhiteNoise warns where it is missing
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
@@ -265,7 +252,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["kcover_portal.api.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["kcover_portal.api.parsing.StrictJsonParser"],
+    "DEFAULT_PARSER_CLASSES": ["kcover_portal.api.body_parsers.StrictJsonParser"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "EXCEPTION_HANDLER": "kcover_portal.api.problems.handle",
@@ -282,8 +269,8 @@ SPECTACULAR_SETTINGS = {
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
         "TokenKindEnum": "kcover_portal.accounts.models.ApiToken.Kind",
-        "HealthStateEnum": "kcover.health.STATES",
-        "HealthCauseEnum": "kcover.health.CAUSES",
+        "HealthStateEnum": "kcover.decisions.health.STATES",
+        "HealthCauseEnum": "kcover.decisions.health.CAUSES",
     },
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",

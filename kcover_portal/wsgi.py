@@ -4,7 +4,7 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
-from kcover_portal import garbage
+from kcover_portal import gc_tuning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 
@@ -15,4 +15,4 @@ try:
 except SystemExit as error:  # the settings are not understood; which and why was said
     raise SystemExit(GUNICORN_GIVES_UP) from error
 
-garbage.settle()
+gc_tuning.freeze_after_startup()

@@ -1,8 +1,7 @@
-"""The simulator: a GPU cluster that is not there.
+"""A simulated GPU cluster.
 
-Belongs here: a Kubernetes API over HTTP (``kubeapi``), the virtual nodes, pods, controllers and agents that live behind
-it (``world``), and the switches that break them. Never here: anything of the portal. It is an outside system that the
-portal, ``kubectl`` and the official client talk to over HTTP, so it may import ``kcover`` and ``agents`` and nothing
-else
-of this repository.
+Belongs here: a Kubernetes API over HTTP (``kubeapi``), the virtual nodes, pods, controllers and agents behind it
+(``world``), and the switches that break them. Never here: anything of the portal. The simulator is an outside system:
+the portal, ``kubectl`` and the official client talk to it over HTTP. It may import ``kcover`` and ``agents`` and
+nothing else of this repository.
 """

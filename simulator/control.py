@@ -1,6 +1,7 @@
-"""``/sim``: the switches of the world, for people, tests and the console's demo buttons.
+"""The HTTP API below ``/sim``: faults, nodes, agents and the API server, for people, tests and the console's demo
+buttons.
 
-Every answer is JSON. An unknown node is 404 with what there is, a body that makes no sense 400 with ``field`` and
+Every response is JSON. An unknown node is 404 and lists the nodes that exist. An invalid body is 400 with ``field`` and
 ``reason``.
 """
 
@@ -11,24 +12,28 @@ from typing import Any
 from aiohttp import web
 
 from simulator.kubeapi import server
-from simulator.world import injector, live, nodes, virtual_agents
+from simulator.world import injector, nodes, random_faults, virtual_agents
 from simulator.world.world import World
 
 Object = dict[str, Any]
 
-_SHOWN = 20  # names that a 404 lists
+_MAX_NAMES = 20  # node names in a 404
 
 
 class Control:
-    """The routes over one world, its API server, its agents and its weather."""
+    """The routes for one world, its API server, its agents and its random faults."""
 
     def __init__(
-        self, world: World, api: server.ApiServer, *, fleet: virtual_agents.Fleet, weather: live.Weather | None
+        self,
+        world: World,
+        api: server.ApiServer,
+        *,
+        fleet: virtual_agents.AgentFleet,
+        random: random_faults.RandomFaults | None,
     ) -> None:
-        self._world, self._api, self._fleet, self._weather = world, api, fleet, weather
+        self._world, self._api, self._fleet, self._random_faults = world, api, fleet, random
 
     def add_routes(self, app: web.Application) -> None:
-        """Serve ``/sim`` in an application."""
         app.router.add_routes(
             [
                 web.post("/sim/faults", self._inject),
@@ -58,18 +63,18 @@ class Control:
                 return self._unknown(order.node)
             lines = injector.inject(self._world, order)
         except injector.OrderError as error:
-            return _refused(error.field, error.reason)
+            return _invalid(error.field, error.reason)
         done = {"node": order.node, "boot_id": self._world.machines[order.node].boot_id, "lines": list(lines)}
-        return _answer({**done, "count": order.count, "cure": order.cure}, status=201)
+        return _json({**done, "count": order.count, "cure": order.cure}, status=201)
 
     # Nodes
 
     async def _nodes(self, request: web.Request) -> web.Response:
-        return _answer({"nodes": [self._summary(name) for name in self._world.machines]})
+        return _json({"nodes": [self._summary(name) for name in self._world.machines]})
 
     async def _node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        return _answer(self._truth(name)) if name in self._world.machines else self._unknown(name)
+        return _json(self._truth(name)) if name in self._world.machines else self._unknown(name)
 
     async def _reboot(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
@@ -77,9 +82,9 @@ class Control:
             return self._unknown(name)
         host = self._world.machines[name]
         before = host.boot_id
-        if not host.reboot("asked for"):
-            return _answer({"error": f"{name} is {host.power}", "power": host.power}, status=409)
-        return _answer({"node": name, "power": host.power, "boot_id": before}, status=202)
+        if not host.reboot("requested"):
+            return _json({"error": f"{name} is {host.power}", "power": host.power}, status=409)
+        return _json({"node": name, "power": host.power, "boot_id": before}, status=202)
 
     async def _cure(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
@@ -88,7 +93,7 @@ class Control:
         host = self._world.machines[name]
         cured = len(host.faults)
         host.repair()
-        return _answer({"node": name, "cured": cured, "power": host.power})
+        return _json({"node": name, "cured": cured, "power": host.power})
 
     async def _agent(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
@@ -97,24 +102,24 @@ class Control:
         body = await _body(request)
         wanted = body.get("running") if isinstance(body, dict) else None
         if not isinstance(wanted, bool):
-            return _refused("running", "true or false is needed")
+            return _invalid("running", "must be true or false")
         agent = self._fleet.agents.get(name)
         if agent is None:
-            return _answer({"error": f"{name} has no agent"}, status=409)
+            return _json({"error": f"{name} has no agent"}, status=409)
         agent.wanted = wanted
         if wanted:
             agent.start()
         else:
             agent.stop()
-        return _answer({"node": name, "running": agent.running})
+        return _json({"node": name, "running": agent.running})
 
     async def _state(self, request: web.Request) -> web.Response:
         machines = self._world.machines
         power: dict[str, int] = {}
         for host in machines.values():
             power[host.power] = power.get(host.power, 0) + 1
-        weather = self._weather
-        return _answer(
+        random = self._random_faults
+        return _json(
             {
                 "now": self._world.agenda.now().isoformat(),
                 "version": self._world.objects.version,
@@ -124,12 +129,12 @@ class Control:
                     "running": sum(agent.running for agent in self._fleet.agents.values()),
                     "reports": sum(agent.reports for agent in self._fleet.agents.values()),
                 },
-                "weather": weather
+                "weather": random
                 and {
-                    "faults_per_hour": weather.faults_per_hour,
-                    "noise_per_hour": round(weather.noise_per_hour, 1),
-                    "compression": round(weather.compression, 1),
-                    "seen": weather.seen,
+                    "faults_per_hour": random.faults_per_hour,
+                    "noise_per_hour": round(random.noise_per_hour, 1),
+                    "compression": round(random.compression, 1),
+                    "seen": random.seen,
                 },
                 "nodes": [self._truth(name) for name in machines],
             }
@@ -139,38 +144,38 @@ class Control:
 
     async def _calls(self, request: web.Request) -> web.Response:
         asked = {name: request.query.get(name, "") for name in ("verb", "resource", "node")}
-        return _answer(self._api.calls.report(**asked))
+        return _json(self._api.calls.report(**asked))
 
     async def _forget_calls(self, request: web.Request) -> web.Response:
         self._api.calls.reset()
-        return _answer({"total": 0})
+        return _json({"total": 0})
 
     async def _api_faults(self, request: web.Request) -> web.Response:
-        return _answer({"pending": self._api.faults.pending(), "hanging": self._api.faults.hanging()})
+        return _json({"pending": self._api.faults.pending(), "hanging": self._api.faults.hanging()})
 
     async def _add_api_fault(self, request: web.Request) -> web.Response:
         body = await _body(request)
         if not isinstance(body, dict):
-            return _refused("body", "a JSON object is accepted")
+            return _invalid("body", "must be a JSON object")
         try:
             self._api.faults.add(body)
         except ValueError as error:
             field, _, reason = str(error).partition(": ")
-            return _refused(field, reason)
-        return _answer({"pending": self._api.faults.pending()}, status=201)
+            return _invalid(field, reason)
+        return _json({"pending": self._api.faults.pending()}, status=201)
 
     async def _clear_api_faults(self, request: web.Request) -> web.Response:
         self._api.faults.clear(request.query.get("name"))
-        return _answer({"pending": self._api.faults.pending()})
+        return _json({"pending": self._api.faults.pending()})
 
     async def _cut_watches(self, request: web.Request) -> web.Response:
-        return _answer({"cut": self._api.cut_watches()})
+        return _json({"cut": self._api.cut_watches()})
 
     async def _compact(self, request: web.Request) -> web.Response:
         self._api.compact()
-        return _answer({"version": self._world.objects.version})
+        return _json({"version": self._world.objects.version})
 
-    # Inside
+    # Parts of responses
 
     def _summary(self, name: str) -> Object:
         host, spec = self._world.machines[name], self._world.specs[name]
@@ -194,15 +199,15 @@ class Control:
             "boots": [{"boot_id": boot.boot_id, "at": boot.at.isoformat(), "cause": boot.cause} for boot in host.boots],
             "faults": [
                 {
-                    "kind": standing.kind,
-                    "code": standing.code,
-                    "gpu": standing.gpu,
-                    "cure": standing.cure,
-                    "returns": standing.comes_back,
-                    "since": standing.since.isoformat(),
-                    "drill": standing.drill,
+                    "kind": active.kind,
+                    "code": active.code,
+                    "gpu": active.gpu,
+                    "cure": active.cure,
+                    "returns": active.comes_back,
+                    "since": active.since.isoformat(),
+                    "drill": active.drill,
                 }
-                for standing in host.faults
+                for active in host.faults
             ],
             "agent": agent
             and {
@@ -215,22 +220,22 @@ class Control:
     def _unknown(self, name: str) -> web.Response:
         known = list(self._world.machines)
         near = difflib.get_close_matches(name, known, n=3)
-        body = {"error": f"no such node: {name}", "near": near, "nodes": known[:_SHOWN], "count": len(known)}
-        return _answer(body, status=404)
+        body = {"error": f"no such node: {name}", "near": near, "nodes": known[:_MAX_NAMES], "count": len(known)}
+        return _json(body, status=404)
 
 
 async def _body(request: web.Request) -> Any:
-    """The decoded body. A body that is no JSON is 400."""
+    """The decoded body. Raises HTTP 400 if the body is not JSON."""
     try:
         return json.loads(await request.read() or b"{}")
     except ValueError as error:
-        body = json.dumps({"field": "body", "reason": f"not JSON: {error}"})
+        body = json.dumps({"field": "body", "reason": f"is not JSON: {error}"})
         raise web.HTTPBadRequest(text=body, content_type="application/json") from error
 
 
-def _refused(field: str, reason: str) -> web.Response:
-    return _answer({"field": field, "reason": reason}, status=400)
+def _invalid(field: str, reason: str) -> web.Response:
+    return _json({"field": field, "reason": reason}, status=400)
 
 
-def _answer(body: Object, *, status: int = 200) -> web.Response:
+def _json(body: Object, *, status: int = 200) -> web.Response:
     return web.json_response(body, status=status)

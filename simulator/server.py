@@ -1,4 +1,4 @@
-"""A whole simulation: API server, world, agents and switches in one event loop, and how it is started and ended."""
+"""A whole simulation in one event loop: API server, world, agents and ``/sim``; how it starts and stops."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from aiohttp import web
 
 from simulator import control
 from simulator.kubeapi import access, kubeconfig, server, store
-from simulator.world import agenda, live, virtual_agents, world
+from simulator.world import agenda, random_faults, virtual_agents, world
 from simulator.world.pace import Pace
 
 log = logging.getLogger(__name__)
@@ -25,10 +25,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a simulation is made of. ``portal`` None starts no agents; ``faults_per_hour`` 0 leaves the fleet alone.
+    """Settings of a simulation. ``portal`` None starts no agents; ``faults_per_hour`` 0 means no random faults.
 
-    ``token`` is the bearer token of the Kubernetes API, which also lets callers without one in: kubectl sends none over
-    plain HTTP. The simulator is nothing to protect; it listens on this machine only, unless told otherwise.
+    ``token`` is the bearer token of the Kubernetes API. Callers without a token are admitted too, because kubectl sends
+    none over plain HTTP. The simulator needs no protection: by default it listens on this machine only.
     """
 
     host: str = "127.0.0.1"
@@ -48,7 +48,7 @@ class Settings:
 
 
 class Simulation:
-    """One simulated cluster. ``application`` serves it; the world moves while that runs."""
+    """One simulated cluster. ``application`` serves it; the world advances while the application runs."""
 
     def __init__(self, settings: Settings, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.settings = settings
@@ -57,12 +57,12 @@ class Simulation:
         self.api = server.ApiServer(self.store, tokens={settings.token: access.ADMIN}, anonymous=True)
         self.agenda = agenda.Agenda(now=now)
         self.world = world.build(self.store, self.agenda, size=settings.size, pace=settings.pace, rng=rng)
-        self.fleet = virtual_agents.Fleet(
+        self.fleet = virtual_agents.AgentFleet(
             self.world.gpu_machines(), clock=now, heartbeat=timedelta(seconds=settings.heartbeat), rng=rng
         )
-        self.weather: live.Weather | None = None
+        self.random_faults: random_faults.RandomFaults | None = None
         if settings.faults_per_hour:
-            self.weather = live.Weather(
+            self.random_faults = random_faults.RandomFaults(
                 self.world,
                 rng,
                 faults_per_hour=settings.faults_per_hour,
@@ -71,9 +71,8 @@ class Simulation:
             )
 
     def application(self) -> web.Application:
-        """Kubernetes' paths and ``/sim``."""
         app = self.api.application()
-        control.Control(self.world, self.api, fleet=self.fleet, weather=self.weather).add_routes(app)
+        control.Control(self.world, self.api, fleet=self.fleet, random=self.random_faults).add_routes(app)
         app.cleanup_ctx.append(self._moving)
         return app
 
@@ -84,21 +83,21 @@ class Simulation:
             works.append(
                 self.fleet.begin(settings.portal, token_file=settings.enrol_token_file, cluster=settings.cluster)
             )
-        if self.weather is not None:
-            self.weather.start()
+        if self.random_faults is not None:
+            self.random_faults.start()
         tasks = [asyncio.create_task(work) for work in works]
         yield
         for task in tasks:
             task.cancel()
         for ended in await asyncio.gather(*tasks, return_exceptions=True):
             if isinstance(ended, Exception):
-                log.error("the world stopped moving: %r", ended)
+                log.error("the world has stopped: %r", ended)
         await self.fleet.end()
 
 
 @contextlib.asynccontextmanager
 async def serving(simulation: Simulation) -> AsyncIterator[str]:
-    """Serve a simulation; gives its URL. Raises OSError when the port cannot be had or the kubeconfig not written."""
+    """Serve a simulation and yield its URL. Raises OSError if the port is taken or the kubeconfig cannot be written."""
     settings = simulation.settings
     runner = web.AppRunner(simulation.application(), access_log=None, shutdown_timeout=1.0)
     await runner.setup()
@@ -115,12 +114,12 @@ async def serving(simulation: Simulation) -> AsyncIterator[str]:
 
 
 async def serve(settings: Settings) -> None:
-    """Run until SIGINT or SIGTERM. Raises OSError as ``serving``."""
+    """Run until SIGINT or SIGTERM. Raises OSError as ``serving`` does."""
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     simulation = Simulation(settings)
-    # A big world's objects live as long as the process: looking through them again at each collection costs 100 ms.
+    # The objects of a big world live as long as the process: scanning them in each garbage collection takes 100 ms.
     gc.collect()
     gc.freeze()
     async with serving(simulation) as url:

@@ -1,9 +1,10 @@
 """Private PostgreSQL and Redis servers on free ports, for as long as a program runs.
 
-As a program: ``python -m tests.servers [--durable] -- COMMAND ...`` starts both, runs the command with the addresses in
-its environment, stops both, and exits as the command did. As a module: ``with servers.postgres() as url`` and
-``with servers.redis() as url``, or ``Postgres`` and ``Redis`` themselves where a test kills a server and starts it
-again on the same port and data. Works as root (PostgreSQL then runs as the user postgres) and as anybody else.
+As a program: ``python -m tests.servers [--durable] [--start "postgres redis"] -- COMMAND ...`` starts the servers that
+``--start`` names (both by default), runs the command with their addresses in its environment, stops them, and exits as
+the command did. As a module: ``with servers.postgres() as url`` and ``with servers.redis() as url``, or ``Postgres``
+and ``Redis`` themselves where a test kills a server and starts it again on the same port and data. Works as root
+(PostgreSQL then runs as the user postgres) and as anybody else.
 """
 
 import abc
@@ -291,14 +292,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def environment(base: Mapping[str, str], *, database_url: str, redis_url: str) -> dict[str, str]:
+def environment(base: Mapping[str, str], *, addresses: Mapping[str, str]) -> dict[str, str]:
     """The command's environment: the caller's without its own portal settings, and these servers' addresses."""
     kept = {name: value for name, value in base.items() if not name.startswith("KCOVER_")}
-    return kept | {
-        "KCOVER_DATABASE_URL": database_url,
-        "KCOVER_REDIS_URL": redis_url,
-        "KCOVER_SECRET_KEY": "for-tests-only-for-tests-only-for-tests-only-0123456789",
-    }
+    return {**kept, **addresses, "KCOVER_SECRET_KEY": "for-tests-only-for-tests-only-for-tests-only-0123456789"}
 
 
 def run(command: Sequence[str], *, env: Mapping[str, str]) -> int:
@@ -325,13 +322,22 @@ def main(arguments: Sequence[str]) -> int:
     """The program; returns the exit status (69: a server could not be started)."""
     parser = argparse.ArgumentParser(prog="python -m tests.servers", description=__doc__.splitlines()[0])
     parser.add_argument("--durable", action="store_true", help="PostgreSQL with fsync and synchronous_commit on")
+    parser.add_argument("--start", default="postgres redis", help="names of servers; may be empty")
     parser.add_argument("command", nargs="+", metavar="-- COMMAND")
     options = parser.parse_args(arguments)
+    start = set(options.start.split())
+    if unknown := start - {"postgres", "redis"}:
+        parser.error(f"--start: unknown servers {' '.join(sorted(unknown))}; write postgres, redis, both or neither")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _exit)
     try:
-        with postgres(durable=options.durable) as database_url, redis() as redis_url:
-            return run(options.command, env=environment(os.environ, database_url=database_url, redis_url=redis_url))
+        with contextlib.ExitStack() as running:
+            addresses = {}
+            if "postgres" in start:
+                addresses["KCOVER_DATABASE_URL"] = running.enter_context(postgres(durable=options.durable))
+            if "redis" in start:
+                addresses["KCOVER_REDIS_URL"] = running.enter_context(redis())
+            return run(options.command, env=environment(os.environ, addresses=addresses))
     except ServerError as error:
         print(error, file=sys.stderr)
         return os.EX_UNAVAILABLE

@@ -1,8 +1,8 @@
-"""``python tools/agent_zip.py [FILE]``: the node agent as one file, with all it needs beside Python 3.11.
+"""``python tools/agent_zip.py [FILE]``: build the node agent as one file, with everything except Python 3.11.
 
-The dependencies are those installed here, in the versions that agents/requirements.txt pins. Byte code for this Python
-lies beside each source, as a zip archive cannot keep what an import compiles (without docstrings, which an agent would
-keep in memory); another Python reads the sources. The same sources give the same file.
+The dependencies are the installed ones, in the versions that agents/requirements.txt pins. The archive also has byte
+code for this Python, because an import from a zip file cannot store any. It has no docstrings, which would use memory
+of the agent. Another Python version uses the sources. The same sources give the same file.
 """
 
 import io
@@ -17,14 +17,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "dist" / "kcover-agent.pyz"
 PACKAGES = ("kcover", "agents")
-LEFT_OUT = ("example.py",)  # nvidia-ml-py's
+EXCLUDED = ("example.py",)  # nvidia-ml-py's
 MAIN = "import sys\n\nfrom agents.__main__ import main\n\nsys.exit(main())\n"
 SHEBANG = b"#!/usr/bin/env python3\n"
 DATE = (2026, 1, 1, 0, 0, 0)
 
 
 def build(target: Path) -> None:
-    """Writes the archive. Raises SystemExit where a dependency is not installed in the version that is pinned."""
+    """Writes the archive. Raises SystemExit if a dependency is not installed in its pinned version."""
     contents = {name: data for source in (_own(), *map(_dependency, _pinned())) for name, data in source}
     contents["__main__.py"] = MAIN.encode()
     packed = io.BytesIO()
@@ -57,17 +57,19 @@ def _dependency(pin: tuple[str, str]) -> Iterator[tuple[str, bytes]]:
     try:
         installed = metadata.distribution(name)
     except metadata.PackageNotFoundError:
-        raise SystemExit(f"{name} is not installed: make venv") from None
+        raise SystemExit(f"{name} is not installed: run make venv") from None
     if installed.version != version:
-        raise SystemExit(f"{name} {installed.version} is installed, agents/requirements.txt says {version}: make venv")
+        raise SystemExit(
+            f"{name} {installed.version} is installed, but agents/requirements.txt pins {version}: run make venv"
+        )
     for file in installed.files or ():
-        wanted = file.suffix == ".py" or file.name.startswith(("LICENSE", "LICENCE", "COPYING"))
-        if wanted and file.as_posix() not in LEFT_OUT and not file.as_posix().startswith(".."):
+        included = file.suffix == ".py" or file.name.startswith(("LICENSE", "LICENCE", "COPYING"))
+        if included and file.as_posix() not in EXCLUDED and not file.as_posix().startswith(".."):
             yield file.as_posix(), file.read_binary()
 
 
 def _compiled(name: str, data: bytes, folder: Path) -> bytes:
-    """Byte code that is taken as it is: archives know no times that it could be held against."""
+    """Byte code with an unchecked hash: an archive has no modification times to compare it with."""
     source, target = folder / "source.py", folder / "source.pyc"
     source.write_bytes(data)
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# make_venv.sh FOLDER [PYTHON]: makes a virtual environment with the first Python that is new enough, or says what to install.
+# make_venv.sh FOLDER [PYTHON]: creates a virtual environment with the first Python that is new enough, or prints what to install.
 set -euo pipefail
 
 folder=$1
@@ -16,13 +16,13 @@ fi
 for python in "${candidates[@]}"; do
   new_enough "$python" || continue
   if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-    echo "$python cannot make virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2
+    echo "$python cannot create virtual environments; on Debian and Ubuntu: apt-get install python3-venv" >&2
     exit 1
   fi
-  echo "== making $folder with $("$python" --version)"
+  echo "== creating $folder with $("$python" --version)"
   exec "$python" -m venv "$folder"
 done
 
 found=$(command -v "${candidates[0]}" >/dev/null && "${candidates[0]}" --version 2>&1 || echo "no ${candidates[0]}")
-echo "Python 3.11 or newer is needed, found: $found. Name another one: make PYTHON=/path/to/python3.11 ..." >&2
+echo "Python 3.11 or newer is needed, found: $found. Choose another one: make PYTHON=/path/to/python3.11 ..." >&2
 exit 1

@@ -1,13 +1,13 @@
-"""Runs the mutants of the kernel, and prints those that survive its tests.
+"""Run the mutants of the core, and print those that survive its tests.
 
-mutmut makes them, and learns which test meets which function; but it begins pytest anew for each, which takes far
-longer than the tests that find it. Here the tests are collected once, and each mutant is a fork of that process: it
-runs what meets its function, the fastest first. A function that a module calls while it is imported (a table of
-readers, say) is never the mutant in a fork: what survives is tried once more, in a process of its own that runs every
-test.
+mutmut creates the mutants and records which tests call which function. But it starts pytest again for each mutant,
+which takes far longer than the tests themselves. Here the tests are collected once, and each mutant runs in a fork of
+that process, which runs the tests that call its function, the fastest first. A function that a module calls at import
+time (to build a table, for example) is never mutated in a fork. So each survivor is run once more, in a separate
+process with every test.
 
-Run from the checkout as ``python tools/mutants.py [--workers N] [PATTERN ...]``. Results are kept where mutmut keeps
-them: ``mutmut show`` knows them, and what was found is not run again until its function changes.
+Run from the checkout as ``python tools/mutants.py [--workers N] [PATTERN ...]``. Results are stored in mutmut's files,
+so that ``mutmut show`` works. A mutant is not run again until its function changes.
 """
 
 import argparse
@@ -31,36 +31,40 @@ MUTANTS = ROOT / "mutants"
 MUTMUT = Path(sys.executable).with_name("mutmut")
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mutmut"]
 TESTS = ["-x", "-q", "--rootdir=.", *CONFIG["pytest_add_cli_args"], *CONFIG["pytest_add_cli_args_test_selection"]]
-SURVIVED, KILLED, UNMET = 0, 1, 33  # as mutmut writes them; whatever else ended a mutant has found it
-SECONDS = 300  # for all tests of the kernel in a process of its own; a mutant that takes longer is found
-ONE = "kcover.waits.x_render__mutmut_1"  # mutmut makes all of them, whichever it is asked to run
+SURVIVED, KILLED, NO_TESTS = 0, 1, 33  # mutmut's exit codes; any other code means that the mutant was killed
+TIMEOUT_SECONDS = 300  # for all tests in a separate process; a mutant that takes longer is killed
+ANY_MUTANT = "kcover.durations.x_render__mutmut_1"  # mutmut creates all mutants, whichever it runs
 
 
 class Results:
-    """What became of the mutants that were asked for, in mutmut's files."""
+    """The results of the selected mutants, in mutmut's files."""
 
     def __init__(self, patterns: Sequence[str]) -> None:
         self._patterns = patterns or ["*"]
         self._files = {path: json.loads(path.read_text()) for path in sorted(MUTANTS.glob("kcover/**/*.meta"))}
 
     def codes(self) -> dict[str, dict[str, int | None]]:
-        """Of each module, the exit status of each mutant; None where it was not run yet."""
-        asked = {_module(path): self._asked(data["exit_code_by_key"]) for path, data in self._files.items()}
-        return {module: codes for module, codes in asked.items() if codes}
+        """The exit status of each mutant by module; None if it was not run yet."""
+        selected = {_module(path): self._selected(data["exit_code_by_key"]) for path, data in self._files.items()}
+        return {module: codes for module, codes in selected.items() if codes}
 
-    def keep(self, name: str, code: int) -> None:
-        """Writes what became of one mutant."""
+    def store(self, name: str, code: int) -> None:
+        """Stores the exit status of one mutant."""
         for path, data in self._files.items():
             if name in data["exit_code_by_key"]:
                 data["exit_code_by_key"][name] = code
                 path.write_text(json.dumps(data, indent=4))
 
-    def _asked(self, codes: Mapping[str, int | None]) -> dict[str, int | None]:
-        return {name: code for name, code in codes.items() if any(fnmatch.fnmatch(name, one) for one in self._patterns)}
+    def _selected(self, codes: Mapping[str, int | None]) -> dict[str, int | None]:
+        return {
+            name: code
+            for name, code in codes.items()
+            if any(fnmatch.fnmatch(name, pattern) for pattern in self._patterns)
+        }
 
 
 class Forks:
-    """A plugin for pytest: instead of the tests, each mutant's tests in a fork of the process that collected them."""
+    """A pytest plugin that runs the tests of each mutant in a fork of the process that collected them."""
 
     def __init__(self, results: Results, *, workers: int) -> None:
         stats = json.loads((MUTANTS / "mutmut-stats.json").read_text())
@@ -71,8 +75,8 @@ class Forks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Runs every mutant that was not run yet."""
-        if os.waitpid(_fork("", session.items, session, seconds=SECONDS), 0)[1]:
+        """Runs every mutant without a result."""
+        if os.waitpid(_fork("", session.items, session, seconds=TIMEOUT_SECONDS), 0)[1]:
             pytest.exit("the tests fail without a mutant", returncode=2)
         items = {item.nodeid: item for item in session.items}
         for module, codes in self._results.codes().items():
@@ -87,24 +91,24 @@ class Forks:
         return True
 
     def _start(self, name: str, items: Mapping[str, pytest.Item], session: pytest.Session) -> None:
-        met = [test for test in self._tests.get(name.rpartition("__mutmut_")[0], ()) if test in items]
-        met.sort(key=self._seconds.__getitem__)
-        seconds = 3 + 3 * int(sum(self._seconds[test] for test in met))
-        self._running[_fork(name, [items[test] for test in met], session, seconds=seconds)] = name
+        tests = [test for test in self._tests.get(name.rpartition("__mutmut_")[0], ()) if test in items]
+        tests.sort(key=self._seconds.__getitem__)
+        seconds = 3 + 3 * int(sum(self._seconds[test] for test in tests))
+        self._running[_fork(name, [items[test] for test in tests], session, seconds=seconds)] = name
 
     def _reap(self) -> None:
         pid, status = os.wait()
-        self._results.keep(self._running.pop(pid), os.waitstatus_to_exitcode(status))
+        self._results.store(self._running.pop(pid), os.waitstatus_to_exitcode(status))
 
 
 def _fork(name: str, tests: Sequence[pytest.Item], session: pytest.Session, *, seconds: int) -> int:
-    """The process that runs the tests on the mutant until one fails; it has so many seconds of a processor."""
+    """Forks a process that runs the tests on the mutant until one fails, limited to ``seconds`` of CPU time."""
     pid = os.fork()
     if pid:
         return pid
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.dup2(nowhere, sys.stderr.fileno())
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.dup2(devnull, sys.stderr.fileno())
     used = int(time.process_time())
     resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, used + seconds + 1))
     set_mutant_under_test(name)
@@ -115,23 +119,25 @@ def _fork(name: str, tests: Sequence[pytest.Item], session: pytest.Session, *, s
     os._exit(SURVIVED)
 
 
-def _left(results: Results) -> Iterable[str]:
-    """The mutants that survive every test in a process of their own too."""
+def _survivors(results: Results) -> Iterable[str]:
+    """The mutants that also survive every test in a separate process."""
     for codes in results.codes().values():
         for name, code in codes.items():
-            if code not in (SURVIVED, UNMET):
+            if code not in (SURVIVED, NO_TESTS):
                 continue
-            if _alone(name) == SURVIVED:
+            if _run_separately(name) == SURVIVED:
                 yield name
             else:
-                results.keep(name, KILLED)
+                results.store(name, KILLED)
 
 
-def _alone(name: str) -> int:
+def _run_separately(name: str) -> int:
     command = [sys.executable, "-m", "pytest", *TESTS]
     environment = {**os.environ, "MUTANT_UNDER_TEST": name}
     try:
-        return subprocess.run(command, cwd=MUTANTS, env=environment, capture_output=True, timeout=SECONDS).returncode
+        return subprocess.run(
+            command, cwd=MUTANTS, env=environment, capture_output=True, timeout=TIMEOUT_SECONDS
+        ).returncode
     except subprocess.TimeoutExpired:
         return KILLED
 
@@ -141,28 +147,30 @@ def _module(meta: Path) -> str:
 
 
 def _arguments() -> Any:
-    parser = argparse.ArgumentParser(description="Runs the mutants of the kernel, and prints those that survive.")
-    parser.add_argument("patterns", nargs="*", metavar="PATTERN", help='of their names, "kcover.waits*" for example')
-    parser.add_argument("--workers", type=int, default=1, help="how many run at once")
+    parser = argparse.ArgumentParser(description="Runs the mutants of the core, and prints those that survive.")
+    parser.add_argument(
+        "patterns", nargs="*", metavar="PATTERN", help='names of mutants, "kcover.durations*" for example; default: all'
+    )
+    parser.add_argument("--workers", type=int, default=1, help="how many mutants run at the same time")
     return parser.parse_args()
 
 
 def main() -> int:
     """The exit status is the number of mutants that survive, 100 at most."""
     arguments = _arguments()
-    os.environ["CI"] = "1"  # Hypothesis has no deadline then: where the machine is slow it would find every mutant
-    subprocess.run([MUTMUT, "run", "--max-children", "1", ONE], cwd=ROOT, check=True)
+    os.environ["CI"] = "1"  # turns Hypothesis' deadline off, which would kill every mutant on a slow machine
+    subprocess.run([MUTMUT, "run", "--max-children", "1", ANY_MUTANT], cwd=ROOT, check=True)
     results = Results(arguments.patterns)
     os.chdir(MUTANTS)
     sys.path.insert(0, str(MUTANTS))
     if status := pytest.main(["-s", *TESTS], plugins=[Forks(results, workers=arguments.workers)]):
         return int(status)
-    left = set(_left(results))
-    for name in sorted(left):
+    survivors = set(_survivors(results))
+    for name in sorted(survivors):
         subprocess.run([MUTMUT, "show", name], cwd=ROOT, check=True)
     for module, codes in results.codes().items():
-        print(f"{module}: {len(codes)} mutants, {len(left & codes.keys())} survive")
-    return min(len(left), 100)
+        print(f"{module}: {len(codes)} mutants, {len(survivors & codes.keys())} survive")
+    return min(len(survivors), 100)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
-# Installs the system packages that the tests need and the machine lacks (Debian, Ubuntu), or says which they are.
+# system_packages.sh [postgres] [redis] [chromium] [gettext] [python]: installs the packages that the tests need and the machine
+# lacks (Debian, Ubuntu), or prints them. Without arguments: all of them. Python is always included.
 set -euo pipefail
+
+wanted=" ${*:-postgres redis chromium gettext} "
+wants() { [[ $wanted == *" $1 "* ]]; }
 
 missing=()
 need() { missing+=("$1"); }
 
 python3 -c 'import ensurepip, venv' 2>/dev/null || [ -x .venv/bin/python ] || need python3-venv
-compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || need postgresql
-command -v redis-server >/dev/null || need redis-server
-command -v chromium >/dev/null || need chromium
-command -v msgfmt >/dev/null || need gettext
-# Without a Chinese font the browser tests would measure boxes.
-compgen -G '/usr/share/fonts/*/*/*CJK*' >/dev/null || need fonts-noto-cjk
+! wants postgres || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || need postgresql
+! wants redis || command -v redis-server >/dev/null || need redis-server
+! wants chromium || command -v chromium >/dev/null || need chromium
+! wants gettext || command -v msgfmt >/dev/null || need gettext
+# Without a Chinese font, the browser tests would measure empty boxes.
+! wants chromium || compgen -G '/usr/share/fonts/*/*/*CJK*' >/dev/null || need fonts-noto-cjk
 
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 if ! command -v apt-get >/dev/null; then
-  echo "Not installed: ${missing[*]} (Debian's names). Install them, then run this again." >&2
+  echo "Not installed: ${missing[*]} (Debian package names). Install them, then run this again." >&2
   exit 1
 fi
 if [ "$(id -u)" -eq 0 ]; then
@@ -24,7 +28,7 @@ if [ "$(id -u)" -eq 0 ]; then
 elif sudo -n true 2>/dev/null; then
   as_root=(sudo -n env)
 else
-  echo "Not installed: ${missing[*]}. As root: apt-get install --no-install-recommends ${missing[*]}" >&2
+  echo "Not installed: ${missing[*]}. Run as root: apt-get install --no-install-recommends ${missing[*]}" >&2
   exit 1
 fi
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Makes ``static/vendor`` from npm packages at exact versions, or checks that it is what was made.
+"""Build ``static/vendor`` from npm packages at exact versions, or verify its files.
 
-``python tools/vendor_frontend.py`` fetches the packages with ``npm pack`` (network, no install scripts), copies the few
+``python tools/vendor_frontend.py`` fetches the packages with ``npm pack`` (network, no install scripts), copies the
 files that pages use, strips source-map comments, builds the sprite of the icons named in ``icons.txt``, copies the
-licences and writes ``VENDOR.json``. ``--verify`` compares every file with its sha256 there: no network, no Node. The
-result is committed, so that nothing needs Node to build, test or run. htmx is not here: django-htmx brings its own.
+licences and writes ``VENDOR.json``. ``--verify`` compares every file with its sha256 there, without network or Node.
+The result is committed, so that building, testing and running need no Node. htmx is not included: django-htmx brings
+its own.
 """
 
 import argparse
@@ -25,7 +26,7 @@ SVG = "http://www.w3.org/2000/svg"
 
 
 class VendorError(Exception):
-    """What could not be made or does not match; the message names the file."""
+    """A file cannot be built or does not match; the message names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,11 +37,11 @@ class Package:
     version: str
     files: dict[str, str]
     licence_file: str | None = "LICENSE"
-    inside: str | None = None  # the package whose bundle carries this one: only its licence is kept here
+    inside: str | None = None  # the package whose bundle contains this one: only its licence is copied
 
     @property
     def licence_name(self) -> str:
-        """Where its licence is kept, under static/vendor."""
+        """The path of its licence under static/vendor."""
         return f"licences/{self.name.removeprefix('@').replace('/', '-')}.txt"
 
 
@@ -49,7 +50,7 @@ PACKAGES = (
         name="@tabler/core",
         version="1.6.1",
         files={"dist/css/tabler.min.css": "tabler.min.css", "dist/js/tabler.min.js": "tabler.min.js"},
-        licence_file=None,  # published without one: see _tabler_licence
+        licence_file=None,  # published without a licence file: see _tabler_licence
     ),
     Package(name="bootstrap", version="5.3.8", files={}, inside="@tabler/core"),
     Package(name="@popperjs/core", version="2.11.8", files={}, inside="@tabler/core", licence_file="LICENSE.md"),
@@ -61,19 +62,21 @@ PACKAGES = (
     Package(name="@tabler/icons", version="3.51.0", files={}),
 )
 
-# Outline icons of @tabler/icons, one a line, as <symbol id="tabler-NAME"> of icons.svg.
+# Outline icons of @tabler/icons, one per line, as <symbol id="tabler-NAME"> of icons.svg.
 ICONS = Path(__file__).with_name("icons.txt")
 
 SOURCE_MAP = re.compile(rb"\n?(?://[#@] sourceMappingURL=\S+|/\*[#@] sourceMappingURL=.*?\*/)[ \t]*\n?$")
 COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
-# What would make a browser leave the server: the SVG namespace is a name, not an address.
-OUTSIDE = re.compile(rb"(?:https?:)?//(?!www\.w3\.org/)[a-z0-9-]+\.[a-z]{2,}[^\s\"'`)]*|@import", re.IGNORECASE)
-# Mentioned in Popper's warnings to developers, never fetched.
-MENTIONED = (b"https://popper.js.org/",)
+# References to other servers. The SVG namespace is a name, not an address.
+EXTERNAL_REFERENCE = re.compile(
+    rb"(?:https?:)?//(?!www\.w3\.org/)[a-z0-9-]+\.[a-z]{2,}[^\s\"'`)]*|@import", re.IGNORECASE
+)
+# Named in Popper's warnings to developers, never fetched.
+NOT_FETCHED = (b"https://popper.js.org/",)
 
 
 def build() -> None:
-    """Fetches, makes and writes everything; raises VendorError."""
+    """Fetches the packages and writes all files. Raises VendorError."""
     files: dict[str, bytes] = {}
     records = []
     with tempfile.TemporaryDirectory() as folder:
@@ -101,25 +104,25 @@ def build() -> None:
 
 
 def verify() -> int:
-    """Compares static/vendor with its manifest; returns the number of files; raises VendorError."""
+    """Compares static/vendor with its manifest and returns the number of files. Raises VendorError."""
     manifest = json.loads((VENDOR / MANIFEST).read_text(encoding="utf-8"))
-    wanted = {path: digest for package in manifest["packages"] for path, digest in package["sha256"].items()}
+    expected = {path: digest for package in manifest["packages"] for path, digest in package["sha256"].items()}
     present = _present() - {MANIFEST}
-    problems = [f"{path} is not in {MANIFEST}" for path in sorted(present - wanted.keys())]
-    problems += [f"{path} is missing" for path in sorted(wanted.keys() - present)]
-    for path in sorted(present & wanted.keys()):
-        if _sha256((VENDOR / path).read_bytes()) != wanted[path]:
+    problems = [f"{path} is not in {MANIFEST}" for path in sorted(present - expected.keys())]
+    problems += [f"{path} is missing" for path in sorted(expected.keys() - present)]
+    for path in sorted(present & expected.keys()):
+        if _sha256((VENDOR / path).read_bytes()) != expected[path]:
             problems.append(f"{path} was changed by hand")
     versions = {package["name"]: package["version"] for package in manifest["packages"]}
     if versions != {package.name: package.version for package in PACKAGES}:
-        problems.append(f"{MANIFEST} holds other versions than this tool names: run it without --verify")
+        problems.append(f"{MANIFEST} has other versions than this tool: run it without --verify")
     if problems:
         raise VendorError("\n".join(problems))
-    return len(wanted)
+    return len(expected)
 
 
 def _fetch(package: Package, *, into: Path) -> tuple[Path, dict[str, str]]:
-    """Downloads and unpacks one package; returns its folder and its registry facts (licence, integrity)."""
+    """Downloads and unpacks one package; returns its folder and its registry metadata (licence, integrity)."""
     spec = f"{package.name}@{package.version}"
     packed = subprocess.run(
         ["npm", "pack", "--json", "--silent", "--ignore-scripts", spec], cwd=into, capture_output=True, check=False
@@ -142,19 +145,19 @@ def _record(package: Package, facts: dict[str, str], made: dict[str, bytes]) -> 
 
 
 def _clean(name: str, content: bytes) -> bytes:
-    """The file without its source-map comment; raises VendorError where it would send a browser elsewhere."""
+    """The file without its source-map comment. Raises VendorError if it refers to another server."""
     content = SOURCE_MAP.sub(b"\n", content)
     if b"sourceMappingURL" in content:
-        raise VendorError(f"{name}: a source map is still named")
+        raise VendorError(f"{name}: a reference to a source map is left")
     code = COMMENT.sub(b"", content)
-    outside = {found for found in OUTSIDE.findall(code) if not found.startswith(MENTIONED)}
-    if outside:
-        raise VendorError(f"{name} names other places: {sorted(outside)}")
+    references = {reference for reference in EXTERNAL_REFERENCE.findall(code) if not reference.startswith(NOT_FETCHED)}
+    if references:
+        raise VendorError(f"{name} refers to other servers: {sorted(references)}")
     return content
 
 
 def _sprite(folder: Path) -> bytes:
-    """One SVG whose symbols take colour and size from the <svg> that uses them."""
+    """One SVG with symbols that take colour and size from the <svg> that uses them."""
     ElementTree.register_namespace("", SVG)
     sprite = ElementTree.Element(f"{{{SVG}}}svg")
     sprite.text = "\n"
@@ -173,7 +176,7 @@ def _sprite(folder: Path) -> bytes:
 
 
 def _tabler_licence(stylesheet: str, template: str) -> str:
-    """Tabler's MIT licence: the wording its authors use for the icons, under the copyright lines of the file itself."""
+    """Tabler's MIT licence: the text that its authors use for the icons, with the copyright lines of the stylesheet."""
     holders = re.findall(r"^\s*\*\s*(Copyright .+)$", stylesheet, re.MULTILINE)[:2]
     if not holders or "MIT" not in stylesheet[:500]:
         raise VendorError("tabler.min.css: no copyright line or another licence than MIT")
@@ -189,14 +192,14 @@ def _sha256(content: bytes) -> str:
 
 
 def main() -> int:
-    """The program; returns the exit status."""
+    """Builds or verifies; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--verify", action="store_true", help="only compare the files with VENDOR.json")
     options = parser.parse_args()
     try:
         if not options.verify:
             build()
-        print(f"static/vendor: {verify()} files as made from their packages")
+        print(f"static/vendor: {verify()} files match their packages")
     except VendorError as error:
         print(error, file=sys.stderr)
         return 1

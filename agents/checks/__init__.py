@@ -1,5 +1,5 @@
-"""Health checks that a node runs on a timer, on command or before a job; the names and limits are Autopilot's.
+"""Health checks that a node runs on a timer, on command or before a job; names and limits follow Autopilot.
 
-Belongs here: one module a check, and the runner that lets one run at a time and keeps heavy ones off GPUs in use. Never
-here: what only looks (a probe), or a verdict about the node.
+Belongs here: one module for each check, and the runner, which runs one at a time and keeps heavy ones off GPUs in use.
+Never here: observation without load (a probe), or a decision about the node.
 """

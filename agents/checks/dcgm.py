@@ -4,46 +4,46 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from agents import programs
-from agents.checks.port import Args, Skipped, whole
-from kcover.fault import Check
+from agents.checks.health_check import Args, CheckSkipped, integer
+from agents.host import programs
+from kcover.faults.fault import Check
 
-# Level -> seconds it may take: several times what NVIDIA's pages give for eight GPUs.
-TIME_LIMITS = {1: 300.0, 2: 1800.0, 3: 5400.0, 4: 14400.0}
+# Level -> time limit: several times what NVIDIA documents for eight GPUs.
+TIMEOUT_SECONDS = {1: 300.0, 2: 1800.0, 3: 5400.0, 4: 14400.0}
 INSTALL = "DCGM (package datacenter-gpu-manager)"
-CONFIGURATION = 5  # DCGM's severity of a finding about settings, persistence mode for example: not a broken GPU
-ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4; 2 and 3
-RANK = ("skipped", "pass", "warn", "fail")
+CONFIGURATION_SEVERITY = 5  # DCGM reports a setting, such as persistence mode: the GPU is not broken
+REPORT_ROOTS = ("DCGM Diagnostic", "DCGM GPU Diagnostic")  # DCGM 4; 2 and 3
+STATUS_ORDER = ("skipped", "pass", "warn", "fail")
 
 
 class Dcgm:
-    """One result for each test and GPU, a pass too, as it takes the place of an earlier failure; and one for the whole
-    run. A test that DCGM skips says nothing new about its GPU."""
+    """One result for the whole run, and one for each test and GPU. Passes are included, because they replace earlier
+    failures. A test that DCGM skips says nothing new about its GPU."""
 
     name = "dcgm"
-    about_node = True
+    failure_is_node_fault = True
 
     def invasive(self, args: Args) -> bool:
         """From level 2 on it loads the GPUs."""
         return _level(args) > 1
 
     def run(self, args: Args) -> list[Check]:
-        """See ``HealthCheck.run``. The value of the whole is Autopilot's: 1 where something failed."""
+        """The value of the whole run is Autopilot's: 1 where something failed."""
         level = _level(args)
         tool = programs.find("dcgmi", install=INSTALL)
-        ended = programs.run((tool, "diag", "-r", str(level), "-j"), timeout=TIME_LIMITS[level])
-        report = parse(ended.out)
-        if report is None:  # no host engine, no GPU, a crash: whatever it was, it was no diagnosis
-            raise RuntimeError(f"dcgmi ended with {ended.status} and no report: {ended.said[-500:]}")
+        result = programs.run((tool, "diag", "-r", str(level), "-j"), timeout=TIMEOUT_SECONDS[level])
+        report = parse(result.stdout)
+        if report is None:  # no host engine, no GPU, a crash: not a diagnosis
+            raise RuntimeError(f"dcgmi exited with status {result.status} and no report: {result.diagnostics[-500:]}")
         return summarize(report, level=level)
 
 
 def _level(args: Args) -> int:
-    return whole(args, "r", 1, least=1, most=4)
+    return integer(args, "r", 1, least=1, most=4)
 
 
 def parse(text: str) -> Mapping[str, Any] | None:
-    """The diagnosis within what ``dcgmi -j`` printed, which may stand between other lines; None where there is none."""
+    """The diagnosis in the output of ``dcgmi -j``, which may have other lines around it. None where there is none."""
     start, end = text.find("{"), text.rfind("}")
     try:
         content = json.loads(text[start : end + 1]) if 0 <= start < end else None
@@ -51,23 +51,23 @@ def parse(text: str) -> Mapping[str, Any] | None:
         return None
     if not isinstance(content, dict):
         return None
-    return next((content[root] for root in ROOTS if isinstance(content.get(root), dict)), None)
+    return next((content[root] for root in REPORT_ROOTS if isinstance(content.get(root), dict)), None)
 
 
 def summarize(report: Mapping[str, Any], *, level: int) -> list[Check]:
-    """The check results of one diagnosis. Raises Skipped where DCGM tested nothing."""
+    """The check results of one diagnosis. Raises CheckSkipped where DCGM tested nothing."""
     found = list(_results(report))
     if not found or all(status == "skipped" for _, _, status, _ in found):
-        raise Skipped(
-            f"DCGM tested nothing at level {level}: {found[0][3] if found else 'it has no test for these GPUs'}"
+        raise CheckSkipped(
+            f"DCGM tested nothing at level {level}: {found[0][3] if found else 'it has no tests for these GPUs'}"
         )
-    worst = max((status for _, _, status, _ in found), key=RANK.index)
-    ran = sorted((one for one in found if one[2] != "skipped"), key=lambda one: RANK.index(one[2]))
+    worst = max((status for _, _, status, _ in found), key=STATUS_ORDER.index)
+    ran = sorted((one for one in found if one[2] != "skipped"), key=lambda one: STATUS_ORDER.index(one[2]))
     bad = [(test, device) for test, device, status, _ in found if status in ("warn", "fail")]
     words = ", ".join(dict.fromkeys(f"{test}{f' on {device}' if device else ''}" for test, device in bad))
     message = f"level {level}: {words}" if words else f"level {level}"
     whole_run = Check(name="dcgm", status=worst, value=float(worst == "fail"), message=message)
-    singles = {}  # the worst of each, where DCGM names a test and a GPU twice
+    singles = {}  # the worst result, where DCGM lists a test and GPU twice
     for test, device, status, why in ran:
         place = f"{device or 'node'} {test}"
         shown = why if status != "pass" else ""
@@ -87,7 +87,7 @@ def _results(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _gpus(result: Mapping[str, Any]) -> list[str]:
-    """DCGM 4 names one entity a result, DCGM 3 one ``gpu_id`` or a list ``gpu_ids`` as text."""
+    """DCGM 4 names one entity for each result; DCGM 3 names one ``gpu_id``, or a list ``gpu_ids`` as text."""
     if "entity_id" in result and str(result.get("entity_group", "GPU")).upper() == "GPU":
         return [f"gpu{result['entity_id']}"]
     listed = str(result.get("gpu_id", result.get("gpu_ids", "")))
@@ -102,6 +102,6 @@ def _status(result: Mapping[str, Any]) -> tuple[str, str]:
     word = str(result.get("status", "")).lower()
     status = {"pass": "pass", "warn": "warn", "fail": "fail"}.get(word, "skipped")
     severities = {note.get("error_severity") for note in notes if isinstance(note, dict)}
-    if status == "fail" and severities == {CONFIGURATION}:
+    if status == "fail" and severities == {CONFIGURATION_SEVERITY}:
         status = "warn"
     return status, why

@@ -1,4 +1,4 @@
-"""One process of this node at a time, by a locked file."""
+"""A file lock that lets one process of this node at a time run checks."""
 
 import contextlib
 import errno
@@ -10,41 +10,43 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-POLL = 0.5
-# Read only: a container before a job may have the folder so, and needs no right to write to the node.
-FLAGS = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+POLL_SECONDS = 0.5
+# Read-only, because the container of a job may have mounted the folder read-only.
+OPEN_FLAGS = os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-class Unlockable(Exception):
-    """The file cannot be opened, so that nobody knows who else is at work."""
+class LockUnavailable(Exception):
+    """The lock file cannot be opened, so it is unknown who else is running checks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostLock:
-    """The file that this node's processes lock while they check.
+    """The file that processes of this node lock while they run checks.
 
-    ``agreed``: it is the one that others lock, too, and without it nothing may begin. Else it lies in the agent's
-    spool, and where that is not, there is no agent to wait for.
+    ``shared``: other processes lock the same file, so checks must not start without it. Otherwise the file is in the
+    agent's spool; where that is missing, there is no agent to wait for.
     """
 
     path: pathlib.Path
-    agreed: bool = False
+    shared: bool = False
 
-    def make(self) -> None:
-        """Makes the file where it is not there yet, for those who may not. Where that fails, who locks it says so."""
+    def create(self) -> None:
+        """Create the file for processes that may not. Errors are ignored: whoever locks it will report them."""
         with contextlib.suppress(OSError):
-            os.close(_opened(self.path))
+            os.close(_open(self.path))
 
     @contextlib.contextmanager
-    def held(self, *, patience: float) -> Iterator[bool]:
-        """Whether this process has it, after waiting ``patience`` seconds for another one, or for the agent to make the
-        file in a folder that this process cannot write. Raises Unlockable."""
-        until = time.monotonic() + patience
+    def acquire(self, *, timeout: float) -> Iterator[bool]:
+        """Yield whether this process holds the lock, after waiting up to ``timeout`` seconds for another process, or
+        for the agent to create the file in a folder that this process cannot write. Raises LockUnavailable."""
+        until = time.monotonic() + timeout
         try:
-            handle = _made(self.path, until=until)
+            handle = _open_or_wait(self.path, until=until)
         except OSError as error:
-            if self.agreed:
-                raise Unlockable(f"{self.path}: {error.strerror}; checks of this node lock it") from error
+            if self.shared:
+                raise LockUnavailable(
+                    f"cannot open the lock of the checks of this node, {self.path}: {error.strerror}"
+                ) from error
             yield True
             return
         try:
@@ -53,24 +55,24 @@ class HostLock:
             os.close(handle)
 
 
-def _made(path: pathlib.Path, *, until: float) -> int:
+def _open_or_wait(path: pathlib.Path, *, until: float) -> int:
     while True:
         try:
-            return _opened(path)
+            return _open(path)
         except OSError as error:
             left = until - time.monotonic()
             if error.errno != errno.EROFS or left <= 0:
                 raise
-            time.sleep(min(POLL, left))
+            time.sleep(min(POLL_SECONDS, left))
 
 
-def _opened(path: pathlib.Path) -> int:
-    """The file, and never what somebody else put in its place: no link is followed, no pipe is waited for. Raises
-    OSError."""
-    handle = os.open(path, FLAGS, 0o644)
+def _open(path: pathlib.Path) -> int:
+    """Open the file, but nothing that someone else put in its place: links are not followed, pipes are not waited for.
+    Raises OSError."""
+    handle = os.open(path, OPEN_FLAGS, 0o644)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, "it is no regular file")
+        raise OSError(errno.EINVAL, "not a regular file")
     return handle
 
 
@@ -82,6 +84,6 @@ def _lock(handle: int, *, until: float) -> bool:
             left = until - time.monotonic()
             if left <= 0:
                 return False
-            time.sleep(min(POLL, left))
+            time.sleep(min(POLL_SECONDS, left))
         else:
             return True

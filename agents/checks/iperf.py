@@ -1,4 +1,4 @@
-"""``iperf``: how fast this node's network is to its peers, by iperf3."""
+"""``iperf``: how fast the network between this node and its peers is, measured with iperf3."""
 
 import json
 import subprocess
@@ -8,44 +8,44 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
-from agents import programs
-from agents.checks.port import Args, Skipped, names, whole
+from agents.checks.health_check import Args, CheckSkipped, host_names, integer
+from agents.host import programs
 from kcover import autopilot
-from kcover.fault import Check
+from kcover.faults.fault import Check
 
-GRACE = 15.0  # seconds on top of what a measurement lasts
-AGAIN = 1.0  # seconds between two attempts to reach a server that is not there yet
-REFUSED = "unable to connect"  # iperf3's words, in all its versions
-MOST = 64  # processes of either kind
+EXTRA_SECONDS = 15.0  # on top of the duration of a measurement
+RETRY_SECONDS = 1.0  # between attempts to reach a server that is not up yet
+CONNECTION_REFUSED = "unable to connect"  # in the message of every version of iperf3
+MAX_PROCESSES = 64  # servers, and clients
 
 
 class Iperf:
     """This node's part of a measurement between nodes.
 
-    ``serve``: as many servers for one client each, from ``port`` on. ``hosts``: peers to send to, one after the other:
-    ``ports`` processes, each to a port of its own from ``port`` on with ``clients`` streams, for ``seconds``. ``wait``:
-    seconds until the peer's servers must be there. Both at once is one step of a ring. ``idle``: only where nobody uses
-    the GPUs. Whoever asks compares the numbers; there is no limit here.
+    ``serve``: start this many servers, each for one client, from ``port`` on. ``hosts``: send to these peers, one after
+    the other, with ``ports`` processes, each to its own port from ``port`` on, with ``clients`` streams, for
+    ``seconds``. ``wait``: seconds to wait for the peer's servers. Serving and sending at once is one step of a ring.
+    ``idle``: run only where no process uses the GPUs. The caller compares the numbers; there is no limit here.
     """
 
     name = "iperf"
-    about_node = False
+    failure_is_node_fault = False
 
     def invasive(self, args: Args) -> bool:
-        """It takes the network away from who computes here; only who asks knows whether that matters."""
+        """It takes the network from running jobs; only the caller knows whether that matters."""
         return str(args.get("idle", False)).lower() == "true"
 
     def run(self, args: Args) -> list[Check]:
-        """See ``HealthCheck.run``. The device is the peer (or ``server``: all of them), the value in Gbit/s."""
-        serve = whole(args, "serve", 0, least=0, most=MOST)
-        hosts = names(args, "hosts")
-        port = whole(args, "port", autopilot.START_PORT, least=1, most=65_000)
-        ports = whole(args, "ports", 1, least=1, most=MOST)
-        clients = whole(args, "clients", autopilot.CLIENTS, least=1, most=64)
-        seconds = whole(args, "seconds", 5, least=1, most=60)
-        wait = whole(args, "wait", 0, least=0, most=300)
+        """The device is the peer (or ``server``, for all servers together), the value is in Gbit/s."""
+        serve = integer(args, "serve", 0, least=0, most=MAX_PROCESSES)
+        hosts = host_names(args, "hosts")
+        port = integer(args, "port", autopilot.IPERF_START_PORT, least=1, most=65_000)
+        ports = integer(args, "ports", 1, least=1, most=MAX_PROCESSES)
+        clients = integer(args, "clients", autopilot.IPERF_CLIENTS, least=1, most=64)
+        seconds = integer(args, "seconds", 5, least=1, most=60)
+        wait = integer(args, "wait", 0, least=0, most=300)
         if not serve and not hosts:
-            raise Skipped("nothing to do: args.serve (a number of servers) or args.hosts (peers)")
+            raise CheckSkipped("nothing to do: set serve (a number of servers) or hosts (peers)")
         tool = programs.find("iperf3", install="iperf3")
         until = time.monotonic() + wait
         with ExitStack() as stack:
@@ -54,23 +54,23 @@ class Iperf:
             for host in hosts:
                 options = ("-P", str(clients), "-t", str(seconds), "-J")
                 commands = [(tool, "-c", host, "-p", str(port + place), *options) for place in range(ports)]
-                senders = [partial(_sent, command, seconds=seconds, until=until) for command in commands]
-                found.append(self._together(host, senders))
+                senders = [partial(_send, command, seconds=seconds, until=until) for command in commands]
+                found.append(self._sum_rates(host, senders))
             if servers:
-                deadline = max(time.monotonic(), until) + seconds + 2 * GRACE
-                receivers = [partial(_served, server, deadline=deadline) for server in servers]
-                found.append(self._together("server", receivers))
+                deadline = max(time.monotonic(), until) + seconds + 2 * EXTRA_SECONDS
+                receivers = [partial(_receive, server, deadline=deadline) for server in servers]
+                found.append(self._sum_rates("server", receivers))
             return found
 
-    def _together(self, device: str, parts: Sequence[Callable[[], float]]) -> Check:
-        """What processes at work at the same time carried, together; an error where one of them broke."""
+    def _sum_rates(self, device: str, parts: Sequence[Callable[[], float]]) -> Check:
+        """The total rate of processes that run at the same time; an error where one of them broke."""
         rates: list[float] = []
         errors: list[str] = []
 
         def work(part: Callable[[], float]) -> None:
             try:
                 rates.append(part())
-            except (OSError, ValueError, programs.TookTooLong) as error:
+            except (OSError, ValueError, programs.ProgramTimeout) as error:
                 errors.append(str(error))
 
         threads = [threading.Thread(target=work, args=(part,)) for part in parts]
@@ -84,41 +84,41 @@ class Iperf:
 
 
 def throughput(text: str) -> float:
-    """Gbit/s that arrived, from ``iperf3 -J``. Raises ValueError with iperf3's own words."""
+    """Gbit/s received, from ``iperf3 -J``. Raises ValueError with iperf3's message."""
     content = json.loads(text)
     if content.get("error"):
         raise ValueError(content["error"])
     try:
         bits = content["end"]["sum_received"]["bits_per_second"]
     except KeyError as error:
-        raise ValueError(f"iperf3 said nothing of {error}") from error
+        raise ValueError(f"the output of iperf3 has no {error}") from error
     return round(float(bits) / 1e9, 3)
 
 
-def _sent(command: Sequence[str], *, seconds: int, until: float) -> float:
-    """What one client sent. Raises ValueError, OSError, programs.TookTooLong."""
+def _send(command: Sequence[str], *, seconds: int, until: float) -> float:
+    """Gbit/s that one client sent. Raises ValueError, OSError, programs.ProgramTimeout."""
     while True:
-        ended = programs.run(command, timeout=seconds + GRACE)
+        result = programs.run(command, timeout=seconds + EXTRA_SECONDS)
         try:
-            return throughput(ended.out)
+            return throughput(result.stdout)
         except ValueError as error:
-            if REFUSED not in str(error) or time.monotonic() >= until:
+            if CONNECTION_REFUSED not in str(error) or time.monotonic() >= until:
                 raise
-        time.sleep(AGAIN)
+        time.sleep(RETRY_SECONDS)
 
 
-def _served(server: "subprocess.Popen[bytes]", *, deadline: float) -> float:
-    """What one server received. Raises ValueError."""
+def _receive(server: "subprocess.Popen[bytes]", *, deadline: float) -> float:
+    """Gbit/s that one server received. Raises ValueError."""
     try:
         out, _ = server.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired as error:
-        raise ValueError("nobody came") from error
+        raise ValueError("no client connected") from error
     return throughput(out.decode(errors="replace"))
 
 
 @contextmanager
 def _server(tool: str, port: int) -> Iterator["subprocess.Popen[bytes]"]:
-    """An iperf3 server for one client; it is gone when the block is left."""
+    """An iperf3 server for one client; killed at the end of the block."""
     command = (tool, "-s", "-1", "-J", "-p", str(port))
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL

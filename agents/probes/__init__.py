@@ -1,5 +1,6 @@
-"""What reads the node: the kernel log (``follow`` gets records, ``kmsg`` makes faults of them), devices (``nvml``).
+"""Probes observe the node without changing it; each one runs under a deadline.
 
-Belongs here: reading, and turning what was read into kernel values (``Fault``, ``Inventory``). Never here: the network,
-the spool, a judgement of what a fault means. Only ``nvml`` imports ``pynvml``.
+Belongs here: observing, and turning what was observed into the core's values (``Check``, ``Fault``, ``Inventory``). One
+folder for each subject: ``gpu``, ``host``, and ``log`` for the kernel log. Never here: a call to the portal, the spool,
+a test that loads the node (a health check), or a decision about the node.
 """

@@ -1,69 +1,69 @@
-"""What of many equal findings is news: pure, no I/O, no clock."""
+"""Select from repeated findings those worth reporting: pure, no I/O, no clock."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from agents.probes.finding import Finding
-from kcover.fault import Check, Fault
+from kcover.faults.fault import Check, Fault
 from kcover.wire import fields
 
-REFRESH = timedelta(hours=1)  # an unchanged result is told again, so that nobody takes silence for health
-SETTLE = timedelta(minutes=10)  # a result that is not a pass is told again this often while its words or value move
-AGAIN = timedelta(minutes=10)  # a fault that is still true is told again: a rescue may have closed its incident
+REPEAT_UNCHANGED_AFTER = timedelta(hours=1)  # so that silence is never taken for health
+REPEAT_MOVING_AFTER = timedelta(minutes=10)  # a result other than pass, while its message or value changes
+REPEAT_FAULT_AFTER = timedelta(minutes=10)  # a fault that persists: a rescue may have closed its incident
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     check: Check
     at: datetime
     fault_at: datetime | None = None
 
 
-class Changes:
-    """Remembers what was told about each check and device. After a restart everything is news once."""
+class ChangeFilter:
+    """Remembers what was reported for each check and device. After a restart everything is reported once."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str], _Told] = {}
+        self._reported: dict[tuple[str, str], _Reported] = {}
 
-    def news(
+    def select(
         self, findings: Iterable[Finding], *, now: datetime, source: str = "check"
     ) -> tuple[list[Check], list[Fault]]:
-        """The results to tell now, and the faults among them."""
+        """The check results to report now, and the faults among the findings."""
         checks: list[Check] = []
         faults: list[Fault] = []
-        for one in findings:
-            key = one.check.name, one.check.device
-            told = self._told.get(key)
-            if told is None or self._is_news(told, one.check, now=now):
-                fault_at = told.fault_at if told else None
-                told = self._told[key] = _Told(one.check, now, fault_at)
-                checks.append(one.check)
-            if not one.fault:
-                told.fault_at = None
-            elif told.fault_at is None or not timedelta() <= now - told.fault_at < AGAIN:
-                told.fault_at = now
-                faults.append(fault_of(one, now=now, source=source))
+        for finding in findings:
+            key = finding.check.name, finding.check.device
+            last = self._reported.get(key)
+            if last is None or self._is_due(last, finding.check, now=now):
+                fault_at = last.fault_at if last else None
+                last = self._reported[key] = _Reported(finding.check, now, fault_at)
+                checks.append(finding.check)
+            if not finding.is_fault:
+                last.fault_at = None
+            elif last.fault_at is None or not timedelta() <= now - last.fault_at < REPEAT_FAULT_AFTER:
+                last.fault_at = now
+                faults.append(fault_from(finding, now=now, source=source))
         return checks, faults
 
     @staticmethod
-    def _is_news(told: _Told, check: Check, *, now: datetime) -> bool:
-        if told.check.status != check.status:
+    def _is_due(last: _Reported, check: Check, *, now: datetime) -> bool:
+        if last.check.status != check.status:
             return True
-        age = now - told.at
-        if not timedelta() <= age < REFRESH:
+        age = now - last.at
+        if not timedelta() <= age < REPEAT_UNCHANGED_AFTER:
             return True
-        moved = (told.check.message, told.check.value) != (check.message, check.value)
-        return check.status != "pass" and moved and age >= SETTLE
+        moved = (last.check.message, last.check.value) != (check.message, check.value)
+        return check.status != "pass" and moved and age >= REPEAT_MOVING_AFTER
 
 
-def fault_of(one: Finding, *, now: datetime, source: str) -> Fault:
-    """The failed check as a fault: kind ``check``, its name the code."""
-    check = one.check
+def fault_from(finding: Finding, *, now: datetime, source: str) -> Fault:
+    """The failed check as a fault: kind ``check``, the name of the check as its code."""
+    check = finding.check
     return Fault(
         kind="check",
         code=check.name,
-        pci=one.pci,
+        pci=finding.pci,
         gpu_uuid=check.device if check.device.startswith("GPU-") else None,
         message=check.message[: fields.MAX_MESSAGE],
         seen_at=now,

@@ -1,73 +1,105 @@
-"""What a probe says: how things are, and what of it is a fault of the node."""
+"""What a probe reports: findings, each with a severity that decides what becomes of it."""
 
-from collections.abc import Mapping
+import enum
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from kcover.fault import Check, Fault
+from kcover.faults.fault import Check, Fault
+
+# Takes check results and faults with the time they were found, and reports them to the portal.
+ResultSink = Callable[[Sequence[Check], Sequence[Fault], datetime], None]
+
+
+class Severity(enum.StrEnum):
+    """How bad a finding is. It decides the status of the check result, and whether the portal opens an incident.
+
+    Choose ``FAULT`` only where a single observation proves that the node is broken.
+    """
+
+    OK = "ok"  # status pass
+    WARNING = "warning"  # status warn: shown on the node's page
+    FAILURE = "failure"  # status fail: shown as failed, opens no incident
+    FAULT = "fault"  # status fail, and reported as a fault of kind `check`: opens an incident, which policies act on
+    SKIPPED = "skipped"  # status skipped: the probe could not look, because a tool is missing for example
+    ERROR = "error"  # status error: the probe itself broke; says nothing about the node
+
+    def when(self, condition: bool) -> "Severity":
+        """This severity where the condition holds, else ``OK``."""
+        return self if condition else Severity.OK
+
+    @property
+    def status(self) -> str:
+        """The status of the check result, as the wire format names it."""
+        return _STATUSES[self]
+
+
+_STATUSES = {
+    Severity.OK: "pass",
+    Severity.WARNING: "warn",
+    Severity.FAILURE: "fail",
+    Severity.FAULT: "fail",
+    Severity.SKIPPED: "skipped",
+    Severity.ERROR: "error",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One check result. ``fault``: where it fails, the node has a fault (reported as one, kind ``check``), and not only
-    a number worth showing. ``pci``: the slot of the GPU that it is about, as the kernel log prints it."""
+    """One check result. ``is_fault``: it is also reported as a fault of the node (kind ``check``). ``pci``: the slot of
+    the GPU concerned, written as in the kernel log."""
 
     check: Check
-    fault: bool = False
+    is_fault: bool = False
     pci: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """What one look found. ``faults``: seen beside the findings, such as an Xid that the driver told of; reported each
-    time they are given."""
+class Observation:
+    """Everything that one run of a probe found.
+
+    ``faults`` are faults found beside the findings, an Xid from the driver for example. They are reported every time.
+    """
 
     findings: tuple[Finding, ...] = ()
     faults: tuple[Fault, ...] = ()
 
 
 class Probe(Protocol):
-    """Looks at one side of the node. One object, one thread: it may keep what it saw for the next look.
+    """Observes one aspect of the node. Its runs never overlap, so it may keep state from one run to the next.
 
-    ``every``: seconds between looks. ``deadline``: seconds after which a look counts as late, and from four times as
-    many on as hung. ``hung_is_fault``: whether a hung look is a fault of the node (a driver that does not answer) or
-    only of the probe.
+    ``interval_seconds``: time between runs. ``deadline_seconds``: a run that takes longer is late (a warning), and hung
+    after four times as long. ``hang_severity``: what a hung run means: ``FAULT`` where a driver of the node hangs,
+    ``FAILURE`` where only the probe's tool does.
     """
 
     name: str
-    every: float
-    deadline: float
-    hung_is_fault: bool
+    interval_seconds: float
+    deadline_seconds: float
+    hang_severity: Severity
 
-    def look(self, now: datetime) -> Reading:
-        """How things are. May raise anything (told as ``error``: the probe broke, not the node), and may hang."""
+    def observe(self, now: datetime) -> Observation:
+        """May raise anything (reported as an ``error`` of the probe, not of the node), and may hang."""
 
 
 def finding(
     name: str,
-    bad: bool | str,
+    severity: Severity,
     *,
     device: str = "",
     value: float | None = None,
     unit: str = "",
     message: str = "",
-    fault: bool = False,
     pci: str | None = None,
 ) -> Finding:
-    """A finding from a yes or no: ``bad`` True is a fail, or it names the status. A pass says no ``message``."""
-    status = bad if isinstance(bad, str) else "fail" if bad else "pass"
-    shown = "" if status == "pass" else message
-    check = Check(name=name, status=status, device=device, value=value, unit=unit, message=shown)
-    return Finding(check=check, fault=fault and status == "fail", pci=pci)
+    """A finding for the check ``name``. ``message`` explains what is wrong; it is dropped where nothing is."""
+    shown = "" if severity is Severity.OK else message
+    check = Check(name=name, status=severity.status, device=device, value=value, unit=unit, message=shown)
+    return Finding(check=check, is_fault=severity is Severity.FAULT, pci=pci)
 
 
-def enough(name: str, there: int, wanted: int, *, words: str = "answer") -> Finding:
-    """Whether as many GPUs are there as must be (``agents.gpu_count``), and how to say that no more are meant to be."""
-    message = f"{there} of {wanted} GPUs {words}; if fewer are meant to be there, set KCOVER_AGENT_GPUS={there}"
-    return finding(name, there < wanted, value=there, unit="GPUs", message=message, fault=True)
-
-
-def labelled(values: Mapping[str, object]) -> str:
-    """``a=1, b=2``, sorted."""
-    return ", ".join(f"{key}={values[key]}" for key in sorted(values))
+def gpu_count_finding(name: str, present: int, expected: int, *, state: str = "answer") -> Finding:
+    """Whether enough GPUs are present. The message of a failure says how to expect fewer."""
+    message = f"{present} of {expected} GPUs {state}; if the node has fewer by design, set KCOVER_AGENT_GPUS={present}"
+    return finding(name, Severity.FAULT.when(present < expected), value=present, unit="GPUs", message=message)

@@ -1,4 +1,4 @@
-"""What an agent costs its node: memory and CPU of one that idles, and how fast it reads a saved kernel log."""
+"""The cost of an agent: memory and CPU while idle, and how fast it scans a saved kernel log."""
 
 import itertools
 import os
@@ -16,10 +16,10 @@ from tests.agents import shim
 from tests.agents.server import FakePortal
 from tests.story.product import ROOT
 
-SETTLE = 45.0  # seconds until the first round of checks, 30 s after the start, is over
-IDLE = 60.0
+SETTLE_SECONDS = 45.0  # until the first round of checks, 30 s after the start, has ended
+IDLE_SECONDS = 60.0
 LINES = 5_000_000
-EVERY = 1_000  # lines between two faults
+FAULT_INTERVAL = 1_000  # lines
 RUNS = 5
 PATTERN = "NVRM: Xid|SXid \\(PCI|fallen off the bus"
 NOISE = (
@@ -33,17 +33,17 @@ FAULT = "[12346.000000] NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<u
 
 
 def measure(scale: float) -> Result:
-    """Two GPUs (the tests' stand-in for NVML, under the real pynvml), then the log, in turns with grep."""
+    """An idle agent with two GPUs (a fake NVML library under the real pynvml), then the log, alternating with grep."""
     with tempfile.TemporaryDirectory() as folder:
-        rows = [*_idle(Path(folder), settle=SETTLE * min(1.0, scale * 4), seconds=IDLE * scale)]
-        rows += _scan(Path(folder), lines=max(EVERY * 10, round(LINES * scale)))
+        rows = [*_idle(Path(folder), settle=SETTLE_SECONDS * min(1.0, scale * 4), seconds=IDLE_SECONDS * scale)]
+        rows += _scan(Path(folder), lines=max(FAULT_INTERVAL * 10, round(LINES * scale)))
     return Result(
         name="What an agent costs",
         command="make bench ARGS=agent-figures",
         conditions="`python -m agents` with a heartbeat every 30 s, the probes and checks of a node with two GPUs, and "
-        f"a pipe in place of /dev/kmsg; CPU over {IDLE * scale:.0f} s after its first checks. The log is a file in the "
-        f"page cache, one fault in {EVERY:,} lines; `python -m agents scan` (its start included) and `grep -E` by "
-        f"turns, {RUNS} runs, median (and range).",
+        f"a pipe in place of /dev/kmsg; CPU over {IDLE_SECONDS * scale:.0f} s after its first checks. The log "
+        f"is a file in the page cache, one fault in {FAULT_INTERVAL:,} lines; `python -m agents scan` (including its "
+        f"start) and `grep -E` alternate, {RUNS} runs, median (and range).",
         rows=rows,
     )
 
@@ -52,7 +52,7 @@ def _idle(folder: Path, *, settle: float, seconds: float) -> list[tuple[str, str
     driver = shim.Driver(shim.build(folder), folder)
     kmsg = folder / "kmsg"
     os.mkfifo(kmsg)
-    held = os.open(kmsg, os.O_RDWR | os.O_NONBLOCK)  # or the agent sees a pipe that nobody writes to
+    held = os.open(kmsg, os.O_RDWR | os.O_NONBLOCK)  # otherwise the agent reads a pipe without a writer
     portal = FakePortal()
     portal.patience = 60.0
     settings = {
@@ -86,16 +86,16 @@ def _idle(folder: Path, *, settle: float, seconds: float) -> list[tuple[str, str
     used = after.user + after.system - before.user - before.system
     return [
         ("resident memory", f"{memory.rss / 2**20:.1f} MiB", "≤ 30 MiB"),
-        ("of it the agent's own (USS)", f"{memory.uss / 2**20:.1f} MiB", ""),
+        ("of which private (USS)", f"{memory.uss / 2**20:.1f} MiB", ""),
         ("CPU while idle", f"{used / took:.3%} of a core", "≤ 0.1 %"),
     ]
 
 
 def _scan(folder: Path, *, lines: int) -> list[tuple[str, str, str]]:
     log = folder / "kern.log"
-    block = "".join([*itertools.islice(itertools.cycle(NOISE), EVERY - 1), FAULT]).encode()
+    block = "".join([*itertools.islice(itertools.cycle(NOISE), FAULT_INTERVAL - 1), FAULT]).encode()
     with log.open("wb") as file:
-        for _ in range(lines // EVERY):
+        for _ in range(lines // FAULT_INTERVAL):
             file.write(block)
     ours, theirs = [], []
     for _ in range(RUNS):
@@ -105,12 +105,12 @@ def _scan(folder: Path, *, lines: int) -> list[tuple[str, str, str]]:
     return [
         (f"a saved log of {lines:,} lines", f"{_millions(ours)} M lines/s", "≥ 3 M/s"),
         ("grep -E, the same run", f"{_millions(theirs)} M lines/s", ""),
-        ("grep's time is shorter by", f"{statistics.median(ratios):.1f} x", "≤ 4 x"),
+        ("grep is faster by", f"{statistics.median(ratios):.1f} x", "≤ 4 x"),
     ]
 
 
 def _timed(*command: str) -> float:
-    """Seconds. What it finds goes through a pipe, as grep stops at the first hit when it writes to /dev/null."""
+    """Seconds. The output goes to a pipe, because grep stops at the first hit if it writes to /dev/null."""
     began = time.monotonic()
     subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE)
     return time.monotonic() - began

@@ -1,9 +1,9 @@
-"""Many agents in one process: each has its own loop, its spool on disk, its line to the portal and its kernel log.
+"""Many agents in one process, each with its own loop, spool on disk, connection to the portal and kernel log.
 
-A real agent has a thread for each thing that may hang; a thousand of them share a few here. Only the long polls, which
-wait, keep one each. ``python -m bench.agents.fleet`` reads one line of JSON (``Plan``), prints ``ready`` once every
-agent was heard, then obeys a line each: ``crash`` (a tenth of the agents loses its memory and comes back from its disk)
-and ``stop`` (what is left is sent). It prints what came of it as JSON.
+A real agent has a thread for each operation that may hang; here, a thousand agents share a few threads. Only the long
+polls have one thread each. ``python -m bench.agents.fleet`` reads one line of JSON (``Plan``) and prints ``ready`` once
+every agent has reported. Then it reads commands, one per line: ``crash`` (a tenth of the agents lose their memory and
+restart from disk) and ``stop`` (the remaining reports are sent). It prints its ``FleetResult`` as JSON.
 """
 
 import json
@@ -22,26 +22,30 @@ from typing import Any
 
 import psutil
 
-from agents import config, loop, portal, retries, spool, store
-from agents.commands import Outcome
-from agents.probes import follow, kmsg
-from agents.uplink import UplinkError
+from agents import config
+from agents.agent import Agent
+from agents.commands.journal import Outcome
+from agents.host import store
+from agents.outbox import retries, spool
+from agents.probes.log import kmsg, sources
+from agents.uplink import http
+from agents.uplink.protocol import UplinkError
 from kcover import wire
-from kcover.fault import Inventory
+from kcover.faults.fault import Inventory
 from simulator.world import machine
 
-LOOK = 1.0  # seconds between looks at a log, as an agent that cannot be woken by it
-LONG_POLL = 30.0
-SENDERS = 32  # reports under way at one time
-STACK = 512 << 10  # bytes of a thread's stack; a thousand with the usual 8 MiB would not fit everywhere
-LEFT = 180.0  # seconds that the end waits for spools to empty
+POLL_SECONDS = 1.0  # between reads of a log
+LONG_POLL_SECONDS = 30.0
+SENDERS = 32  # threads that send reports
+STACK_BYTES = 512 << 10  # of a thread; a thousand of the usual 8 MiB do not fit on every machine
+DRAIN_SECONDS = 180.0  # at the end, to empty the spools
 KMSG = "kmsg"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to run. ``folder`` holds one folder a node, with its kernel log in it; ``heartbeat`` in seconds; ``boots``:
-    each node's boot id, as its cluster shows it."""
+    """What to run. ``folder`` has one folder per node with its kernel log. ``heartbeat``: seconds. ``boots``: the boot
+    id of each node."""
 
     url: str
     token: str
@@ -53,9 +57,9 @@ class Plan:
 
 
 @dataclass(slots=True, kw_only=True)
-class Told:
-    """What came of it. ``latencies``: seconds of each POST that was acknowledged; ``failures``: those that were not;
-    ``left``: reports still in a spool at the end; ``cpu``, ``wall``: seconds from ready to stop; ``rss``: bytes."""
+class FleetResult:
+    """The result. ``latencies``: seconds of each acknowledged POST. ``failures``: POSTs that failed. ``left``: reports
+    still in a spool at the end. ``cpu``, ``wall``: seconds from ready to stop. ``rss``: bytes."""
 
     latencies: list[float] = field(default_factory=list)
     failures: int = 0
@@ -66,26 +70,26 @@ class Told:
     rss: int = 0
 
 
-class Line(portal.Portal):
-    """A real agent's line, with a clock beside it."""
+class TimedUplink(http.HttpUplink):
+    """The connection of a real agent, with measured latencies."""
 
-    def __init__(self, told: Told, **given: Any) -> None:
+    def __init__(self, outcome: FleetResult, **given: Any) -> None:
         super().__init__(**given)
-        self._told = told
+        self._outcome = outcome
 
     def post_report(self, body: bytes) -> wire.Answer:
         began = time.perf_counter()
         try:
             answer = super().post_report(body)
         except UplinkError:
-            self._told.failures += 1
+            self._outcome.failures += 1
             raise
-        self._told.latencies.append(time.perf_counter() - began)
+        self._outcome.latencies.append(time.perf_counter() - began)
         return answer
 
 
-class Disk(store.Folder):
-    """A folder that the threads of a crashed agent can no longer write to, as the threads of a dead process cannot."""
+class Disk(store.FolderStore):
+    """A folder that refuses writes by the threads of a crashed agent, as if its process were dead."""
 
     dead = False
 
@@ -100,8 +104,8 @@ class Disk(store.Folder):
         super().delete(name)
 
 
-class Hands:
-    """An executor that does nothing: this is about reports."""
+class RefusingExecutor:
+    """An executor that refuses every command: only reports are measured."""
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
         return Outcome(status="refused", message="no node to reboot")
@@ -115,48 +119,48 @@ class Hands:
 
 @dataclass(slots=True, kw_only=True)
 class Life:
-    """One agent from its start to its crash."""
+    """One agent from start to crash."""
 
-    agent: loop.Agent
+    agent: Agent
     disk: Disk
     sending: bool = False
 
 
 class Host:
-    """One node: its name, boot, devices and log, and the agent that lives now."""
+    """One node: its name, boot, devices and log, and its current agent."""
 
-    def __init__(self, name: str, plan: Plan, told: Told) -> None:
+    def __init__(self, name: str, plan: Plan, outcome: FleetResult) -> None:
         self.name = name
-        self._plan, self._told = plan, told
+        self._plan, self._outcome = plan, outcome
         self._folder = Path(plan.folder) / name
         self._inventory = machine.inventory(gpus=plan.gpus, model="NVIDIA H100 80GB HBM3", seed=name)
         self.life = self._begin()
 
     def crash(self) -> None:
-        """Everything in memory is gone, a request under way is cut; another agent starts from what is on disk."""
+        """Drops everything in memory, cuts requests in flight, and starts another agent from the files on disk."""
         before = self.life
         before.disk.dead = True
         before.agent.uplink.close()
         before.disk.close()
         before.agent.logs.close()
         self.life = self._begin()
-        self._told.crashed += 1
+        self._outcome.crashed += 1
 
     def _begin(self) -> Life:
         settings = config.Config(node=self.name, heartbeat=timedelta(seconds=self._plan.heartbeat))
         disk = Disk(self._folder / "spool")
-        line = Line(
-            self._told, url=self._plan.url, node=self.name, token=lambda: self._plan.token, store=disk, clock=clock
+        uplink = TimedUplink(
+            self._outcome, url=self._plan.url, node=self.name, token=lambda: self._plan.token, store=disk, clock=clock
         )
-        agent = loop.Agent(
+        agent = Agent(
             settings,
-            sources=(follow.File(self._folder / KMSG),),
+            sources=(sources.LogFile(self._folder / KMSG),),
             clock=clock,
             boot_id=lambda: self._plan.boots[self.name],
             inventory=self._devices,
-            uplink=line,
+            uplink=uplink,
             spool=spool.Spool(disk),
-            executor=Hands(),
+            executor=RefusingExecutor(),
         )
         agent.inspect(clock())
         return Life(agent=agent, disk=disk)
@@ -166,55 +170,55 @@ class Host:
 
 
 class Fleet:
-    """All of them."""
+    """All hosts, with the threads that they share."""
 
     def __init__(self, plan: Plan) -> None:
-        self.told = Told()
-        self._hosts = [Host(name, plan, self.told) for name in plan.nodes]
+        self.outcome = FleetResult()
+        self._hosts = [Host(name, plan, self.outcome) for name in plan.nodes]
         self._due: queue.SimpleQueue[Life] = queue.SimpleQueue()
         self._over = threading.Event()
 
-    def run(self, orders: "queue.SimpleQueue[str]") -> Told:
-        """Until the order ``stop``."""
+    def run(self, commands: "queue.SimpleQueue[str]") -> FleetResult:
+        """Runs until the command ``stop``."""
         for _ in range(SENDERS):
             threading.Thread(target=self._send, daemon=True).start()
         while any(host.life.agent.reported_at is None for host in self._hosts):
-            self._look()
+            self._poll()
         for host in self._hosts:
             threading.Thread(target=self._listen, args=(host,), daemon=True).start()
-        self.told.latencies.clear()  # enrolling is another matter
+        self.outcome.latencies.clear()  # enrolment is not measured
         print("ready", flush=True)
         began, used = time.monotonic(), _cpu()
-        while (order := _next(orders)) != "stop":
-            if order == "crash":
+        while (command := _next(commands)) != "stop":
+            if command == "crash":
                 for host in random.sample(self._hosts, max(1, len(self._hosts) // 10)):
                     host.crash()
-            self._look()
-        self.told.cpu, self.told.wall = _cpu() - used, time.monotonic() - began
-        self.told.rss = psutil.Process().memory_info().rss
-        self._empty()
+            self._poll()
+        self.outcome.cpu, self.outcome.wall = _cpu() - used, time.monotonic() - began
+        self.outcome.rss = psutil.Process().memory_info().rss
+        self._drain()
         self._over.set()
-        return self.told
+        return self.outcome
 
-    def _look(self) -> None:
-        """Once round, in which every agent reads its log and whoever has something to tell is sent to tell it."""
+    def _poll(self) -> None:
+        """One round: every agent reads its log, and agents with something to report are queued for the senders."""
         began = time.monotonic()
         for host in self._hosts:
             life = host.life
             now = clock()
             while life.agent.observe(now):
                 pass
-            if not life.sending and (life.agent.to_report.is_set() or life.agent.due_in(now) <= 0):
+            if not life.sending and (life.agent.report_due.is_set() or life.agent.seconds_until_due(now) <= 0):
                 life.sending = True
                 self._due.put(life)
-        time.sleep(max(0.0, began + LOOK - time.monotonic()))
+        time.sleep(max(0.0, began + POLL_SECONDS - time.monotonic()))
 
     def _send(self) -> None:
         while True:
             life = self._due.get()
             try:
-                life.agent.work()
-                life.agent.to_report.clear()
+                life.agent.execute_commands()
+                life.agent.report_due.clear()
                 while not life.disk.dead and life.agent.report_once(clock()):
                     pass
             except OSError:
@@ -223,30 +227,30 @@ class Fleet:
             life.sending = False
 
     def _listen(self, host: Host) -> None:
-        pause = retries.FIRST_PAUSE
+        pause = retries.FIRST_PAUSE_SECONDS
         while not self._over.is_set():
             agent = host.life.agent
             try:
-                agent.offer(agent.uplink.poll_commands(wait=LONG_POLL))
+                agent.offer(agent.uplink.poll_commands(wait=LONG_POLL_SECONDS))
             except UplinkError as error:
-                self._over.wait(retries.spread(error.retry_after, pause))
-                pause = min(2 * pause, retries.LONGEST_PAUSE)
+                self._over.wait(retries.jittered_delay(error.retry_after, pause))
+                pause = min(2 * pause, retries.MAX_PAUSE_SECONDS)
             else:
-                pause = retries.FIRST_PAUSE
+                pause = retries.FIRST_PAUSE_SECONDS
 
-    def _empty(self) -> None:
-        """Goes on until nothing waits, and what was held back to be counted has gone out too."""
+    def _drain(self) -> None:
+        """Continues until the spools are empty and repeated faults that were held back are sent too."""
         began = time.monotonic()
-        held = kmsg.WINDOW.total_seconds() + 2 * LOOK
+        held = kmsg.REPEAT_WINDOW.total_seconds() + 2 * POLL_SECONDS
         while (left := sum(host.life.agent.spool.waiting for host in self._hosts)) or time.monotonic() < began + held:
-            if time.monotonic() > began + LEFT:
+            if time.monotonic() > began + DRAIN_SECONDS:
                 break
-            self._look()
-        self.told.left = left
+            self._poll()
+        self.outcome.left = left
 
 
 def clock() -> datetime:
-    """The agents' clock."""
+    """The clock of the agents."""
     return datetime.now(UTC)
 
 
@@ -255,27 +259,27 @@ def _cpu() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def _next(orders: "queue.SimpleQueue[str]") -> str:
+def _next(commands: "queue.SimpleQueue[str]") -> str:
     try:
-        return orders.get_nowait()
+        return commands.get_nowait()
     except queue.Empty:
         return ""
 
 
 def main() -> None:
-    """The process."""
+    """Reads the plan, runs the agents and prints the outcome."""
     logging.basicConfig(level=logging.ERROR)
-    threading.stack_size(STACK)
+    threading.stack_size(STACK_BYTES)
     plan = Plan(**json.loads(sys.stdin.readline()))
-    orders: queue.SimpleQueue[str] = queue.SimpleQueue()
+    commands: queue.SimpleQueue[str] = queue.SimpleQueue()
 
     def read() -> None:
         for line in sys.stdin:
-            orders.put(line.strip())
-        orders.put("stop")  # whoever gave the orders is gone
+            commands.put(line.strip())
+        commands.put("stop")  # the controlling process has ended
 
     threading.Thread(target=read, daemon=True).start()
-    json.dump(asdict(Fleet(plan).run(orders)), sys.stdout)
+    json.dump(asdict(Fleet(plan).run(commands)), sys.stdout)
     sys.stdout.flush()
 
 

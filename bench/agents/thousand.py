@@ -1,4 +1,4 @@
-"""A thousand agents for ten minutes, while the portal and some of them are killed: is every line counted once?"""
+"""A thousand agents for ten minutes, while the portal and some agents are killed: is every line counted once?"""
 
 import functools
 import json
@@ -22,21 +22,21 @@ from bench import scene
 from bench.agents import fleet
 from bench.ingest import server
 from bench.result import Result, spread
-from kcover import xid
+from kcover.faults import xid
 from simulator.world import machine
 from tests.story import product as products
 from tests.story.product import ROOT, Product
 
 AGENTS = 1_000
-SECONDS = 600.0
-HEARTBEAT = 30.0
-WRITES = 10.0  # a second, over all nodes
-STORMS = 0.1  # the share of writes that are storms
-STORM = 20  # lines of one
-DOWN = 5.0  # seconds that the portal's door stays shut after its kill -9
-SICK = 2  # (GPU, code) pairs of a node that fail again and again
+DURATION_SECONDS = 600.0
+HEARTBEAT_SECONDS = 30.0
+WRITES_PER_SECOND = 10.0  # over all nodes
+STORM_SHARE = 0.1  # of the writes
+STORM_LINES = 20
+DOWN_SECONDS = 5.0  # until live is started again after kill -9
+FAULTS_PER_NODE = 2  # (GPU, code) pairs that fail again and again
 CODES = (13, 31, 48, 62, 64, 74, 95, 119, 120, 140)
-NODES_PER_SPARE = 8  # the simulator keeps some of its nodes as spares, which are no part of this
+NODES_PER_SPARE = 8  # the simulator keeps some nodes as spares, which are not measured
 COUNTED = """SELECT n.name, i.code, i.device, sum(i.count) FROM incidents_incident i
     JOIN fleet_node n ON n.id = i.node_id WHERE i.kind = 'xid' GROUP BY 1, 2, 3"""
 
@@ -44,28 +44,30 @@ Key = tuple[str, str, str]  # node, code, slot
 
 
 class Kernels:
-    """The kernel logs of all nodes, written as ``/dev/kmsg`` prints, and how often each fault was written."""
+    """The kernel logs of all nodes in the format of ``/dev/kmsg``, and how often each fault was written."""
 
     def __init__(self, folder: Path, nodes: list[str], *, rng: random.Random) -> None:
         self._folder, self._nodes, self._rng = folder, nodes, rng
         self._sequence = dict.fromkeys(nodes, 0)
-        self._sick = {node: [(rng.choice(CODES), machine.pci(rng.randrange(8))) for _ in range(SICK)] for node in nodes}
+        self._faults = {
+            node: [(rng.choice(CODES), machine.pci(rng.randrange(8))) for _ in range(FAULTS_PER_NODE)] for node in nodes
+        }
         self.written: Counter[Key] = Counter()
         for node in nodes:
             (folder / node).mkdir()
             self._print(node, "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05")
 
-    def trouble(self) -> None:
-        """Something befalls some node: a line, now and then a storm of equal ones."""
+    def write_fault(self) -> None:
+        """Writes a fault line for a random node, sometimes a storm of equal lines."""
         node = self._rng.choice(self._nodes)
-        code, pci = self._rng.choice(self._sick[node])
-        lines = STORM if self._rng.random() < STORMS else 1
+        code, pci = self._rng.choice(self._faults[node])
+        lines = STORM_LINES if self._rng.random() < STORM_SHARE else 1
         for _ in range(lines):
             self._print(node, f"NVRM: Xid (PCI:{pci}): {code}, pid='<unknown>', name=<unknown>, bench")
         self.written[node, str(code), xid.slot(pci) or pci] += lines
 
     def rotate(self) -> None:
-        """Every log is renamed, and begins anew with the next line."""
+        """Renames every log and starts a new one."""
         for node in self._nodes:
             log = self._folder / node / fleet.KMSG
             log.rename(log.with_name(f"{fleet.KMSG}.1"))
@@ -78,7 +80,7 @@ class Kernels:
 
 
 class Meter:
-    """CPU seconds of the portal's processes, those that were killed too, as far as they were seen alive."""
+    """CPU seconds of the processes of the portal, including killed ones as far as they were sampled."""
 
     def __init__(self, product: Product) -> None:
         self._product = product
@@ -86,8 +88,8 @@ class Meter:
         self._before: dict[str, float] = {}
         self._postgres = _postmaster(product)
 
-    def look(self) -> None:
-        """Notes what each has used; often enough, or what a process used before it was killed is missing."""
+    def sample(self) -> None:
+        """Records the CPU time of each process. Call it often: time used between the last call and a kill is lost."""
         running = {name: process.pid for name, process in self._product.processes.items()}
         for name, pid in (running | {"PostgreSQL": self._postgres}).items():
             try:
@@ -96,25 +98,25 @@ class Meter:
                 continue
 
     def begin(self) -> None:
-        """From now on."""
-        self.look()
-        self._before = self._whole()
+        """Starts the measurement."""
+        self.sample()
+        self._before = self._totals()
 
     def used(self) -> dict[str, float]:
         """CPU seconds by process since ``begin``."""
-        return {name: seconds - self._before.get(name, 0.0) for name, seconds in self._whole().items()}
+        return {name: seconds - self._before.get(name, 0.0) for name, seconds in self._totals().items()}
 
-    def _whole(self) -> dict[str, float]:
-        whole: dict[str, float] = {}
+    def _totals(self) -> dict[str, float]:
+        totals: dict[str, float] = {}
         for (name, _), seconds in self._used.items():
-            whole[name] = whole.get(name, 0.0) + seconds
-        return whole
+            totals[name] = totals.get(name, 0.0) + seconds
+        return totals
 
 
 def measure(scale: float) -> Result:
-    """Agents, pace and length shrink with the scale; what is killed does not."""
-    count, seconds = max(20, round(AGENTS * scale)), max(30.0, SECONDS * scale)
-    _many_files()
+    """Number of agents, pace and duration shrink with the scale; the kills do not."""
+    count, seconds = max(20, round(AGENTS * scale)), max(30.0, DURATION_SECONDS * scale)
+    _raise_file_limit()
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(
             nodes=count + count // NODES_PER_SPARE + 8,
@@ -133,16 +135,16 @@ def measure(scale: float) -> Result:
             folder=str(logs),
             nodes=nodes,
             boots=scene.boots(product),
-            heartbeat=max(2.0, HEARTBEAT * min(1.0, seconds / SECONDS * 5)),
+            heartbeat=max(2.0, HEARTBEAT_SECONDS * min(1.0, seconds / DURATION_SECONDS * 5)),
         )
         meter = Meter(product)
-        told = _run(product, plan, kernels, meter, seconds=seconds)
+        outcome = _run(product, plan, kernels, meter, seconds=seconds)
         counted = {(node, code, device): int(n) for node, code, device, n in scene.ask(product, COUNTED)}
-    return _result(kernels.written, counted, told, meter.used(), agents=count, seconds=seconds, plan=plan)
+    return _result(kernels.written, counted, outcome, meter.used(), agents=count, seconds=seconds, plan=plan)
 
 
-def _run(product: Product, plan: fleet.Plan, kernels: Kernels, meter: Meter, *, seconds: float) -> fleet.Told:
-    """The ten minutes."""
+def _run(product: Product, plan: fleet.Plan, kernels: Kernels, meter: Meter, *, seconds: float) -> fleet.FleetResult:
+    """Runs the agents while logs are written and processes are killed."""
     agents = subprocess.Popen(
         [sys.executable, "-m", "bench.agents.fleet"],
         cwd=ROOT,
@@ -159,19 +161,19 @@ def _run(product: Product, plan: fleet.Plan, kernels: Kernels, meter: Meter, *, 
             raise RuntimeError(f"the agents ended with {agents.wait()}\n{product.logs()}")
         meter.begin()
         crash = functools.partial(agents.stdin.write, "crash\n")
-        _troubles(product, kernels, meter, crash, rate=WRITES * _share(plan), seconds=seconds)
+        _write_and_kill(product, kernels, meter, crash, rate=WRITES_PER_SECOND * _share(plan), seconds=seconds)
         agents.stdin.write("stop\n")
         found = agents.stdout.read()
-        meter.look()
+        meter.sample()
         if agents.wait():
             raise RuntimeError(f"the agents ended with {agents.returncode}")
     finally:
         agents.kill()
         agents.wait()
-    return fleet.Told(**json.loads(found))
+    return fleet.FleetResult(**json.loads(found))
 
 
-def _troubles(
+def _write_and_kill(
     product: Product,
     kernels: Kernels,
     meter: Meter,
@@ -180,9 +182,9 @@ def _troubles(
     rate: float,
     seconds: float,
 ) -> None:
-    """Writes to the logs at an even pace, and in their midst breaks everything that a report passes through."""
-    down = min(DOWN, seconds * 0.1)
-    acts: list[tuple[float, Callable[[], Any]]] = [
+    """Writes to the logs at an even pace, and meanwhile kills or restarts everything that a report passes through."""
+    down = min(DOWN_SECONDS, seconds * 0.1)
+    interruptions: list[tuple[float, Callable[[], Any]]] = [
         (seconds * 0.25, lambda: product.kill("live")),
         (seconds * 0.25 + down, lambda: product.start("live")),
         (seconds * 0.45, kernels.rotate),
@@ -191,23 +193,23 @@ def _troubles(
         (seconds * 0.80, lambda: product.kill("worker")),
         (seconds * 0.80 + 1.0, lambda: product.start("worker")),
     ]
-    began = looked = time.monotonic()
+    began = sampled = time.monotonic()
     written = 0
     while (elapsed := time.monotonic() - began) < seconds:
         while written < elapsed * rate:
-            kernels.trouble()
+            kernels.write_fault()
             written += 1
-        while acts and acts[0][0] <= elapsed:
-            meter.look()
-            acts.pop(0)[1]()
-        if time.monotonic() > looked + 1.0:
-            looked = time.monotonic()
-            meter.look()
+        while interruptions and interruptions[0][0] <= elapsed:
+            meter.sample()
+            interruptions.pop(0)[1]()
+        if time.monotonic() > sampled + 1.0:
+            sampled = time.monotonic()
+            meter.sample()
         time.sleep(0.05)
 
 
 def _restart(product: Product, name: str) -> None:
-    """In order, as an upgrade does."""
+    """Restarts the process gracefully, as an upgrade does."""
     process = product.processes.pop(name)
     process.send_signal(signal.SIGTERM)
     process.wait(timeout=30)
@@ -217,7 +219,7 @@ def _restart(product: Product, name: str) -> None:
 def _result(
     written: Counter[Key],
     counted: dict[Key, int],
-    told: fleet.Told,
+    outcome: fleet.FleetResult,
     used: dict[str, float],
     *,
     agents: int,
@@ -225,32 +227,33 @@ def _result(
     plan: fleet.Plan,
 ) -> Result:
     lost, twice = compare(written, counted)
-    portal = {name: one for name, one in used.items() if name in ("live", "worker", "beat", "watch")}
-    milliseconds = [one * 1000 for one in told.latencies]
-    cores = ", ".join(f"{name} {one / seconds:.2f}" for name, one in portal.items())
+    portal = {name: seconds_used for name, seconds_used in used.items() if name in ("live", "worker", "beat", "watch")}
+    milliseconds = [latency * 1000 for latency in outcome.latencies]
+    cores = ", ".join(f"{name} {cpu / seconds:.2f}" for name, cpu in portal.items())
     return Result(
         name="A thousand agents",
         command="make bench ARGS=agents-1000",
-        conditions=f"{agents:,} agents for {seconds:.0f} s in one process: each its own loop, spool on disk, enrolment "
-        f"and HTTP line, a heartbeat every {plan.heartbeat:.0f} s and a long poll; {WRITES * _share(plan):.1f} times a "
-        f"second one of their kernel logs gets a fault line, or ({STORMS:.0%}) a storm of {STORM}. live, worker, beat, "
-        "watch and the simulated API server run beside them; one cordon-only rule. In its midst: kill -9 of live "
-        f"({min(DOWN, seconds * 0.1):.0f} s down), all logs rotated, live restarted in order, a tenth of the agents "
-        "crashed and restarted from disk, kill -9 of worker. Lines are compared with the incidents' counts by node, "
-        "code and GPU.",
+        conditions=f"{agents:,} agents for {seconds:.0f} s in one process, each with its own loop, spool on disk, "
+        f"enrolment and HTTP connection, a heartbeat every {plan.heartbeat:.0f} s and a long poll; "
+        f"{WRITES_PER_SECOND * _share(plan):.1f} times a second, one of their kernel logs gets a fault line or "
+        f"({STORM_SHARE:.0%}) a storm of {STORM_LINES}. live, worker, beat, watch and the simulated API server run "
+        "beside them; one cordon-only rule. Meanwhile: kill -9 of live "
+        f"({min(DOWN_SECONDS, seconds * 0.1):.0f} s down), all logs rotated, live restarted gracefully, a tenth of the "
+        "agents crashed and restarted from disk, kill -9 of worker. Lines are compared with the incidents' counts by "
+        "node, code and GPU.",
         rows=[
-            ("reports acknowledged", f"{len(told.latencies):,}", ""),
-            ("POSTs that failed and were sent again", f"{told.failures:,}", ""),
-            ("agents crashed and restarted", f"{told.crashed:,}", ""),
+            ("reports acknowledged", f"{len(outcome.latencies):,}", ""),
+            ("POSTs that failed and were retried", f"{outcome.failures:,}", ""),
+            ("agents crashed and restarted", f"{outcome.crashed:,}", ""),
             ("fault lines written", f"{written.total():,}", ""),
             ("fault lines counted in the database", f"{sum(counted.values()):,}", ""),
-            ("of distinct faults (incidents)", f"{len(written):,}", ""),
+            ("distinct faults (incidents)", f"{len(written):,}", ""),
             ("lost", f"{lost:,}", "0"),
             ("counted twice", f"{twice:,}", "0"),
-            ("left in a spool", f"{told.left:,}", "0"),
+            ("left in a spool", f"{outcome.left:,}", "0"),
             *((f"POST to durable answer, {what}", figure, "") for what, figure in spread(milliseconds)),
-            ("CPU an agent", f"{told.cpu / told.wall / agents:.3%} of a core", ""),
-            ("memory an agent", f"{told.rss / agents / 1024:,.0f} KiB", ""),
+            ("CPU per agent", f"{outcome.cpu / outcome.wall / agents:.3%} of a core", ""),
+            ("memory per agent", f"{outcome.rss / agents / 1024:,.0f} KiB", ""),
             ("CPU of the portal, cores", f"{sum(portal.values()) / seconds:.2f} ({cores})", ""),
             ("CPU of PostgreSQL, cores", f"{used.get('PostgreSQL', 0.0) / seconds:.2f}", ""),
         ],
@@ -258,10 +261,10 @@ def _result(
 
 
 def compare(written: Counter[Key], counted: dict[Key, int]) -> tuple[int, int]:
-    """How many lines are not counted, and how many counts have no line."""
+    """The number of lines that were not counted, and the number of counts without a line."""
     keys = {*written, *counted}
     differences = [counted.get(key, 0) - written.get(key, 0) for key in keys]
-    return -sum(one for one in differences if one < 0), sum(one for one in differences if one > 0)
+    return -sum(min(0, difference) for difference in differences), sum(max(0, difference) for difference in differences)
 
 
 def _share(plan: fleet.Plan) -> float:
@@ -273,7 +276,7 @@ def _postmaster(product: Product) -> int:
         return psutil.Process(connection.info.backend_pid).ppid()
 
 
-def _many_files() -> None:
-    """Two connections an agent: the usual limit of 1,024 is too low for the processes that are started from here."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+def _raise_file_limit() -> None:
+    """Raises the limit of open files: 1,024 are too few for two connections per agent."""
+    _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

@@ -1,1 +1,1 @@
-"""Reports of a large fleet: how many a portal takes, at which price, how soon it answers, and what a crash loses."""
+"""Reports of a large fleet: throughput, CPU cost, latency, and reports lost in a crash."""

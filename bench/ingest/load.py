@@ -1,6 +1,6 @@
-"""The agents' side: keep-alive connections from one process, as cheap as Python allows, since it shares the cores.
+"""The client: keep-alive connections of one process, as cheap as Python allows, because it shares the cores.
 
-``python -m bench.ingest.load`` reads what to do as JSON from standard input and prints what came of it as JSON.
+``python -m bench.ingest.load`` reads its plan as JSON from standard input and prints its results as JSON.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from bench.ingest import reports
 
 
 @dataclass(slots=True)
-class Found:
-    """What the answers were: how many of each status, how long they took (s), which serials were acknowledged."""
+class LoadResult:
+    """The results: responses by status, latencies in seconds, and acknowledged (node, serial) pairs."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
@@ -31,16 +31,16 @@ class Found:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection: one request at a time; ``done`` is called with the status of each answer."""
+    """A keep-alive connection with one request at a time; ``done`` is called with the status of each response."""
 
     def __init__(self, done: Callable[["Connection", int], None], lost: Callable[["Connection"], None]) -> None:
         self._done, self._lost = done, lost
         self._transport: asyncio.WriteTransport | None = None
         self._buffer = b""
-        self.subject: Any = None  # what the request under way is about
+        self.subject: Any = None  # of the request in flight
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's is none by inheritance
+        self._transport = cast("asyncio.WriteTransport", transport)  # uvloop's transport does not inherit from it
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._lost(self)
@@ -72,18 +72,20 @@ class Load:
         self._serials = [plan.get("serial", 0)] * plan["nodes"]
         self._next = 0
         self._idle: list[Connection] = []
-        self._found = Found()
+        self._found = LoadResult()
         self._end = 0.0
         self._sent_at = b""
-        self._all_back = asyncio.Event()
+        self._none_in_flight = asyncio.Event()
         self._over = False
-        self._under_way = 0
+        self._in_flight = 0
 
-    async def run(self) -> Found:
-        """Closed loop: every connection sends as soon as it has its answer. With ``rate``: so many each second,
-        evenly, whatever the answers take; the clock of each runs from the moment at which it was due. With ``each``:
-        one report of every node, however long that takes. With ``note``: which reports were acknowledged is noted. With
-        ``says``: what they say, "all" if nothing else (``reports.Reporter``)."""
+    async def run(self) -> LoadResult:
+        """Runs the plan. By default a closed loop: every connection sends as soon as it has a response.
+
+        ``rate``: open loop with so many reports per second; latencies count from when a report was due. ``each``: one
+        report of every node, however long that takes. ``note``: record which reports were acknowledged. ``says``: the
+        content of the reports, "all" by default (``reports.Reporter``).
+        """
         for _ in range(self._plan["connections"]):
             await self._connect()
         print("connected", flush=True)
@@ -92,11 +94,11 @@ class Load:
         if self._plan.get("rate"):
             await self._pace(start)
         else:
-            while self._idle and not self._all_told():
+            while self._idle and not self._all_reported():
                 self._send(self._idle.pop(), time.perf_counter())
         self._over = True
-        if self._under_way:
-            await self._all_back.wait()
+        if self._in_flight:
+            await self._none_in_flight.wait()
         self._found.seconds = time.perf_counter() - start
         return self._found
 
@@ -121,9 +123,9 @@ class Load:
         self._next += 1
         self._serials[number] += 1
         serial = self._serials[number]
-        if self._under_way % 16 == 0:
+        if self._in_flight % 16 == 0:
             self._sent_at = reports.moment(datetime.now(UTC))
-        self._under_way += 1
+        self._in_flight += 1
         sent_at = self._sent_at or reports.moment(datetime.now(UTC))
         says = self._plan.get("says", "all")
         connection.send(self._reporters[number].render(serial, sent_at=sent_at, says=says), (due, number, serial))
@@ -132,35 +134,35 @@ class Load:
         due, number, serial = connection.subject
         connection.subject = None
         now = time.perf_counter()
-        self._back()
+        self._completed()
         self._found.statuses[status] += 1
         self._found.latencies.append(now - due)
         if self._plan.get("note") and status == 202:
             self._found.acknowledged.append((number, serial))
         if self._plan.get("rate"):
             self._idle.append(connection)
-        elif now < self._end and not self._all_told():
+        elif now < self._end and not self._all_reported():
             self._send(connection, now)
 
-    def _all_told(self) -> bool:
-        """With ``each``: whether every node has reported once."""
+    def _all_reported(self) -> bool:
+        """Whether every node has reported once, with ``each``."""
         return bool(self._plan.get("each")) and self._next >= len(self._reporters)
 
-    def _back(self) -> None:
-        self._under_way -= 1
-        if self._over and not self._under_way:
-            self._all_back.set()
+    def _completed(self) -> None:
+        self._in_flight -= 1
+        if self._over and not self._in_flight:
+            self._none_in_flight.set()
 
     def _cut(self, connection: Connection) -> None:
         if connection.subject is not None:
-            self._back()
+            self._completed()
             self._found.cut += 1
         elif connection in self._idle:
             self._idle.remove(connection)
 
 
 def start(**plan: Any) -> "subprocess.Popen[str]":
-    """Starts the client as a process of its own; returns when it is connected and begins."""
+    """Starts the client as a separate process; returns when it is connected."""
     client = subprocess.Popen(
         [sys.executable, "-m", "bench.ingest.load"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -173,26 +175,26 @@ def start(**plan: Any) -> "subprocess.Popen[str]":
     return client
 
 
-def finish(client: "subprocess.Popen[str]") -> Found:
-    """What came of it, once it is over."""
+def finish(client: "subprocess.Popen[str]") -> LoadResult:
+    """Waits for the client to end; returns its results."""
     assert client.stdout is not None
     printed = client.stdout.read()
     if client.wait():
         raise RuntimeError("the client failed")
     found = json.loads(printed)
     found["statuses"] = Counter({int(status): count for status, count in found["statuses"].items()})
-    return Found(**found)
+    return LoadResult(**found)
 
 
 def main() -> None:
-    """The client's process."""
+    """Reads the plan, runs it and prints the results."""
     plan = json.load(sys.stdin)
 
-    async def run() -> Found:
+    async def run() -> LoadResult:
         return await Load(plan).run()
 
     found = uvloop.run(run())
-    json.dump({name: getattr(found, name) for name in Found.__slots__}, sys.stdout)
+    json.dump({name: getattr(found, name) for name in LoadResult.__slots__}, sys.stdout)
 
 
 if __name__ == "__main__":

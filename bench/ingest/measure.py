@@ -1,4 +1,4 @@
-"""The ingest goals: how much at most and at what price, how soon at a fleet's own pace, what a crash loses."""
+"""The ingest goals: maximum throughput and its cost, latency at the pace of a fleet, and losses in a crash."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ from bench.result import Result
 from tests.story import product as products
 
 AGENTS = 100_000
-EVERY = 30.0  # seconds between a node's reports
+REPORT_INTERVAL_SECONDS = 30.0  # of each node
 CONNECTIONS = 256
 ROUNDS = 3
 
@@ -24,14 +24,13 @@ Row = tuple[str, str, str]
 
 
 def saturated(scale: float) -> Result:
-    """Closed loop, the portal (with reports that repeat each other, and with such as do not) and the naive design in
-    turns."""
+    """Closed loop: the portal with repeated and with unique reports, and the naive design, alternating."""
     nodes, seconds = max(500, round(10_000 * scale)), max(4.0, 20 * scale)
-    ours: list[tuple[load.Found, server.Cost]] = []
-    own: list[tuple[load.Found, server.Cost]] = []
-    theirs: list[tuple[load.Found, server.Cost]] = []
+    ours: list[tuple[load.LoadResult, server.Cost]] = []
+    own: list[tuple[load.LoadResult, server.Cost]] = []
+    theirs: list[tuple[load.LoadResult, server.Cost]] = []
     with server.portal(nodes=nodes, processes=2) as portal, server.naive(portal, nodes=nodes) as naive:
-        _know_everyone(portal)
+        _report_once(portal)
         for turn in range(1, ROUNDS + 1):
             ours.append(_run(portal, seconds=seconds, connections=CONNECTIONS, serial=turn * 100_000))
             own.append(
@@ -45,32 +44,33 @@ def saturated(scale: float) -> Result:
     return Result(
         name="Ingest, saturated",
         command="make bench ARGS=ingest-saturated",
-        conditions=f"{nodes:,} nodes; a report is 2.2 KB: 8 GPUs, 8 passing checks, unchanged; one a request, answered "
-        f"when durable, credential checked. {CONNECTIONS} keep-alive connections to the portal (2 live processes), 64 "
-        "to the naive design (DRF nested serializers, token in the database, one ORM insert, gunicorn gthread 2 x 8); "
-        f"the client is on the same cores. {ROUNDS} rounds of {seconds:.0f} s, in turns; median [least-most]. "
-        "A report that differs from its node's last one in batch id and time alone is not read again; such as "
-        "differ in more, though without news, have rows of their own.",
+        conditions=f"{nodes:,} nodes; a report is 2.2 KB: 8 GPUs, 8 passing checks, unchanged; one per request, "
+        f"answered when durable, credential checked. {CONNECTIONS} keep-alive connections to the portal (2 live "
+        "processes), 64 to the naive design (DRF nested serializers, token in the database, one ORM insert, gunicorn "
+        f"gthread 2 x 8); the client is on the same cores. {ROUNDS} alternating rounds of {seconds:.0f} s; median "
+        "[min-max]. "
+        "A report that differs from the previous one only in batch id and time is not decoded again. The rows `unique "
+        "reports` are for reports that differ in more, but have nothing new.",
         rows=[
             ("reports/s", _spread([_rate(found) for found, _ in ours]), "≥ 6,000"),
             ("naive design, reports/s", _spread([_rate(found) for found, _ in theirs]), ""),
             ("ratio in the same round", _spread(ratios, digits=1), "≥ 20"),
-            ("CPU of portal and PostgreSQL a report", _cpu(ours), "≤ 260 µs"),
-            ("naive design, CPU a report", _cpu(theirs), ""),
-            ("no report like the one before, reports/s", _spread([_rate(found) for found, _ in own]), ""),
-            ("no report like the one before, ratio", _spread(own_ratios, digits=1), ""),
-            ("no report like the one before, CPU a report", _cpu(own), ""),
-            ("WAL a report", f"{_spread(wal)} B", "≤ 400 B"),
-            ("rows that unchanged reports added", str(sum(cost.rows for _, cost in ours)), "0"),
+            ("CPU of portal and PostgreSQL per report", _cpu(ours), "≤ 260 µs"),
+            ("naive design, CPU per report", _cpu(theirs), ""),
+            ("unique reports, reports/s", _spread([_rate(found) for found, _ in own]), ""),
+            ("unique reports, ratio", _spread(own_ratios, digits=1), ""),
+            ("unique reports, CPU per report", _cpu(own), ""),
+            ("WAL per report", f"{_spread(wal)} B", "≤ 400 B"),
+            ("rows added by unchanged reports", str(sum(cost.rows for _, cost in ours)), "0"),
             ("heartbeats written in place (HOT)", f"{min(hot):.1%}", ""),
             ("P50 / P99 (closed loop)", _percentiles(ours[-1][0]), ""),
-            ("answers that were no 202", str(sum(_refused(found) for found, _ in ours)), "0"),
+            ("responses other than 202", str(sum(_refused(found) for found, _ in ours)), "0"),
         ],
     )
 
 
 def steady(scale: float) -> Result:
-    """Every node at its own pace, open loop: the clock of a report runs from when it was due."""
+    """Every node at its own pace, open loop: latency counts from when a report was due."""
     rows: list[Row] = []
     points = []
     for share in (0.1, 1 / 3, 1.0):
@@ -79,18 +79,20 @@ def steady(scale: float) -> Result:
         seconds = max(10.0, (300.0 if whole else 60.0) * scale)
         found, cost = _at_pace(nodes, seconds=seconds, processes=1)
         points.append((float(nodes), _cores(found, cost)))
-        rows += _paced(f"{nodes:,} nodes every {EVERY:.0f} s", nodes, seconds, found, cost, goals=whole)
+        rows += _paced(
+            f"{nodes:,} nodes every {REPORT_INTERVAL_SECONDS:.0f} s", nodes, seconds, found, cost, goals=whole
+        )
         if whole:
             rows += [
-                ("WAL a report", f"{cost.wal / len(found.latencies):.0f} B", "≤ 400 B"),
+                ("WAL per report", f"{cost.wal / len(found.latencies):.0f} B", "≤ 400 B"),
                 ("rows added", str(cost.rows), "0"),
                 ("heartbeats written in place (HOT)", f"{cost.in_place / max(1, cost.beats):.1%}", ""),
                 ("exponent of the cores", f"{result.exponent(points):.2f}", "≤ 1"),
             ]
     nodes, seconds = round(AGENTS * scale), max(10.0, 60.0 * scale)
     for says, processes, what in (
-        ("bare", 1, "heartbeats as the project's own agents send them"),
-        ("own", 2, "no report like the one before, two live processes"),
+        ("bare", 1, "heartbeats as sent by the project's agents"),
+        ("own", 2, "unique reports, two live processes"),
     ):
         found, cost = _at_pace(nodes, seconds=seconds, processes=processes, says=says)
         rows += _paced(f"{nodes:,} nodes, {what}", nodes, seconds, found, cost, goals=False)
@@ -103,13 +105,17 @@ def steady(scale: float) -> Result:
     )
 
 
-def _at_pace(nodes: int, *, seconds: float, processes: int, says: str = "all") -> tuple[load.Found, server.Cost]:
+def _at_pace(nodes: int, *, seconds: float, processes: int, says: str = "all") -> tuple[load.LoadResult, server.Cost]:
     with server.portal(nodes=nodes, processes=processes) as portal:
-        _know_everyone(portal)
-        return _run(portal, seconds=seconds, connections=1_000, rate=nodes / EVERY, serial=100_000, says=says)
+        _report_once(portal)
+        return _run(
+            portal, seconds=seconds, connections=1_000, rate=nodes / REPORT_INTERVAL_SECONDS, serial=100_000, says=says
+        )
 
 
-def _paced(what: str, nodes: int, seconds: float, found: load.Found, cost: server.Cost, *, goals: bool) -> list[Row]:
+def _paced(
+    what: str, nodes: int, seconds: float, found: load.LoadResult, cost: server.Cost, *, goals: bool
+) -> list[Row]:
     return [
         (f"{what}: server cores", f"{_cores(found, cost):.2f}", "≤ 1.3" * goals),
         (f"{what}: P50 / P99 / P99.9", _percentiles(found), "P99 ≤ 50 ms" * goals),
@@ -117,16 +123,16 @@ def _paced(what: str, nodes: int, seconds: float, found: load.Found, cost: serve
     ]
 
 
-def _cores(found: load.Found, cost: server.Cost) -> float:
+def _cores(found: load.LoadResult, cost: server.Cost) -> float:
     return (cost.portal + cost.postgres) / found.seconds
 
 
 def crashes(scale: float) -> Result:
-    """kill -9 of everything that a report passes through; then the same with synchronous_commit off."""
+    """kill -9 of each process that a report passes through; then again with synchronous_commit off."""
     seconds = max(2.0, 6 * scale)
     rows: list[Row] = []
     with server.portal(nodes=20_000) as portal:
-        _know_everyone(portal)
+        _report_once(portal)
         serials = itertools.count(1)
         whole = lost = 0
         for what, kill in (("portal", _kill_live), ("PostgreSQL's backend", _kill_backends), ("PostgreSQL", _kill_all)):
@@ -135,7 +141,7 @@ def crashes(scale: float) -> Result:
             figure = f"{sum(a for a, _ in trials):,} acknowledged, {sum(b for _, b in trials)} lost"
             rows.append((f"kill -9 of {what}, 3 trials", figure, "0 lost"))
         rows.append(("all 9 trials", f"{whole:,} acknowledged, {lost} lost", "0 of ≥ 10,000"))
-        _lazily(portal)
+        _without_synchronous_commit(portal)
         trials = [_trial(portal, _kill_all, seconds=seconds, serial=next(serials) * 1_000) for _ in range(5)]
         lazy = sum(b for _, b in trials)
         figure = f"{sum(a for a, _ in trials):,} acknowledged, {lazy} lost"
@@ -143,21 +149,21 @@ def crashes(scale: float) -> Result:
     return Result(
         name="Ingest, crashes",
         command="make bench ARGS=ingest-crashes",
-        conditions="64 connections send reports; in their midst one process is killed. Afterwards each acknowledged "
-        "report is looked for among the batches that its node's row knows. The last row shows that the test can fail.",
+        conditions="64 connections send reports, and meanwhile one process is killed. Afterwards each acknowledged "
+        "report is looked up in the recent batches of its node. The last row shows that the test can fail.",
         rows=rows,
     )
 
 
-def _know_everyone(portal: server.Portal) -> None:
-    """Every node reports once, so that what follows is unchanged."""
+def _report_once(portal: server.Portal) -> None:
+    """Every node reports once, so that the reports that follow are unchanged."""
     portal.load(connections=CONNECTIONS, each=True)
     with psycopg.connect(portal.database, autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
         connection.execute("CHECKPOINT")
 
 
-def _run(of: server.Portal | server.Naive, **plan: float) -> tuple[load.Found, server.Cost]:
+def _run(of: server.Portal | server.Naive, **plan: float) -> tuple[load.LoadResult, server.Cost]:
     before = of.cost()
     found = of.load(**plan)
     return found, of.cost().since(before)
@@ -166,15 +172,15 @@ def _run(of: server.Portal | server.Naive, **plan: float) -> tuple[load.Found, s
 def _trial(
     portal: server.Portal, kill: Callable[[server.Portal], None], *, seconds: float, serial: int
 ) -> tuple[int, int]:
-    """Reports that were acknowledged around a kill, and those of them that are not there."""
+    """The number of reports acknowledged around a kill, and how many of them are missing."""
     client = load.start(port=portal.port, nodes=portal.nodes, connections=64, seconds=seconds, serial=serial, note=True)
     time.sleep(seconds * 0.6)
     kill(portal)
     found = load.finish(client)
-    if len(found.acknowledged) > reports.KNOWN * portal.nodes:
-        raise RuntimeError(f"{len(found.acknowledged)} reports of {portal.nodes} nodes: a row knows but the last few")
+    if len(found.acknowledged) > reports.RECENT_BATCHES * portal.nodes:
+        raise RuntimeError(f"{len(found.acknowledged)} reports of {portal.nodes} nodes: a row keeps only the last few")
     portal.product.start_processes()
-    portal.product.wait(lambda: _answers(portal), "the portal to take reports again")
+    portal.product.wait(lambda: _is_up(portal), "the portal to accept reports again")
     with psycopg.connect(portal.database) as connection:
         rows = connection.execute("SELECT n.name, a.recent FROM fleet_agent a JOIN fleet_node n ON n.id = a.node_id")
         known = dict(rows.fetchall())
@@ -182,7 +188,7 @@ def _trial(
     return len(there), there.count(False)
 
 
-def _answers(portal: server.Portal) -> bool:
+def _is_up(portal: server.Portal) -> bool:
     url = portal.product.url + "/api/v1/agent/commands"
     return products.call("GET", url, token=reports.secret_of(0))[0] == 200
 
@@ -192,7 +198,7 @@ def _kill_live(portal: server.Portal) -> None:
 
 
 def _kill_backends(portal: server.Portal) -> None:
-    """The backend of the writer, and with it (as PostgreSQL does) every other one."""
+    """Kills the backend of the writer; PostgreSQL then ends all other backends too."""
     with psycopg.connect(portal.postgres.server.url, autocommit=True) as connection:
         found = connection.execute(
             "SELECT pid FROM pg_stat_activity WHERE datname = 'portal' ORDER BY query_start DESC LIMIT 1"
@@ -210,32 +216,32 @@ def _kill_all(portal: server.Portal) -> None:
     portal.postgres.server.start()
 
 
-def _lazily(portal: server.Portal) -> None:
+def _without_synchronous_commit(portal: server.Portal) -> None:
     with psycopg.connect(portal.postgres.server.url, autocommit=True) as connection:
         connection.execute("ALTER DATABASE portal SET synchronous_commit = off")
     portal.product.kill("live")
     portal.product.start_processes()
 
 
-def _cpu(runs: Sequence[tuple[load.Found, server.Cost]]) -> str:
-    """Microseconds of the servers' CPU a report."""
+def _cpu(runs: Sequence[tuple[load.LoadResult, server.Cost]]) -> str:
+    """Microseconds of server CPU per report."""
     each = [(cost.portal + cost.postgres) / len(found.latencies) * 1e6 for found, cost in runs]
     return f"{_spread(each)} µs"
 
 
-def _rate(found: load.Found) -> float:
+def _rate(found: load.LoadResult) -> float:
     return found.statuses[202] / found.seconds
 
 
-def _refused(found: load.Found) -> int:
+def _refused(found: load.LoadResult) -> int:
     return sum(count for status, count in found.statuses.items() if status != 202) + found.cut
 
 
-def _unsent(found: load.Found, nodes: int, seconds: float) -> int:
-    return max(0, int(nodes / EVERY * seconds * 0.999) - len(found.latencies))
+def _unsent(found: load.LoadResult, nodes: int, seconds: float) -> int:
+    return max(0, int(nodes / REPORT_INTERVAL_SECONDS * seconds * 0.999) - len(found.latencies))
 
 
-def _percentiles(found: load.Found) -> str:
+def _percentiles(found: load.LoadResult) -> str:
     shares = (0.5, 0.99, 0.999)
     return " / ".join(f"{result.percentile(found.latencies, share) * 1000:.1f}" for share in shares) + " ms"
 

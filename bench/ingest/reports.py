@@ -1,8 +1,7 @@
-"""The fleet of the ingest measurements: nodes, credentials and the report that each of them sends.
+"""The fleet of the ingest measurements: nodes, credentials and the report of each node.
 
-A report is 2.2 KB: an inventory of 8 GPUs and 8 passing checks, the same every time, which is what a heartbeat of an
-agent that repeats itself looks like at its largest. Or bare: the heartbeat of the project's own agents, which tell what
-changed.
+A report is 2.2 KB: an inventory of 8 GPUs and 8 passing checks, the same every time. That is the largest heartbeat of
+an agent that repeats all its values. A bare report is the heartbeat of the project's agents, which send only changes.
 """
 
 import hashlib
@@ -11,7 +10,7 @@ from datetime import datetime
 import psycopg
 
 CLUSTER = "bench"
-KNOWN = 8  # batches that a node's row knows (``kcover_portal.fleet.services.hearing.MARKS``)
+RECENT_BATCHES = 8  # that the row of a node keeps (``kcover_portal.fleet.services.agent_reports.REMEMBERED_BATCHES``)
 _GPU = b'{"index":%d,"uuid":"GPU-%08x-0%d","pci":"0000:%02x:00.0","model":"NVIDIA H100 80GB HBM3","serial":"%08d%d"}'
 _CHECK = (
     b'{"name":"remapped","device":"GPU-%08x-0%d","status":"pass","value":0,"unit":"rows",'
@@ -21,7 +20,7 @@ _BARE = b'","agent":"1.0.0","checks":[],"faults":['
 
 
 class Reporter:
-    """The reports of one node; ``render`` makes the whole HTTP request."""
+    """The reports of one node; ``render`` returns the whole HTTP request."""
 
     __slots__ = ("_head", "_number", "_tail", "name")
 
@@ -39,8 +38,8 @@ class Reporter:
         ).encode()
 
     def render(self, serial: int, *, sent_at: bytes, faults: bytes = b"", says: str = "all") -> bytes:
-        """A request whose batch id carries ``serial``. ``says`` "own": no two of them are alike, though none has news;
-        "bare": only that the node is there."""
+        """A request with ``serial`` in its batch id. ``says``: "own" makes every report unique, without anything new;
+        "bare" is a heartbeat only."""
         start = b'{"version":1,"node":"%s","boot_id":"00000000-0000-4000-8000-%012x","batch_id":"%s","sent_at":"%s' % (
             self.name.encode(),
             self._number,
@@ -54,31 +53,31 @@ class Reporter:
 
 
 def name_of(number: int) -> str:
-    """The node's name."""
+    """The name of a node."""
     return f"gpu-{number:06d}"
 
 
 def secret_of(number: int) -> str:
-    """The node's credential, for the portal and for the naive design alike (40 characters)."""
+    """The credential of a node, for both the portal and the naive design (40 characters)."""
     return f"kca_bench-{number:030d}"
 
 
 def batch_id(number: int, serial: int) -> str:
-    """The id of the node's report with that serial number."""
+    """The batch id of the report of a node with this serial number."""
     return f"{number:08x}-0000-4000-8000-{serial:012x}"
 
 
 def mark(number: int, serial: int) -> str:
-    """What a report's batch leaves in its node's row (``kcover_portal.fleet.services.hearing``)."""
+    """The mark that a batch leaves in the row of its node (``kcover_portal.fleet.services.agent_reports``)."""
     return hashlib.blake2b(batch_id(number, serial).encode(), digest_size=6).hexdigest()
 
 
 def moment(at: datetime) -> bytes:
-    """A time as the wire has it."""
+    """A time in wire format."""
     return at.isoformat().replace("+00:00", "Z").encode()
 
 
-# The first of the rows by the portal's own models, so that each column has its default; the others are its copies.
+# The first rows are created by the models of the portal, so that columns have their defaults; the others are copies.
 FIRST = """from datetime import timedelta
 from django.utils import timezone
 from bench.ingest.reports import CLUSTER
@@ -87,14 +86,14 @@ from kcover_portal.fleet.models import Cluster, Node
 now = timezone.now()
 cluster = Cluster.objects.create(name=CLUSTER, created_at=now)
 labels = {"kubernetes.io/arch": "amd64", "pool": "train", "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}
-Node.objects.create(cluster=cluster, name="first", uid="first", known=True, pool="train", model="H100", labels=labels,
-    ready=True, gpus=8, kubelet="v1.31.0", address="10.0.0.1", created_at=now)
+Node.objects.create(cluster=cluster, name="first", uid="first", in_cluster=True, pool="train", model="H100",
+    labels=labels, ready=True, gpus=8, kubelet="v1.31.0", address="10.0.0.1", created_at=now)
 ApiToken.objects.create(kind="agent", digest="first", prefix="kca_benc", cluster=cluster, node="first",
     created_by="bench", created_at=now, expires_at=now + timedelta(days=365))"""
 
 
-def settle(database: str, count: int) -> None:
-    """Makes the nodes as a watch would have left them, and their credentials, out of ``FIRST``."""
+def create_fleet(database: str, count: int) -> None:
+    """Creates nodes as a watch leaves them, and their credentials, as copies of ``FIRST``."""
     names = [name_of(number) for number in range(count)]
     digests = [hashlib.sha256(secret_of(number).encode()).hexdigest() for number in range(count)]
     with psycopg.connect(database, autocommit=True) as connection:
@@ -104,7 +103,7 @@ def settle(database: str, count: int) -> None:
 
 
 def _copy(connection: psycopg.Connection, table: str, key: str, columns: dict[str, list[str]]) -> None:
-    """Puts one row for each of the columns' values in the place of the row ``first``."""
+    """Replaces the row ``first`` by one copy for each value in ``columns``."""
     given = ", ".join(columns)
     changed = ", ".join(f"'{name}', given.{name}" for name in columns)
     connection.execute(

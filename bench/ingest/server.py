@@ -1,4 +1,4 @@
-"""One server at a time with a database of its own on a PostgreSQL that writes as in production."""
+"""One server at a time, with its own database on a PostgreSQL that is as durable as in production."""
 
 import contextlib
 import os
@@ -18,20 +18,20 @@ from bench.ingest import load, reports
 from tests import servers
 from tests.story.product import ROOT, Product
 
-MADE = """from django.contrib.auth.models import User
+CREATE_USERS = """from django.contrib.auth.models import User
 from rest_framework.authtoken.models import Token
 from bench.ingest.reports import name_of, secret_of
 nodes = range({count})
 users = User.objects.bulk_create([User(username=name_of(n)) for n in nodes], batch_size=2000)
 Token.objects.bulk_create([Token(key=secret_of(n), user=user) for n, user in zip(nodes, users)], batch_size=2000)"""
 HOT = "SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relname = 'fleet_agent'"
-KEPT = ("fleet_node", "fleet_agent", "fleet_gpu", "fleet_checkresult", "fleet_checkchange", "incidents_batch")
+COUNTED_TABLES = ("fleet_node", "fleet_agent", "fleet_gpu", "fleet_checkresult", "fleet_checkchange", "incidents_batch")
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run cost the servers: CPU seconds of the portal and of PostgreSQL, bytes of WAL, rows that were added,
-    heartbeats that were written, and those of them in place."""
+    """The cost of a run: CPU seconds of portal and PostgreSQL, bytes of WAL, rows added, heartbeats written, and
+    heartbeats written in place (HOT)."""
 
     portal: float
     postgres: float
@@ -46,7 +46,7 @@ class Cost:
 
 
 class Postgres:
-    """A durable server; what is measured may be killed on it."""
+    """A durable server that a measurement may kill."""
 
     def __init__(self, server: servers.Postgres) -> None:
         self.server = server
@@ -57,13 +57,13 @@ class Postgres:
         return urlunsplit(urlsplit(self.server.url)._replace(path=f"/{name}"))
 
     def cpu(self) -> float:
-        """CPU seconds of every process of it, those that have ended too."""
+        """CPU seconds of all its processes, including ended ones."""
         assert self.server.process is not None
         return cpu(self.server.process.pid)
 
 
 def cpu(pid: int) -> float:
-    """CPU seconds of a process and its children, those that have ended too. Raises psutil.NoSuchProcess."""
+    """CPU seconds of a process and its children, including ended ones. Raises psutil.NoSuchProcess."""
     whole = 0.0
     for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
@@ -73,17 +73,17 @@ def cpu(pid: int) -> float:
 
 
 class Portal:
-    """The portal's live process, alone: what ``serve`` starts for agents; ``processes`` of it share the address."""
+    """The live process of the portal, which ``serve`` starts for agents; ``processes`` of them share the address."""
 
     def __init__(self, postgres: Postgres, folder: Path, redis: str, *, nodes: int, processes: int) -> None:
         self.postgres, self.nodes = postgres, nodes
         self.database = postgres.database("portal")
         self.product = Product(folder, database=self.database, redis=redis)
         self.product.names = ["live"]
-        self.product.environment["WEB_CONCURRENCY"] = str(processes)  # uvicorn's own setting
+        self.product.environment["WEB_CONCURRENCY"] = str(processes)  # read by uvicorn
         self.product.manage("migrate", "--verbosity", "0")
         self.product.manage("shell", "-c", reports.FIRST)
-        reports.settle(self.database, nodes)
+        reports.create_fleet(self.database, nodes)
         self.product.start_processes()
 
     @property
@@ -91,14 +91,14 @@ class Portal:
         return self.product.port
 
     def cost(self) -> Cost:
-        """What it has cost until now."""
+        """The cost since its start."""
         live = cpu(self.product.processes["live"].pid)
         with psycopg.connect(self.database, autocommit=True) as connection:
-            rows = sum(_one(connection, f"SELECT count(*) FROM {table}")[0] for table in KEPT)
+            rows = sum(_one(connection, f"SELECT count(*) FROM {table}")[0] for table in COUNTED_TABLES)
             return Cost(live, self.postgres.cpu(), _wal(connection), rows, *_one(connection, HOT))
 
-    def load(self, **plan: Any) -> load.Found:
-        """One run of the client."""
+    def load(self, **plan: Any) -> load.LoadResult:
+        """Runs the client once."""
         return load.finish(load.start(port=self.port, nodes=self.nodes, **plan))
 
 
@@ -115,7 +115,7 @@ class Naive:
         }
         for command in (
             ["migrate", "--run-syncdb", "--verbosity", "0"],
-            ["shell", "-v", "0", "-c", MADE.format(count=nodes)],
+            ["shell", "-v", "0", "-c", CREATE_USERS.format(count=nodes)],
         ):
             subprocess.run([sys.executable, "-m", "django", *command], cwd=ROOT, env=environment, check=True)
         with psycopg.connect(self.database, autocommit=True) as connection:
@@ -135,17 +135,17 @@ class Naive:
             )
 
     def cost(self) -> Cost:
-        """What it has cost until now."""
+        """The cost since its start."""
         with psycopg.connect(self.database, autocommit=True) as connection:
             return Cost(cpu(self.process.pid), self.postgres.cpu(), _wal(connection))
 
-    def load(self, **plan: Any) -> load.Found:
-        """One run of the client."""
+    def load(self, **plan: Any) -> load.LoadResult:
+        """Runs the client once."""
         more = {"path": "/reports", "scheme": "Token"}
         return load.finish(load.start(port=self.port, nodes=self.nodes, **more, **plan))
 
     def stop(self) -> None:
-        """Ends it."""
+        """Stops the server."""
         self.process.terminate()
         self.process.wait(timeout=20)
 
@@ -162,7 +162,7 @@ def _one(connection: psycopg.Connection, query: str) -> tuple[Any, ...]:
 
 @contextlib.contextmanager
 def portal(*, nodes: int, processes: int = 1) -> Iterator[Portal]:
-    """A portal on servers of its own."""
+    """A portal with its own PostgreSQL and Redis."""
     with (
         tempfile.TemporaryDirectory() as folder,
         servers.Postgres(durable=True) as server,

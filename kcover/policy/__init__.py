@@ -1,5 +1,5 @@
-"""Policies: what a RescuePolicy says, and which rule a fault meets.
+"""Policies: the content of a RescuePolicy or WarmStandbyPolicy.
 
-``document`` reads a policy, ``matching`` finds the rule. Pure: plain values in, plain values out, so that a decision
-can be replayed over history. Never here: YAML, rows, the cluster, what follows from a match (``kcover.decision``).
+``document`` parses a policy; ``kcover.decisions.match`` finds the rule for a fault. Both are pure, so that a decision
+can be replayed over history. Never here: YAML, rows, the cluster, or the consequences of a match.
 """

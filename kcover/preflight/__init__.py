@@ -1,42 +1,42 @@
-"""Preflight: which nodes of a job are abnormal or slow, by the reports of its ``preflight`` init containers.
+"""Preflight: find the abnormal and slow nodes of a job from the reports of its ``preflight`` init containers.
 
-``reading`` turns one report into values or refuses it, ``verdict`` judges the reports of one run. Pure: a run is what
-was received when, so that the verdict depends on nothing but the reports (invariant 41).
+``report`` parses one report, ``verdict`` evaluates the reports of one run. Both are pure: the verdict depends only on
+the reports and their times (invariant 41).
 """
 
-from kcover.preflight.reading import Batch, Report, ReportRefused, batches_of, bus_bandwidth, read
+from kcover.preflight.report import Batch, Report, ReportInvalid, bus_bandwidth, expected_batches, read
 from kcover.preflight.verdict import (
     CHANGES,
-    COLLECTED_WITHIN,
+    COLLECT_TIMEOUT,
     STATES,
-    Change,
-    Head,
     Received,
+    ReportChange,
     Run,
+    RunSummary,
     Verdict,
-    change,
+    classify,
+    evaluate,
     expired,
-    judge,
     receive,
 )
 
 __all__ = [
     "CHANGES",
-    "COLLECTED_WITHIN",
+    "COLLECT_TIMEOUT",
     "STATES",
     "Batch",
-    "Change",
-    "Head",
     "Received",
     "Report",
-    "ReportRefused",
+    "ReportChange",
+    "ReportInvalid",
     "Run",
+    "RunSummary",
     "Verdict",
-    "batches_of",
     "bus_bandwidth",
-    "change",
+    "classify",
+    "evaluate",
+    "expected_batches",
     "expired",
-    "judge",
     "read",
     "receive",
 ]

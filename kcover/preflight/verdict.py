@@ -1,8 +1,8 @@
-"""The verdict on one run of a workload, and how a run grows report by report.
+"""The verdict on one run of a workload, and how each report changes a run.
 
-A run is keyed by namespace, workload and its owner's uid. Its reports are complete or there is no verdict on slowness;
-a node that failed its own checks is abnormal at once. What follows (isolation) goes through the storm guard: a job in
-which every pair touches a bad node flags all of them, and nothing in the reports can tell them apart.
+A run is keyed by namespace, workload and the uid of its owner. Only a complete run has a verdict on slow nodes; a node
+that failed its own checks is abnormal at once. Isolation goes through the storm guard: in a job in which every pair
+contains a bad node, all nodes are flagged, and the reports cannot distinguish them.
 """
 
 from collections import Counter, defaultdict
@@ -11,17 +11,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from kcover import reasons
-from kcover.preflight.reading import Report, batches_of
+from kcover.preflight.report import Report, expected_batches
 
-# kcover's example; its later default of 10 min counts from the last report, ours is fixed from the first.
-COLLECTED_WITHIN = timedelta(minutes=30)
+# From kcover's example. Its later default of 10 min counts from the last report; this one counts from the first.
+COLLECT_TIMEOUT = timedelta(minutes=30)
 
 STATES = ("waiting", "complete", "expired")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """The reports so far, one a node. ``size`` is how many there will be."""
+    """The reports received so far, one for each node. ``size`` is the expected number."""
 
     size: int
     first_at: datetime
@@ -33,14 +33,14 @@ class Run:
         return len(self.reports) >= self.size
 
 
-# What a report did to a run. counted: the first of its node. replaced: instead of the node's earlier one.
-# same: nothing. restarted: a new run begins with it, and the earlier one is over.
+# What a report does to a run. counted: it is the first of its node. replaced: it replaces the node's earlier one.
+# same: nothing. restarted: it begins a new run, and the earlier run ends.
 CHANGES = ("counted", "replaced", "same", "restarted")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Received:
-    """The run with the report, and what the report changed; ``because`` says why a run began anew."""
+    """The run with the report, what the report changed (one of CHANGES), and why a new run was begun."""
 
     run: Run
     change: str
@@ -49,9 +49,12 @@ class Received:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a run comes to. ``abnormal`` is known at once, ``slow`` and ``suspects`` (the two nodes of a job of two,
-    which cannot be told apart) when the run is complete. ``slots``: how many each node that is judged ran, of
-    ``expected_slots``. Names are sorted."""
+    """The result of a run.
+
+    ``abnormal`` is known at once, ``slow`` and ``suspects`` once the run is complete. ``suspects`` are the two nodes of
+    a job of two, which cannot be distinguished. ``slots``: how many of ``expected_slots`` each normal node ran. Names
+    are sorted.
+    """
 
     state: str
     received: int
@@ -65,13 +68,13 @@ class Verdict:
 
     @property
     def isolate(self) -> tuple[str, ...]:
-        """The nodes to be made unschedulable."""
+        """The nodes to make unschedulable."""
         return tuple(sorted({*self.abnormal, *self.slow}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """What must be known of a run to take one more report in: its size, its first report's time, how many came."""
+class RunSummary:
+    """What ``classify`` needs of a run: its size, the time of its first report, and how many reports it has."""
 
     size: int
     first_at: datetime
@@ -79,57 +82,62 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """What a report does to a run: one of CHANGES; ``over``: the run's time was up, so that it ended without it."""
+class ReportChange:
+    """What a report does to a run. ``name``: one of CHANGES. ``over``: the run had expired and ended without it."""
 
     name: str
     because: reasons.Reason | None = None
     over: bool = False
 
 
-def change(
-    head: Head | None, earlier: Report | None, report: Report, *, now: datetime, within: timedelta = COLLECTED_WITHIN
-) -> Change:
-    """What the report does to the run, of which ``earlier`` is the one that this node sent before."""
-    if head is None:
-        return Change(name="counted")
-    complete = head.received >= head.size
-    if not complete and now >= head.first_at + within:
-        return Change(name="restarted", over=True)
+def classify(
+    summary: RunSummary | None,
+    earlier: Report | None,
+    report: Report,
+    *,
+    now: datetime,
+    within: timedelta = COLLECT_TIMEOUT,
+) -> ReportChange:
+    """What the report does to the run. ``summary`` is None without a run; ``earlier`` is the node's previous report."""
+    if summary is None:
+        return ReportChange(name="counted")
+    complete = summary.received >= summary.size
+    if not complete and now >= summary.first_at + within:
+        return ReportChange(name="restarted", over=True)
     if earlier == report:
-        return Change(name="same")
-    if report.size != head.size:
+        return ReportChange(name="same")
+    if report.size != summary.size:
         dropped = reasons.of(
-            "preflight_size", node=report.node, size=report.size, before=head.size, received=head.received
+            "preflight_size", node=report.node, size=report.size, before=summary.size, received=summary.received
         )
-        return Change(name="restarted", because=dropped)
+        return ReportChange(name="restarted", because=dropped)
     if complete:
-        return Change(name="restarted", because=reasons.of("preflight_again", node=report.node))
-    return Change(name="counted" if earlier is None else "replaced")
+        return ReportChange(name="restarted", because=reasons.of("preflight_again", node=report.node))
+    return ReportChange(name="counted" if earlier is None else "replaced")
 
 
-def receive(run: Run | None, report: Report, *, now: datetime, within: timedelta = COLLECTED_WITHIN) -> Received:
-    """The run after the report. The time to collect counts from the first report, and nothing extends it."""
-    begun = Run(size=report.size, first_at=now, reports={report.node: report})
+def receive(run: Run | None, report: Report, *, now: datetime, within: timedelta = COLLECT_TIMEOUT) -> Received:
+    """The run after the report. The time to collect counts from the first report and is never extended."""
+    new_run = Run(size=report.size, first_at=now, reports={report.node: report})
     if run is None:
-        return Received(run=begun, change="counted")
-    head = Head(size=run.size, first_at=run.first_at, received=len(run.reports))
-    found = change(head, run.reports.get(report.node), report, now=now, within=within)
-    if found.name == "same":
+        return Received(run=new_run, change="counted")
+    summary = RunSummary(size=run.size, first_at=run.first_at, received=len(run.reports))
+    change = classify(summary, run.reports.get(report.node), report, now=now, within=within)
+    if change.name == "same":
         return Received(run=run, change="same")
-    if found.name == "restarted":
-        because = _expiry(run, within=within) if found.over else found.because
-        return Received(run=begun, change="restarted", because=because)
-    return Received(run=replace(run, reports={**run.reports, report.node: report}), change=found.name)
+    if change.name == "restarted":
+        because = _expiry(run, within=within) if change.over else change.because
+        return Received(run=new_run, change="restarted", because=because)
+    return Received(run=replace(run, reports={**run.reports, report.node: report}), change=change.name)
 
 
-def expired(run: Run, *, now: datetime, within: timedelta = COLLECTED_WITHIN) -> bool:
-    """Whether the run stayed incomplete for too long."""
+def expired(run: Run, *, now: datetime, within: timedelta = COLLECT_TIMEOUT) -> bool:
+    """Whether the run is incomplete and its time to collect is over."""
     return not run.complete and now >= run.first_at + within
 
 
-def judge(run: Run, *, now: datetime, within: timedelta = COLLECTED_WITHIN) -> Verdict:
-    """What the run comes to now; the same whatever order its reports came in, and whichever end told of a pair."""
+def evaluate(run: Run, *, now: datetime, within: timedelta = COLLECT_TIMEOUT) -> Verdict:
+    """The verdict on the run now. It does not depend on the order of reports, or on which node reported a pair."""
     abnormal = {node: report for node, report in run.reports.items() if report.failed_checks}
     because = [
         reasons.of("preflight_abnormal", node=node, checks=", ".join(report.failed_checks))
@@ -139,7 +147,7 @@ def judge(run: Run, *, now: datetime, within: timedelta = COLLECTED_WITHIN) -> V
         state="complete" if run.complete else "expired" if expired(run, now=now, within=within) else "waiting",
         received=len(run.reports),
         expected=run.size,
-        expected_slots=batches_of(run.size),
+        expected_slots=expected_batches(run.size),
         abnormal=tuple(sorted(abnormal)),
         slow=(),
         suspects=(),
@@ -170,10 +178,10 @@ def judge(run: Run, *, now: datetime, within: timedelta = COLLECTED_WITHIN) -> V
 
 
 def _outcomes(normal: Mapping[str, Report]) -> Mapping[str, Mapping[int, bool]]:
-    """For each node the slots that it ran against a node that is not abnormal, and whether each of them failed.
+    """For each node: the slots it ran against a node that is not abnormal, and whether each slot failed.
 
-    A pair counts for both its ends, whichever of them told of it, and failed if either says so. An address that two
-    nodes claim belongs to neither, because which one is meant would be a guess.
+    A pair counts for both of its nodes, whichever reported it, and failed if either says so. An address that two nodes
+    claim is ignored, because its owner would be a guess.
     """
     claims = Counter(address for report in normal.values() for address in report.addresses)
     owners = {address: node for node, report in normal.items() for address in report.addresses if claims[address] == 1}

@@ -1,13 +1,14 @@
 """The wire format between agent and portal, version 1: JSON in, values out.
 
-Belongs here: what a message holds, its limits, reading it (``reading``) and writing it (``writing``). Never here: HTTP,
-compression, tokens, or what a message is good for.
+Belongs here: the content of messages, their limits, ``decode`` and ``encode``. Never here: HTTP, compression, tokens,
+or what a message is used for.
 
-Reading is strict and says what is wrong where: a wrong envelope voids the report (EnvelopeError), a wrong item only
-itself (Rejected). Keys that are not known are ignored, so that fields can be added. Absent and null mean the same.
+Decoding is strict, and errors name the path of the field. An invalid envelope rejects the whole report (EnvelopeError),
+an invalid item only itself (Rejected). Unknown keys are ignored, so that fields can be added. Absent equals null.
 """
 
-from kcover.wire.alike import Likeness, likeness
+from kcover.wire.decode import decode, decode_answer, decode_command
+from kcover.wire.encode import encode, encode_answer, encode_command
 from kcover.wire.fields import (
     MAX_BYTES,
     MAX_CHECKS,
@@ -19,9 +20,8 @@ from kcover.wire.fields import (
     EnvelopeError,
     WireError,
 )
+from kcover.wire.fingerprint import Fingerprint, fingerprint
 from kcover.wire.messages import Answer, Decoded, Rejected, Report
-from kcover.wire.reading import decode, decode_answer, decode_command
-from kcover.wire.writing import encode, encode_answer, encode_command
 
 __all__ = [
     "MAX_BYTES",
@@ -34,7 +34,7 @@ __all__ = [
     "Answer",
     "Decoded",
     "EnvelopeError",
-    "Likeness",
+    "Fingerprint",
     "Rejected",
     "Report",
     "WireError",
@@ -44,5 +44,5 @@ __all__ = [
     "encode",
     "encode_answer",
     "encode_command",
-    "likeness",
+    "fingerprint",
 ]

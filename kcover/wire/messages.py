@@ -1,16 +1,19 @@
-"""What is said: the report of an agent and the portal's answer."""
+"""The messages: the report of an agent and the answer of the portal."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from kcover.fault import Check, Command, CommandResult, Fault, Inventory
+from kcover.faults.fault import Check, Command, CommandResult, Fault, Inventory
 from kcover.wire.fields import VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What one node's agent tells. ``batch_id`` is a lower-case UUID, the same when the report is sent again;
-    ``inventory`` is None unless it changed; ``sent_at`` is the agent's clock, in UTC."""
+    """The report of one node's agent.
+
+    ``batch_id`` is a lower-case UUID and stays the same when the report is sent again. ``inventory`` is None unless it
+    changed. ``sent_at`` is the agent's clock, in UTC.
+    """
 
     node: str
     boot_id: str
@@ -26,7 +29,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An item that was not taken: where it is (``faults/3/code``) and what is wrong with it."""
+    """An item that was rejected: its path (``faults/3/code``) and what is wrong with it."""
 
     path: str
     reason: str
@@ -34,7 +37,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A report with only the good items in it, and what was wrong with the others."""
+    """A report with only its valid items, and the rejected ones."""
 
     report: Report
     rejected: tuple[Rejected, ...] = ()
@@ -42,13 +45,13 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What became of a report, item by item, and what the node is asked to do.
+    """How many items of a report were accepted, which were rejected, and the commands for the node.
 
-    ``unread`` lists commands in a received answer that this side does not understand; it is never sent.
+    ``unsupported`` lists commands in a received answer that this version does not support; it is never sent.
     """
 
     accepted: int = 0
     duplicates: int = 0
     rejected: tuple[Rejected, ...] = ()
     commands: tuple[Command, ...] = ()
-    unread: tuple[Rejected, ...] = ()
+    unsupported: tuple[Rejected, ...] = ()

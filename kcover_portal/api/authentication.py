@@ -25,10 +25,12 @@ class TokenAuthentication(authentication.BaseAuthentication):
             return None
         token = services.find_token(secret.strip(), now=timezone.now())
         if token is None:
-            raise exceptions.AuthenticationFailed("The token is unknown, withdrawn or expired.")
+            raise exceptions.AuthenticationFailed("The token is unknown, revoked or expired.", code="token_invalid")
         view = request.parser_context.get("view") if request.parser_context else None
         if token.kind == ApiToken.Kind.AGENT and not getattr(view, "agents_too", False):
-            raise exceptions.PermissionDenied("An agent's token is good for /api/v1/agent/ and preflight reports only.")
+            raise exceptions.PermissionDenied(
+                "Agent tokens can only be used for /api/v1/agent/ and preflight reports.", code="agent_token"
+            )
         return AnonymousUser(), token
 
     def authenticate_header(self, request: Request) -> str:

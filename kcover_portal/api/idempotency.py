@@ -39,7 +39,7 @@ def once(view: View) -> View:
         if key is None:
             return view(self, request, *args, **kwargs)
         if not key.strip() or len(key) > MAX_LENGTH:
-            raise exceptions.ValidationError({HEADER: [f"Write 1 to {MAX_LENGTH} characters."]})
+            raise exceptions.ValidationError({HEADER: [f"Must have 1 to {MAX_LENGTH} characters."]}, code="length")
         claim = {"actor": accounts.actor(principal(request))[:200], "key": key}
         digest = _digest(request)
         before = Answered.objects.filter(**claim).first()
@@ -47,7 +47,7 @@ def once(view: View) -> View:
             try:
                 with transaction.atomic():
                     answer = _first(view, self, request, args, kwargs, claim=claim, digest=digest)
-                if isinstance(answer, rescue.Refused):
+                if isinstance(answer, rescue.RescueRefused):
                     raise answer
                 return answer
             except IntegrityError:
@@ -55,7 +55,9 @@ def once(view: View) -> View:
                 if before is None:
                     raise
         if before.request != digest:
-            raise problems.Unprocessable(f"The {HEADER} {key} was used for another request: make a new one.")
+            raise problems.Unprocessable(
+                f"{HEADER} {key} was used for a different request. Use a new key.", code="idempotency_key_reused"
+            )
         return Response(before.body, status=before.status)
 
     return guarded
@@ -70,14 +72,14 @@ def _first(
     *,
     claim: dict[str, str],
     digest: str,
-) -> Response | rescue.Refused:
+) -> Response | rescue.RescueRefused:
     """The view's answer. A refusal is given back and not raised: the ledger's entry of it is to stay."""
     now = timezone.now()
     Answered.objects.filter(at__lt=now - KEPT).delete()
     row = Answered.objects.create(**claim, request=digest, status=0, body={}, at=now)
     try:
         response = view(self, request, *args, **kwargs)
-    except rescue.Refused as refusal:
+    except rescue.RescueRefused as refusal:
         row.delete()
         return refusal
     if response.status_code >= HTTPStatus.BAD_REQUEST:

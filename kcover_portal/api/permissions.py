@@ -25,10 +25,15 @@ class RolePermission(permissions.BasePermission):
         if not isinstance(who, ApiToken) and not who.is_authenticated:
             return False
         if not queries.may_somewhere(who, Role.VIEWER):
-            raise exceptions.PermissionDenied("Your account has no role yet: ask an administrator for one.")
+            raise exceptions.PermissionDenied(
+                "Your account has no role. Ask an administrator to assign one.", code="no_role"
+            )
         acts = request.method not in permissions.SAFE_METHODS
         if acts and decides(request) and not getattr(view, "decision_systems", False):
-            raise exceptions.PermissionDenied("A decision system does not set what bounds it: use an operator's token.")
+            raise exceptions.PermissionDenied(
+                "Decision system tokens cannot change safety limits. Use an operator token.",
+                code="decision_system_token",
+            )
         return True
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
@@ -46,4 +51,4 @@ def require(request: Request, role: str, cluster: Cluster | None) -> None:
     """Raises PermissionDenied that names the missing role and where it is missing."""
     if not queries.may(principal(request), role, cluster):
         where = f"in cluster {cluster.name}" if cluster else "for all clusters"
-        raise exceptions.PermissionDenied(f"This needs the role {role} {where}.")
+        raise exceptions.PermissionDenied(f"Requires the role {role} {where}.", code="role_required")

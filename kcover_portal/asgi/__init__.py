@@ -12,7 +12,7 @@ from typing import Any, cast
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
-from kcover_portal import garbage
+from kcover_portal import gc_tuning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 _pages_wsgi = get_wsgi_application()  # before anything that touches models
@@ -34,9 +34,7 @@ PAGE_THREADS = 16
 
 _web = proxy.Proxy(settings.KCOVER_WEB_URL) if settings.KCOVER_WEB_URL else None
 _sockets: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(routing.websocket_urlpatterns)))
-_pages = bodies.Whole(
-    _web or cast("bodies.Application", WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS))
-)
+pages = bodies.Whole(_web or cast("bodies.Application", WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS)))
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -48,7 +46,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     elif scope["path"].startswith("/api/v1/agent/"):
         await agent.application(scope, receive, send)
     else:
-        await _pages(scope, receive, send)
+        await pages(scope, receive, send)
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
@@ -56,7 +54,7 @@ async def _lifespan(receive: Receive, send: Send) -> None:
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
-            garbage.settle()
+            gc_tuning.freeze_after_startup()
             door = asyncio.create_task(agent.stay_open())
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":

@@ -1,4 +1,4 @@
-"""A request's body is read whole before anybody works on it, so that a slow client holds no thread and no worker.
+"""Buffer a request's whole body first, so that a slow client occupies no thread or worker.
 
 It also gives bodies sent in chunks the Content-Length without which WSGI applications, Django's too, read nothing.
 """
@@ -52,7 +52,7 @@ class Whole:
 
 
 def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
-    """The request's headers as they are for a body of known length that has arrived already."""
+    """The request's headers for a complete body of known length."""
     framing = (b"transfer-encoding", b"content-length", b"expect")
     framed = any(name in framing for name, _ in scope["headers"])
     kept = [(name, value) for name, value in scope["headers"] if name not in framing]
@@ -62,9 +62,10 @@ def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
 async def _too_large(send: Send) -> None:
     problem = {
         "type": "about:blank",
-        "title": "Too large",
+        "title": "Content too large",
         "status": 413,
-        "detail": f"a request's body has at most {MOST} bytes: send less at a time",
+        "code": "too_large",
+        "detail": f"The request body exceeds the limit of {MOST} bytes.",
     }
     body = json.dumps(problem).encode()
     headers = [

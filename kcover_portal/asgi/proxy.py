@@ -1,4 +1,4 @@
-"""Hands requests on to the pages' own server, so that one port answers everything (``make serve``).
+"""Forward requests to the server of the pages, so that one port serves everything (``make serve``).
 
 In a cluster the Ingress does this; here it is as plain as can be: the request whole (see ``bodies``), the answer
 streamed with some read-ahead, hop-by-hop headers dropped, nothing added that the client did not say.
@@ -25,7 +25,7 @@ SILENT_SECONDS = 300.0  # an upstream that says nothing for so long is given up
 
 
 class Proxy:
-    """One upstream, one pool of connections; made in the event loop at the first request."""
+    """One upstream with a connection pool, created in the event loop at the first request."""
 
     def __init__(self, upstream: str) -> None:
         self._upstream = upstream
@@ -76,7 +76,7 @@ class Proxy:
 
 
 def _onward(scope: Scope) -> list[tuple[str, str]]:
-    """The request's headers, with the client's address added and nothing that a client may not claim."""
+    """The request's headers with X-Forwarded-For, without hop-by-hop headers."""
     dropped = HOP_BY_HOP | {b"x-forwarded-for"}
     headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"] if k not in dropped]
     if scope.get("client"):
@@ -85,10 +85,10 @@ def _onward(scope: Scope) -> list[tuple[str, str]]:
 
 
 async def _bad_gateway(scope: Scope, send: Send) -> None:
-    text = "The portal's pages do not answer just now; the agents' door is open. Try again in a moment."
+    text = "The portal's pages are not available. The agent API is. Retry in a moment."
     kind, body = b"text/plain", text.encode()
     if scope["path"].startswith("/api/"):
-        problem = {"type": "about:blank", "title": "Not available", "status": 502, "detail": text}
+        problem = {"type": "about:blank", "title": "Bad gateway", "status": 502, "code": "bad_gateway", "detail": text}
         kind, body = b"application/problem+json", json.dumps(problem).encode()
     headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), (b"retry-after", b"5")]
     await send({"type": "http.response.start", "status": 502, "headers": headers})

@@ -45,7 +45,7 @@ def signed_in(
             sign_in = f"{reverse('console:sign-in')}?{urlencode({'next': here or '/'})}"
             return HttpResponseClientRedirect(sign_in) if asked.htmx else redirect(sign_in)
         if not accounts.may_somewhere(asked.user, Role.VIEWER):
-            raise PermissionDenied(_("Your account has no role yet. Ask an administrator for one."))
+            raise PermissionDenied(_("Your account has no role yet. Ask an administrator to assign one."))
         response = view(asked, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "private, no-store")
         patch_vary_headers(response, ("HX-Request", "Cookie"))
@@ -57,14 +57,14 @@ def signed_in(
 def require(request: Request, role: str, cluster: Cluster | None) -> None:
     """Raises PermissionDenied, saying which role is missing, unless the person has it there."""
     if not accounts.may(request.user, role, cluster):
-        raise PermissionDenied(_("This needs the role %(role)s.") % {"role": Role(role).label})
+        raise PermissionDenied(_("Requires the %(role)s role.") % {"role": Role(role).label})
 
 
 def dialog(request: Request) -> str:
-    """The frame of a form that asks before something is done: a dialog's inside, or a page where no script runs."""
+    """The base template of a confirmation form: the inside of a dialog, or a page where no script runs."""
     return "console/dialog.html" if request.htmx else "console/base.html"
 
 
 def lead(request: Request, target: str) -> HttpResponse:
-    """Goes on to a page once something was done, from a dialog as from a page where no script runs."""
+    """Redirect to a page after an action, from a dialog or from a page where no script runs."""
     return HttpResponseClientRedirect(target) if request.htmx else redirect(target)

@@ -1,4 +1,4 @@
-"""The socket of open pages: says which record changed, never what is in it."""
+"""The WebSocket of open pages: tells which record changed, never its content."""
 
 import asyncio
 from importlib import import_module
@@ -29,7 +29,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
     recheck_seconds = 60.0
 
     async def connect(self) -> None:
-        """Lets a signed-in person's page in and begins to watch that they stay so."""
+        """Accept the page of a signed-in person, and start to recheck the session."""
         self.waiting: dict[str, set[int | str]] = {}
         self.flushing: asyncio.Task[None] | None = None
         self.watching: asyncio.Task[None] | None = None
@@ -48,17 +48,17 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         self.watching = asyncio.create_task(self._watch())
 
     async def disconnect(self, code: int) -> None:
-        """Leaves nothing running behind."""
+        """Cancel the tasks of this page."""
         for task in (self.flushing, self.watching):
             if task is not None:
                 task.cancel()
         await self.channel_layer.group_discard(doorbell.PAGES, self.channel_name)
 
     async def receive_json(self, content: Any, **kwargs: Any) -> None:
-        """Pages have nothing to say."""
+        """Ignore messages from pages."""
 
     async def records_written(self, message: dict[str, Any]) -> None:
-        """Keeps signals until the next round: those about clusters that the person sees."""
+        """Queue signals about visible clusters until the next flush."""
         for record in message["records"]:
             cluster = record["cluster"]
             if not cluster or self.clusters is None or cluster in self.clusters:
@@ -75,7 +75,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
                     await self.send_json({"t": topic, "id": record})
 
     async def _watch(self) -> None:
-        """A session that ended, a password or a role that changed: the socket follows within a minute."""
+        """Close the socket within a minute of the session's end or of a change of password or role."""
         while True:
             await asyncio.sleep(self.recheck_seconds)
             if not await self._look_again():
@@ -83,7 +83,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
                 return
 
     async def _look_again(self) -> bool:
-        """Reads the session, the person and what they may see afresh; False: no longer welcome."""
+        """Reload the session, the person and the visible clusters; False if access has ended."""
         seen = await database_sync_to_async(_visible)(self.session_key)
         if seen is None:
             return False
@@ -93,13 +93,13 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
 
 
 def _same_site(headers: dict[bytes, bytes]) -> bool:
-    """Whether the page is the portal's own: a browser names the page's origin, whatever hosts are allowed."""
+    """Whether the request's Origin is this portal or a trusted origin."""
     origin, host = headers.get(b"origin", b"").decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
     return not origin or urlsplit(origin).netloc == host or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
 def _visible(session_key: str | None) -> tuple[bool, frozenset[str]] | None:
-    """Whether the session's person sees all clusters, else which; None without a person or a role."""
+    """(sees all clusters, names of the visible ones); None without a signed-in person who has a role."""
     if session_key is None:
         return None
     request = HttpRequest()

@@ -1,4 +1,4 @@
-"""What every template may ask for: where it stands, who looks, which mode holds."""
+"""Template context of every page: navigation, rights, mode banner, palette."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -12,19 +12,19 @@ from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from kcover import decision
+from kcover.decisions import decide
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.console import looks
-from kcover_portal.console.reads import fleet as fleet_reads
+from kcover_portal.console import presentation
 from kcover_portal.console.reads import safety
-from kcover_portal.fleet import queries as fleet
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person
+from kcover_portal.runtime import queries as runtime
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An entry of the navigation: ``key`` is the letter after g."""
+    """An entry of the navigation; ``key`` is the letter after g in the keyboard shortcut."""
 
     page: str
     label: str | Promise
@@ -37,7 +37,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A line of the palette: a page, or with ``asks`` an act whose dialog opens. ``words`` find it, too."""
+    """A palette entry: a page, or with ``asks`` an action that opens a dialog. ``words`` are search terms."""
 
     label: str | Promise
     icon: str
@@ -67,7 +67,7 @@ PLACES = (
         ("notifications", "channel-new", "channel", "channel-delete", "route-new", "route-delete"),
         everywhere=True,
     ),
-    Place("audit", _("Audit"), "clipboard-list", "l", ("audit",)),
+    Place("audit", _("Audit log"), "clipboard-list", "l", ("audit",)),
     Place("system", _("System"), "activity", "s", ("system",)),
     Place("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
 )
@@ -75,7 +75,7 @@ PLACES = (
 
 @dataclass(frozen=True, slots=True)
 class Banner:
-    """How far automation goes, everywhere and in the clusters that differ, and what holds it back there now."""
+    """The mode everywhere and in clusters that differ, and the alarms that block automation now."""
 
     mode: str
     reason: str
@@ -83,14 +83,14 @@ class Banner:
     alarms: tuple[safety.Alarm, ...]
 
     @property
-    def look(self) -> looks.Look:
-        """How the mode looks."""
-        return looks.of("mode", self.mode)
+    def look(self) -> presentation.Badge:
+        """The badge of the mode."""
+        return presentation.of("mode", self.mode)
 
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What the person may do somewhere; a page about one cluster asks again for that cluster."""
+    """What the person may do in at least one cluster; pages of one cluster check that cluster again."""
 
     operate: bool
     approve: bool
@@ -99,7 +99,7 @@ class Rights:
 
 
 def shared(request: HttpRequest) -> dict[str, Any]:
-    """The context of every page and fragment. Costs no query until a template asks."""
+    """The context of every page and fragment; lazy, so it costs no query until a template uses it."""
     fragment = bool(getattr(request, "htmx", False)) and request.method == "GET"
     context: dict[str, Any] = {
         "base": "console/fragment.html" if fragment else "console/base.html",
@@ -118,20 +118,20 @@ def shared(request: HttpRequest) -> dict[str, Any]:
 
 
 def places(user: User) -> list[Place]:
-    """The navigation, without what the person may not open."""
+    """The navigation entries that the person may open."""
     admin, everywhere = accounts.may_somewhere(user, Role.ADMIN), accounts.may(user, Role.ADMIN, None)
     return [place for place in PLACES if (admin or not place.admin) and (everywhere or not place.everywhere)]
 
 
 def palette(user: User, mode: str) -> list[Entry]:
-    """Everything that can be gone to, then what the person may do wherever they stand."""
+    """The entries of the command palette: pages first, then actions."""
     found = [
         Entry(place.label, place.icon, reverse(f"console:{place.page}"), words=place.page) for place in places(user)
     ]
     found += [
-        Entry(_("Sightings"), "notes", reverse("console:events"), words="events xid"),
+        Entry(_("Events"), "notes", reverse("console:events"), words="events xid"),
         Entry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
-        Entry(_("Read a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
+        Entry(_("Analyse a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
         Entry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
     ]
     if rights(user).pause:
@@ -146,7 +146,7 @@ def palette(user: User, mode: str) -> list[Entry]:
 
 
 def rights(user: User) -> Rights:
-    """What the person may do somewhere; pausing everything needs the role everywhere."""
+    """What the person may do in at least one cluster; pausing everything requires the role for all clusters."""
     return Rights(
         operate=accounts.may_somewhere(user, Role.OPERATOR),
         approve=accounts.may_somewhere(user, Role.APPROVER),
@@ -156,22 +156,23 @@ def rights(user: User) -> Rights:
 
 
 def banner(user: User) -> Banner:
-    """The mode that holds for the installation, the clusters that are stricter, and what holds automation back."""
-    whole = fleet.installation()
-    mode = decision.strictest(settings.KCOVER_MODE, whole.mode)
+    """The global mode, the clusters that are stricter, and the current alarms."""
+    whole = runtime.installation()
+    mode = decide.strictest(settings.KCOVER_MODE, whole.mode)
     clusters = list(accounts.clusters_of(user).order_by("name"))
     differing = tuple(
         (cluster.name, cluster.mode, cluster.pause_reason)
         for cluster in clusters
-        if decision.strictest(mode, cluster.mode) != mode
+        if decide.strictest(mode, cluster.mode) != mode
     )
     alarms = tuple(safety.alarms(clusters, now=timezone.now()))
     return Banner(mode, whole.reason if whole.mode == mode else "", differing, alarms)
 
 
 def waiting(user: User) -> dict[str, int]:
-    """How many rescues wait for a person, by the place where they are seen to."""
+    """The number of rescues that wait for a person, by navigation entry."""
     rows = Rescue.objects.filter(cluster__in=accounts.clusters_of(user))
     return rows.aggregate(
-        approvals=Count("pk", filter=fleet_reads.AWAITING), rescues=Count("pk", filter=fleet_reads.LEFT_TO_PEOPLE)
+        approvals=Count("pk", filter=needs_person.AWAITING_APPROVAL),
+        rescues=Count("pk", filter=needs_person.LEFT_TO_PEOPLE),
     )

@@ -1,4 +1,4 @@
-"""A list as a file: CSV for spreadsheets, JSON Lines for programs; row by row, whatever the list's length."""
+"""Export of a list as CSV or JSON Lines, streamed row by row."""
 
 import csv
 import json
@@ -17,14 +17,14 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet reads as 
 
 
 def response(found: lists.Found, shape: str, *, today: date) -> StreamingHttpResponse:
-    """The file, named by list and date; ``shape`` is ``csv`` or ``jsonl``."""
+    """The export as a streamed response; ``shape`` is ``csv`` or ``jsonl``."""
     content_type, write = SHAPES[shape]
     columns = found.listing.columns
     rows = found.rows.order_by("-pk").values_list(*columns.values()).iterator(chunk_size=2000)
-    says = [found.listing.said.get(name, _as_it_is) for name in columns]
-    said = (tuple(say(value) for say, value in zip(says, row, strict=True)) for row in rows)
+    converters = [found.listing.convert.get(name, _as_it_is) for name in columns]
+    rows_out = (tuple(say(value) for say, value in zip(converters, row, strict=True)) for row in rows)
     return StreamingHttpResponse(
-        write(list(columns), said),
+        write(list(columns), rows_out),
         content_type=content_type,
         headers={
             "Content-Disposition": f'attachment; filename="kcover-{found.listing.name}-{today.isoformat()}.{shape}"',
@@ -34,20 +34,20 @@ def response(found: lists.Found, shape: str, *, today: date) -> StreamingHttpRes
 
 
 def as_csv(columns: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """A line of column names, then a line a row (RFC 4180)."""
+    """A line of column names, then one line per row (RFC 4180)."""
     yield _lines([columns])
     for piece in _pieces(rows):
         yield _lines([[cell(value) for value in row] for row in piece])
 
 
 def as_json_lines(columns: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterator[str]:
-    """An object a row, with every column."""
+    """One JSON object per row, with every column."""
     for piece in _pieces(rows):
         yield "".join(f"{_json(dict(zip(columns, map(plain, row), strict=True)))}\n" for row in piece)
 
 
 def cell(value: Any) -> str | int | float:
-    """A value as a spreadsheet may have it: text that it would run as a formula gets an apostrophe in front."""
+    """A value as CSV; text that a spreadsheet would run as a formula gets a leading apostrophe."""
     value = plain(value)
     if value is None:
         return ""
@@ -61,7 +61,7 @@ def cell(value: Any) -> str | int | float:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: moments in ISO 8601, in UTC."""
+    """A value as JSON; datetimes as ISO 8601 in UTC."""
     return value.astimezone(UTC).isoformat().replace("+00:00", "Z") if isinstance(value, datetime) else value
 
 

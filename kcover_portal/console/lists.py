@@ -8,33 +8,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Count, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Q, QuerySet
 from django.db.models.expressions import Combinable
-from django.db.models.functions import Coalesce
 from django.http import QueryDict
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 from django_filters import FilterSet
 
-from kcover import lifecycle, reasons
+from kcover import reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.console.reads import fleet
-from kcover_portal.fleet.filtersets import CheckRunFilter, NodeFilter
-from kcover_portal.fleet.models import CheckRun, Node
-from kcover_portal.incidents.filtersets import EventFilter, IncidentFilter
+from kcover_portal.checks.filtersets import CheckRunFilter
+from kcover_portal.checks.models import CheckRun
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.filtersets import EventFilter
 from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger.filtersets import EntryFilter
-from kcover_portal.ledger.models import Entry
 from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies.filtersets import RevisionFilter
 from kcover_portal.policies.models import Revision
 from kcover_portal.preflight.filtersets import PreflightRunFilter
 from kcover_portal.preflight.models import PreflightRun
-from kcover_portal.rescue.filtersets import DecisionFilter, RescueFilter
+from kcover_portal.rescue.filtersets import FAULT, DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import needs_person
+from kcover_portal.views import audit, nodes
+from kcover_portal.views.filtersets import IncidentFilter, NodeFilter
 
 KEY = re.compile("[0-9]{1,18}")  # a row's key in an address, within what a database takes
 OF_THE_PAGE = ("page", "sort", "before", "picked", "all")  # where one stands in a list, not which list it is
@@ -42,7 +43,7 @@ OF_THE_PAGE = ("page", "sort", "before", "picked", "all")  # where one stands in
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A cut through the rescues that people look for; ``rest`` is what comes closest over REST."""
+    """A part of the rescues that people look for; ``rest`` is the same filter over REST."""
 
     name: str
     label: str | Promise
@@ -53,8 +54,8 @@ class Tab:
 TABS = (
     Tab("all", pgettext_lazy("rescues", "All"), Q(), ""),
     Tab("active", _("Active"), Q(state__in=("waiting", "running")), "state=waiting&state=running"),
-    Tab("approval", _("Awaiting approval"), fleet.AWAITING, "state=held&needs_human=true"),
-    Tab("people", _("Needs a person"), fleet.LEFT_TO_PEOPLE, "needs_human=true"),
+    Tab("approval", _("Awaiting approval"), needs_person.AWAITING_APPROVAL, "needs_person=approval"),
+    Tab("people", _("Needs a person"), needs_person.LEFT_TO_PEOPLE, "needs_person=people"),
     Tab("succeeded", _("Succeeded"), Q(state="succeeded"), "state=succeeded"),
     Tab("failed", _("Failed"), Q(state="failed"), "state=failed"),
     Tab("cancelled", _("Cancelled"), Q(state="cancelled"), "state=cancelled"),
@@ -63,8 +64,10 @@ TABS = (
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One list. ``columns`` of its export: a stable name each, and where in a row its value stands; ``said`` makes of a
-    value what REST says in its place.
+    """One list.
+
+    ``columns`` of its export: a stable name and the lookup of its value. ``convert``: for some columns, a function that
+    turns the value into what the REST API shows.
     """
 
     name: str
@@ -73,12 +76,12 @@ class Listing:
     columns: Mapping[str, str | Combinable]
     cut: Callable[[QuerySet[Any], QueryDict], QuerySet[Any]] = lambda rows, asked: rows
     tabs: Sequence[Tab] = ()
-    said: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    convert: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that were asked for; ``filter`` has the form with what was wrong, ``seen`` is all one may ask for."""
+    """The selected rows; ``filter`` holds the form with its errors, ``seen`` all rows that the person can see."""
 
     listing: Listing
     filter: FilterSet
@@ -89,7 +92,7 @@ class Found:
 
     @property
     def query(self) -> str:
-        """The query string that means these rows again, whatever the page."""
+        """The query string of these filters, without paging."""
         kept = self.asked.copy()
         for name in OF_THE_PAGE:
             kept.pop(name, None)
@@ -97,7 +100,7 @@ class Found:
 
     @property
     def rest_query(self) -> str:
-        """The same for REST, which refuses parameters that it does not know."""
+        """The same query for the REST API, which rejects unknown parameters."""
         known = QueryDict(mutable=True)
         for name in self.filter.base_filters:
             if any(values := self.asked.getlist(name)):
@@ -107,7 +110,7 @@ class Found:
 
 
 def find(listing: Listing, user: User, asked: QueryDict) -> Found:
-    """The rows of the list that the person sees and asked for: by filters and, with ``picked``, by their keys."""
+    """The visible rows that match the filters and, with ``picked``, the given keys."""
     seen = listing.seen(user)
     chosen = listing.filterset(asked, queryset=listing.cut(seen, asked))
     narrowed = chosen.qs
@@ -123,45 +126,26 @@ def _tab(listing: Listing, asked: QueryDict) -> Tab | None:
 
 
 def _of_clusters(rows: QuerySet[Any], path: str = "cluster") -> Callable[[User], QuerySet[Any]]:
-    """Rows of the clusters that a person sees."""
+    """Rows of the clusters that the person can see."""
     return lambda user: rows.filter(**{f"{path}__in": accounts.clusters_of(user)})
 
 
-def entries(user: User) -> QuerySet[Entry]:
-    """Ledger entries of the person's clusters; the installation's own only for whose role covers everything.
-
-    By the clusters' names: the ledger outlives the clusters that it speaks of.
-    """
-    if accounts.sees_all(user):
-        return Entry.objects.all()
-    return Entry.objects.filter(cluster__in=accounts.clusters_of(user).values("name"))
-
-
 def _without_gone(rows: QuerySet[Any], asked: QueryDict) -> QuerySet[Any]:
-    """Nodes that the cluster no longer has are listed only where they are asked for."""
+    """Leave removed nodes out unless the filter asks for them."""
     return rows if "gone" in asked.getlist("state") else rows.filter(gone_at=None)
 
 
-def _faults() -> Combinable:
-    faults = Incident.objects.filter(node=OuterRef("pk"), state=Incident.State.OPEN, program=False)
-    return Coalesce(Subquery(faults.order_by().values("node").annotate(n=Count("pk")).values("n")), 0)
-
-
-def _open_rescue() -> Combinable:
-    return Subquery(Rescue.objects.filter(node=OuterRef("pk"), state__in=lifecycle.OPEN_RESCUE).values("pk")[:1])
-
-
 def _same(*names: str) -> dict[str, str | Combinable]:
-    """Columns named as the rows' fields."""
+    """Columns with the same names as the model's fields."""
     return {name: name for name in names}
 
 
-def _because(kept: list[Any]) -> list[str]:
-    return [str(reasons.from_json(one)) for one in kept]
+def _because(stored: list[Any]) -> list[str]:
+    return [str(reasons.from_json(one)) for one in stored]
 
 
-def _tried(kept: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**one, "because": str(reasons.from_json(one.get("because", "")))} for one in kept]
+def _tried(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**one, "because": reasons.text(one["because"])} for one in stored]
 
 
 _WHERE: dict[str, str | Combinable] = {"cluster": "cluster__name", "node": "node__name"}
@@ -174,10 +158,11 @@ NODES = Listing(
         "id": "id",
         "cluster": "cluster__name",
         "name": "name",
-        **_same("known", "ready", "ready_since"),
+        "known": "in_cluster",
+        **_same("ready", "ready_since"),
         "cordoned": "unschedulable",
-        "faults": _faults(),
-        "rescue": _open_rescue(),
+        "faults": nodes.open_faults(),
+        "rescue": nodes.open_rescue(),
         **_same("pool", "model", "gpus", "driver", "kernel", "kubelet", "address", "boot_id"),
         "agent_version": "agent__version",
         "agent_seen_at": "agent__seen_at",
@@ -192,9 +177,12 @@ INCIDENTS = Listing(
     {
         "id": "id",
         **_WHERE,
-        **_same("kind", "code", "state", "severity", "program", "cause", "drill", "count", "device", "gpu_uuid"),
+        **_same("kind", "code", "state", "severity"),
+        "program": "is_user_fault",
+        **_same("cause", "drill", "count", "device", "gpu_uuid"),
         **_same("message", "boot_id", "opened_at", "last_at", "closed_at", "closed_because"),
     },
+    convert={"closed_because": reasons.text},
 )
 EVENTS = Listing(
     "events",
@@ -220,7 +208,7 @@ DECISIONS = Listing(
         "incident": "incident_id",
         **_same("answer", "mode", "rule", "policy", "revision", "because", "tried", "steps", "count", "at", "last_at"),
     },
-    said={"because": _because, "tried": _tried},
+    convert={"because": _because, "tried": _tried},
 )
 RESCUES = Listing(
     "rescues",
@@ -229,17 +217,19 @@ RESCUES = Listing(
     {
         "id": "id",
         **_WHERE,
-        **_same("state", "outcome", "verified", "because", "needs_human", "origin", "requested_by", "reason", "code"),
+        **_same("state", "outcome", "verified", "because", "needs_human", "origin", "requested_by", "reason"),
+        "code": FAULT,
         **_same("policy", "revision", "rule"),
         "decision": "decision_id",
         **_same("plan_hash", "opened_at", "due_at", "closed_at"),
     },
     tabs=TABS,
+    convert={"because": reasons.text},
 )
 AUDIT = Listing(
     "audit",
     EntryFilter,
-    entries,
+    audit.entries,
     _same(
         *("id", "cluster", "sequence", "at", "actor", "verb", "subject", "node", "rescue"),
         *("data", "previous", "digest"),
@@ -287,7 +277,7 @@ PREFLIGHT_RUNS = Listing(
         "suspect_nodes": "suspects",
         **_same("rejected", "because", "first_at", "last_at", "due_at", "ended_at"),
     },
-    said={"because": _because},
+    convert={"because": _because},
 )
 LISTINGS = {
     one.name: one

@@ -1,4 +1,4 @@
-"""The console's websocket addresses, for ``asgi.py``."""
+"""WebSocket routes of the console."""
 
 from django.urls import path
 

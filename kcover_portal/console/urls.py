@@ -1,4 +1,4 @@
-"""The console's addresses."""
+"""URL routes of the console."""
 
 from django.urls import path
 
@@ -7,12 +7,12 @@ from kcover_portal.console.views import (
     accounts,
     approvals,
     audit,
+    bulk_actions,
     checks,
     demo,
     export,
     incidents,
     logs,
-    many,
     nodes,
     notifications,
     overview,
@@ -90,7 +90,7 @@ urlpatterns = [
     path("audit/", audit.audit, name="audit"),
     path("audit/verify/", audit.verify, name="audit-verify"),
     path("export/<slug:name>.<slug:shape>", export.export, name="export"),
-    path("many/<slug:name>/<slug:verb>/", many.act, name="many"),
+    path("many/<slug:name>/<slug:verb>/", bulk_actions.act, name="many"),
     path("system/", system.system, name="system"),
     path("access/", accounts.access, name="access"),
     path("access/tokens/new/", accounts.new_token, name="token-new"),

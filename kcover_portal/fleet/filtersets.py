@@ -8,19 +8,9 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 from django.utils.translation import gettext_lazy as _
 
-from kcover import fault, lifecycle
-from kcover_portal.fleet.models import CheckResult, CheckRun, CheckTurn, Gpu, Maintenance, Node
+from kcover.faults import fault
+from kcover_portal.fleet.models import CheckResult, Gpu, Maintenance, Node
 from kcover_portal.ledger.filtersets import Moment
-
-NODE_STATES = (
-    ("healthy", _("Healthy")),
-    ("faulty", _("With an open fault")),
-    ("rescue", _("In rescue")),
-    ("cordoned", _("Cordoned")),
-    ("not-ready", _("Not ready")),
-    ("unknown", _("Not in the cluster")),
-    ("gone", _("Gone from the cluster")),
-)
 
 
 class Flag(filters.TypedChoiceFilter):
@@ -32,39 +22,23 @@ class Flag(filters.TypedChoiceFilter):
 
 
 class NodeFilter(filters.FilterSet):
-    """Nodes by place, hardware and state; several states mean any of them."""
+    """Nodes by place, hardware and what the cluster says of them."""
 
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="name", label=_("Node"))
     pool = filters.CharFilter(field_name="pool", label=_("Pool"))
     model = filters.CharFilter(field_name="model", label=_("GPU model"))
     driver = filters.CharFilter(field_name="driver", label=_("Driver"))
-    state = filters.MultipleChoiceFilter(choices=NODE_STATES, method="by_state", label=_("State"))
     ready = Flag(field_name="ready", label=_("Ready"))
     cordoned = Flag(field_name="unschedulable", label=_("Cordoned"))
-    kind = filters.CharFilter(method="by_fault", label=_("Kind of an open fault"))
-    code = filters.CharFilter(method="by_fault", label=_("Code of an open fault"))
-    label = filters.CharFilter(method="by_label", label=_("Label: key, or key=value"))
+    label = filters.CharFilter(method="by_label", label=_("Label (key or key=value)"))
     version = filters.CharFilter(field_name="agent__version", label=_("Agent version"))
-    seen_before = Moment(field_name="agent__seen_at", lookup_expr="lt", label=_("Agent last heard before"))
+    seen_before = Moment(field_name="agent__seen_at", lookup_expr="lt", label=_("Agent last seen before"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
         model = Node
         fields: tuple[str, ...] = ()
-
-    def by_state(self, rows: QuerySet[Node], name: str, value: list[str]) -> QuerySet[Node]:
-        """Nodes in any of the states."""
-        wanted = Q()
-        for state in value:
-            wanted |= _in_state(state)
-        return rows.filter(wanted)
-
-    def by_fault(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
-        """Nodes with one open incident of this kind and code."""
-        asked = {key: self.form.cleaned_data[key] for key in ("kind", "code") if self.form.cleaned_data.get(key)}
-        faulty = Node.objects.filter(incidents__state="open", **{f"incidents__{key}": asked[key] for key in asked})
-        return rows.filter(pk__in=faulty.values("pk"))
 
     def by_label(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
         """Nodes that carry the label, with that value if one is named."""
@@ -107,21 +81,6 @@ class GpuFilter(filters.FilterSet):
         )
 
 
-def _in_state(state: str) -> Q:
-    faulty = Q(pk__in=Node.objects.filter(incidents__state="open", incidents__program=False).values("pk"))
-    in_rescue = Q(pk__in=Node.objects.filter(rescues__state__in=lifecycle.OPEN_RESCUE).values("pk"))
-    here = Q(known=True, gone_at=None)
-    return {
-        "healthy": here & Q(ready=True, unschedulable=False) & ~faulty & ~in_rescue,
-        "faulty": faulty,
-        "rescue": in_rescue,
-        "cordoned": Q(unschedulable=True),
-        "not-ready": here & Q(ready=False),
-        "unknown": Q(known=False),
-        "gone": Q(gone_at__isnull=False),
-    }[state]
-
-
 class MaintenanceFilter(filters.FilterSet):
     """Maintenance windows by what they cover and whether they are over."""
 
@@ -148,20 +107,3 @@ class CheckFilter(filters.FilterSet):
     class Meta:
         model = CheckResult
         fields: tuple[str, ...] = ()
-
-
-class CheckRunFilter(filters.FilterSet):
-    """Runs of checks, by cluster, state and who asked."""
-
-    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
-    state = filters.MultipleChoiceFilter(choices=CheckRun.State.choices, label=_("State"))
-    node = filters.CharFilter(method="of_node", label=_("Node"))
-    q = filters.CharFilter(field_name="asked_by", lookup_expr="icontains", label=_("Asked for by"))
-
-    class Meta:
-        model = CheckRun
-        fields: tuple[str, ...] = ()
-
-    def of_node(self, rows: QuerySet[CheckRun], name: str, value: str) -> QuerySet[CheckRun]:
-        """Runs in which the node has a turn."""
-        return rows.filter(pk__in=CheckTurn.objects.filter(node__name=value).values("run"))

@@ -1,4 +1,4 @@
-"""Clusters, nodes, GPUs, agents, check results, commands to agents, and runs of checks on many nodes."""
+"""Clusters, nodes, GPUs, agents, check results and commands to agents."""
 
 import uuid
 
@@ -6,47 +6,17 @@ from django.core.validators import RegexValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover_portal.runtime.models import Mode
+
 # The name of an object of the cluster: a DNS subdomain (RFC 1123), as its API server wants it.
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z"
-
-
-class Mode(models.TextChoices):
-    """How far automation goes; the strictest of installation, cluster and rule wins."""
-
-    PAUSED = "paused", _("Paused")
-    SHADOW = "shadow", _("Shadow")
-    APPROVE = "approve", _("Approve")
-    ENFORCE = "enforce", _("Enforce")
-
-
-class Installation(models.Model):
-    """The one row of settings that hold for the whole portal."""
-
-    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
-    mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
-    resumes_as = models.CharField(max_length=10, choices=Mode.choices, blank=True, help_text="the mode before a pause")
-    reason = models.CharField(max_length=500, blank=True)
-    changed_by = models.CharField(max_length=200, blank=True)
-    changed_at = models.DateTimeField(null=True)
-
-    class Meta:
-        constraints = (models.CheckConstraint(condition=models.Q(id=1), name="one_installation"),)
-
-
-class Pulse(models.Model):
-    """When a process of the portal last did its round; with a holder, also the lease of the one that leads."""
-
-    name = models.CharField(max_length=60, primary_key=True)
-    at = models.DateTimeField()
-    holder = models.CharField(max_length=120, blank=True)
-    until = models.DateTimeField(null=True)
 
 
 class Cluster(models.Model):
     """A Kubernetes cluster and how the portal may act on it."""
 
     class Reboot(models.TextChoices):
-        AUTO = "auto", _("Agent where one reports, else job")
+        AUTO = "auto", _("Agent if one reports, otherwise job")
         AGENT = "agent", _("Agent")
         JOB = "job", _("Job")
 
@@ -57,7 +27,7 @@ class Cluster(models.Model):
 
     class Fallback(models.TextChoices):
         POLICIES = "policies", _("Policies")
-        HOLD = "hold", _("Hold for a person")
+        HOLD = "hold", _("Wait for a person")
 
     class Drills(models.TextChoices):
         ACT = "act", _("Act")
@@ -77,7 +47,9 @@ class Cluster(models.Model):
     job_namespace = models.CharField(max_length=63, default="kcover-system")
     event_namespace = models.CharField(max_length=63, default="kce-rescue-system")
     hold_down = models.PositiveIntegerField(default=30, help_text="seconds without a fault before a node is healthy")
-    guards = models.JSONField(default=dict, help_text="what differs from the guards' defaults (kcover.guards)")
+    guards = models.JSONField(
+        default=dict, help_text="what differs from the guards' defaults (kcover.decisions.guards)"
+    )
     decision_url = models.URLField(max_length=500, blank=True, help_text="an external system that is asked to decide")
     decision_secret = models.CharField(max_length=200, blank=True, help_text="signs what is sent there and comes back")
     decision_timeout = models.PositiveSmallIntegerField(default=5, help_text="seconds until its silence is an answer")
@@ -92,11 +64,15 @@ class Cluster(models.Model):
     storage_class = models.CharField(
         max_length=253,
         blank=True,
-        validators=(RegexValidator(OBJECT_NAME, "Write the name of a storage class: a-z, 0-9, '-' and '.'."),),
+        validators=(RegexValidator(OBJECT_NAME, "Must be the name of a storage class (a-z, 0-9, '-' and '.')."),),
         help_text="of the check pvc; none: the cluster's default",
     )
     created_at = models.DateTimeField()
-    watched_at = models.DateTimeField(null=True, help_text="when the watch last had word from the cluster")
+    decision_change = models.CharField(
+        max_length=32, blank=True, help_text="id of the last change that affects decisions in this cluster"
+    )
+    heard_since = models.DateTimeField(null=True, help_text="end of the last gap without an answer of its API server")
+    watched_at = models.DateTimeField(null=True, help_text="when the watch last had an answer from the cluster")
     watch_error = models.CharField(max_length=500, blank=True)
     version = models.CharField(max_length=40, blank=True)
 
@@ -126,12 +102,12 @@ class Maintenance(models.Model):
 
 
 class Node(models.Model):
-    """A node as the cluster's watch last showed it, or one that only an agent spoke of (``known`` false)."""
+    """A node as the cluster's watch last showed it, or one that only an agent has reported (``in_cluster`` false)."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
     name = models.CharField(max_length=253)
     uid = models.CharField(max_length=64, blank=True)
-    known = models.BooleanField(default=False, help_text="the cluster has it")
+    in_cluster = models.BooleanField(default=False, help_text="the cluster lists it")
     pool = models.CharField(max_length=120, blank=True)
     model = models.CharField(max_length=120, blank=True)
     labels = models.JSONField(default=dict)
@@ -151,8 +127,8 @@ class Node(models.Model):
     created_at = models.DateTimeField()
     synced_at = models.DateTimeField(null=True)
     gone_at = models.DateTimeField(null=True, help_text="when the cluster stopped having it")
-    taken_by = models.CharField(max_length=60, blank=True, help_text="who acts on it, outside of its own rescue")
-    taken_until = models.DateTimeField(null=True, help_text="when that call must be over")
+    locked_by = models.CharField(max_length=60, blank=True, help_text="who acts on it, outside of its own rescue")
+    locked_until = models.DateTimeField(null=True, help_text="when that call must be over")
 
     class Meta:
         ordering = ("name",)
@@ -174,9 +150,9 @@ class Agent(models.Model):
     boot_seen_at = models.DateTimeField(help_text="first report with this boot id")
     version = models.CharField(max_length=40, blank=True)
     skew = models.FloatField(default=0, help_text="seconds the agent's clock is ahead of ours")
-    recent = models.CharField(max_length=96, blank=True, help_text="marks of its last batches, by which they are known")
-    inventory_told = models.CharField(max_length=16, blank=True, help_text="digest of the inventory that it sent last")
-    checks_told = models.CharField(max_length=16, blank=True, help_text="digest of the results that it sent last")
+    recent = models.CharField(max_length=96, blank=True, help_text="marks of its last batches, to recognize repeats")
+    inventory_digest = models.CharField(max_length=16, blank=True, help_text="of the inventory in its last report")
+    checks_digest = models.CharField(max_length=16, blank=True, help_text="of the check results in its last report")
 
 
 class Gpu(models.Model):
@@ -233,7 +209,11 @@ class CheckChange(models.Model):
 
 
 class Command(models.Model):
-    """What a node's agent is asked to do; offered until its result is in, executed at most once by its id."""
+    """A command to a node's agent: offered until its result is in, executed at most once by its id."""
+
+    class Requester(models.TextChoices):
+        RESCUE = "rescue", _("Rescue")
+        CHECK_RUN = "check_run", _("Check run")
 
     class State(models.TextChoices):
         OFFERED = "offered", _("Offered")
@@ -244,7 +224,10 @@ class Command(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="commands")
-    key = models.CharField(max_length=100, unique=True, help_text="who asked; asking again finds the same command")
+    key = models.CharField(max_length=100, unique=True, help_text="names the request; repeating it finds this command")
+    requester_kind = models.CharField(max_length=20, choices=Requester.choices, blank=True)
+    requester_id = models.PositiveBigIntegerField(null=True, help_text="key of the rescue or check run")
+    requester_step = models.PositiveIntegerField(null=True, help_text="of a rescue: index of its step")
     kind = models.CharField(max_length=20)
     args = models.JSONField(default=dict)
     state = models.CharField(max_length=10, choices=State.choices, default=State.OFFERED)
@@ -255,88 +238,7 @@ class Command(models.Model):
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
-        indexes = (models.Index(fields=("node",), condition=models.Q(state="offered"), name="commands_on_offer"),)
-
-
-class CheckRun(models.Model):
-    """Checks that were asked for on many nodes of a cluster, batch by batch; it goes on whether or not anyone waits."""
-
-    class State(models.TextChoices):
-        RUNNING = "running", _("Running")
-        FINISHED = "finished", _("Finished")
-        STOPPED = "stopped", _("Stopped")
-
-    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="check_runs")
-    checks = models.JSONField(default=list, help_text="names, in the order in which they run")
-    level = models.PositiveSmallIntegerField(default=1, help_text="of dcgm, 1 to 4")
-    peers = models.JSONField(default=list, help_text="whom every node pings; none: its neighbours")
-    batch = models.PositiveIntegerField(default=0, help_text="nodes at a time; 0: all at once")
-    total = models.PositiveIntegerField(default=0, help_text="nodes")
-    done = models.PositiveIntegerField(default=0, help_text="nodes whose turn has ended")
-    wrong = models.PositiveIntegerField(default=0, help_text="of these, where it did not end well")
-    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
-    storage = models.JSONField(default=dict, help_text="how pvc goes, and its result, which is the same for every node")
-    ring = models.JSONField(default=dict, help_text="iperf's ring: its traffic, who is in it, the step it is at")
-    busy_until = models.DateTimeField(null=True, help_text="while somebody asks the cluster about it")
-    asked_by = models.CharField(max_length=200)
-    asked_at = models.DateTimeField()
-    finished_at = models.DateTimeField(null=True)
-
-    class Meta:
-        ordering = ("-id",)
-        indexes = (models.Index(fields=("id",), condition=models.Q(state="running"), name="check_runs_going_on"),)
-
-    def __str__(self) -> str:
-        return f"check run {self.pk}"
-
-
-class CheckTurn(models.Model):
-    """One node's turn in a run of checks."""
-
-    class State(models.TextChoices):
-        WAITING = "waiting", _("Waiting")
-        ASKED = "asked", _("Running")
-        DONE = "done", _("Done")
-        SILENT = "silent", _("No answer")
-        STOPPED = "stopped", _("Stopped")
-
-    run = models.ForeignKey(CheckRun, on_delete=models.CASCADE, related_name="turns")
-    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="check_turns")
-    place = models.PositiveIntegerField()
-    batch = models.PositiveIntegerField()
-    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
-    command = models.OneToOneField(Command, on_delete=models.SET_NULL, null=True, related_name="turn")
-    invasive = models.BooleanField(default=False, help_text="it was asked for something that needs idle GPUs")
-    results = models.JSONField(default=list)
-    said = models.JSONField(default=list, help_text="Autopilot's words for them")
-    note = models.CharField(max_length=1000, blank=True, help_text="why there are no results")
-    asked_at = models.DateTimeField(null=True)
-    finished_at = models.DateTimeField(null=True)
-    label_before = models.CharField(max_length=63, blank=True, help_text="gpuhealth before it was TESTING")
-    labelled_at = models.DateTimeField(null=True, help_text="when its end was written to the node's labels")
-
-    class Meta:
-        ordering = ("run_id", "place")
-        constraints = (
-            models.UniqueConstraint(fields=("run", "place"), name="one_turn_a_place"),
-            models.UniqueConstraint(
-                fields=("node",),
-                condition=models.Q(state="asked", invasive=True),
-                name="one_invasive_turn_a_node",
-            ),
-        )
         indexes = (
-            models.Index(fields=("run", "finished_at"), name="check_turns_finished"),
-            models.Index(
-                fields=("node",),
-                condition=models.Q(invasive=True, labelled_at=None),
-                name="check_turns_to_label",
-            ),
+            models.Index(fields=("node",), condition=models.Q(state="offered"), name="commands_on_offer"),
+            models.Index(fields=("requester_kind", "requester_id"), name="commands_of_requester"),
         )
-
-
-class Tally(models.Model):
-    """A count that processes add to and metrics show: of what leaves no row of its own."""
-
-    name = models.CharField(max_length=60, primary_key=True)
-    count = models.PositiveBigIntegerField(default=0)

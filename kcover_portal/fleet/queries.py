@@ -1,29 +1,24 @@
 """Reading the fleet."""
 
-import uuid
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection
-from django.db.models import Max, Q, QuerySet, Subquery
+from django.db.models import Q, QuerySet, Subquery
 
-from kcover import decision, guards, health
-from kcover.fault import Command as WireCommand
+from kcover.decisions import decide, guards, health
+from kcover.faults.fault import Command as WireCommand
 from kcover_portal.fleet.models import (
     Agent,
-    CheckRun,
-    CheckTurn,
     Cluster,
     Command,
-    Installation,
     Maintenance,
-    Mode,
     Node,
-    Pulse,
-    Tally,
 )
 from kcover_portal.kube import connections, port
+from kcover_portal.runtime import queries as runtime
+from kcover_portal.runtime.models import Installation, Mode
 
 POOL_LABELS = (
     "kcover.io/pool",
@@ -37,12 +32,10 @@ POOL_LABELS = (
 SILENT = ("paused", "shadow")  # modes in which nothing is written to a cluster
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
-AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER
-AGENT_LATE_AFTER = health.HEARTBEAT * health.LATE_AFTER
+AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER_INTERVALS
+AGENT_LATE_AFTER = health.HEARTBEAT * health.LATE_AFTER_INTERVALS
 WATCH_GAP = timedelta(seconds=75)  # the watch has word of a cluster every 50 s at least
 OUT_OF_REACH_AFTER = timedelta(minutes=2)  # an older word of the cluster says nothing about now (invariant 34)
-DECIDES = "decides since "  # the pulse, by the cluster's key ("": all), that marks the last change of what decides
-HEARD_SINCE = "heard since "  # the pulse, by the cluster's key, that says when it was heard of again after a gap
 
 
 def pool_of(labels: dict[str, str]) -> str:
@@ -50,14 +43,9 @@ def pool_of(labels: dict[str, str]) -> str:
     return next((labels[key] for key in POOL_LABELS if labels.get(key)), "")
 
 
-def installation() -> Installation:
-    """The settings that hold for the whole portal."""
-    return Installation.objects.filter(pk=1).first() or Installation()
-
-
 def mode_of(cluster: Cluster) -> tuple[str, str]:
     """The strictest mode over environment, installation and cluster, and the reason of the pause if it is one."""
-    whole = installation()
+    whole = runtime.installation()
     return _strictest((whole.mode, whole.reason), (cluster.mode, cluster.pause_reason))
 
 
@@ -71,7 +59,7 @@ def mode_now(cluster: Cluster) -> tuple[str, str]:
 
 
 def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, str]:
-    mode = decision.strictest(settings.KCOVER_MODE, whole[0], cluster[0])
+    mode = decide.strictest(settings.KCOVER_MODE, whole[0], cluster[0])
     return mode, whole[1] if whole[0] == Mode.PAUSED else cluster[1]
 
 
@@ -112,7 +100,7 @@ def agent_reports(node: Node, *, within: timedelta, now: datetime) -> bool:
 
 def silent_agents(*, now: datetime) -> QuerySet[Agent]:
     """Agents of nodes that the cluster has, not heard of for ``AGENT_SILENT_AFTER``."""
-    return Agent.objects.filter(seen_at__lt=now - AGENT_SILENT_AFTER, node__known=True)
+    return Agent.objects.filter(seen_at__lt=now - AGENT_SILENT_AFTER, node__in_cluster=True)
 
 
 def out_of_reach(cluster: Cluster, *, now: datetime) -> bool:
@@ -123,25 +111,13 @@ def out_of_reach(cluster: Cluster, *, now: datetime) -> bool:
 
 def steadily_heard(*, since: datetime, now: datetime) -> QuerySet[Cluster]:
     """The clusters whose API servers answer, and have done so without a gap since then."""
-    later = Pulse.objects.filter(name__startswith=HEARD_SINCE, at__gt=since).values_list("name", flat=True)
-    back = [int(name.removeprefix(HEARD_SINCE)) for name in later]
-    return Cluster.objects.filter(watched_at__gte=now - WATCH_GAP, watch_error="").exclude(pk__in=back)
-
-
-def run_of(command: uuid.UUID) -> int | None:
-    """The run of checks that a command is part of."""
-    return CheckTurn.objects.filter(command=command).values_list("run_id", flat=True).first()
+    steady = Q(heard_since=None) | Q(heard_since__lte=since)
+    return Cluster.objects.filter(steady, watched_at__gte=now - WATCH_GAP, watch_error="")
 
 
 def clusters_with_labels() -> list[Cluster]:
     """The clusters whose nodes are to carry Autopilot's labels."""
     return list(Cluster.objects.filter(autopilot_labels=True).order_by("pk"))
-
-
-def runs_going_on() -> list[int]:
-    """Runs of checks that are not over, oldest first."""
-    rows = CheckRun.objects.filter(state=CheckRun.State.RUNNING).order_by("pk")
-    return list(rows.values_list("pk", flat=True))
 
 
 def clusters(names: Iterable[str] = ()) -> list[Cluster]:
@@ -155,22 +131,16 @@ def count_clusters() -> int:
     return Cluster.objects.count()
 
 
+def unwatched(clusters: Iterable[Cluster]) -> list[Cluster]:
+    """Those of the clusters whose watch fails; a person has to restore the access."""
+    return [cluster for cluster in clusters if cluster.watch_error]
+
+
 def connect(cluster: Cluster) -> port.Cluster:
     """The client that speaks to the cluster. Raises port.KubeError when its way in is unusable."""
     return connections.connect(
         cluster.pk, kubeconfig=cluster.kubeconfig, context=cluster.context, in_cluster=cluster.in_cluster
     )
-
-
-def steady_since(name: str, *, gap: timedelta, now: datetime) -> datetime | None:
-    """Since when the process of that name has been alive without such a gap; None: it is not."""
-    at = pulse(name)
-    return pulse(f"{name} since") if at is not None and now - at <= gap else None
-
-
-def pulse(name: str) -> datetime | None:
-    """When the process or round of that name was last alive."""
-    return Pulse.objects.filter(name=name).values_list("at", flat=True).first()
 
 
 def nodes_asked(*, now: datetime) -> set[int]:
@@ -179,38 +149,14 @@ def nodes_asked(*, now: datetime) -> set[int]:
     return set(rows.values_list("node_id", flat=True))
 
 
-def words(prefix: str) -> dict[str, str]:
-    """The words kept under names that begin so (``services.note_word``), by the rest of their names."""
-    rows = Pulse.objects.filter(name__startswith=prefix).values_list("name", "holder")
-    return {name.removeprefix(prefix): word for name, word in rows}
-
-
-def tallies(prefix: str) -> dict[str, int]:
-    """The counts whose names begin so, by the rest of their names."""
-    rows = Tally.objects.filter(name__startswith=prefix).values_list("name", "count")
-    return {name.removeprefix(prefix): count for name, count in rows}
-
-
-def storage_results(*, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:
-    """What the latest run of pvc in each cluster told its nodes, as ``latest_results``; two queries.
-
-    It is about the cluster, so that a later run speaks for the nodes of the ones before too: theirs are not shown.
-    """
-    rows = CheckRun.objects.filter(storage__status__in=("pass", "fail")).order_by().values("cluster")
-    latest = list(rows.annotate(run=Max("pk")).values_list("run", flat=True))
-    turns = CheckTurn.objects.filter(run__in=latest, node__known=True).order_by("pk")
-    told = turns.values_list("run__cluster__name", "node__name", "run__storage__status", "node__model")
-    return [(cluster, node, "pvc", status, None, "", model) for cluster, node, status, model in told[:limit]]
-
-
 def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:
     """The latest results of these checks on nodes that there are: cluster, node, check, status, value, device, and the
     model of the device, or of the node's GPUs. At most ``limit``, failures first. One query.
 
-    What its agent has not told for ``health.RUN_AGAIN`` is left out, but for what needs idle GPUs.
+    What its agent has not told for ``health.AUTOPILOT_RESULT_VALID_FOR`` is left out, but for what needs idle GPUs.
     """
-    marks, kept = (", ".join(["%s"] * len(some)) for some in (names, health.UNTIL_RUN_AGAIN))
-    hours = int(health.RUN_AGAIN.total_seconds()) // 3600
+    marks, kept = (", ".join(["%s"] * len(some)) for some in (names, health.CHECKS_VALID_UNTIL_RERUN))
+    hours = int(health.AUTOPILOT_RESULT_VALID_FOR.total_seconds()) // 3600
     since = f"agent.seen_at - interval '{hours} hours'"
     if connection.vendor == "sqlite":
         since = f"strftime('%%Y-%%m-%%d %%H:%%M:%%f', agent.seen_at, '-{hours} hours')"
@@ -223,11 +169,11 @@ def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str
             JOIN fleet_cluster cluster ON cluster.id = node.cluster_id
             LEFT JOIN fleet_agent agent ON agent.node_id = result.node_id
             LEFT JOIN fleet_gpu gpu ON gpu.node_id = result.node_id AND gpu.uuid = result.device
-            WHERE node.known AND result.name IN ({marks}) AND result.status IN ('pass', 'warn', 'fail')
+            WHERE node.in_cluster AND result.name IN ({marks}) AND result.status IN ('pass', 'warn', 'fail')
                 AND (agent.seen_at IS NULL OR result.name IN ({kept}) OR result.seen_at >= {since})
             ORDER BY CASE result.status WHEN 'fail' THEN 0 WHEN 'warn' THEN 1 ELSE 2 END, result.id
             LIMIT %s""",
-            [*names, *health.UNTIL_RUN_AGAIN, limit],
+            [*names, *health.CHECKS_VALID_UNTIL_RERUN, limit],
         )
         found: list[tuple[str, str, str, str, float | None, str, str]] = cursor.fetchall()
     return found

@@ -4,7 +4,7 @@ import django_filters as filters
 from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from kcover import fault
+from kcover.faults import fault
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger.filtersets import Period, RowNumber
@@ -31,7 +31,7 @@ class IncidentFilter(Period):
     device = filters.CharFilter(field_name="device", label=_("Device"))
     gpu = filters.CharFilter(field_name="gpu_uuid", label=_("GPU UUID"))
     drill = Flag(field_name="drill", label=_("Drill"))
-    program = Flag(field_name="program", label=_("A program's doing"))
+    program = Flag(field_name="is_user_fault", label=_("Application fault"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:

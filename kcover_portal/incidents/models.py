@@ -3,6 +3,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Node
 
 
@@ -36,21 +37,21 @@ class Incident(models.Model):
     gpu_uuid = models.CharField(max_length=96, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
     severity = models.CharField(max_length=12, blank=True)
-    program = models.BooleanField(default=False, help_text="a program's doing, not a fault of the node")
+    is_user_fault = models.BooleanField(default=False, help_text="caused by a user's program, not a fault of the node")
     cause = models.PositiveIntegerField(null=True, help_text="the Xid that the line names as its cause")
     drill = models.BooleanField(default=False)
     count = models.PositiveBigIntegerField(default=0)
     message = models.TextField(blank=True)
     boot_id = models.CharField(max_length=64, blank=True, help_text="of the last sighting")
-    told = models.JSONField(default=list, help_text="the log records that were counted, by boot and source")
+    counted_records = models.JSONField(default=list, help_text="the log records that were counted, by boot and source")
     opened_at = models.DateTimeField()
     last_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
-    closed_because = models.CharField(max_length=500, blank=True)
-    judged_at = models.DateTimeField(null=True)
-    judged_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels then")
+    closed_because = models.JSONField(default=dict, help_text="the reason why it was closed; {}: none")
+    decided_at = models.DateTimeField(null=True)
+    decided_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels then")
     announced_at = models.DateTimeField(null=True, help_text="when the cluster's Events told of it")
-    judge_at = models.DateTimeField(null=True, help_text="when it is to be judged next; nothing: it was")
+    decide_at = models.DateTimeField(null=True, help_text="when it is to be judged next; nothing: it was")
 
     class Meta:
         ordering = ("-id",)
@@ -67,13 +68,18 @@ class Incident(models.Model):
             ),
         )
         indexes = (
-            models.Index(fields=("judge_at",), condition=models.Q(judge_at__isnull=False), name="incidents_to_judge"),
+            models.Index(fields=("decide_at",), condition=models.Q(decide_at__isnull=False), name="due_incidents"),
             models.Index(fields=("node", "state"), name="incidents_of_node"),
             models.Index(fields=("cluster", "state", "-id"), name="incidents_of_cluster"),
         )
 
     def __str__(self) -> str:
         return f"{self.kind} {self.code} on {self.where}"
+
+    @property
+    def closed_why(self) -> reasons.Reason | None:
+        """Why it was closed."""
+        return reasons.kept(self.closed_because)
 
     @property
     def where(self) -> str:

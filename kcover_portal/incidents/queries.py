@@ -7,7 +7,8 @@ from datetime import datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from kcover import health, xid
+from kcover.decisions import health
+from kcover.faults import xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
 from kcover_portal.incidents.models import Event, Incident
@@ -26,10 +27,10 @@ class NodeHealth:
         return any(cause.kind == "flapping" for cause in self.node.causes)
 
 
-def to_judge(*, now: datetime, limit: int = 200) -> list[tuple[int, tuple[datetime | None, ...]]]:
+def due_for_decision(*, now: datetime, limit: int = 200) -> list[tuple[int, tuple[datetime | None, ...]]]:
     """Incidents whose judgement is due, oldest first, each with the times when it is due and was judged last."""
-    rows = Incident.objects.filter(judge_at__lte=now, state=Incident.State.OPEN).order_by("judge_at", "pk")
-    return [(pk, (due, judged)) for pk, due, judged in rows.values_list("pk", "judge_at", "judged_at")[:limit]]
+    rows = Incident.objects.filter(decide_at__lte=now, state=Incident.State.OPEN).order_by("decide_at", "pk")
+    return [(pk, (due, judged)) for pk, due, judged in rows.values_list("pk", "decide_at", "decided_at")[:limit]]
 
 
 def open_on(node: Node) -> QuerySet[Incident]:
@@ -46,7 +47,7 @@ def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[
     """Open incidents that are faults of the node, and were seen in this boot (judged by the boot id that the agent sent
     with them, whenever it was delivered); without a boot id those seen at or after a moment of the portal's own time.
     """
-    rows = open_on(node).filter(program=False)
+    rows = open_on(node).filter(is_user_fault=False)
     if boot_id:
         return list(rows.filter(seen_in(boot_id) | Q(boot_id="", last_at__gte=since)))
     return list(rows.filter(last_at__gte=since))
@@ -55,7 +56,7 @@ def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[
 def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth]:
     """The health of nodes (with their agents and clusters) by key; four queries, however many there are."""
     keys = [node.pk for node in nodes]
-    since = now - health.FLAP_WINDOW - health.CALM_AFTER
+    since = now - health.FLAP_WINDOW - health.FLAPPING_ENDS_AFTER
     faults, checks = _faults(keys, since=since), _checks(keys, since=since)
     devices: defaultdict[int, list[tuple[int, health.Gpu]]] = defaultdict(list)
     for pk, node_id, uuid, pci in Gpu.objects.filter(node__in=keys).values_list("pk", "node_id", "uuid", "pci"):
@@ -81,7 +82,7 @@ def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth
 def _ready(node: Node, *, now: datetime) -> bool | None:
     """The cluster's word on the node, None where there is none that is fresh."""
     watched_at = node.cluster.watched_at
-    if not node.known or watched_at is None or now - watched_at > fleet.OUT_OF_REACH_AFTER:
+    if not node.in_cluster or watched_at is None or now - watched_at > fleet.OUT_OF_REACH_AFTER:
         return None
     return node.ready
 
@@ -89,7 +90,7 @@ def _ready(node: Node, *, now: datetime) -> bool | None:
 def _faults(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list[health.Fault]]:
     """The faults of each node that are open, or were closed since then."""
     lately = Q(state=Incident.State.OPEN) | Q(closed_at__gte=since)
-    rows = Incident.objects.filter(lately, node__in=nodes, program=False)
+    rows = Incident.objects.filter(lately, node__in=nodes, is_user_fault=False)
     runs: defaultdict[tuple[int | None, str, str, str], list[Incident]] = defaultdict(list)
     columns = ("node_id", "kind", "code", "device", "gpu_uuid", "severity", "state", "opened_at", "closed_at")
     for row in rows.order_by("pk").only(*columns):
@@ -125,7 +126,9 @@ def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
             statuses[node, name, device] = "fail"
     found: defaultdict[int, list[health.Check]] = defaultdict(list)
     for (node, name, device), status in statuses.items():
-        check = health.Check(name=name, status=status, device=device, moves=health.turns(moves[node, name, device]))
+        check = health.Check(
+            name=name, status=status, device=device, moves=health.status_moves(moves[node, name, device])
+        )
         found[node].append(check)
     return found
 

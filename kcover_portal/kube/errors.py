@@ -26,7 +26,7 @@ class NotFound(KubeError):
     """No such object."""
 
 
-class Refused(KubeError):
+class RefusedByServer(KubeError):
     """The server understood and said no (400, 403, 422 …): asking again will not help."""
 
 

@@ -17,7 +17,7 @@ import msgspec
 import urllib3
 import urllib3.exceptions
 
-from kcover_portal.kube import errors, patience
+from kcover_portal.kube import circuit_breaker, errors
 from kcover_portal.kube.wire import base
 
 CONNECT_SECONDS: Final = 5.0
@@ -69,13 +69,13 @@ class Connection:
         *,
         connect_seconds: float = CONNECT_SECONDS,
         read_seconds: float = READ_SECONDS,
-        quiet_seconds: float = patience.QUIET_SECONDS,
+        quiet_seconds: float = circuit_breaker.OPEN_SECONDS,
     ) -> None:
         self._load = load
         self._lock = threading.Lock()
         self._connect_seconds = connect_seconds
         self._read_seconds = read_seconds
-        self._patience = patience.Patience(quiet_seconds)
+        self._patience = circuit_breaker.CircuitBreaker(quiet_seconds)
         self._open()
 
     def request(
@@ -189,10 +189,12 @@ class Connection:
         ) as error:
             raise errors.Unavailable(f"{what}: no connection: {error}") from error
         except urllib3.exceptions.ConnectTimeoutError as error:
-            raise patience.TimedOut(f"{what}: no connection: {error}") from error
+            raise circuit_breaker.TimedOut(f"{what}: no connection: {error}") from error
         except urllib3.exceptions.ReadTimeoutError as error:
             # A write may hang in an admission webhook of its own; a read that hangs is the server itself.
-            raise (errors.Unavailable if write else patience.TimedOut)(f"{what}: {error}", ambiguous=write) from error
+            raise (errors.Unavailable if write else circuit_breaker.TimedOut)(
+                f"{what}: {error}", ambiguous=write
+            ) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             tls = isinstance(error, urllib3.exceptions.SSLError)
             # A certificate that does not hold is found before anything is sent.
@@ -233,5 +235,5 @@ def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str,
     elif code == 408 or code >= 500:
         error = errors.Unavailable(text, retry_after=seconds, ambiguous=write)
     else:
-        error = errors.Refused(text)
+        error = errors.RefusedByServer(text)
     raise error from Rejected(status)

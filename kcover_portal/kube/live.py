@@ -16,10 +16,10 @@ import yaml
 from kubernetes import client, config
 
 from kcover_portal.kube import errors, http
-from kcover_portal.kube.verbs import claims, events, jobs, nodes, pods, tokens
+from kcover_portal.kube.verbs import events, jobs, nodes, pods, pvcs, tokens
 
 
-class LiveCluster(nodes.Nodes, pods.Pods, events.Events, jobs.Jobs, claims.Claims, tokens.Tokens):
+class LiveCluster(nodes.Nodes, pods.Pods, events.Events, jobs.Jobs, pvcs.Claims, tokens.Tokens):
     """The port over HTTP."""
 
 
@@ -61,7 +61,7 @@ def way_in(load: Callable[[Any], None]) -> http.WayIn:
             proxy=None if proxy_bypass(url.netloc) else getproxies().get(url.scheme),
         )
     except Exception as error:  # the loader raises whatever it falls over: an AttributeError for an auth-provider
-        raise errors.Refused(f"kubeconfig: {error}") from error
+        raise errors.RefusedByServer(f"kubeconfig: {error}") from error
 
 
 def _authorization(configuration: Any) -> str | None:

@@ -8,7 +8,7 @@ safe to use from many threads.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from kcover_portal.kube.errors import Conflict, Expired, KubeError, NotFound, Refused, Unavailable
+from kcover_portal.kube.errors import Conflict, Expired, KubeError, NotFound, RefusedByServer, Unavailable
 from kcover_portal.kube.values import (
     COMPONENT,
     JOB_LABELS,
@@ -71,7 +71,7 @@ __all__ = [
     "NotFound",
     "Pod",
     "PodEvent",
-    "Refused",
+    "RefusedByServer",
     "Requirement",
     "SeenEvent",
     "Taint",

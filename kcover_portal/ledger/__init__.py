@@ -1,4 +1,5 @@
-"""The ledger: what was done, by whom and why, append-only and hash-chained, one chain a cluster.
+"""The ledger: the append-only, hash-chained store of the audit log, with one chain for each cluster.
 
-Belongs here: entries, their chain, its verification, timelines. Never here: a change or removal of an entry.
+Belongs here: entries, their chain, its verification, timelines, replay. Never here: changing or deleting an entry, and
+the vocabulary of the entries (``kcover.audit``).
 """

@@ -1,6 +1,6 @@
-"""What the ledger can be narrowed by, and the span of time that every list can; pages, REST and exports use the same.
+"""The filters of the audit log, and the period filter of every list; pages, REST and exports share them.
 
-``Period`` is here because filter sets, too, import only downwards, and every app with a list stands on the ledger.
+``Period`` is here because every app with a list may import the ledger.
 """
 
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from kcover_portal.ledger.models import Entry
 
 
 class MomentField(fields.IsoDateTimeField):
-    """A time in UTC: databases take no offset beyond 16 hours, and no time that UTC does not have."""
+    """A time, converted to UTC: databases reject offsets beyond 16 hours and times outside UTC's range."""
 
     def to_python(self, value: Any) -> datetime | None:
         """Raises ValidationError."""
@@ -28,22 +28,22 @@ class MomentField(fields.IsoDateTimeField):
 
 
 class Moment(filters.IsoDateTimeFilter):
-    """A point in time, with or without its offset."""
+    """A point in time, with or without an offset."""
 
     field_class = MomentField
 
 
 class RowNumber(filters.NumberFilter):
-    """The number of a row; one that no row can have is an error, as SQLite takes it for one."""
+    """The number of a row. A number that no row can have is an error, because SQLite rejects it."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(min_value=0, max_value=2**63 - 1, **settings)
 
 
 class Period(filters.FilterSet):
-    """Rows of the time between ``since`` (included) and ``until`` (not).
+    """Rows of the time between ``since`` (included) and ``until`` (excluded).
 
-    A row that lasts names its two ends: one that was going on at some time between them is kept.
+    A row with a duration has a beginning and an end: it matches if it overlaps the period.
     """
 
     began = "at"
@@ -62,14 +62,14 @@ class Period(filters.FilterSet):
 
 
 class EntryFilter(Period):
-    """Entries by who, what, where and when; an actor by a part of the name, a verb by its beginning."""
+    """Entries by actor (a part of the name), verb (its beginning), subject, place and time."""
 
     cluster = filters.CharFilter(field_name="cluster", label=_("Cluster"))
     node = filters.CharFilter(field_name="node", label=_("Node"))
     rescue = RowNumber(field_name="rescue", label=_("Rescue"))
     actor = filters.CharFilter(field_name="actor", lookup_expr="icontains", label=_("Actor"))
-    verb = filters.CharFilter(field_name="verb", lookup_expr="startswith", label=_("Verb"))
-    subject = filters.CharFilter(field_name="subject", label=_("Subject"))
+    verb = filters.CharFilter(field_name="verb", lookup_expr="startswith", label=_("Action"))
+    subject = filters.CharFilter(field_name="subject", label=_("Target"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:

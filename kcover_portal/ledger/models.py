@@ -1,10 +1,10 @@
-"""Rows of the ledger. Written by ``ledger.services`` only; never updated, never deleted."""
+"""The rows of the ledger: written only by ``ledger.services``, never updated and never deleted."""
 
 from django.db import models
 
 
 class Chain(models.Model):
-    """The head of one cluster's chain; its row is the lock that keeps the chain in one line."""
+    """The head of one cluster's chain; its row is the lock that serialises appends."""
 
     cluster = models.CharField(max_length=100, primary_key=True)
     sequence = models.BigIntegerField(default=0)
@@ -12,14 +12,14 @@ class Chain(models.Model):
 
 
 class Entry(models.Model):
-    """One act. ``data`` is plain JSON; ``digest`` covers every other field and the entry before."""
+    """One act (``kcover.audit.from_entry``). ``digest`` covers every other field and the previous entry's digest."""
 
     cluster = models.CharField(max_length=100)
     sequence = models.BigIntegerField()
     at = models.DateTimeField()
     actor = models.CharField(max_length=200)
     verb = models.CharField(max_length=60)
-    subject = models.CharField(max_length=300, db_index=True)
+    subject = models.CharField(max_length=400, db_index=True, help_text="for people; programs read data")
     node = models.CharField(max_length=253, blank=True)
     rescue = models.BigIntegerField(null=True)
     data = models.JSONField(default=dict)
@@ -28,7 +28,7 @@ class Entry(models.Model):
 
     class Meta:
         ordering = ("-id",)
-        constraints = (models.UniqueConstraint(fields=("cluster", "sequence"), name="one_entry_a_place_in_the_chain"),)
+        constraints = (models.UniqueConstraint(fields=("cluster", "sequence"), name="one_entry_per_sequence"),)
         indexes = (
             models.Index(fields=("cluster", "node", "-id"), name="entry_of_node"),
             models.Index(fields=("rescue", "id"), name="entry_of_rescue"),

@@ -1,78 +1,68 @@
-"""The one way to write the ledger."""
+"""Append to the ledger; nothing else writes it."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
 
+from kcover import audit
 from kcover_portal import doorbell
 from kcover_portal.ledger import queries
 from kcover_portal.ledger.models import Chain, Entry
 
-ACTOR = 200  # characters of the name of who acts
+MAX_ACTOR = 200  # characters of an actor's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """An entry that has yet to get its place in the chain. ``data`` must be plain JSON; ``at`` is when it happened."""
+    """An act without its place in the chain yet; ``at`` is when it happened."""
 
+    act: audit.Act
     actor: str
-    verb: str
-    subject: str
     at: datetime
-    node: str = ""
-    rescue: int | None = None
-    data: dict[str, Any] | None = None
+
+    def columns(self) -> audit.Columns:
+        """The columns of the entry that the act decides."""
+        return self.act.to_entry()
 
 
 _held: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("held", default=None)
 
 
-def write(
-    cluster: str,
-    *,
-    actor: str,
-    verb: str,
-    subject: str,
-    now: datetime,
-    node: str = "",
-    rescue: int | None = None,
-    data: dict[str, Any] | None = None,
-) -> None:
+def record(cluster: str, act: audit.Act, *, actor: str, now: datetime) -> None:
     """Appends one entry to the cluster's chain ("" is the installation's own); see ``append``."""
-    draft = Draft(actor=actor, verb=verb, subject=subject, at=now, node=node, rescue=rescue, data=data)
-    append(cluster, [draft])
+    append(cluster, [Draft(act=act, actor=actor, at=now)])
 
 
 def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
-    """Appends entries in their order; inside a transaction they stand or fall with it.
+    """Appends entries in order, as part of the caller's transaction.
 
-    The chain's head row is locked from here to the end of the transaction, so append late in it, and once; inside
-    ``last`` that is seen to, and nothing is returned.
+    The chain's head row stays locked until the transaction ends, so append late in it, and once; ``last`` takes care of
+    that. Inside ``last`` it returns an empty list.
     """
     if not drafts:
         return []
     if _held.get() is not None:
-        _held.get().append((cluster, drafts))  # type: ignore[union-attr]  # looked at in the line before
+        _held.get().append((cluster, drafts))  # type: ignore[union-attr]  # checked in the line above
         return []
     with transaction.atomic(savepoint=False):
         head = Chain.objects.select_for_update().filter(cluster=cluster).first() or _begin(cluster)
         entries = []
         for draft in drafts:
+            columns = draft.columns()
             entry = Entry(
                 cluster=cluster,
                 sequence=head.sequence + 1,
                 at=draft.at,
                 actor=draft.actor,
-                verb=draft.verb,
-                subject=draft.subject,
-                node=draft.node,
-                rescue=draft.rescue,
-                data=draft.data or {},
+                verb=columns.verb,
+                subject=columns.subject,
+                node=columns.node,
+                rescue=columns.rescue,
+                data=columns.data,
                 previous=head.digest,
             )
             entry.digest = queries.digest(entry)
@@ -86,10 +76,10 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
 
 @contextlib.contextmanager
 def last() -> Iterator[None]:
-    """Entries made inside are appended together at the end: use it right inside a transaction.
+    """Appends the entries made inside together at the end. Use it directly inside a transaction.
 
-    So the chain's lock, for which all who write about the cluster queue, is taken after every other lock and held for
-    the shortest time; taken in the middle it makes deadlocks with whoever locks a row first and writes then.
+    So the chain's lock, which every writer of the cluster needs, is taken after every other lock and held for the
+    shortest time. Taken earlier, it deadlocks with writers that lock a row first and append afterwards.
     """
     if _held.get() is not None:
         yield
@@ -100,7 +90,7 @@ def last() -> Iterator[None]:
         yield
     finally:
         _held.reset(token)
-    for cluster in sorted({cluster for cluster, _ in held}):  # of several chains all take the locks in one order
+    for cluster in sorted({cluster for cluster, _ in held}):  # one order for the locks of several chains
         append(cluster, [draft for name, drafts in held if name == cluster for draft in drafts])
 
 

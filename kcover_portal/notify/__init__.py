@@ -1,6 +1,6 @@
-"""Telling people: channels, routes, and deliveries whose rows are the queue.
+"""Notifications: channels, routes, and deliveries whose rows are the queue.
 
-Belongs here: what is told, to whom, and whether it arrived. Never here: what is done about it. Happenings are read from
-the ledger and from incidents, never pushed by those who write them; a rule's ``notify`` step is settled through
-``rescue.services``. A delivery that fails changes nothing but its own row.
+Belongs here: what is sent, to whom, and whether it arrived. Never here: what is done about it. Events are read from the
+ledger and from incidents; their writers never push them. A rule's ``notify`` step is settled through
+``rescue.control``. A delivery that fails changes nothing but its own row.
 """

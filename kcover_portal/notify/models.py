@@ -1,4 +1,4 @@
-"""Channels, routes, deliveries. A delivery is one message to one channel, made of the notices that gathered for it."""
+"""Channels, routes and deliveries. A delivery is one message to one channel, with a notice for each of its events."""
 
 from urllib.parse import urlsplit
 
@@ -6,14 +6,14 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
-from kcover import catalog
+from kcover.faults import catalog
 from kcover_portal.accounts.models import User
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue.models import Step
 
 
 class Channel(models.Model):
-    """A way to people or to another system. Its address and secret are kept to be used and never shown again."""
+    """A way to reach people or another system. Its address and secret are never shown again."""
 
     class Kind(models.TextChoices):
         WEBHOOK = "webhook", _("Signed webhook")
@@ -26,10 +26,10 @@ class Channel(models.Model):
         OPSGENIE = "opsgenie", _("Opsgenie")
         MAIL = "mail", _("E-mail")
 
-    # They wake whoever is on call: an event for each alert and for its end, not a text (``senders.pagers``).
+    # They wake the person on call: an event for each alert and for its end instead of a text (``senders.pagers``).
     PAGERS = (Kind.PAGERDUTY, Kind.OPSGENIE)
 
-    name = models.CharField(max_length=63, unique=True, help_text="as policies name it")
+    name = models.CharField(max_length=63, unique=True, help_text="the name that policies use")
     kind = models.CharField(max_length=10, choices=Kind.choices)
     url = models.CharField(max_length=1000, blank=True, help_text="a secret: most services put their key into it")
     secret = models.CharField(max_length=200, blank=True, help_text="signs what is sent, or is a pager's key")
@@ -40,19 +40,21 @@ class Channel(models.Model):
         on_delete=models.SET_NULL,
         null=True,
         related_name="+",
-        help_text="reaches this person alone: questions carry a link that answers in their name",
+        help_text="reaches only this person: questions carry a link that answers in their name",
     )
-    gather = models.PositiveIntegerField(default=10, help_text="seconds to gather before a message goes out")
-    spacing = models.PositiveIntegerField(default=60, help_text="seconds between two messages at least")
+    batching = models.PositiveIntegerField(
+        default=10, help_text="seconds during which events are batched into one message"
+    )
+    min_interval = models.PositiveIntegerField(default=60, help_text="least seconds between two messages")
     remind = models.PositiveIntegerField(
-        null=True, help_text="seconds until a question that waits is told again; nothing: half of its time; 0: never"
+        null=True, help_text="seconds until a reminder of a pending question; null: half of its time; 0: never"
     )
     enabled = models.BooleanField(default=True)
     created_by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
-    tried_at = models.DateTimeField(null=True, help_text="when a message was last begun to be sent")
-    sent_at = models.DateTimeField(null=True, help_text="when one last arrived")
-    trouble = models.CharField(max_length=500, blank=True, help_text="why the last try failed; nothing: it did not")
+    tried_at = models.DateTimeField(null=True, help_text="when the last attempt to send began")
+    sent_at = models.DateTimeField(null=True, help_text="when a message last arrived")
+    trouble = models.CharField(max_length=500, blank=True, help_text="why the last attempt failed; empty: it did not")
 
     class Meta:
         ordering = ("name",)
@@ -62,17 +64,17 @@ class Channel(models.Model):
 
     @property
     def pages(self) -> bool:
-        """Whether it wakes people, with an event for each alert."""
+        """Whether it is a pager, which gets an event for each alert."""
         return self.kind in self.PAGERS
 
     @property
     def host(self) -> str:
-        """What may be shown of the address."""
+        """The part of the address that may be shown."""
         return urlsplit(self.url).hostname or ""
 
 
 class Route(models.Model):
-    """Which happenings go to a channel (``kcover.notices``)."""
+    """Which events go to a channel (``kcover.notify.events``)."""
 
     SEVERITIES = (
         ("info", _("Info")),
@@ -94,11 +96,11 @@ class Route(models.Model):
 
 
 class Delivery(models.Model):
-    """One message. While it ``gathers``, notices are added; a worker claims it by a conditional update."""
+    """One message. While it is ``batching``, notices are added; a worker claims it by a conditional update."""
 
     class State(models.TextChoices):
         PENDING = "pending", _("Waiting")
-        SENDING = "sending", _("Being sent")
+        SENDING = "sending", _("Sending")
         SENT = "sent", _("Sent")
         FAILED = "failed", _("Not delivered")
         DROPPED = "dropped", _("Dropped")
@@ -106,16 +108,18 @@ class Delivery(models.Model):
     UNDER_WAY = (State.PENDING, State.SENDING)
 
     channel = models.ForeignKey(Channel, on_delete=models.SET_NULL, null=True, related_name="deliveries")
-    name = models.CharField(max_length=63, help_text="the channel's name; it may be gone")
+    name = models.CharField(max_length=63, help_text="the channel's name; the channel may be deleted")
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
-    gathers = models.BooleanField(default=False)
+    batching = models.BooleanField(default=False)
     test = models.BooleanField(default=False)
-    key = models.UUIDField(unique=True, help_text="the same for every try: receivers know a repetition by it")
-    left_out = models.PositiveIntegerField(default=0, help_text="happenings beyond those that are kept")
+    key = models.UUIDField(
+        unique=True, help_text="the same for every attempt, so that receivers recognise a repetition"
+    )
+    omitted = models.PositiveIntegerField(default=0, help_text="events beyond those that are kept")
     subject = models.CharField(max_length=200, blank=True)
-    text = models.TextField(blank=True, help_text="as sent, but for links that answer in a person's name")
-    attempts = models.PositiveIntegerField(default=0, help_text="reserved before each try")
-    because = models.CharField(max_length=500, blank=True, help_text="what the other side said last")
+    text = models.TextField(blank=True, help_text="as sent, without links that answer in a person's name")
+    attempts = models.PositiveIntegerField(default=0, help_text="reserved before each attempt")
+    because = models.CharField(max_length=500, blank=True, help_text="the other side's last answer")
     opened_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)
@@ -126,7 +130,7 @@ class Delivery(models.Model):
         ordering = ("-id",)
         constraints = (
             models.UniqueConstraint(
-                fields=("channel",), condition=models.Q(gathers=True), name="one_gathering_delivery_a_channel"
+                fields=("channel",), condition=models.Q(batching=True), name="one_batching_delivery_per_channel"
             ),
         )
         indexes = (
@@ -141,7 +145,7 @@ class Delivery(models.Model):
 
 
 class Notice(models.Model):
-    """One happening in one delivery. ``key`` names it for all time: a channel is told of it once."""
+    """One event in one delivery. ``key`` names the event for good, so that a channel gets it once."""
 
     delivery = models.ForeignKey(Delivery, on_delete=models.CASCADE, related_name="notices")
     channel = models.ForeignKey(Channel, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -155,28 +159,30 @@ class Notice(models.Model):
     because = models.CharField(max_length=1000, blank=True)
     drill = models.BooleanField(default=False)
     nodes = models.PositiveIntegerField(default=0)
-    again = models.BooleanField(default=False, help_text="a reminder of what was told before")
+    again = models.BooleanField(default=False, help_text="a reminder of an earlier event")
     at = models.DateTimeField()
-    step = models.ForeignKey(Step, on_delete=models.SET_NULL, null=True, related_name="+", help_text="waits for this")
+    step = models.ForeignKey(
+        Step, on_delete=models.SET_NULL, null=True, related_name="+", help_text="the step that waits for this notice"
+    )
     action = models.CharField(max_length=11, blank=True, help_text="for a pager: trigger, acknowledge or resolve")
-    page = models.CharField(max_length=160, blank=True, help_text="for a pager: what it tells repetitions by")
-    told_at = models.DateTimeField(null=True, help_text="for a pager: when it took this event")
+    page = models.CharField(max_length=160, blank=True, help_text="for a pager: by which it recognises repetitions")
+    told_at = models.DateTimeField(null=True, help_text="for a pager: when it accepted this event")
 
     class Meta:
         ordering = ("id",)
-        constraints = (models.UniqueConstraint(fields=("channel", "key"), name="one_notice_a_happening"),)
-        # While a question waits, each second: who was told of it.
+        constraints = (models.UniqueConstraint(fields=("channel", "key"), name="one_notice_per_event"),)
+        # Read each second while a question is pending: who was notified of it.
         indexes = (models.Index(fields=("record", "kind"), name="notices_of_a_record"),)
 
 
 class Alert(models.Model):
-    """What a pager was told of and is not over: so it is told of the end, and of nothing twice. Gone once it is over.
+    """An alert that is open at a pager, so that it is resolved there and not opened twice. Deleted once resolved.
 
-    Alike ones that came together are one ``page``, which is over when all of them are.
+    Similar alerts of one delivery share a ``page``, which is resolved with the last of them.
     """
 
     channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="alerts")
-    name = models.CharField(max_length=160, help_text="kcover.paging: incident-41 for example")
+    name = models.CharField(max_length=160, help_text="kcover.notify.pager: incident-41 for example")
     page = models.CharField(max_length=160)
     opened_at = models.DateTimeField()
 
@@ -189,9 +195,9 @@ class Alert(models.Model):
 
 
 class Cursor(models.Model):
-    """How far the happenings of one source are read: a cluster's chain in the ledger, incidents by id."""
+    """How far the events of one source are read: a cluster's chain in the ledger, incidents by id."""
 
     name = models.CharField(max_length=120, primary_key=True)
     position = models.BigIntegerField(default=0)
-    gaps = models.JSONField(default=dict, help_text="ids that were not there yet: id to when that was noticed")
-    at = models.DateTimeField(help_text="when it was last moved, or last had something to tell")
+    gaps = models.JSONField(default=dict, help_text="ids that did not exist yet: id to when that was noticed")
+    at = models.DateTimeField(help_text="when it was last moved")

@@ -1,4 +1,4 @@
-"""What workers are woken for. A lost call is found by the sweep."""
+"""Tasks of the workers. The sweep finds what a lost call has missed."""
 
 from celery import shared_task
 from django.utils import timezone
@@ -8,7 +8,7 @@ from kcover_portal.notify import services
 
 @shared_task(name="notify.sweep")
 def sweep() -> None:
-    """Collects what came about, and finds everything that is due."""
+    """Collects new events, and finds everything that is due."""
     services.sweep(now=timezone.now())
 
 
@@ -20,5 +20,5 @@ def send(delivery_id: int) -> None:
 
 @shared_task(name="notify.prune")
 def prune() -> None:
-    """Forgets old deliveries."""
+    """Deletes old deliveries."""
     services.prune(now=timezone.now())

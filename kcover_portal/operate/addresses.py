@@ -1,4 +1,4 @@
-"""What no address may hold."""
+"""Rejects NUL characters in request paths."""
 
 from collections.abc import Callable
 

@@ -1,29 +1,33 @@
-"""Autopilot's gauge by the latest check results of every node, for dashboards and alerts that there are.
+"""Autopilot's gauge from the latest check results of every node, for existing dashboards and alerts.
 
 Three queries and one line a result, written by hand: at 10,000 nodes the classes of the client library would cost more
-than the queries. Beyond MOST results the failures are shown, and how many were left out.
+than the queries. Beyond MAX_RESULTS results the failures are shown, and how many were left out.
 """
 
 from kcover import autopilot
+from kcover_portal.checks import queries as checks
 from kcover_portal.fleet import queries as fleet
 
-MOST = 100_000
-BY_AGENTS = tuple(check for check in autopilot.METRICS if check not in autopilot.BY_THE_PORTAL)
+MAX_RESULTS = 100_000
+BY_AGENTS = tuple(check for check in autopilot.METRIC_CHECKS if check not in autopilot.PORTAL_CHECKS)
 NAME = "autopilot_health_checks"
 LEFT_OUT = "kcover_autopilot_results_left_out"
 
 
-def exposition(*, most: int = MOST) -> str:
-    """The gauge as text. ``cpumodel`` is empty: only the node's own agent knows it. ``cluster`` is added, as two
-    clusters may have a node of one name each."""
-    rows = [*fleet.latest_results(BY_AGENTS, limit=most + 1), *fleet.storage_results(limit=most + 1)]
+def exposition(*, most: int = MAX_RESULTS) -> str:
+    """The gauge as text.
+
+    ``cpumodel`` is empty, because only the node's agent knows it. ``cluster`` is added, because node names are unique
+    only within a cluster.
+    """
+    rows = [*fleet.latest_results(BY_AGENTS, limit=most + 1), *checks.storage_results(limit=most + 1)]
     rows.sort(key=lambda row: row[3] != "fail")
     lines = [f"# HELP {NAME} The latest result of each check", f"# TYPE {NAME} gauge"]
     for cluster, node, check, status, value, device, model in rows[:most]:
         shown = autopilot.metric_value(check, status, value)
         if shown is not None:
             labels = (
-                f'health="{autopilot.NAMES[check].metric}",node="{_quoted(node)}",cpumodel="",'
+                f'health="{autopilot.CHECKS[check].metric}",node="{_quoted(node)}",cpumodel="",'
                 f'gpumodel="{_quoted(model)}",deviceid="{_quoted(device)}",cluster="{_quoted(cluster)}"'
             )
             lines.append(f"{NAME}{{{labels}}} {shown:g}")

@@ -1,4 +1,4 @@
-"""The demo: a simulated cluster beside a standalone portal, KCE's table in force, buttons that hurt nodes."""
+"""The demo: a standalone portal with a simulated cluster, KCE's policies, and buttons that inject faults."""
 
 import contextlib
 import fcntl
@@ -32,26 +32,26 @@ HOLD_DOWN = 5  # seconds: a visitor waits for it
 GUARDS = {"rate": {"enabled": False}, "storm": {"nodes": 8}}
 BOOT_SECONDS = 8
 HEARTBEAT_SECONDS = 5
-FAULTS_PER_HOUR = 12  # of the hardware; programs' own faults come beside them, many to one
+FAULTS_PER_HOUR = 12  # of hardware; user faults come in addition and are far more frequent
 READY_WITHIN = 300
 START_SECONDS = 60.0
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Keeps the demo's folder for this process. Raises CommandError while another demo runs in it."""
+    """Locks the demo's folder for this process. Raises CommandError while another demo uses it."""
     folder = settings.VAR_DIR / "demo"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise CommandError(f"another demo runs in {folder}: end it first (Ctrl-C where it runs)") from error
+            raise CommandError(f"another demo is running in {folder}; stop it first (Ctrl-C)") from error
         yield
 
 
 def begin_afresh() -> None:
-    """Forgets the last demo: the simulated cluster is a new one each time, and its old history would only confuse."""
+    """Deletes the last demo's database: the simulated cluster is new each time, and the old history would mislead."""
     path = Path(settings.DATABASES["default"]["NAME"])
     if path.is_relative_to(settings.VAR_DIR / "demo"):
         for suffix in ("", "-wal", "-shm"):
@@ -66,7 +66,7 @@ def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[No
     """
     address = settings.KCOVER_DEMO_URL
     if not address:
-        raise CommandError("KCOVER_DEMO_URL is not set: make demo sets it to the simulator's address")
+        raise CommandError("KCOVER_DEMO_URL is not set; make demo sets it to the simulator's address")
     folder = settings.VAR_DIR / "demo"
     kubeconfig, enrolment = folder / "kubeconfig", folder / "enrolment-token"
     kubeconfig.unlink(missing_ok=True)
@@ -82,7 +82,7 @@ def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[No
 
 
 def _simulator(*, port: int, nodes: int, address: str, kubeconfig: Path, enrolment: Path) -> "subprocess.Popen[bytes]":
-    """Its own process group, so that Ctrl-C reaches it once and through us."""
+    """The simulator in its own process group, so that Ctrl-C reaches it once, through this process."""
     return subprocess.Popen(
         [
             sys.executable,
@@ -119,7 +119,9 @@ def _wait(simulator: "subprocess.Popen[bytes]", address: str, kubeconfig: Path) 
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if simulator.poll() is not None:
-            raise CommandError(f"the simulator ended with {simulator.returncode}: is {address} taken? Set SIM_PORT")
+            raise CommandError(
+                f"the simulator exited with {simulator.returncode}; if {address} is in use, set SIM_PORT"
+            )
         if kubeconfig.exists() and _answers(f"{address}/readyz"):
             return
         time.sleep(0.1)
@@ -135,7 +137,7 @@ def _answers(url: str) -> bool:
 
 
 def _register(kubeconfig: Path, enrolment: Path) -> str:
-    """Cluster, policies, token and user; the second start finds them and only renews what it must."""
+    """Creates cluster, policies, token and user; a second start finds them and renews what has expired."""
     now = timezone.now()
     fields = {
         "kubeconfig": kubeconfig.read_text(encoding="utf-8"),

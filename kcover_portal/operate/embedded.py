@@ -15,7 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal import doorbell
-from kcover_portal.operate.watching import Watch
+from kcover_portal.operate.watcher import Watch
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ STOP_SECONDS = 10.0
 
 
 class Embedded:
-    """Starts and stops the three beside the web server of this process."""
+    """Worker, scheduler and watch in the process of the web server."""
 
     def __init__(self, app: Celery) -> None:
         self._app = app
@@ -55,7 +55,7 @@ class Embedded:
         self._thread("watch", self._watch.run)
 
     def stop(self) -> None:
-        """Asks all three to stop and waits, for a while, until they have."""
+        """Stops all three and waits for them, up to a timeout."""
         self._stop.set()
         if self._beat is not None:
             self._beat.stop()

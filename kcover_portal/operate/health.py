@@ -1,4 +1,4 @@
-"""Whether the portal is well: each check one fact, its age and its limit, for /readyz and /metrics."""
+"""Health checks of the portal for /readyz and /metrics: one fact each, with its age and limit."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -12,17 +12,18 @@ from redis.retry import Retry
 
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.operate import watching
+from kcover_portal.operate import watcher
+from kcover_portal.runtime import queries as runtime
 
 BROKER_SECONDS = 1.0
 SWEEP_LATE = timedelta(seconds=30)
-WATCH_LATE = timedelta(seconds=30)  # of the process that watches: twice its lease
-WORD_LATE = timedelta(seconds=120)  # of a cluster
+WATCH_LATE = timedelta(seconds=30)  # age of the watch's lease: twice its duration
+CONTACT_LATE = timedelta(seconds=120)  # age of the last answer of a cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: its name, whether it is well, and the fact behind it.
+    """The result of one check: its name, whether it is well, and the fact that tells.
 
     ``needed``: the portal is not ready without it. A cluster that is not heard of is not the portal's own trouble, and
     taking the portal out of service over it would take it from all the other clusters.
@@ -35,7 +36,7 @@ class Finding:
 
 
 def findings(*, now: datetime) -> list[Finding]:
-    """Database, broker, sweep pulse, the watch's pulse, and the last word of each cluster."""
+    """Database, broker, the sweep's heartbeat, the watch's lease, and the last answer of each cluster."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -47,7 +48,7 @@ def findings(*, now: datetime) -> list[Finding]:
 
 
 def ready(found: list[Finding]) -> bool:
-    """Whether everything that the portal needs is well."""
+    """Whether every needed check is well."""
     return all(one.well for one in found if one.needed)
 
 
@@ -64,16 +65,16 @@ def _broker() -> Finding:
 
 
 def _sweep(now: datetime) -> Finding:
-    at = fleet.pulse("sweep")
+    at = runtime.heartbeat("sweep")
     if at is None:
         return Finding("sweep", False, "never ran: is a worker and beat running?")
     return Finding("sweep", now - at <= SWEEP_LATE, f"ran {_seconds(now - at)} ago")
 
 
 def _watch(now: datetime, clusters: list[Cluster]) -> Finding:
-    at = fleet.pulse(watching.LEASE)
+    at = runtime.lease_renewed_at(watcher.LEASE)
     if not clusters:
-        return Finding("watch", True, "there is no cluster to watch yet")
+        return Finding("watch", True, "no cluster to watch yet")
     if at is None:
         return Finding("watch", False, "never ran: is a watch running?")
     return Finding("watch", now - at <= WATCH_LATE, f"led {_seconds(now - at)} ago")
@@ -82,12 +83,12 @@ def _watch(now: datetime, clusters: list[Cluster]) -> Finding:
 def _word(cluster: Cluster, now: datetime) -> Finding:
     name = f"watch {cluster.name}"
     if cluster.watched_at is None:
-        return Finding(name, False, cluster.watch_error or "never had word from the cluster", needed=False)
+        return Finding(name, False, cluster.watch_error or "never connected to the cluster", needed=False)
     age = now - cluster.watched_at
-    fact = f"had word {_seconds(age)} ago"
+    fact = f"last contact {_seconds(age)} ago"
     if cluster.watch_error:
         fact += f"; last error: {cluster.watch_error}"
-    return Finding(name, age <= WORD_LATE, fact, needed=False)
+    return Finding(name, age <= CONTACT_LATE, fact, needed=False)
 
 
 def _seconds(age: timedelta) -> str:

@@ -1,4 +1,4 @@
-"""Prometheus metrics, read from the rows at each scrape: one truth, whichever process is asked."""
+"""Prometheus metrics, read from the database at each scrape, so that every process answers the same."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,17 +10,21 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
-from kcover import guards, reasons
+from kcover import reasons
+from kcover.decisions import guards
+from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import CheckRun, Node
+from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import queries as notify
 from kcover_portal.operate import autopilot, health
 from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue.models import Decision, Rescue, Step
+from kcover_portal.runtime import queries as runtime
+from kcover_portal.views import needs_person
 
 DAY = timedelta(days=1)
-MOST_DECISIONS = 5_000
+MAX_DECISIONS = 5_000
 STORMS = ("storm_code", "storm_job", "storm_switch", "storm_agent_version")
 
 
@@ -51,7 +55,7 @@ class Rows(Collector):
             "kcover_nodes",
             "Nodes that the cluster has",
             ("cluster",),
-            Node.objects.filter(known=True).values_list("cluster__name").annotate(n=Count("pk")),
+            Node.objects.filter(in_cluster=True).values_list("cluster__name").annotate(n=Count("pk")),
         )
         now = timezone.now()
         yield _durations()
@@ -69,10 +73,14 @@ class Rows(Collector):
             ("cluster", "state"),
             PreflightRun.objects.values_list("cluster__name", "state").annotate(n=Count("pk")),
         )
+        people = GaugeMetricFamily("kcover_needs_person", "What waits for a person", labels=("cluster", "kind"))
+        for labels, count in needs_person.counts(fleet.clusters()).items():
+            people.add_metric(labels, count)
+        yield people
         text = f"Agents not heard of for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s"
         silent = GaugeMetricFamily("kcover_agents_silent", text, labels=("cluster",))
         counts = dict(fleet.silent_agents(now=now).values_list("node__cluster__name").annotate(n=Count("pk")))
-        for cluster in fleet.clusters():  # 0 too: an alert must tell none silent from no data
+        for cluster in fleet.clusters():  # zeros too: an alert must distinguish 0 from no data
             silent.add_metric((cluster.name,), counts.get(cluster.name, 0))
         yield silent
         yield _counted(
@@ -85,10 +93,10 @@ class Rows(Collector):
         oldest = notify.oldest_waiting()
         waiting.add_metric((), (now - oldest).total_seconds() if oldest else 0.0)
         yield waiting
-        pulse = fleet.pulse("sweep")
+        swept_at = runtime.heartbeat("sweep")
         age = GaugeMetricFamily("kcover_sweep_age_seconds", "Seconds since the last sweep")
-        if pulse is not None:
-            age.add_metric((), (now - pulse).total_seconds())
+        if swept_at is not None:
+            age.add_metric((), (now - swept_at).total_seconds())
         yield age
         well = GaugeMetricFamily("kcover_well", "1 where the portal's own check is well", labels=("check",))
         for finding in health.findings(now=now):
@@ -117,11 +125,11 @@ def _durations() -> Metric:
 
 
 def _refusals(*, now: datetime) -> Metric:
-    """What the guards held back in the last day. Of more than MOST_DECISIONS held decisions the newest count."""
+    """Decisions that guards held back in the last day; only the newest MAX_DECISIONS are read."""
     text = "Judgements of the last 24 hours that the guard held back"
     family = GaugeMetricFamily("kcover_guard_refusals", text, labels=("cluster", "guard"))
     counts: Counter[tuple[str, str]] = Counter()
-    rows = Decision.objects.filter(answer=Decision.Answer.HOLD).order_by("-pk")[:MOST_DECISIONS]
+    rows = Decision.objects.filter(answer=Decision.Answer.HOLD).order_by("-pk")[:MAX_DECISIONS]
     for cluster, because, count, last_at in rows.values_list("cluster__name", "because", "count", "last_at"):
         if now - last_at <= DAY:
             codes = [reasons.from_json(one).code for one in because]
@@ -132,15 +140,15 @@ def _refusals(*, now: datetime) -> Metric:
 
 
 def _guard(code: str) -> str | None:
-    """The guard that speaks in a reason, if one does."""
+    """The guard of a reason code; None: it is of no guard."""
     known = (*guards.GUARDS, "paused")
     word = "cooldown" if code == "rule_cooldown" else code
     return next((guard for guard in known if word in (guard, f"{guard}_because")), "storm" if word in STORMS else None)
 
 
 def _ingest() -> Iterable[Metric]:
-    """What came in at the agents' door."""
-    counts = fleet.tallies("ingest ")
+    """Counters of the agents' reports."""
+    counts = runtime.counts("ingest")
     reports = CounterMetricFamily("kcover_ingest_reports", "Reports of agents, by what became of them", labels=("end",))
     for end, name in (("kept", "reports"), ("failed", "failed"), ("busy", "busy")):
         reports.add_metric((end,), counts.get(name, 0))

@@ -1,4 +1,4 @@
-"""Other programs as children: started, started again when they end, ended together.
+"""Child processes: started, restarted when they end, stopped together.
 
 Each is the head of a process group of its own, so that a Ctrl-C in the terminal reaches it through us and in order, and
 so that whatever it started goes with it.
@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds until a child that ended is started again
-STEADY_SECONDS = 60.0  # one that lived so long begins at the shortest again
+BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before an ended child is restarted
+STEADY_SECONDS = 60.0  # a child that ran this long starts again with the shortest delay
 STOP_SECONDS = 10.0
 
 _PR_SET_PDEATHSIG = 1
@@ -37,7 +37,7 @@ class Child:
 
 
 class Children:
-    """Starts all, looks after them, stops all."""
+    """Starts, supervises and stops the children."""
 
     def __init__(
         self, children: Sequence[Child], *, folder: Path, environment: Mapping[str, str], say: Callable[[str], object]
@@ -48,7 +48,7 @@ class Children:
         self._say = say
 
     def look_after(self, *, now: float) -> None:
-        """Starts what does not run and may (again); ``now`` by the monotonic clock."""
+        """Starts the children that are due; ``now`` is of the monotonic clock."""
         for child in self._children:
             if child.running is not None and child.running.poll() is not None:
                 self._ended(child, now=now)
@@ -57,7 +57,7 @@ class Children:
                 child.running = self._start(child)
 
     def stop(self) -> None:
-        """Asks all to end, waits, and kills whoever has not, with all that they started."""
+        """Terminates all children, waits, and kills the process groups of those that are left."""
         running = [child.running for child in self._children if child.running is not None]
         for process in running:
             process.terminate()
@@ -83,7 +83,7 @@ class Children:
     def _ended(self, child: Child, *, now: float) -> None:
         assert child.running is not None
         status = child.running.returncode
-        _signal_group(child.running.pid, signal.SIGTERM)  # what it left behind
+        _signal_group(child.running.pid, signal.SIGTERM)  # processes that it left behind
         child.running = None
         child.failures = 1 if now - child.started_at >= STEADY_SECONDS else child.failures + 1
         wait = BACK_OFF[min(child.failures, len(BACK_OFF)) - 1]
@@ -93,7 +93,7 @@ class Children:
 
 
 def end_with_parent() -> None:
-    """In the child: lets the kernel end it with us, also when we are killed (Linux)."""
+    """In the child: has Linux end it with its parent, also if the parent is killed."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 

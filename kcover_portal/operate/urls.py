@@ -1,4 +1,4 @@
-"""Addresses for probes and Prometheus; they tell no secrets and ask for no sign-in."""
+"""Addresses for probes and Prometheus; no secrets, no sign-in."""
 
 from django.urls import path
 

@@ -17,7 +17,7 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(_request: HttpRequest) -> JsonResponse:
-    """200 if all that the portal needs is well, else 503; either way every finding."""
+    """200 if every needed check is well, else 503; both with all findings."""
     found = health.findings(now=timezone.now())
     body = {one.name: {"well": one.well, "needed": one.needed, "fact": one.fact} for one in found}
     return JsonResponse(body, status=200 if health.ready(found) else 503)

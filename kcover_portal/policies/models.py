@@ -1,4 +1,4 @@
-"""Policies and their revisions; a revision never changes."""
+"""Policies and their immutable revisions."""
 
 from django.db import models
 

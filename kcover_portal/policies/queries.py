@@ -8,14 +8,14 @@ from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import MD5
 from django.utils.module_loading import import_string
 
-from kcover import plan
-from kcover.policy import document, matching
+from kcover.decisions import match
+from kcover.policy import document
 from kcover_portal.policies.models import Policy, Revision
 
 log = logging.getLogger(__name__)
 
 _Key = tuple[tuple[int, int, str], ...]
-_cached: tuple[_Key, tuple[matching.Candidate, ...]] = ((), ())
+_cached: tuple[_Key, tuple[match.Candidate, ...]] = ((), ())
 
 RESCUE, STANDBY = Policy.Kind.RESCUE.value, Policy.Kind.STANDBY.value
 
@@ -43,24 +43,19 @@ def revision(policy: Policy) -> Revision | None:
     return policy.revisions.filter(number=policy.revision).first()
 
 
-def steps() -> frozenset[str]:
-    """The names of the steps that this installation can run.
-
-    The engine stands above the policies, so its table is named in the settings and not imported.
-    """
-    return frozenset(import_string(settings.KCOVER_STEPS))
-
-
 def channels() -> frozenset[str]:
-    """The names of the channels that a rule's ``notify`` may use; like the engine, they stand above the policies."""
+    """The names of the channels that a rule's ``notify`` may use.
+
+    The app that keeps them is above the policies, so its function is named in the settings and not imported.
+    """
     return frozenset(import_string(settings.KCOVER_CHANNELS)())
 
 
-def candidates() -> tuple[matching.Candidate, ...]:
+def candidates() -> tuple[match.Candidate, ...]:
     """Every rule in force, as the kernel matches it.
 
     One query tells whether the rules kept from last time still hold; only then are they read again. A revision that
-    this version cannot read or carry out (made by a newer one) is left out and logged: it must not stop every other
+    this version cannot read (made by a newer one) is left out and logged: it must not stop every other
     policy.
     """
     global _cached
@@ -70,17 +65,13 @@ def candidates() -> tuple[matching.Candidate, ...]:
     return _cached[1]
 
 
-def _read() -> Iterator[matching.Candidate]:
-    able = steps()
+def _read() -> Iterator[match.Candidate]:
     for row in in_force():
         policy = _understood(row)
         if not isinstance(policy, document.Policy):
             continue
         for rule in policy.rules:
-            if beyond := plan.beyond(rule, steps=able):
-                log.error("policy %s rule %s is left out: %s", policy.name, rule.index + 1, beyond[0].message)
-                continue
-            yield matching.Candidate(
+            yield match.Candidate(
                 policy=row.policy.name, revision=row.number, created_at=row.policy.created_at, rule=rule
             )
 
@@ -98,7 +89,7 @@ def _understood(row: Revision) -> document.Policy | document.StandbyPolicy | Non
     try:
         return document.read(row.document)
     except document.PolicyInvalid as error:
-        log.error("policy %s revision %s cannot be read and is left out: %s", row.policy.name, row.number, error)
+        log.error("policy %s revision %s cannot be read and is ignored: %s", row.policy.name, row.number, error)
         return None
 
 
@@ -110,8 +101,8 @@ def effective(
     cause: int | None = None,
     fatal: bool | None = None,
     seen_within: Mapping[int, int] | None = None,
-) -> tuple[matching.Candidate | None, tuple[matching.Tried, ...]]:
-    """The rule in force that such a fault on a node with these labels would meet, and every rule asked before it."""
-    return matching.match(
+) -> tuple[match.Candidate | None, tuple[match.Tried, ...]]:
+    """The active rule that matches such a fault on a node with these labels, and every rule evaluated before it."""
+    return match.match(
         candidates(), kind=kind, code=code, cause=cause, labels=labels, fatal=fatal, seen_within=seen_within
     )

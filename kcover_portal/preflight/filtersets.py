@@ -1,4 +1,4 @@
-"""What a list of preflight runs can be narrowed by; pages and REST use the same set."""
+"""Filters of preflight runs; pages and REST use the same."""
 
 import django_filters as filters
 from django.utils.translation import gettext_lazy as _

@@ -1,4 +1,4 @@
-"""Runs of preflight, their reports, and reports that were refused."""
+"""Preflight runs, their reports, and rejected reports."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -7,7 +7,7 @@ from kcover_portal.fleet.models import Cluster, Node
 
 
 class PreflightRun(models.Model):
-    """The reports of one run of one workload; complete with as many as it has nodes, or expired."""
+    """The reports of one run of one workload; ends when every node has reported, or at its deadline."""
 
     class State(models.TextChoices):
         WAITING = "waiting", _("Waiting for reports")
@@ -50,13 +50,13 @@ class PreflightRun(models.Model):
 
 
 class PreflightReport(models.Model):
-    """One node's report, and what it comes to."""
+    """One node's report and its verdict."""
 
     class Verdict(models.TextChoices):
         NONE = "", _("Nothing")
         ABNORMAL = "abnormal", _("Abnormal")
         SLOW = "slow", _("Slow")
-        SUSPECT = "suspect", _("One of two")
+        SUSPECT = "suspect", _("Suspect (one of two)")
 
     run = models.ForeignKey(PreflightRun, on_delete=models.CASCADE, related_name="reports")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="preflight_reports")
@@ -78,7 +78,7 @@ class PreflightReport(models.Model):
 
 
 class PreflightRefusal(models.Model):
-    """A report that was not counted, and why."""
+    """A rejected report, and the reason."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
     run = models.ForeignKey(PreflightRun, on_delete=models.CASCADE, null=True, related_name="refusals")

@@ -1,4 +1,4 @@
-"""Taking preflight reports in, and what follows from them.
+"""Stores preflight reports, and acts on their verdicts.
 
 A run's row is locked while a report changes it, so that whatever order they come in, and however often, the verdict is
 made once, from all of them. The incidents are told afterwards, row by row: of a job in which every node is flagged that
@@ -15,7 +15,8 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import F
 
-from kcover import fault, preflight, reasons
+from kcover import audit, preflight, reasons
+from kcover.faults import fault
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents
@@ -31,12 +32,12 @@ FIELDS = (
 BATCH_FIELDS = (
     *("batch_idx", "pair", "self_ip", "status", "allreduce_ms", "world_size", "allreduce_shape", "dtype_bytes"),
 )
-LONGEST = 200  # characters of a field: all that say something are shorter
+MAX_FIELD_CHARS = 200  # meaningful values are shorter
 NUL = "\\u0000"  # which PostgreSQL does not store
-TOLD_AT_ONCE = 200  # verdicts in one look: the next one is not far
-REFUSALS_KEPT = 100  # of one workload
-NAMED = 50  # nodes in the ledger
-AT_ONE_TIME = 500  # runs that are removed in one go
+MAX_VERDICTS = 200  # made incidents per round; the next round is soon
+MAX_REFUSALS = 100  # stored per workload
+MAX_NAMED_NODES = 50  # in an entry of the audit log
+PRUNE_BATCH = 500  # runs per DELETE
 
 Waiting, Complete, Expired = PreflightRun.State.WAITING, PreflightRun.State.COMPLETE, PreflightRun.State.EXPIRED
 Verdict = PreflightReport.Verdict
@@ -44,7 +45,7 @@ Verdict = PreflightReport.Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """Whose preflight it is; ``uid`` is of the workload's owner, so that a rerun does not mix with it."""
+    """The workload of a run; ``uid`` is of its owner object, to keep a rerun separate."""
 
     cluster: Cluster
     namespace: str
@@ -69,23 +70,23 @@ class Taken:
 def receive(workload: Workload, body: Mapping[str, Any], *, now: datetime) -> Taken:
     """Takes one node's report in; when this returns it is durable, and so is the verdict if it was the last one.
 
-    Raises preflight.ReportRefused for one that is not counted, after keeping why.
+    Raises preflight.ReportInvalid for one that is not counted, after keeping why.
     """
     try:
         if NUL in json.dumps(body):
-            raise preflight.ReportRefused("", "no text has a NUL in it")
+            raise preflight.ReportInvalid("", "must not contain NUL characters")
         report = preflight.read(body)
-        node = Node.objects.filter(cluster=workload.cluster, name=report.node, known=True).first()
+        node = Node.objects.filter(cluster=workload.cluster, name=report.node, in_cluster=True).first()
         if node is None:
-            raise preflight.ReportRefused("node_name", f"the cluster {workload.cluster.name} has no node {report.node}")
-    except preflight.ReportRefused as refusal:
+            raise preflight.ReportInvalid("node_name", f"cluster {workload.cluster.name} has no node {report.node}")
+    except preflight.ReportInvalid as refusal:
         _refuse(workload, body, refusal, now=now)
         raise
     while True:
         try:
             with transaction.atomic():
                 return _take(workload, node, report, body, now=now)
-        except IntegrityError:  # two first reports at once: the other one has begun the run
+        except IntegrityError:  # two concurrent first reports: the other one created the run
             log.info("preflight of %s/%s: begun twice at once", workload.namespace, workload.name)
 
 
@@ -94,10 +95,10 @@ def _take(workload: Workload, node: Node, report: preflight.Report, body: Mappin
     run = PreflightRun.objects.select_for_update(no_key=True).filter(**workload.key).order_by("-pk").first()
     head = earlier = row = None
     if run is not None and run.state != Expired:
-        head = preflight.Head(size=run.size, first_at=run.first_at, received=run.received)
+        head = preflight.RunSummary(size=run.size, first_at=run.first_at, received=run.received)
         row = run.reports.filter(node=node).first()
         earlier = preflight.read(row.body) if row is not None else None
-    found = preflight.change(head, earlier, report, now=now, within=within)
+    found = preflight.classify(head, earlier, report, now=now, within=within)
     if found.name == "same" and run is not None:
         return Taken(run=run, change="same", because=None)
     if found.name == "restarted" and run is not None and run.state == Waiting:
@@ -131,7 +132,7 @@ def _take(workload: Workload, node: Node, report: preflight.Report, body: Mappin
 
 
 def _begin(workload: Workload, report: preflight.Report, *, within: timedelta, now: datetime) -> PreflightRun:
-    """Raises IntegrityError where somebody else has begun it in this moment."""
+    """Creates the run. Raises IntegrityError if another report has just created it."""
     run = PreflightRun.objects.create(**workload.key, size=report.size, first_at=now, last_at=now, due_at=now + within)
     run.rejected = PreflightRefusal.objects.filter(**workload.key, run=None).update(run=run)
     run.save(update_fields=["rejected"])
@@ -139,34 +140,34 @@ def _begin(workload: Workload, report: preflight.Report, *, within: timedelta, n
 
 
 def _complete(run: PreflightRun, *, now: datetime) -> None:
-    """Every node has reported: the verdict."""
-    verdict = preflight.judge(queries.kernel_run(run), now=now)
+    """Ends a run in which every node has reported, with the verdict."""
+    verdict = preflight.evaluate(queries.kernel_run(run), now=now)
     run.state, run.ended_at = Complete, now
     run.slow, run.abnormal, run.suspects = list(verdict.slow), list(verdict.abnormal), list(verdict.suspects)
     run.because = [one.to_json() for one in verdict.because]
     run.save(update_fields=["state", "ended_at", "slow", "abnormal", "suspects", "because"])
     for name, nodes in ((Verdict.SLOW, verdict.slow), (Verdict.SUSPECT, verdict.suspects)):
         run.reports.filter(node__name__in=nodes).update(verdict=name)
-    _note(run, "preflight.complete", now=now)
+    _note(run, audit.PreflightComplete, now=now)
 
 
 def _end(run: PreflightRun, *, now: datetime, dropped: reasons.Reason | None = None) -> None:
-    """Ends a run without a verdict on slowness: its time is up, or it is ``dropped``."""
+    """Ends a run without a verdict on slowness: past its deadline, or ``dropped``."""
     if dropped is None:
         within = run.due_at - run.first_at
-        because: Collection[reasons.Reason] = preflight.judge(
+        because: Collection[reasons.Reason] = preflight.evaluate(
             queries.kernel_run(run), now=run.due_at, within=within
         ).because
     else:
         because = (dropped,)
     run.state, run.ended_at, run.because = Expired, now, [one.to_json() for one in because]
     run.save(update_fields=["state", "ended_at", "because"])
-    _note(run, "preflight.expired", now=now)
+    _note(run, audit.PreflightExpired, now=now)
     log.warning("%s: %s", run, "; ".join(map(str, because)))
 
 
 def expire(run_id: int, *, now: datetime) -> None:
-    """Ends a run whose time is up; one that is complete by now, or over, stays as it is."""
+    """Ends a run past its deadline, unless it is complete or over by now."""
     with transaction.atomic():
         due = PreflightRun.objects.select_for_update(no_key=True).filter(pk=run_id, state=Waiting, due_at__lte=now)
         run = due.first()
@@ -176,8 +177,8 @@ def expire(run_id: int, *, now: datetime) -> None:
 
 
 def tell(*, now: datetime) -> int:
-    """Makes faults of the nodes that are flagged and not told yet, each once; returns how many."""
-    return sum(_tell(pk, now=now) for pk in queries.to_tell(limit=TOLD_AT_ONCE))
+    """Reports a fault for each flagged node, once; returns how many."""
+    return sum(_tell(pk, now=now) for pk in queries.to_tell(limit=MAX_VERDICTS))
 
 
 @transaction.atomic
@@ -208,7 +209,7 @@ def _why(report: PreflightReport) -> str:
 
 
 def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:
-    """The fields that are read, and nothing else: a report may bring as much more as it likes."""
+    """The known fields of a report; others are dropped."""
     kept = _short(body, FIELDS)
     if report.batches:
         judged = {batch.slot for batch in report.batches}
@@ -217,11 +218,11 @@ def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:
 
 
 def _short(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: values[name] for name in names if name in values and len(str(values[name])) <= LONGEST}
+    return {name: values[name] for name in names if name in values and len(str(values[name])) <= MAX_FIELD_CHARS}
 
 
 @transaction.atomic
-def _refuse(workload: Workload, body: Mapping[str, Any], refusal: preflight.ReportRefused, *, now: datetime) -> None:
+def _refuse(workload: Workload, body: Mapping[str, Any], refusal: preflight.ReportInvalid, *, now: datetime) -> None:
     run = PreflightRun.objects.filter(**workload.key).order_by("-pk").first()
     node = body.get("node_name")
     PreflightRefusal.objects.create(
@@ -236,35 +237,30 @@ def _refuse(workload: Workload, body: Mapping[str, Any], refusal: preflight.Repo
         PreflightRun.objects.filter(pk=run.pk).update(rejected=F("rejected") + 1)
         doorbell.tell("preflight", run.pk, cluster=workload.cluster.name)
     kept = PreflightRefusal.objects.filter(**workload.key).order_by("-pk")
-    oldest = kept.values_list("pk", flat=True)[REFUSALS_KEPT:]
+    oldest = kept.values_list("pk", flat=True)[MAX_REFUSALS:]
     PreflightRefusal.objects.filter(pk__in=list(oldest)).delete()
 
 
-def _note(run: PreflightRun, verb: str, *, now: datetime) -> None:
-    ledger.write(
-        run.cluster.name,
-        actor="system",
-        verb=verb,
-        subject=f"preflight run {run.pk}",
-        now=now,
-        data={
-            "namespace": run.namespace,
-            "workload": run.workload,
-            "received": run.received,
-            "expected": run.size,
-            "slow": run.slow[:NAMED],
-            "abnormal": run.abnormal[:NAMED],
-            "suspects": run.suspects,
-        },
+def _note(run: PreflightRun, kind: type[audit.PreflightAct], *, now: datetime) -> None:
+    act = kind(
+        run=run.pk,
+        namespace=run.namespace,
+        workload=run.workload,
+        received=run.received,
+        expected=run.size,
+        slow=tuple(run.slow[:MAX_NAMED_NODES]),
+        abnormal=tuple(run.abnormal[:MAX_NAMED_NODES]),
+        suspects=tuple(run.suspects),
     )
+    ledger.record(run.cluster.name, act, actor="system", now=now)
 
 
 def prune(*, before: datetime) -> int:
-    """Forgets runs that ended, and refusals, from before a moment; returns how many runs."""
+    """Deletes runs that ended before a time, and older refusals; returns the number of runs."""
     PreflightRefusal.objects.filter(at__lt=before, run=None).delete()
     past = PreflightRun.objects.exclude(state=Waiting).filter(ended_at__lt=before).order_by("pk")
     removed = 0
-    while some := list(past.values_list("pk", flat=True)[:AT_ONE_TIME]):
+    while some := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
         removed += len(some)
         PreflightRun.objects.filter(pk__in=some).delete()
     return removed

@@ -1,4 +1,4 @@
-"""What workers do about preflight."""
+"""Celery tasks of preflight."""
 
 from datetime import timedelta
 
@@ -11,14 +11,14 @@ from kcover_portal.preflight import queries, services
 
 @shared_task(name="preflight.tell")
 def tell() -> None:
-    """Tells the incidents of flagged nodes, as many as there are."""
-    while services.tell(now=timezone.now()) >= services.TOLD_AT_ONCE:
+    """Reports the faults of flagged nodes."""
+    while services.tell(now=timezone.now()) >= services.MAX_VERDICTS:
         pass
 
 
 @shared_task(name="preflight.sweep")
 def sweep() -> None:
-    """Ends what did not become complete in time, and tells what nobody was woken for."""
+    """Ends runs past their deadline, and reports faults whose wake-up was lost."""
     for pk in queries.expiring(now=timezone.now()):
         services.expire(pk, now=timezone.now())
     tell()
@@ -26,5 +26,5 @@ def sweep() -> None:
 
 @shared_task(name="preflight.prune")
 def prune() -> None:
-    """Forgets runs that ended long ago."""
+    """Deletes runs that ended before the retention time."""
     services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))

@@ -1,5 +1,5 @@
-"""Decisions and rescues: what is to be done about a fault, and doing it, step by step.
+"""Decisions and rescues: decide what to do about a fault, and do it step by step.
 
-Belongs here: judging, laying down plans, running steps, holding back, settling. Never here: how a cluster is spoken to
-(kube) or what a rule means (kcover.policy).
+Belongs here: deciding, creating rescues, running steps, guards, settling. Never here: how a cluster is called (kube) or
+what a rule means (kcover.policy).
 """

@@ -1,19 +1,23 @@
-"""What a list of decisions, rescues or approvals can be narrowed by; pages, REST and exports use the same set."""
+"""Filters of decisions, rescues and approvals; pages, REST and exports use the same ones."""
 
 import django_filters as filters
-from django.db.models import Q, QuerySet
+from django.db.models import Q, QuerySet, Value
+from django.db.models.functions import Concat, Trim
 from django.utils.translation import gettext_lazy as _
 
 from kcover.policy import document
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.ledger.filtersets import Period, RowNumber
 from kcover_portal.rescue.models import Approval, Decision, Rescue
+from kcover_portal.rescue.queries import needs_person
 
+FAULT = Trim(Concat("fault_kind", Value(" "), "fault_code"))  # as ``Rescue.code`` has it: xid 62
+NEEDS = (("approval", _("An approval")), ("people", _("A decision on the node")))
 MODES = [(mode, mode) for mode in document.MODES]
 
 
 class DecisionFilter(Period):
-    """Decisions, by the time through which they stood."""
+    """Decisions, by the period in which they were current."""
 
     ended = "last_at"
 
@@ -49,8 +53,9 @@ class RescueFilter(Period):
     outcome = filters.CharFilter(field_name="outcome", label=_("Outcome"))
     origin = filters.MultipleChoiceFilter(choices=Rescue.Origin.choices, label=_("Origin"))
     verified = Flag(field_name="verified", label=_("Verified healthy"))
-    needs_human = Flag(field_name="needs_human", label=_("Needs a person"))
-    code = filters.CharFilter(field_name="code", label=_("Fault, such as xid 62"))
+    needs_human = Flag(field_name="needs_human", label=_("Asks for a person"))
+    needs_person = filters.MultipleChoiceFilter(choices=NEEDS, method="by_need", label=_("Needs a person"))
+    code = filters.CharFilter(method="of_fault", label=_("Fault (e.g. xid 62)"))
     policy = filters.CharFilter(field_name="policy", label=_("Policy"))
     rule = filters.CharFilter(field_name="rule", label=_("Rule"))
     requested_by = filters.CharFilter(field_name="requested_by", label=_("Requested by"))
@@ -60,11 +65,23 @@ class RescueFilter(Period):
         model = Rescue
         fields: tuple[str, ...] = ()
 
+    def of_fault(self, rows: QuerySet[Rescue], name: str, value: str) -> QuerySet[Rescue]:
+        """Rescues that are about the fault, given as kind and code: ``xid 62``."""
+        kind, _, code = value.partition(" ")
+        return rows.filter(fault_kind=kind, fault_code=code)
+
+    def by_need(self, rows: QuerySet[Rescue], name: str, value: list[str]) -> QuerySet[Rescue]:
+        """Rescues that need a person for any of these."""
+        wanted = Q()
+        for kind in value:
+            wanted |= needs_person.KINDS[kind]
+        return rows.filter(wanted)
+
     def search(self, rows: QuerySet[Rescue], name: str, value: str) -> QuerySet[Rescue]:
-        """Rescues whose node, fault, rule, reason or reasons contain the text."""
-        return rows.filter(
+        """Rescues whose node, fault, rule, reason or the parameters of whose outcome contain the text."""
+        return rows.annotate(fault=FAULT).filter(
             Q(node__name__icontains=value)
-            | Q(code__icontains=value)
+            | Q(fault__icontains=value)
             | Q(rule__icontains=value)
             | Q(reason__icontains=value)
             | Q(because__icontains=value)

@@ -1,24 +1,29 @@
 """Decisions, rescues and steps. Their rows are the queue: a worker claims a rescue by a conditional update."""
 
+import dataclasses
 from datetime import datetime
+from typing import Any, TypeVar
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from kcover import lifecycle, reasons
+from kcover import actions, lifecycle, reasons
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 
+A = TypeVar("A", bound=actions.Args)
+P = TypeVar("P", bound=actions.Progress)
+
 
 class Decision(models.Model):
-    """An answer about one incident, kept also when it is no; equal repeats only raise ``count``."""
+    """The decision about one incident, also where nothing is done; equal repeats only raise ``count``."""
 
     class Answer(models.TextChoices):
         RESCUE = "rescue", _("Rescue")
         APPROVE = "approve", _("Needs approval")
         SHADOW = "shadow", _("Shadow")
-        HOLD = "hold", _("Held back")
-        NONE = "none", _("Nothing to do")
+        HOLD = "hold", _("Blocked")
+        NONE = "none", _("No action")
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="decisions")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="decisions")
@@ -42,15 +47,15 @@ class Decision(models.Model):
 
     @property
     def reasons(self) -> tuple[reasons.Reason, ...]:
-        """Why, in the order in which it was weighed."""
+        """Why, in the order of evaluation."""
         return tuple(reasons.from_json(one) for one in self.because)
 
 
 class Rescue(models.Model):
-    """The rescue record: one plan for one node, and how far it came."""
+    """The rescue record: one plan for one node, and its progress."""
 
     class State(models.TextChoices):
-        HELD = "held", _("Held")
+        HELD = "held", _("On hold")
         WAITING = "waiting", _("Waiting")
         RUNNING = "running", _("Running")
         SUCCEEDED = "succeeded", _("Succeeded")
@@ -60,13 +65,21 @@ class Rescue(models.Model):
     class Hold(models.TextChoices):
         NOTHING = "", _("Nothing")
         APPROVAL = "approval", _("Approval")
-        STEP = "step", _("A step that stopped")
+        STEP = "step", _("A failed step")
         EXTERNAL = "external", _("Another system")
+        GUARD = "guard", _("A guard")
 
     class Origin(models.TextChoices):
         POLICY = "policy", _("Policy")
         API = "api", _("Decision system")
         MANUAL = "manual", _("Operator")
+
+    class Requester(models.TextChoices):
+        PERSON = "person", _("A person")
+        TOKEN = "token", _("A program")
+        POLICY = "policy", _("A policy")
+        SYSTEM = "system", _("The portal")
+        EXTERNAL = "external", _("A decision system")
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="rescues")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="rescues")
@@ -75,8 +88,10 @@ class Rescue(models.Model):
     incidents = models.ManyToManyField(Incident, related_name="rescues")
     origin = models.CharField(max_length=10, choices=Origin.choices)
     requested_by = models.CharField(max_length=200)
+    requester_kind = models.CharField(max_length=10, choices=Requester.choices)
     reason = models.CharField(max_length=500, blank=True)
-    code = models.CharField(max_length=80, blank=True, help_text="the fault in short: xid 62")
+    fault_kind = models.CharField(max_length=12, blank=True, help_text="of the fault that it is about: xid")
+    fault_code = models.CharField(max_length=64, blank=True, help_text="of that fault: 62")
     rule = models.CharField(max_length=300, blank=True)
     policy = models.CharField(max_length=253, blank=True)
     revision = models.PositiveIntegerField(null=True)
@@ -84,9 +99,9 @@ class Rescue(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     outcome = models.CharField(max_length=20, blank=True, help_text="healed, isolated, escalated, done, ...")
     verified = models.BooleanField(null=True, help_text="the node was proved healthy; nothing: not tried")
-    because = models.CharField(max_length=1000, blank=True, help_text="why it waits, is held or ended so")
+    because = models.JSONField(default=dict, help_text="the reason why it waits, is held or ended so; {}: none")
     needs_human = models.BooleanField(default=False)
-    hold = models.CharField(max_length=10, choices=Hold.choices, blank=True, help_text="what a held rescue waits for")
+    hold = models.CharField(max_length=10, choices=Hold.choices, blank=True, help_text="what it waits for")
     gate = models.PositiveSmallIntegerField(null=True, help_text="index of the first step that needs an approval")
     approvers = models.PositiveSmallIntegerField(default=1, help_text="how many people must say yes")
     approval_seconds = models.PositiveIntegerField(default=86_400, help_text="how long a request and a yes hold")
@@ -99,6 +114,7 @@ class Rescue(models.Model):
     isolating_at = models.DateTimeField(null=True, help_text="when the guards last let it take the node out")
     closed_at = models.DateTimeField(null=True)
     due_at = models.DateTimeField(null=True, help_text="when a worker is to take it up next")
+    calls_begun = models.PositiveIntegerField(default=0, help_text="calls that were made, or may have been")
     token = models.PositiveBigIntegerField(default=0, help_text="fencing token of the last lease")
     lease_until = models.DateTimeField(null=True)
     key = models.CharField(max_length=200, null=True, unique=True, help_text="idempotency key of the request")
@@ -120,6 +136,16 @@ class Rescue(models.Model):
     def __str__(self) -> str:
         return f"rescue {self.pk} of {self.node_id}"
 
+    @property
+    def why(self) -> reasons.Reason | None:
+        """Why it waits, is held or ended so."""
+        return reasons.kept(self.because)
+
+    @property
+    def code(self) -> str:
+        """The fault in short: ``xid 62``; "" where the rescue is not about a fault."""
+        return f"{self.fault_kind} {self.fault_code}".strip()
+
 
 class Step(models.Model):
     """One step of a plan. ``progress`` is what it must remember between attempts: boot id asked at, pods left, ..."""
@@ -137,11 +163,12 @@ class Step(models.Model):
     index = models.PositiveSmallIntegerField()
     name = models.CharField(max_length=30)
     args = models.JSONField(default=dict)
+    round = models.PositiveSmallIntegerField(default=1, help_text="2: repeated because the fault came back")
     state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
     attempts = models.PositiveIntegerField(default=0, help_text="reserved before each call")
     failures = models.PositiveIntegerField(default=0, help_text="attempts in a row that asked to be repeated")
     progress = models.JSONField(default=dict)
-    because = models.CharField(max_length=1000, blank=True)
+    because = models.JSONField(default=dict, help_text="the reason why it waits, stopped or ended so; {}: none")
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     withdraw_at = models.DateTimeField(null=True, help_text="when what it asked for is called back; nothing: it is not")
@@ -154,6 +181,49 @@ class Step(models.Model):
                 fields=("withdraw_at",), condition=models.Q(withdraw_at__isnull=False), name="steps_to_withdraw"
             ),
         )
+
+    @property
+    def why(self) -> reasons.Reason | None:
+        """Why it waits, stopped or ended so."""
+        return reasons.kept(self.because)
+
+    @property
+    def spec(self) -> actions.ActionSpec:
+        """What is known of its action."""
+        return actions.ACTIONS[self.name]
+
+    @property
+    def takes_away(self) -> bool:
+        """Whether it ends running work: it needs the approval, and the guards right before it."""
+        return self.spec.takes_away(self.args)
+
+    @property
+    def typed_progress(self) -> actions.Progress:
+        """Its progress, as what is common to all actions."""
+        return self.spec.progress.from_json(self.progress)
+
+    def args_as(self, record: type[A]) -> A:
+        """Its arguments, by the ``Args`` of its action. Raises TypeError for those of another."""
+        found = self.spec.args.from_json(self.args)
+        if not isinstance(found, record):
+            raise TypeError(f"step {self.name} has no {record.__module__}.{record.__name__}")
+        return found
+
+    def progress_as(self, record: type[P]) -> P:
+        """Its progress, by the ``Progress`` of its action. Raises TypeError for that of another."""
+        found = self.typed_progress
+        if not isinstance(found, record):
+            raise TypeError(f"step {self.name} has no {record.__module__}.{record.__name__}")
+        return found
+
+    def with_progress(self, **changes: Any) -> dict[str, Any]:
+        """Its progress with these fields changed, as JSON. Raises TypeError for a field that its action has not."""
+        return dataclasses.replace(self.typed_progress, **changes).to_json()
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """``namespace/name`` of the jobs that it asked, or was about to ask, for and whose deletion is not proved."""
+        return self.progress_as(actions.JobsProgress).leftovers if self.spec.leaves_jobs else ()
 
     def reserve(self, *, now: datetime) -> None:
         """Counts an attempt before it is made; saved by the caller. A crash leaves it counted (invariant 17)."""
@@ -186,14 +256,14 @@ class Assignment(models.Model):
     class State(models.TextChoices):
         RESERVED = "reserved", _("Reserved")
         ACTIVE = "active", _("In service")
-        RELEASED = "released", _("Given back")
+        RELEASED = "released", _("Released")
 
     spare = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="stands_in")
     origin = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="stood_in_for")
     rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="assignments")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RESERVED)
     marks = models.JSONField(default=dict, help_text="what it changed on the spare and has not taken back")
-    because = models.CharField(max_length=500, blank=True)
+    because = models.JSONField(default=dict, help_text="the reason why it was chosen, or given back")
     reserved_at = models.DateTimeField()
     activated_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)
@@ -208,7 +278,7 @@ class Assignment(models.Model):
 
 
 class JobRestart(models.Model):
-    """When a training job was last restarted: once within a window, whichever rescues ask for it (kcover's rule)."""
+    """When a training job was last restarted: at most once within a window, over all rescues (kcover's rule)."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="job_restarts")
     namespace = models.CharField(max_length=63)

@@ -1,6 +1,6 @@
-"""What workers are woken for. Each takes ids, does what is due and forgets; a lost call is found by the sweep.
+"""The tasks of the workers. Each takes IDs and does what is due; the sweep makes up for a lost task.
 
-What calls a cluster does so in the cluster's lane.
+Tasks that call a cluster run in the cluster's lane of the bulkhead.
 """
 
 import time
@@ -17,17 +17,17 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
+from kcover_portal.rescue.engine import bulkhead, kube_events, standby_cleanup
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import announcing, lanes, standing_in
 
 COUNTED_EVERY = 5.0  # seconds between looks at how many clusters there are
 
-_lanes = lanes.Lanes(settings.CELERY_WORKER_CONCURRENCY)
-_rung = services.Rung()
+cluster_lanes = bulkhead.Bulkhead(settings.CELERY_WORKER_CONCURRENCY)
+_rung = services.RecentRings()
 _counted: tuple[float, int] = (-COUNTED_EVERY, 1)
 
 
-def _in_lane(rows: Manager[Any], pk: int, work: lanes.Work, *, cluster: str = "cluster") -> None:
+def _in_lane(rows: Manager[Any], pk: int, work: bulkhead.Work, *, cluster: str = "cluster") -> None:
     """Does the work on a row in the lane of the row's cluster; ``cluster``: where the row has it."""
     global _counted
     if time.monotonic() - _counted[0] >= COUNTED_EVERY:
@@ -36,38 +36,38 @@ def _in_lane(rows: Manager[Any], pk: int, work: lanes.Work, *, cluster: str = "c
     work = partial(_connected, work)
     lane = rows.filter(pk=pk).values_list(cluster, flat=True).first() if count > 1 else 0
     if lane is not None:
-        _lanes.run(lane, work, lanes=count)
+        cluster_lanes.run(lane, work, lanes=count)
 
 
-def _connected(work: lanes.Work) -> None:
-    """One of many pieces of work in a thread: a connection that broke in the one before is not used again."""
+def _connected(work: bulkhead.Work) -> None:
+    """Does the work with a usable database connection: the previous work in this thread may have broken it."""
     if not connection.in_atomic_block:
         close_old_connections()
     work()
 
 
-@shared_task(name="rescue.judge")
-def judge(incident_id: int) -> None:
-    """Judges an incident, runs the rescue that came of it, then tells the cluster's Events."""
-    _in_lane(Incident.objects, incident_id, partial(_judge, incident_id))
+@shared_task(name="rescue.decide")
+def decide(incident_id: int) -> None:
+    """Decides an incident, runs its rescue, then writes the Kubernetes Event."""
+    _in_lane(Incident.objects, incident_id, partial(_decide, incident_id))
 
 
-def _judge(incident_id: int) -> None:
-    services.judge_and_run(incident_id, clock=timezone.now)
+def _decide(incident_id: int) -> None:
+    services.decide_and_run(incident_id, clock=timezone.now)
     seen = Incident.objects.select_related("node", "cluster").filter(pk=incident_id).first()
     if seen is not None:
-        announcing.incident(seen, now=timezone.now())
+        kube_events.incident(seen, now=timezone.now())
 
 
 @shared_task(name="rescue.run")
 def run(rescue_id: int) -> None:
-    """Takes a rescue as far as it goes now."""
+    """Takes a rescue as far as possible now."""
     _in_lane(Rescue.objects, rescue_id, partial(services.run, rescue_id, clock=timezone.now))
 
 
 @shared_task(name="rescue.nudge")
 def nudge(node_id: int) -> None:
-    """Lets a waiting rescue of the node look at once."""
+    """Lets a waiting rescue of the node check the node at once."""
     _in_lane(Node.objects, node_id, partial(_nudge, node_id))
 
 
@@ -79,13 +79,13 @@ def _nudge(node_id: int) -> None:
 
 @shared_task(name="rescue.reconcile")
 def reconcile() -> None:
-    """Brings rows in step with nodes that no rescue looks at."""
+    """Reconciles rows with nodes that have no open rescue."""
     services.reconcile(now=timezone.now())
 
 
 @shared_task(name="rescue.withdraw")
 def withdraw(step_id: int) -> None:
-    """Calls back what a step asked for and nobody wants any more."""
+    """Withdraws what a step requested and nobody wants any more."""
     work = partial(services.withdraw, step_id, clock=timezone.now)
     _in_lane(Step.objects, step_id, work, cluster="rescue__cluster")
 
@@ -98,5 +98,5 @@ def sweep() -> None:
 
 @shared_task(name="rescue.tidy_standbys")
 def tidy_standbys() -> None:
-    """Gives back the standbys that were promised and are not needed."""
-    standing_in.tidy(clock=timezone.now)
+    """Gives back standbys that are reserved and not needed."""
+    standby_cleanup.tidy(clock=timezone.now)

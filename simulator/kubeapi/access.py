@@ -1,6 +1,6 @@
-"""Who calls, what they may do, and the tokens that others can have reviewed.
+"""Authentication, authorization, and the tokens that TokenReviews are asked about.
 
-Authorization is as coarse as a simulator needs: an identity may use all verbs or a set of them, on everything.
+Authorization is as coarse as a simulator needs: an identity may use all verbs, or a set of them, on everything.
 """
 
 import base64
@@ -21,7 +21,7 @@ API_AUDIENCE = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """A user. ``verbs`` None means all of them."""
+    """A user. ``verbs`` None means all verbs."""
 
     name: str
     groups: tuple[str, ...] = ("system:authenticated",)
@@ -30,7 +30,6 @@ class Identity:
     verbs: frozenset[str] | None = None
 
     def may(self, verb: str) -> bool:
-        """Whether a verb is allowed."""
         return self.verbs is None or verb in self.verbs
 
 
@@ -41,7 +40,7 @@ ANONYMOUS = Identity(name="system:anonymous", groups=("system:unauthenticated",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Issued:
-    """A service account's token: bound to a pod, it dies with it."""
+    """A service account's token. A token bound to a pod becomes invalid with the pod."""
 
     identity: Identity
     audiences: tuple[str, ...]
@@ -52,7 +51,8 @@ class _Issued:
 
 
 class Access:
-    """The tokens of one API server: ``tokens`` are fixed, service accounts' are issued. ``anonymous`` lets all in."""
+    """The tokens of one API server. ``tokens`` are fixed; those of service accounts are issued. ``anonymous`` admits
+    all callers."""
 
     def __init__(self, objects: store.Store, *, tokens: Mapping[str, Identity], anonymous: bool = False) -> None:
         self._store = objects
@@ -61,7 +61,7 @@ class Access:
         self._anonymous = anonymous
 
     def authenticate(self, header: str) -> Identity:
-        """Who sends an ``Authorization`` header. Raises ``ApiError`` 401."""
+        """The identity behind an ``Authorization`` header. Raises ``ApiError`` 401."""
         scheme, _, token = header.partition(" ")
         if scheme.lower() == "bearer" and token:
             if identity := self._tokens.get(token.strip()):
@@ -76,7 +76,7 @@ class Access:
     def authorize(
         self, who: Identity, verb: str, *, group: str, plural: str, name: str = "", namespace: str | None = None
     ) -> None:
-        """Raises ``ApiError`` 403 when the identity may not."""
+        """Raises ``ApiError`` 403 if the identity lacks the permission."""
         if who.may(verb):
             return
         scope = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
@@ -92,7 +92,7 @@ class Access:
         lifetime: timedelta = timedelta(hours=1),
         pod: Object | None = None,
     ) -> str:
-        """A token for a service account, bound to ``pod`` when given (its review then names pod and node)."""
+        """A token for a service account, bound to ``pod`` if given (its review then names pod and node)."""
         expires_at = self._store.now() + lifetime
         extra: dict[str, Sequence[str]] = {}
         claims: Object = {"namespace": namespace, "serviceaccount": {"name": account}}
@@ -132,7 +132,7 @@ class Access:
         return token
 
     def token_request(self, body: Object, namespace: str, account: str) -> Object:
-        """The answer to a TokenRequest. Raises ``ApiError``: no such account or pod, another account's pod."""
+        """The response to a TokenRequest. Raises ``ApiError`` if the account or pod is missing or they do not match."""
         spec = body.get("spec") or {}
         self._store.get("ServiceAccount", namespace, account)
         reference = spec.get("boundObjectRef")
@@ -144,7 +144,7 @@ class Access:
         return {**body, "status": {"token": token, "expirationTimestamp": until}}
 
     def token_review(self, body: Object) -> Object:
-        """The answer to a TokenReview: authenticated, by whom, for which of the audiences asked for."""
+        """The response to a TokenReview: the user, and which of the requested audiences the token is for."""
         spec = body.get("spec") or {}
         token, asked = spec.get("token", ""), tuple(spec.get("audiences") or (API_AUDIENCE,))
         status: Object = {"authenticated": False}
@@ -165,7 +165,7 @@ class Access:
         return {**body, "status": status}
 
     def access_review(self, body: Object, *, who: Identity | None) -> Object:
-        """The answer to a SubjectAccessReview, or with ``who`` to a SelfSubjectAccessReview."""
+        """The response to a SubjectAccessReview, or with ``who`` to a SelfSubjectAccessReview."""
         spec = body.get("spec") or {}
         if who is None:
             known = {identity.name: identity for identity in self._tokens.values()}
@@ -175,7 +175,8 @@ class Access:
         return {**body, "status": {"allowed": who.may(about.get("verb", ""))}}
 
     def _bound(self, reference: Object, namespace: str, account: str) -> Object:
-        """The pod that a token is to die with. Real servers bind to secrets and nodes too, which nobody needs here."""
+        """The pod to which a token is bound. Real servers can bind to secrets and nodes too, which nothing here
+        needs."""
         if reference.get("kind") != "Pod":
             raise errors.bad_request(f"cannot bind token to object of type {reference.get('kind')}")
         name, uid = reference.get("name", ""), reference.get("uid", "")
@@ -211,7 +212,7 @@ def _user(identity: Identity) -> Object:
 
 
 def _token(claims: Object) -> str:
-    """A token in the shape of a JWT. Its signature is random: here a token is known, not verified."""
+    """A token in the form of a JWT. Its signature is random: tokens are looked up here, not verified."""
     parts = [
         msgspec.json.encode({"alg": "RS256", "kid": "simulator"}),
         msgspec.json.encode(claims),

@@ -1,7 +1,7 @@
-"""Disruption budgets: how many pods may go, kept up to date as the disruption controller does.
+"""Disruption budgets: how many pods may be evicted, kept up to date as the disruption controller does.
 
-A budget's status is a function of the pods its selector matches. It is worked out again when it is looked at after one
-of its namespace's pods or budgets changed, and shortly after the change for those who watch.
+A budget's status is a function of the pods that its selector matches. After a change to a pod or a budget it is
+recomputed when somebody reads it, and after a short delay for those who watch.
 """
 
 import asyncio
@@ -9,33 +9,32 @@ import contextlib
 import math
 from typing import Any
 
-from simulator.kubeapi import history, resources, selectors, shelves, store
+from simulator.kubeapi import history, resources, selectors, store
+from simulator.kubeapi.collection import Key
 
 Object = dict[str, Any]
 Terms = tuple[selectors.Requirement, ...]
 
-_SETTLE_AFTER = 0.02  # seconds: a burst of pod changes is one recount
+_SETTLE_AFTER = 0.02  # seconds: a burst of pod changes causes one recount
 
 
 class Budgets:
-    """The disruption controller of one store."""
-
     def __init__(self, objects: store.Store) -> None:
         self._store = objects
         self._selectors: dict[str, dict[str, Terms]] = {}  # by namespace and name
-        self._stale: set[shelves.Key] = set()
+        self._stale: set[Key] = set()
         self._timer: asyncio.TimerHandle | None = None
         objects.subscribe(self._changed)
 
     def protecting(self, pod: Object) -> list[Object]:
-        """The budgets that cover a pod, with their status as of now."""
+        """The budgets that cover a pod, with their current status."""
         self.settle()
         namespace = pod["metadata"]["namespace"]
         names = sorted(self._covering(namespace, pod))
         return [self._store.get("PodDisruptionBudget", namespace, name) for name in names]
 
     def settle(self) -> None:
-        """Bring every budget's status up to date."""
+        """Bring the status of every budget up to date."""
         while self._stale:
             namespace, name = self._stale.pop()
             budget = self._store.find("PodDisruptionBudget", namespace, name)
@@ -57,7 +56,7 @@ class Budgets:
                 known.pop(name, None)
                 return
             if change.before and change.before["spec"] == change.object["spec"]:
-                return  # no more than its status, which is written here
+                return  # only its status changed, which is written here
             known[name] = selectors.from_object(change.object["spec"].get("selector") or {})
             self._stale.add((namespace, name))
         elif change.resource is resources.PODS and namespace in self._selectors:
@@ -67,7 +66,7 @@ class Budgets:
                 if pod:
                     self._stale |= {(namespace, budget) for budget in self._covering(namespace, pod)}
         if self._stale and self._timer is None:
-            with contextlib.suppress(RuntimeError):  # no loop, as in a plain script: settled when somebody looks
+            with contextlib.suppress(RuntimeError):  # no event loop, as in a plain script: recounted on the next read
                 self._timer = asyncio.get_running_loop().call_later(_SETTLE_AFTER, self._settle_later)
 
     def _settle_later(self) -> None:
@@ -77,7 +76,7 @@ class Budgets:
     def _status(self, budget: Object) -> Object:
         namespace = budget["metadata"]["namespace"]
         selection = selectors.Selection(namespace, selectors.from_object(budget["spec"].get("selector") or {}))
-        entries = self._store.shelf("Pod").candidates(selection)
+        entries = self._store.collection("Pod").candidates(selection)
         pods = selectors.matching((entry.obj for entry in entries), selection)
         healthy = sum(is_ready(pod) and "deletionTimestamp" not in pod["metadata"] for pod in pods)
         expected, desired = self._wanted(budget["spec"], pods)
@@ -92,10 +91,10 @@ class Budgets:
         }
 
     def _wanted(self, spec: Object, pods: list[Object]) -> tuple[int, int]:
-        """Expected pods and how many of them have to stay healthy; percentages round up, as the controller's do.
+        """Expected pods, and how many of them must stay healthy; percentages round up, as in the controller.
 
-        The real controller needs the owners' scale for ``maxUnavailable`` and percentages, and gives up on owners
-        without one. Here an owner that says ``replicas`` is believed, and the pods of others are counted.
+        The real controller needs the owners' scale for ``maxUnavailable`` and percentages, and fails for owners without
+        one. Here the ``replicas`` of an owner are used where it has them; otherwise its pods are counted.
         """
         least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
         if isinstance(least, int):
@@ -135,17 +134,17 @@ class Budgets:
 
 
 def _share(amount: int | str, whole: int) -> int:
-    """A count, or a percentage of the whole, rounded up."""
+    """A count, or a percentage of ``whole`` rounded up."""
     return amount if isinstance(amount, int) else math.ceil(int(amount.removesuffix("%")) * whole / 100)
 
 
 def _weight(pod: Object) -> tuple[bool, bool, Object]:
-    """All that a budget cares about in a pod."""
+    """All properties of a pod that matter to a budget."""
     metadata = pod["metadata"]
     return is_ready(pod), "deletionTimestamp" in metadata, metadata.get("labels") or {}
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's Ready condition is true: what budgets call healthy."""
+    """Whether the pod's Ready condition is true; budgets call such a pod healthy."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -1,4 +1,4 @@
-"""What the API server fills in when an object is made: the defaults that clients of this cluster read back."""
+"""The defaults that the API server fills in when an object is created, as far as clients of this cluster read them."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _POD_SPEC = {
     "serviceAccountName": "default",
     "enableServiceLinks": True,
 }
-_EVENT: Object = {  # what Go writes of an Event's unset fields, and clients stumble over
+_EVENT: Object = {  # how Go encodes an Event's unset fields; clients must cope with it
     "eventTime": None,
     "firstTimestamp": None,
     "lastTimestamp": None,
@@ -25,7 +25,7 @@ _UNREACHABLE = "node.kubernetes.io/unreachable"
 
 
 def fill(kind: str, obj: Object, *, uid: str) -> Object:
-    """The object with its defaults; the argument stays as it is. ``uid`` will be the new object's."""
+    """The object with its defaults; the argument is not changed. ``uid`` will be the new object's."""
     if kind == "Pod":
         return {**obj, "spec": _pod_spec(obj.get("spec") or {}), "status": _pod_status(obj.get("status") or {})}
     if kind == "Job":
@@ -45,7 +45,8 @@ def fill(kind: str, obj: Object, *, uid: str) -> Object:
 
 
 def _node_spec(spec: Object) -> Object:
-    """A new node takes no pods until the lifecycle controller saw it ready (admission plugin TaintNodesByCondition)."""
+    """A new node takes no pods until the lifecycle controller has seen it ready (admission plugin
+    TaintNodesByCondition)."""
     taints = spec.get("taints") or []
     if any(taint.get("key") == _NOT_READY and taint.get("effect") == "NoSchedule" for taint in taints):
         return spec

@@ -1,4 +1,4 @@
-"""Discovery: what this server serves, for clients that ask before they speak."""
+"""The discovery endpoints: which groups, versions and kinds this server serves."""
 
 from typing import Any
 

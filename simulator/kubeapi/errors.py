@@ -1,7 +1,7 @@
-"""Refusals as the API server phrases them: each is a ``Status`` object with code, reason and details.
+"""Errors as the API server words them: each is a ``Status`` object with code, reason and details.
 
-The texts follow ``k8s.io/apimachinery/pkg/api/errors``: clients (kubectl, client-go, the portal) match on reason and
-code, people read the message.
+The texts follow ``k8s.io/apimachinery/pkg/api/errors``. Clients (kubectl, client-go, the portal) match on reason and
+code; people read the message.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldError:
-    """One thing wrong with one field. ``reason`` is the cause's type, such as ``FieldValueInvalid``."""
+    """One error in one field. ``reason`` is the type of the cause, such as ``FieldValueInvalid``."""
 
     field: str
     reason: str
@@ -19,7 +19,7 @@ class FieldError:
 
 
 class ApiError(Exception):
-    """A refusal. ``status()`` is the body, ``code`` the HTTP status, ``retry_after`` whole seconds or None."""
+    """An error response. ``status()`` is the body, ``code`` the HTTP status, ``retry_after`` whole seconds or None."""
 
     def __init__(self, code: int, reason: str, message: str, *, details: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -30,11 +30,11 @@ class ApiError(Exception):
 
     @property
     def retry_after(self) -> int | None:
-        """Seconds for the ``Retry-After`` header; like the API server, none is sent for 0."""
+        """Seconds for the ``Retry-After`` header. Like the API server, 0 sends no header."""
         return self.details.get("retryAfterSeconds") or None
 
     def status(self) -> dict[str, Any]:
-        """The ``Status`` object that goes over the wire."""
+        """The ``Status`` object in the body."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
@@ -61,24 +61,22 @@ def _about(group: str, kind: str, name: str) -> dict[str, Any]:
 
 
 def not_found(group: str, plural: str, name: str) -> ApiError:
-    """No object of that name."""
     return ApiError(
         404, "NotFound", f'{qualified(group, plural)} "{name}" not found', details=_about(group, plural, name)
     )
 
 
 def no_such_resource() -> ApiError:
-    """No such kind in that group and version."""
+    """404: the group and version do not have this kind."""
     return ApiError(404, "NotFound", "the server could not find the requested resource")
 
 
 def method_not_allowed() -> ApiError:
-    """The kind is there, the verb is not."""
+    """405: the kind exists, but does not support the verb."""
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 
 
 def already_exists(group: str, plural: str, name: str) -> ApiError:
-    """A second create of one name."""
     text = f'{qualified(group, plural)} "{name}" already exists'
     return ApiError(409, "AlreadyExists", text, details=_about(group, plural, name))
 
@@ -87,13 +85,14 @@ MODIFIED = "the object has been modified; please apply your changes to the lates
 
 
 def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> ApiError:
-    """An optimistic conflict, or a precondition that does not hold."""
+    """409: an optimistic conflict, or a precondition that does not hold."""
     text = f'Operation cannot be fulfilled on {qualified(group, plural)} "{name}": {why}'
     return ApiError(409, "Conflict", text, details=_about(group, plural, name))
 
 
 def uid_conflict(group: str, kind: str, name: str, *, wanted: str, found: str) -> ApiError:
-    """The object was deleted and made again since the caller looked; the server names the kind, not the plural."""
+    """409: the object was deleted and created again since the caller read it. The server names the kind, not the
+    plural."""
     why = (
         f"the UID in the precondition ({wanted}) does not match the UID in record ({found}). "
         "The object might have been deleted and then recreated"
@@ -113,23 +112,22 @@ def invalid(group: str, kind: str, name: str, causes: Iterable[FieldError]) -> A
 
 
 def bad_request(why: str) -> ApiError:
-    """400: the request itself makes no sense."""
     return ApiError(400, "BadRequest", why)
 
 
 def forbidden(group: str, plural: str, name: str, why: str) -> ApiError:
-    """403 about one object (or, with an empty name, about the kind)."""
+    """403 for one object, or for the kind if the name is empty."""
     subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
     return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details=_about(group, plural, name))
 
 
 def unauthorized() -> ApiError:
-    """401: no token, or one nobody issued."""
+    """401: no token, or an unknown one."""
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
 def unsupported_media(accepted: Iterable[str]) -> ApiError:
-    """415: the body comes in a format that is not spoken here."""
+    """415: the format of the body is not supported."""
     return ApiError(
         415,
         "UnsupportedMediaType",
@@ -138,19 +136,19 @@ def unsupported_media(accepted: Iterable[str]) -> ApiError:
 
 
 def expired(why: str) -> ApiError:
-    """410: the watch or the continue token is older than what is kept."""
+    """410: the watch or the continue token is older than the history."""
     return ApiError(410, "Expired", why)
 
 
 def too_large_version(wanted: int, current: int) -> ApiError:
-    """504, as the watch cache answers for a resource version that is not there yet."""
+    """504, as the watch cache responds for a resource version that does not exist yet."""
     text = f"Timeout: Too large resource version: {wanted}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return ApiError(504, "Timeout", text, details={"causes": causes, "retryAfterSeconds": 1})
 
 
 def too_many_requests(why: str, *, causes: Iterable[Mapping[str, str]] = (), retry_after: int = 0) -> ApiError:
-    """429 with causes; ``retry_after`` in seconds, 0 = the server names none."""
+    """429 with causes; ``retry_after`` in seconds, 0 for no header."""
     details: dict[str, Any] = {"causes": [dict(cause) for cause in causes]}
     if retry_after:
         details["retryAfterSeconds"] = retry_after
@@ -158,6 +156,5 @@ def too_many_requests(why: str, *, causes: Iterable[Mapping[str, str]] = (), ret
 
 
 def internal(why: str) -> ApiError:
-    """500."""
     text = f"Internal error occurred: {why}"
     return ApiError(500, "InternalError", text, details={"causes": [{"message": why}]})

@@ -1,4 +1,4 @@
-"""Eviction: a deletion that asks the disruption budgets first (``pkg/registry/core/pod/storage/eviction.go``)."""
+"""Eviction: a deletion that checks the disruption budgets first (``pkg/registry/core/pod/storage/eviction.go``)."""
 
 from typing import Any
 
@@ -24,10 +24,10 @@ def evict(
 ) -> None:
     """Begin to delete a pod if its budget allows it.
 
-    ``uid`` and ``version`` are preconditions. Raises ``ApiError``: 404, 409 when a precondition does not hold, 429
-    naming the budget, 500 when two budgets cover the pod. As in a real cluster a 429 about a budget names no time to
-    try again, pods that are pending, finished or being deleted are not protected, and budgets are asked before the
-    preconditions are looked at.
+    ``uid`` and ``version`` are preconditions. Raises ``ApiError``: 404, 409 if a precondition does not hold, 429 naming
+    the budget, 500 if two budgets cover the pod. As in a real cluster, a 429 because of a budget has no
+    ``Retry-After``; pods that are pending, finished or being deleted are not protected; and budgets are checked before
+    the preconditions.
     """
     pod = objects.get("Pod", namespace, name)
     metadata = pod["metadata"]
@@ -65,7 +65,7 @@ def _ask(protecting: list[Object], pod: Object) -> None:
 
 
 def _mark(objects: store.Store, pod: Object) -> None:
-    """Say on the pod that it was evicted."""
+    """Record on the pod that it was evicted."""
     status = pod.get("status") or {}
     target = {
         "type": "DisruptionTarget",

@@ -1,4 +1,4 @@
-"""Faults of the API server itself: refusals, silence and cut connections, also after the work was done."""
+"""Faults of the API server itself: errors, hanging and cut connections, before or after the request took effect."""
 
 import asyncio
 import re
@@ -11,19 +11,19 @@ from simulator.kubeapi import errors
 
 TIMEOUT, CUT, HOLD = "timeout", "cut", "hold"
 _STATUSES: tuple[int | str, ...] = (409, 429, 500, 502, 503, 504, TIMEOUT, CUT, HOLD)
-_HOLD = 60.0  # seconds a connection is held unless told otherwise
+_HOLD = 60.0  # default seconds for which a connection is held
 _HOLD_LIMIT = 600.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class ApiFault:
-    """A fault for the next ``count`` requests that match, once ``skip`` of them have passed; -1 is until it is cleared.
+    """A fault for the next ``count`` matching requests, after the first ``skip`` of them; -1 means until it is cleared.
 
-    ``verb`` is an HTTP method or a Kubernetes verb, lower case, or ``*``; ``path`` is searched for in path and query,
+    ``verb`` is an HTTP method or a Kubernetes verb, lower case, or ``*``. ``path`` is searched for in path and query,
     ``body`` in the request's body, ``object`` in the object that the request names, as it is before the request.
-    ``after``: the request is carried out first, and then answered by the fault (an ambiguous outcome).
-    ``seconds`` is how long ``timeout`` holds the connection before it closes it, and how long ``hold`` does before it
-    goes on as if nothing had been. ``name`` is the planner's word for it.
+    ``after``: the request takes effect first, and then meets the fault (an ambiguous outcome). ``seconds``: how long
+    ``timeout`` holds the connection before it closes it, and how long ``hold`` delays the request before it proceeds
+    normally. ``name`` is chosen by the planner.
     """
 
     status: int | str
@@ -39,21 +39,19 @@ class ApiFault:
 
     @property
     def label(self) -> str:
-        """What the call log says of it."""
+        """The name of the fault in the request log."""
         return f"{self.status}{' after' if self.after else ''}"
 
 
 @dataclass(slots=True, eq=False)
 class _Hanging:
-    """A request that is held."""
-
     fault: ApiFault
     since: float = field(default_factory=time.monotonic)
     let_go: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class ApiFaults:
-    """The faults waiting to happen, first come first served, and the requests that are held by one."""
+    """The planned faults, first come first served, and the requests that one of them holds."""
 
     def __init__(self) -> None:
         self._waiting: list[ApiFault] = []
@@ -71,19 +69,19 @@ class ApiFaults:
             raise ValueError(f"status: {status!r} is not one of {', '.join(map(str, _STATUSES))}")
         match = body.get("match") or "*"
         if not isinstance(match, str):
-            raise ValueError('match: text such as "PATCH /api/v1/nodes/" expected')
+            raise ValueError('match: must be text such as "PATCH /api/v1/nodes/"')
         verb, _, path = match.partition(" ")
         if verb.startswith("/"):
             verb, path = "*", match
         count = body.get("count", 1)
         if not isinstance(count, int) or isinstance(count, bool) or count < -1 or count == 0:
-            raise ValueError(f"count: {count!r} is neither a positive number nor -1 (until cleared)")
+            raise ValueError(f"count: {count!r} must be a positive number or -1 (until cleared)")
         seconds = body.get("seconds", _HOLD)
         if not isinstance(seconds, int | float) or not 0 <= seconds <= _HOLD_LIMIT:
-            raise ValueError(f"seconds: {seconds!r} is not between 0 and {_HOLD_LIMIT:.0f}")
+            raise ValueError(f"seconds: {seconds!r} must be between 0 and {_HOLD_LIMIT:.0f}")
         skip = body.get("skip", 0)
         if not isinstance(skip, int) or isinstance(skip, bool) or skip < 0:
-            raise ValueError(f"skip: {skip!r} is no number of requests")
+            raise ValueError(f"skip: {skip!r} must be a number of requests")
         fault = ApiFault(
             status=status,
             verb=verb.lower(),
@@ -100,14 +98,14 @@ class ApiFaults:
         return fault
 
     def clear(self, name: str | None = None) -> None:
-        """Forget the planned faults and let go of the requests that one holds: all, or those of a name."""
+        """Remove the planned faults and release the requests that they hold: all, or those of a name."""
         self._waiting = [fault for fault in self._waiting if name not in (None, fault.name)]
         for held in self._hanging:
             if name in (None, held.fault.name):
                 held.let_go.set()
 
     def pending(self) -> list[dict[str, Any]]:
-        """What is planned, for people."""
+        """The planned faults, as JSON."""
         return [
             {
                 "status": fault.status,
@@ -120,7 +118,7 @@ class ApiFaults:
         ]
 
     def hanging(self) -> list[dict[str, Any]]:
-        """The requests that are held now, and for how many seconds they have been."""
+        """The requests that are held now, and for how many seconds so far."""
         now = time.monotonic()
         return [{"name": held.fault.name, "seconds": now - held.since} for held in self._hanging]
 
@@ -133,7 +131,8 @@ class ApiFaults:
         body: bytes = b"",
         found: Callable[[], str] = lambda: "",
     ) -> ApiFault | None:
-        """The fault for a request, used up by one. ``found`` gives the text of the object that the request names."""
+        """The fault for a request, which uses it up once. ``found`` gives the text of the object that the request
+        names."""
         for fault in self._waiting:
             if not (fault.verb in ("*", method.lower(), verb) and fault.path.search(path)):
                 continue
@@ -152,7 +151,7 @@ class ApiFaults:
         return None
 
     async def hold(self, fault: ApiFault) -> None:
-        """Hold a request for the fault's seconds, or until it is let go."""
+        """Hold a request for the fault's seconds, or until it is released."""
         held = _Hanging(fault)
         self._hanging.append(held)
         try:
@@ -168,11 +167,11 @@ def _pattern(field_name: str, text: Any) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, TypeError) as error:
-        raise ValueError(f"{field_name}: {text!r} is no regular expression: {error}") from error
+        raise ValueError(f"{field_name}: {text!r} is not a regular expression: {error}") from error
 
 
 def refusal(status: int, *, group: str, plural: str, name: str) -> errors.ApiError:
-    """What a faulty API server says with an HTTP status."""
+    """The error of a faulty API server for an HTTP status."""
     if status == 409:
         return errors.conflict(group, plural, name)
     if status == 429:

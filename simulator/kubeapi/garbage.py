@@ -1,4 +1,4 @@
-"""Garbage collection: what an object owned goes after it, and a namespace takes its contents with it."""
+"""Garbage collection: dependents are deleted after their owner, and a namespace is deleted with its contents."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ class Collector:
         objects.subscribe(self._changed)
 
     def orphan(self, uid: str) -> None:
-        """Take a doomed owner out of its dependents' references, so that they stay."""
+        """Remove an owner that is being deleted from its dependents' references, so that they stay."""
         for plural, namespace, name in sorted(self._dependents.get(uid, ())):
             obj = self._store.get(plural, namespace, name)
             kept = [ref for ref in obj["metadata"]["ownerReferences"] if ref["uid"] != uid]
@@ -44,7 +44,7 @@ class Collector:
                 self._release(dependent)
 
     def _release(self, place: Place) -> None:
-        """Delete a dependent unless another of its owners is still there."""
+        """Delete a dependent unless another of its owners still exists."""
         plural, namespace, name = place
         obj = self._store.find(plural, namespace, name)
         if obj and not any(self._alive(ref, namespace) for ref in obj["metadata"].get("ownerReferences") or ()):
@@ -54,7 +54,7 @@ class Collector:
         try:
             resource = resources.find(ref["kind"])
         except KeyError:
-            return True  # an owner of a kind that this cluster does not know is nobody's to judge
+            return True  # an owner of an unknown kind counts as present
         owner = self._store.find(resource, namespace if resource.namespaced else "", ref["name"])
         return owner is not None and owner["metadata"]["uid"] == ref["uid"]
 

@@ -1,4 +1,4 @@
-"""Stored objects, their changes, and the bounded memory of changes that watches read from."""
+"""Stored objects, their changes, and the bounded history of changes that watches read."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 
 class Entry:
-    """One version of one object, and its JSON once somebody asked for it.
+    """One version of one object, and its JSON once it was needed.
 
-    ``obj`` belongs to the store and is never changed again; every write makes a new entry. ``body`` is the JSON without
+    ``obj`` belongs to the store and never changes; every write makes a new entry. ``body`` is the JSON without
     apiVersion and kind, because the same object is served under several versions, and in lists without either.
     """
 
@@ -39,16 +39,16 @@ class Entry:
         return self._body
 
     def forget_body(self) -> None:
-        """Drop the JSON of a version that is no longer the current one."""
+        """Drop the JSON of a version that is no longer current."""
         self._body = None
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to one object: ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
+    """A change of one object: ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
 
-    ``entry`` is the object after it (for a deletion: as it was, with the deletion's resource version), ``previous`` the
-    version before, None for an addition.
+    ``entry`` is the object after it (for a deletion: the last object, with the deletion's resource version),
+    ``previous`` the version before, None for an addition.
     """
 
     kind: str
@@ -58,12 +58,12 @@ class Change:
 
     @property
     def object(self) -> Object:
-        """The object after the change. Not to be modified."""
+        """The object after the change. Do not modify it."""
         return self.entry.obj
 
     @property
     def before(self) -> Object | None:
-        """The object before the change. Not to be modified."""
+        """The object before the change. Do not modify it."""
         return self.previous.obj if self.previous else None
 
 
@@ -72,18 +72,19 @@ class History:
 
     def __init__(self, *, size: int, floor: int) -> None:
         self._changes: deque[Change] = deque(maxlen=size)
-        self._first = 0  # the number of the oldest change kept
-        self._floor = floor  # the resource version of the newest change that is gone
+        self._first = 0  # number of the oldest change kept
+        self._floor = floor  # resource version of the newest change that was dropped
 
     def append(self, change: Change) -> None:
-        """Remember a change, at the price of the oldest."""
+        """Add a change; the oldest one is dropped."""
         if len(self._changes) == self._changes.maxlen:
             self._floor = self._changes[0].entry.version
             self._first += 1
         self._changes.append(change)
 
     def position_after(self, version: int) -> int:
-        """The number of the first change newer than a resource version. Raises ``ApiError`` 410 when some are gone."""
+        """The number of the first change newer than a resource version. Raises ``ApiError`` 410 if changes were dropped
+        since."""
         if version < self._floor:
             raise errors.expired(f"too old resource version: {version} ({self._floor})")
         number = self._first + len(self._changes)
@@ -98,14 +99,14 @@ class History:
         return self._first + len(self._changes)
 
     def since(self, number: int) -> Iterator[Change]:
-        """Changes from a number on. Raises ``ApiError`` 410 when the reader fell behind what is kept."""
+        """Changes from a number on. Raises ``ApiError`` 410 if the reader fell behind the history."""
         if number < self._first:
             raise errors.expired(f"too old resource version: the watch fell behind ({self._floor})")
         for at in range(number - self._first, len(self._changes)):
             yield self._changes[at]
 
     def compact(self, *, keep: int) -> None:
-        """Forget all but the newest ``keep`` changes, as etcd's compaction does."""
+        """Drop all but the newest ``keep`` changes, as etcd's compaction does."""
         while len(self._changes) > keep:
             self._floor = self._changes.popleft().entry.version
             self._first += 1

@@ -1,4 +1,4 @@
-"""The kubeconfig that leads clients to the simulator."""
+"""The kubeconfig for clients of the simulator."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,10 @@ from pathlib import Path
 def write(
     path: Path, *, server: str, token: str, certificate_authority: Path | None = None, name: str = "simulator"
 ) -> None:
-    """Write a kubeconfig (JSON, which is YAML) readable by its owner only.
+    """Write a kubeconfig (JSON, which is YAML) that only its owner can read.
 
-    kubectl and client-go send a token over https alone: with an ``http://`` server they come without one, so that the
-    server has to let anonymous callers in. The official Python client sends it either way.
+    kubectl and client-go send a token over https only. With an ``http://`` server they send none, so the server has to
+    admit anonymous callers. The official Python client always sends it.
     """
     cluster: dict[str, object] = {"server": server}
     if certificate_authority:

@@ -1,4 +1,4 @@
-"""Lists in pages: every page of one list shows the moment of its first page, as etcd's revisions make it."""
+"""Paginated lists: every page shows the state at the time of the first page, as etcd's revisions do."""
 
 import base64
 import bisect
@@ -8,7 +8,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from simulator.kubeapi import errors, selectors, shelves, store
+from simulator.kubeapi import errors, selectors, store
+from simulator.kubeapi.collection import Collection
 from simulator.kubeapi.history import Entry
 
 _KEPT = 32
@@ -21,7 +22,8 @@ _EXPIRED = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Entries, the resource version they show, how to go on (empty at the end). ``remaining`` is None if unknown."""
+    """Entries, the resource version they show, and the token of the next page (empty at the end). ``remaining`` is None
+    if unknown."""
 
     entries: list[Entry]
     version: int
@@ -30,7 +32,7 @@ class Page:
 
 
 class _Continue(msgspec.Struct):
-    """The content of a continue token, as the API server's: version, and the key after which to go on."""
+    """The content of a continue token, as in the API server: the version, and the key after which to continue."""
 
     rv: int
     start: str
@@ -38,42 +40,42 @@ class _Continue(msgspec.Struct):
 
 
 class Lists:
-    """Pages over a store. The moments that unfinished lists look at are kept for a while, and only so many."""
+    """Pages over a store. Snapshots for unfinished lists are kept for a while, up to a maximum number."""
 
     def __init__(self, objects: store.Store) -> None:
         self._store = objects
-        self._moments: OrderedDict[tuple[str, int], tuple[datetime, list[Entry]]] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[str, int], tuple[datetime, list[Entry]]] = OrderedDict()
 
     def page(
         self,
-        shelf: shelves.Shelf,
+        collection: Collection,
         selection: selectors.Selection,
         *,
         limit: int = 0,
         token: str = "",
         exact: int | None = None,
     ) -> Page:
-        """A page of at most ``limit`` objects (0: all). ``exact`` asks for one resource version.
+        """A page of at most ``limit`` objects (0: all). ``exact`` requests one resource version.
 
-        Raises ``ApiError`` 410 when the moment a token (or ``exact``) speaks of is gone, 400 for a token that is none.
+        Raises ``ApiError`` 410 if the snapshot of a token (or of ``exact``) is gone, 400 for a malformed token.
         """
         if token:
-            return self._continued(shelf, selection, limit, _read(token))
+            return self._continued(collection, selection, limit, _read(token))
         version = self._store.version
         if exact is not None and exact != version:
             raise errors.expired(f"The resourceVersion for the provided list is too old: {exact}")
-        entries = [entry for entry in shelf.candidates(selection) if selection.matches(entry.obj)]
+        entries = [entry for entry in collection.candidates(selection) if selection.matches(entry.obj)]
         if not limit or len(entries) <= limit:
             return Page(entries=entries, version=version)
-        self._keep(shelf.resource.plural, version, shelf.ordered())
+        self._keep(collection.resource.plural, version, collection.ordered())
         return self._cut(entries, selection, version, limit)
 
     def forget(self) -> None:
-        """Drop all moments, as a compaction does: every token given out is expired."""
-        self._moments.clear()
+        """Drop all snapshots, as a compaction does: every token issued before has expired."""
+        self._snapshots.clear()
 
-    def _continued(self, shelf: shelves.Shelf, selection: selectors.Selection, limit: int, token: _Continue) -> Page:
-        found = self._moments.get((shelf.resource.plural, token.rv))
+    def _continued(self, collection: Collection, selection: selectors.Selection, limit: int, token: _Continue) -> Page:
+        found = self._snapshots.get((collection.resource.plural, token.rv))
         if found is None or found[0] < self._store.now() - _KEPT_FOR:
             raise errors.expired(_EXPIRED)
         start = bisect.bisect_right(found[1], token.start, key=_key)
@@ -83,9 +85,9 @@ class Lists:
         return self._cut(entries, selection, token.rv, limit)
 
     def _keep(self, plural: str, version: int, entries: list[Entry]) -> None:
-        self._moments[plural, version] = (self._store.now(), entries)
-        while len(self._moments) > _KEPT:
-            self._moments.popitem(last=False)
+        self._snapshots[plural, version] = (self._store.now(), entries)
+        while len(self._snapshots) > _KEPT:
+            self._snapshots.popitem(last=False)
 
     @staticmethod
     def _cut(entries: list[Entry], selection: selectors.Selection, version: int, limit: int) -> Page:
@@ -100,7 +102,7 @@ class Lists:
 
 
 def _key(entry: Entry) -> str:
-    """The order of the store's keys, as one text: no name contains a NUL."""
+    """The order of the store's keys as one text; no name contains a NUL."""
     return "\0".join(store.key_of(entry.obj))
 
 

@@ -1,4 +1,4 @@
-"""JSON merge patch and JSON patch, without touching the original: what does not change is shared with the result."""
+"""JSON merge patch and JSON patch. The original is not changed; unchanged parts are shared with the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def json_patch(target: Any, operations: Any) -> Any:
         try:
             target = _apply(target, operation)
         except (KeyError, IndexError, ValueError, TypeError, AttributeError) as error:
-            # The API server keeps the reason to itself as well.
+            # The API server does not name the reason either.
             text = "the server rejected our request due to an error in our request"
             raise errors.ApiError(422, "Invalid", text) from error
     return target

@@ -1,4 +1,4 @@
-"""What a request path names: group, version, kind, namespace, object, subresource; and the verb it means."""
+"""Request paths: group, version, kind, namespace, object, subresource; and the verb of the request."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Target:
 def parse(path: str) -> Target | None:
     """The target of a path below ``/api`` or ``/apis``; None for paths that name no kind (discovery).
 
-    Raises ``ApiError`` 404 for a kind or subresource that is not served.
+    Raises ``ApiError`` 404 for an unknown kind or subresource.
     """
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"] and len(parts) >= 3:

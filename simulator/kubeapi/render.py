@@ -1,4 +1,4 @@
-"""How objects go over the wire: whole, as kubectl's tables, or as metadata only, as ``Accept`` asks."""
+"""The representations that ``Accept`` can request: whole objects, kubectl's tables, or metadata only."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,10 @@ PLAIN, TABLE, METADATA = "", "Table", "PartialObjectMetadata"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """What a client wants: ``shape`` is PLAIN, TABLE or METADATA, ``version`` the meta.k8s.io version of the last two.
+    """A requested representation: ``shape`` is PLAIN, TABLE or METADATA; ``version`` is the meta.k8s.io version of the
+    last two.
 
-    ``include`` says what a table's rows carry of their objects: ``None``, ``Metadata`` or ``Object``.
+    ``include``: what the rows of a table contain of their objects: ``None``, ``Metadata`` or ``Object``.
     """
 
     shape: str = PLAIN
@@ -28,7 +29,7 @@ class Form:
 
 
 def form(accept: str, *, include: str = "") -> Form:
-    """The form that an ``Accept`` header asks for. Raises ``ApiError`` 406 when none of it is spoken here."""
+    """The representation that an ``Accept`` header requests. Raises ``ApiError`` 406 if none is supported."""
     for clause in accept.split(",") if accept else ():
         media, *parameters = (part.strip() for part in clause.split(";"))
         values = dict(parameter.split("=", 1) for parameter in parameters if "=" in parameter)
@@ -46,7 +47,7 @@ def form(accept: str, *, include: str = "") -> Form:
 
 
 class Renderer:
-    """One kind, under one group version, in one form."""
+    """One kind, under one group version, in one representation."""
 
     def __init__(
         self, resource: resources.Resource, group: str, version: str, wanted: Form, now: Callable[[], datetime]
@@ -69,7 +70,7 @@ class Renderer:
         return self._head + self._bare(entry)[1:]
 
     def bookmark(self, version: int, *, initial: bool = False) -> bytes:
-        """An object that carries a resource version and nothing else."""
+        """An object with a resource version and nothing else."""
         kind, shown = self._resource.kind, versions.api_version(self._group, self._version)
         if self._form.shape != PLAIN:
             kind, shown = self._form.shape, f"meta.k8s.io/{self._form.version}"
@@ -99,7 +100,7 @@ class Renderer:
         return b"".join((msgspec.json.encode(head)[:-1], b',"items":[', b",".join(bodies), b"]}"))
 
     def _bare(self, entry: history.Entry) -> bytes:
-        """The object's JSON without kind and apiVersion; made anew where the version has other field names."""
+        """The object's JSON without kind and apiVersion; encoded again where the version renames fields."""
         if not self._renamed:
             return entry.body
         obj = versions.to_response(self._resource, self._group, self._version, entry.obj)

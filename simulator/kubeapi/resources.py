@@ -1,7 +1,7 @@
-"""The kinds this API server knows, under which groups and versions.
+"""The kinds of this API server, with their groups and versions.
 
-One ``Resource`` is one kind of stored object; it may be served under several group versions (PodDisruptionBudgets under
-policy/v1 and v1beta1, Events under v1 and events.k8s.io/v1): the same objects, seen twice, as in a real cluster.
+One ``Resource`` is one kind of stored object. It may be served under several group versions (PodDisruptionBudgets under
+policy/v1 and v1beta1, Events under v1 and events.k8s.io/v1): as in a real cluster, these are the same objects.
 """
 
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """A kind of object. ``group`` and ``version`` are where it is stored; ``also`` lists other group versions.
+    """A kind of object. ``group`` and ``version``: where it is stored; ``also``: other group versions.
 
-    ``subresources`` are those that are served beside ``status`` (which ``has_status`` tells). ``indexed`` names the
-    fields that selectors ask for so often that the store keeps an index of them. ``typed`` kinds leave apiVersion and
-    kind out of list items, as the API server's built-in kinds do. ``unconditional`` kinds may be replaced without
-    naming a resource version; ``generation`` counts changes of anything but metadata and status. ``stored`` is False
-    for reviews, which are answered and forgotten.
+    ``subresources`` are served in addition to ``status`` (see ``has_status``). ``indexed`` lists the fields that
+    selectors use so often that the store keeps an index. ``typed`` kinds omit apiVersion and kind in list items, as the
+    API server's built-in kinds do. ``unconditional`` kinds may be replaced without a resource version. ``generation``
+    counts changes of anything but metadata and status. ``stored`` is False for reviews, which are answered and not
+    kept.
     """
 
     group: str
@@ -44,7 +44,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def served(self) -> tuple[tuple[str, str], ...]:
-        """Every (group, version) under which the kind can be asked for."""
+        """Every (group, version) under which the kind is served."""
         return ((self.group, self.version), *self.also)
 
 
@@ -53,7 +53,7 @@ def _workload(plural: str, kind: str, short: str) -> Resource:
 
 
 def _custom(group: str, plural: str, kind: str) -> Resource:
-    """A kind that its operator defines: a training job, a group of workers."""
+    """A custom resource of an operator: a training job, a group of workers."""
     return _make(group, "v1", plural, kind, has_status=True, generation=True, typed=False, unconditional=False)
 
 
@@ -142,7 +142,7 @@ def served_at(group: str, version: str, plural: str) -> Resource | None:
 
 @cache
 def find(ref: Ref) -> Resource:
-    """A kind by itself, its name (``"Pod"``, ``"pods"``) or (group, plural). Raises KeyError for an unknown one."""
+    """A kind by itself, its name (``"Pod"``, ``"pods"``) or (group, plural). Raises KeyError if it is unknown."""
     if isinstance(ref, Resource):
         return ref
     for resource in RESOURCES:

@@ -1,7 +1,7 @@
-"""Label and field selectors: parsed once, asked often.
+"""Label and field selectors: parsed once, matched often.
 
-The grammar of labels is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a in (x,y)``,
-``a notin (x,y)``, ``a``, ``!a``, joined by commas. ``!=`` and ``notin`` also match an object without the label.
+The grammar of labels is that of ``k8s.io/apimachinery/pkg/labels``: ``a=b``, ``a==b``, ``a!=b``, ``a in (x,y)``, ``a
+notin (x,y)``, ``a``, ``!a``, joined by commas. ``!=`` and ``notin`` also match an object without the label.
 """
 
 import re
@@ -47,14 +47,13 @@ class FieldTerm:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or a watch asks for. ``namespace`` None means all of them."""
+    """The objects that a list or a watch requests. ``namespace`` None means all of them."""
 
     namespace: str | None = None
     labels: tuple[Requirement, ...] = ()
     fields: tuple[FieldTerm, ...] = ()
 
     def matches(self, obj: Object) -> bool:
-        """Whether an object is among what was asked for."""
         metadata = obj["metadata"]
         if self.namespace is not None and metadata.get("namespace", "") != self.namespace:
             return False
@@ -77,7 +76,7 @@ def _split(text: str) -> list[str]:
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """A label selector. Raises ``ApiError`` 400 for one that cannot be read."""
+    """A label selector. Raises ``ApiError`` 400 if it cannot be parsed."""
     terms = []
     for part in _split(text) if text.strip() else ():
         if found := _SET.match(part):
@@ -133,7 +132,7 @@ _SUPPORTED: dict[str, tuple[str, ...]] = {
 
 
 def parse_fields(text: str, *, kind: str) -> tuple[FieldTerm, ...]:
-    """A field selector for a kind. Raises ``ApiError`` 400 for a field that the API server cannot select by."""
+    """A field selector for a kind. Raises ``ApiError`` 400 for a field that the API server does not support."""
     terms = []
     for part in text.split(",") if text.strip() else ():
         found = re.match(r"^([A-Za-z.]+)\s*(==|=|!=)(.*)$", part.strip())
@@ -159,7 +158,7 @@ _COMPUTED: dict[str, Callable[[Object], str]] = {
 
 
 def value_at(obj: Object, path: str) -> str:
-    """The value a field selector compares with; an absent field is the empty string."""
+    """The value that a field selector compares; an absent field is the empty string."""
     if computed := _COMPUTED.get(path):
         return computed(obj)
     value: Any = obj
@@ -174,5 +173,5 @@ def select(*, kind: str, namespace: str | None = None, labels: str = "", fields:
 
 
 def matching(objects: Iterable[Object], selection: Selection) -> list[Object]:
-    """Those of ``objects`` that the selection asks for."""
+    """The ``objects`` that the selection matches."""
     return [obj for obj in objects if selection.matches(obj)]

@@ -1,4 +1,4 @@
-"""The API server: one aiohttp application over a store, with all that belongs to it."""
+"""The API server: one aiohttp application over a store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -9,18 +9,18 @@ from aiohttp import web
 
 from simulator.kubeapi import (
     access,
-    answers,
     budgets,
     calls,
     discovery,
     errors,
     faults,
     garbage,
-    handling,
+    handler,
     paths,
-    reading,
+    reader,
+    responses,
     store,
-    writes,
+    writer,
 )
 
 Object = dict[str, Any]
@@ -46,8 +46,8 @@ _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 class ApiServer:
     """A Kubernetes API over a store.
 
-    ``tokens`` are the bearer tokens that are let in, ``anonymous`` admits callers without one (kubectl sends none over
-    plain HTTP). ``log_source`` makes the text of a pod's log. ``bookmark_every`` is in seconds (a real server: 60).
+    ``tokens`` are the accepted bearer tokens; ``anonymous`` admits callers without one (kubectl sends none over plain
+    HTTP). ``log_source`` returns the text of a pod's log. ``bookmark_every`` is in seconds (a real server: 60).
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ApiServer:
         *,
         tokens: Mapping[str, access.Identity],
         anonymous: bool = False,
-        log_source: handling.LogSource = lambda pod: "",
+        log_source: handler.LogSource = lambda pod: "",
         bookmark_every: float = 60.0,
     ) -> None:
         self.store = objects
@@ -64,11 +64,11 @@ class ApiServer:
         self.faults = faults.ApiFaults()
         self.access = access.Access(objects, tokens=tokens, anonymous=anonymous)
         self.budgets = budgets.Budgets(objects)
-        self._reader = reading.Reader(objects, bookmark_every=bookmark_every)
-        self._handler = handling.Handler(
+        self._reader = reader.Reader(objects, bookmark_every=bookmark_every)
+        self._handler = handler.Handler(
             objects=objects,
             reader=self._reader,
-            writer=writes.Writer(objects, self.budgets, garbage.Collector(objects)),
+            writer=writer.Writer(objects, self.budgets, garbage.Collector(objects)),
             guard=self.budgets,
             access=self.access,
             faults=self.faults,
@@ -80,7 +80,7 @@ class ApiServer:
                 objects.create("Namespace", {"metadata": {"name": name}, "status": {"phase": "Active"}})
 
     def application(self) -> web.Application:
-        """An application that serves ``/api``, ``/apis`` and what belongs to them; more routes may be added to it."""
+        """An application that serves ``/api`` and ``/apis``; the caller may add routes."""
         app = web.Application(client_max_size=BODY_LIMIT)
         app.router.add_get("/version", self._exposed(self._version))
         for path in ("/healthz", "/livez", "/readyz"):
@@ -95,30 +95,30 @@ class ApiServer:
         return app
 
     def cut_watches(self) -> int:
-        """Close every watch, as a restarting API server does; returns how many there were."""
+        """Close every watch, as an API server that restarts does; returns their number."""
         return self._reader.cut()
 
     def compact(self) -> None:
-        """Forget the history: watches from older versions and unfinished lists get 410."""
+        """Drop the history: watches from older versions and unfinished lists get 410."""
         self._reader.compact()
 
     # Routes that name no object
 
     def _exposed(self, handler: Handler) -> Handler:
-        """The handler, exposed to planned faults as every request is."""
+        """The handler, subject to planned faults as every request is."""
 
         async def exposed(http: web.Request) -> web.StreamResponse:
             fault = self.faults.take(method=http.method, verb="get", path=http.path_qs)
             if fault is not None and fault.status in (faults.TIMEOUT, faults.HOLD):
                 await self.faults.hold(fault)
-            if fault is None or (fault.status == faults.HOLD and not answers.gone(http)):
+            if fault is None or (fault.status == faults.HOLD and not responses.client_left(http)):
                 return await handler(http)
-            return answers.suffered(http, fault)
+            return responses.fault_response(http, fault)
 
         return exposed
 
     async def _version(self, request: web.Request) -> web.Response:
-        return answers.as_json(VERSION)
+        return responses.json_response(VERSION)
 
     async def _healthy(self, request: web.Request) -> web.Response:
         return web.Response(text="ok")
@@ -128,13 +128,13 @@ class ApiServer:
         if "proto-openapi" in request.headers.get("Accept", ""):
             headers = {"Content-Type": discovery.SCHEMA_PROTOBUF}
             return web.Response(body=discovery.SCHEMA_MESSAGE, headers=headers)
-        return answers.as_json(discovery.SCHEMA)
+        return responses.json_response(discovery.SCHEMA)
 
     async def _discover(self, request: web.Request) -> web.Response:
         try:
             self.access.authenticate(request.headers.get("Authorization", ""))
         except errors.ApiError as error:
-            return answers.refused(error)
+            return responses.error_response(error)
         parts = [part for part in request.path.split("/") if part]
         found: Object | None = None
         if parts == ["api"]:
@@ -147,13 +147,15 @@ class ApiServer:
             found = discovery.group(parts[1])
         else:
             found = discovery.kinds(parts[1], parts[2])
-        return web.Response(status=404, text="404 page not found\n") if found is None else answers.as_json(found)
+        return (
+            web.Response(status=404, text="404 page not found\n") if found is None else responses.json_response(found)
+        )
 
     async def _handle(self, http: web.Request) -> web.StreamResponse:
         try:
             target = paths.parse(http.path)
         except errors.ApiError as error:
-            return answers.refused(error)
+            return responses.error_response(error)
         if target is None:
             return await self._exposed(self._discover)(http)
         return await self._handler.handle(http, target)
@@ -172,12 +174,12 @@ class ApiServer:
             self.expire_events()
 
     def expire_events(self) -> None:
-        """Drop Events that nobody wrote for an hour."""
+        """Delete Events that were not written for an hour."""
         before = self.store.now() - _EVENT_LIFETIME
-        for key, entry in list(self.store.shelf("Event").entries.items()):
+        for key, entry in list(self.store.collection("Event").entries.items()):
             if entry.written_at < before:
                 self.store.delete("Event", *key)
 
     async def _end_watches(self, app: web.Application) -> None:
-        self.faults.clear()  # whoever is held would hold up the end
+        self.faults.clear()  # held requests would delay the shutdown
         self._reader.cut()

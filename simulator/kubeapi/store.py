@@ -1,15 +1,15 @@
-"""The object store: plain dicts by kind, namespace and name, one rising resource version over all of them.
+"""The object store: plain dicts by kind, namespace and name, with one increasing resource version for all of them.
 
-The store is the cluster's truth. The HTTP side and the simulated world both work on it, synchronously, in one event
-loop's thread. Rules for callers:
+The store holds the state of the cluster. The HTTP side and the simulated world both work on it, synchronously, in the
+thread of one event loop. Rules for callers:
 
-- An object handed to ``create`` or ``update`` belongs to the store from then on, and what ``get`` and ``list`` return
-  is the store's own: never change either. Change by ``patch``, or by ``update`` with a new dict. Parts may be shared
-  between objects (one ``images`` list for 10,000 nodes), which is what keeps a big cluster small.
+- An object passed to ``create`` or ``update`` belongs to the store from then on, and ``get`` and ``list`` return the
+  store's own objects: never change either. Change an object by ``patch``, or by ``update`` with a new dict. Objects may
+  share parts (one ``images`` list for 10,000 nodes), which keeps a big cluster small.
 - ``kind`` arguments take a kind's name (``"Pod"``), its plural (``"pods"``), ``(group, plural)`` or a ``Resource``.
-- Every refusal is an ``errors.ApiError``: 404, 409, 410 …
-- The store checks identity and versions, not content: validation and admission belong to requests (``writes``), while
-  the world may write status and spec alike.
+- Every error is an ``errors.ApiError``: 404, 409, 410 …
+- The store checks identity and versions, not content. Validation and admission belong to requests (``writer``); the
+  world may write status and spec alike.
 """
 
 import secrets
@@ -19,7 +19,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from simulator.kubeapi import errors, patches, resources, selectors, shelves
+from simulator.kubeapi import errors, patches, resources, selectors
+from simulator.kubeapi.collection import Collection, Key
 from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, Change, Entry
 
 Object = dict[str, Any]
@@ -32,8 +33,8 @@ def timestamp(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def key_of(obj: Object) -> shelves.Key:
-    """Namespace and name of an object."""
+def key_of(obj: Object) -> Key:
+    """The namespace and name of an object."""
     metadata = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
 
@@ -44,18 +45,18 @@ def generated_name(prefix: str) -> str:
 
 
 def new_uid() -> str:
-    """A fresh ``metadata.uid``."""
     return str(uuid.uuid4())
 
 
 class Store:
-    """Objects of every kind. ``now`` is the clock (aware UTC); ``history`` is how many changes a kind remembers."""
+    """Objects of every kind. ``now`` is the clock (aware UTC); ``history`` is the number of changes kept for each
+    kind."""
 
     def __init__(self, *, now: Callable[[], datetime], history: int = 8192) -> None:
         self.now = now
         self._version = 1
-        self._shelves = {
-            resource.plural: shelves.Shelf(resource, history=history, floor=self._version)
+        self._collections = {
+            resource.plural: Collection(resource, history=history, floor=self._version)
             for resource in resources.RESOURCES
             if resource.stored
         }
@@ -68,42 +69,42 @@ class Store:
         """The newest resource version."""
         return self._version
 
-    def shelf(self, kind: resources.Ref) -> shelves.Shelf:
+    def collection(self, kind: resources.Ref) -> Collection:
         """The objects of one kind, for readers that need entries and history."""
-        return self._shelves[resources.find(kind).plural]
+        return self._collections[resources.find(kind).plural]
 
     # Reading
 
     def find(self, kind: resources.Ref, namespace: str, name: str) -> Object | None:
         """One object or None. ``namespace`` is ``""`` for cluster-wide kinds."""
-        entry = self.shelf(kind).entries.get((namespace, name))
+        entry = self.collection(kind).entries.get((namespace, name))
         return entry.obj if entry else None
 
     def get(self, kind: resources.Ref, namespace: str, name: str) -> Object:
-        """One object. Raises ``ApiError`` 404."""
-        return self._entry(self.shelf(kind), (namespace, name)).obj
+        """Raises ``ApiError`` 404."""
+        return self._entry(self.collection(kind), (namespace, name)).obj
 
     def list(
         self, kind: resources.Ref, *, namespace: str | None = None, labels: str = "", fields: str = ""
     ) -> list[Object]:
         """Objects by namespace and name; ``namespace`` None means all. Selectors as in a request (raises 400)."""
-        shelf = self.shelf(kind)
-        selection = selectors.select(kind=shelf.resource.kind, namespace=namespace, labels=labels, fields=fields)
-        return selectors.matching((entry.obj for entry in shelf.candidates(selection)), selection)
+        collection = self.collection(kind)
+        selection = selectors.select(kind=collection.resource.kind, namespace=namespace, labels=labels, fields=fields)
+        return selectors.matching((entry.obj for entry in collection.candidates(selection)), selection)
 
     def count(self, kind: resources.Ref) -> int:
-        """How many objects of a kind there are."""
-        return len(self.shelf(kind).entries)
+        """The number of objects of a kind."""
+        return len(self.collection(kind).entries)
 
     # Writing
 
     def create(self, kind: resources.Ref, obj: Mapping[str, Any], *, dry_run: bool = False) -> Object:
-        """A new object; creation time, resource version, and what is absent of uid and name, are filled in.
+        """Store a new object. Fills in creation time and resource version, and uid and name if absent.
 
         Raises ``ApiError`` 409 (AlreadyExists).
         """
-        shelf = self.shelf(kind)
-        resource = shelf.resource
+        collection = self.collection(kind)
+        resource = collection.resource
         metadata = dict(obj["metadata"])
         if not metadata.get("name"):
             metadata["name"] = generated_name(metadata["generateName"])
@@ -115,9 +116,9 @@ class Store:
             metadata["generation"] = 1
         new = {**obj, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
         key = key_of(new)
-        if key in shelf.entries:
+        if key in collection.entries:
             raise errors.already_exists(resource.group, resource.plural, key[1])
-        return new if dry_run else self._commit(shelf, key, new, ADDED)
+        return new if dry_run else self._commit(collection, key, new, ADDED)
 
     def update(self, kind: resources.Ref, obj: Mapping[str, Any], *, dry_run: bool = False) -> Object:
         """Replace an object. A write that changes nothing makes no new version, as in etcd.
@@ -125,10 +126,10 @@ class Store:
         Identity (uid, creation time, deletion) stays. Raises ``ApiError`` 404, or 409 when ``metadata.resourceVersion``
         or ``metadata.uid`` is given and is not the current one.
         """
-        shelf = self.shelf(kind)
-        resource = shelf.resource
+        collection = self.collection(kind)
+        resource = collection.resource
         key = key_of(dict(obj))
-        old = self._entry(shelf, key).obj
+        old = self._entry(collection, key).obj
         metadata = dict(obj["metadata"])
         self._check_current(resource, old, metadata)
         for field in ("uid", "creationTimestamp", "resourceVersion", "deletionTimestamp", "deletionGracePeriodSeconds"):
@@ -143,7 +144,7 @@ class Store:
         new = {**obj, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
         if new == old or dry_run:
             return old if new == old else new
-        return self._settle(shelf, key, new)
+        return self._settle(collection, key, new)
 
     def patch(self, kind: resources.Ref, namespace: str, name: str, patch: Mapping[str, Any]) -> Object:
         """A JSON merge patch (RFC 7386) of any part, status included. Raises ``ApiError`` 404 and 409 as ``update``."""
@@ -159,53 +160,54 @@ class Store:
         uid: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Delete an object, or begin to: returns it as it is then.
+        """Delete an object, or begin to; returns its current state.
 
-        ``grace`` is in seconds and matters for pods only: None is the pod's own, 0 is at once. A running pod with grace
-        left is only marked (``deletionTimestamp``) until its kubelet deletes it with 0, and an object with finalizers
-        until the last of them is taken off. Raises ``ApiError`` 404, or 409 when ``uid`` is another one's.
+        ``grace`` is in seconds and matters for pods only: None is the pod's own, 0 is immediate. A running pod with
+        grace left is only marked (``deletionTimestamp``) until its kubelet deletes it with 0; an object with finalizers
+        is deleted when the last of them is removed. Raises ``ApiError`` 404, or 409 if ``uid`` differs from the
+        object's.
         """
-        shelf = self.shelf(kind)
-        resource = shelf.resource
+        collection = self.collection(kind)
+        resource = collection.resource
         key = (namespace, name)
-        old = self._entry(shelf, key).obj
+        old = self._entry(collection, key).obj
         metadata = old["metadata"]
         if uid and uid != metadata["uid"]:
             raise errors.uid_conflict(resource.group, resource.kind, name, wanted=uid, found=metadata["uid"])
         seconds = _grace(old, grace) if resource.kind == "Pod" else 0
         if dry_run or (seconds == 0 and not metadata.get("finalizers")):
-            return old if dry_run else self._remove(shelf, key)
+            return old if dry_run else self._remove(collection, key)
         left = metadata.get("deletionGracePeriodSeconds")
         if left is not None and seconds >= left:
-            return old  # under way already, and no sooner
+            return old  # already terminating, and the deadline does not get closer
         doomed = {
             **metadata,
             "deletionTimestamp": timestamp(self.now() + timedelta(seconds=seconds)),
             "deletionGracePeriodSeconds": seconds,
         }
-        return self._commit(shelf, key, {**old, "metadata": doomed}, MODIFIED)
+        return self._commit(collection, key, {**old, "metadata": doomed}, MODIFIED)
 
     # Following
 
     def subscribe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
-        """Call back after every change, in the order of the changes; returns what ends it.
+        """Call back after every change, in the order of the changes; returns a function that ends the subscription.
 
-        A callback may write: the changes it makes are delivered after the one under way has reached every subscriber.
+        A callback may write. Its changes are delivered after every subscriber has received the current one.
         """
         self._subscribers.append(callback)
         return lambda: self._subscribers.remove(callback)
 
     def compact(self) -> None:
-        """Forget all changes, as etcd's compaction does: who watches from an older version has to list again."""
-        for shelf in self._shelves.values():
-            shelf.history.compact(keep=0)
+        """Drop all changes, as etcd's compaction does: a watch from an older version has to list again."""
+        for collection in self._collections.values():
+            collection.history.compact(keep=0)
 
-    # Inside
+    # Commits
 
-    def _entry(self, shelf: shelves.Shelf, key: shelves.Key) -> Entry:
-        entry = shelf.entries.get(key)
+    def _entry(self, collection: Collection, key: Key) -> Entry:
+        entry = collection.entries.get(key)
         if entry is None:
-            raise errors.not_found(shelf.resource.group, shelf.resource.plural, key[1])
+            raise errors.not_found(collection.resource.group, collection.resource.plural, key[1])
         return entry
 
     @staticmethod
@@ -218,34 +220,34 @@ class Store:
         if metadata.get("resourceVersion") not in (None, "", old["metadata"]["resourceVersion"]):
             raise errors.conflict(resource.group, resource.plural, metadata["name"])
 
-    def _settle(self, shelf: shelves.Shelf, key: shelves.Key, new: Object) -> Object:
-        """Commit a replacement, and finish a deletion whose last finalizer it took off."""
+    def _settle(self, collection: Collection, key: Key, new: Object) -> Object:
+        """Commit a replacement, and finish a deletion whose last finalizer it removed."""
         metadata = new["metadata"]
         held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
         if "deletionTimestamp" in metadata and not held:
-            return self._remove(shelf, key, last=new)
-        return self._commit(shelf, key, new, MODIFIED)
+            return self._remove(collection, key, last=new)
+        return self._commit(collection, key, new, MODIFIED)
 
-    def _commit(self, shelf: shelves.Shelf, key: shelves.Key, new: Object, kind: str) -> Object:
+    def _commit(self, collection: Collection, key: Key, new: Object, kind: str) -> Object:
         self._version += 1
         new["metadata"]["resourceVersion"] = str(self._version)
-        previous = shelf.entries.get(key)
+        previous = collection.entries.get(key)
         entry = Entry(new, version=self._version, written_at=self.now())
-        shelf.put(key, entry)
-        self._publish(Change(kind, shelf.resource, entry, previous))
+        collection.put(key, entry)
+        self._publish(Change(kind, collection.resource, entry, previous))
         return new
 
-    def _remove(self, shelf: shelves.Shelf, key: shelves.Key, *, last: Object | None = None) -> Object:
-        previous = shelf.drop(key)
+    def _remove(self, collection: Collection, key: Key, *, last: Object | None = None) -> Object:
+        previous = collection.drop(key)
         self._version += 1
         gone = dict(last or previous.obj)
         gone["metadata"] = {**gone["metadata"], "resourceVersion": str(self._version)}
         entry = Entry(gone, version=self._version, written_at=self.now())
-        self._publish(Change(DELETED, shelf.resource, entry, previous))
+        self._publish(Change(DELETED, collection.resource, entry, previous))
         return gone
 
     def _publish(self, change: Change) -> None:
-        self.shelf(change.resource).history.append(change)
+        self.collection(change.resource).history.append(change)
         self._undelivered.append(change)
         if self._delivering:
             return
@@ -260,7 +262,7 @@ class Store:
 
 
 def _grace(pod: Object, asked: int | None) -> int:
-    """Seconds a pod gets to end, by the rules of the pod's delete strategy in ``pkg/registry/core/pod``."""
+    """The seconds that a pod gets to end, by the pod's delete strategy in ``pkg/registry/core/pod``."""
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return 0

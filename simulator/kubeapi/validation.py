@@ -1,7 +1,7 @@
-"""What the API server refuses with 422, and what it fills in: the rules a client of this cluster can run into.
+"""Validation (422): the rules that a client of this cluster can violate.
 
-Not every rule of Kubernetes is here: names, labels, annotations, taints, Events, what may not change in pods and jobs,
-and disruption budgets. The texts are those of ``k8s.io/apimachinery/pkg/util/validation``.
+Not every rule of Kubernetes is here: names, labels, annotations, taints, Events, immutable fields of pods and jobs, and
+disruption budgets. The texts are those of ``k8s.io/apimachinery/pkg/util/validation``.
 """
 
 import json
@@ -52,9 +52,9 @@ def _forbidden(field: str, why: str) -> errors.FieldError:
 
 
 def check(resource: resources.Resource, obj: Object, *, group: str, old: Object | None = None) -> None:
-    """Refuse an object that may not be stored. ``group`` is the one the request used; ``old`` what it would replace.
+    """Raises ``ApiError`` 422 with every cause if the object must not be stored.
 
-    Raises ``ApiError`` 422 with every cause.
+    ``group`` is the one the request used; ``old`` the object that it would replace.
     """
     causes = [*_metadata(obj)]
     if checker := _CHECKS.get(resource.kind):
@@ -130,37 +130,39 @@ def _node(obj: Object, group: str, old: Object | None) -> FieldErrors:
 
 
 def _event(obj: Object, group: str, old: Object | None) -> FieldErrors:
-    """The namespace rule for objects that have none, and what the new-style Event has to say about itself."""
+    """The namespace rule for objects that have none, and the fields that events.k8s.io/v1 requires and forbids."""
     involved = obj.get("involvedObject") or {}
-    namespace = obj["metadata"].get("namespace", "")
-    about = involved.get("namespace", "")
-    mismatch = _invalid("involvedObject.namespace", about, "does not match event.namespace")
-    if not obj.get("eventTime"):
-        if namespace not in (("", "default") if not about else (about,)):
-            yield mismatch
+    namespace, about = obj["metadata"].get("namespace", ""), involved.get("namespace", "")
+    if obj.get("eventTime"):
+        matches = about or namespace in ("default", "kube-system")
     else:
-        if not about and namespace not in ("default", "kube-system"):
-            yield mismatch
-        controller = "reportingController" if group else "reportingComponent"
-        for field, shown in (
-            ("reportingComponent", controller),
-            ("reportingInstance",) * 2,
-            ("action",) * 2,
-            ("reason",) * 2,
-        ):
-            if not obj.get(field):
-                yield _required(shown)
-        for field, limit in (("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)):
-            if len(obj.get(field) or "") > limit:
-                yield _invalid(field, "", f"can have at most {limit} characters")
+        matches = namespace in (("", "default") if not about else (about,))
+    if not matches:
+        yield _invalid("involvedObject.namespace", about, "does not match event.namespace")
+    if obj.get("eventTime"):
+        yield from _event_fields(obj, "reportingController" if group else "reportingComponent")
     if group and old is None:
-        if not obj.get("eventTime"):
-            yield _required("eventTime")
-        if obj.get("type") not in ("Normal", "Warning"):
-            yield _invalid("type", "", f"has invalid value: {obj.get('type', '')}")
-        for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
-            if obj.get(field):
-                yield _invalid(field, "", "needs to be unset")
+        yield from _new_event(obj)
+
+
+def _event_fields(obj: Object, controller: str) -> FieldErrors:
+    """``controller``: the name that the request's version gives to ``reportingComponent``."""
+    for field in ("reportingComponent", "reportingInstance", "action", "reason"):
+        if not obj.get(field):
+            yield _required(controller if field == "reportingComponent" else field)
+    for field, limit in (("reportingInstance", 128), ("action", 128), ("reason", 128), ("message", 1024)):
+        if len(obj.get(field) or "") > limit:
+            yield _invalid(field, "", f"can have at most {limit} characters")
+
+
+def _new_event(obj: Object) -> FieldErrors:
+    if not obj.get("eventTime"):
+        yield _required("eventTime")
+    if obj.get("type") not in ("Normal", "Warning"):
+        yield _invalid("type", "", f"has invalid value: {obj.get('type', '')}")
+    for field in ("firstTimestamp", "lastTimestamp", "count", "source"):
+        if obj.get(field):
+            yield _invalid(field, "", "needs to be unset")
 
 
 _POD_CHANGEABLE = ("activeDeadlineSeconds", "terminationGracePeriodSeconds", "tolerations")

@@ -1,7 +1,7 @@
-"""One stored object, seen under each of its group versions.
+"""One stored object under each of its group versions.
 
-PodDisruptionBudgets differ in nothing but their apiVersion. Events of events.k8s.io/v1 carry other field names for what
-core/v1 stores (``k8s.io/kubernetes/pkg/apis/events/v1/conversion.go``).
+PodDisruptionBudgets differ only in their apiVersion. Events of events.k8s.io/v1 use other field names than the stored
+core/v1 (``k8s.io/kubernetes/pkg/apis/events/v1/conversion.go``).
 """
 
 from typing import Any
@@ -28,19 +28,19 @@ def api_version(group: str, version: str) -> str:
 
 
 def renames(resource: resources.Resource, group: str) -> bool:
-    """Whether the kind has other field names in that group than where it is stored."""
+    """Whether the kind has other field names in that group than in the one where it is stored."""
     return resource is resources.EVENTS and group != resource.group
 
 
 def from_request(resource: resources.Resource, group: str, obj: Object) -> Object:
-    """An object as stored, from one in a request."""
+    """The stored form of an object in a request."""
     if not renames(resource, group):
         return obj
     return {_EVENT_FIELDS_BACK.get(key, key): value for key, value in obj.items()}
 
 
 def to_response(resource: resources.Resource, group: str, version: str, obj: Object) -> Object:
-    """An object as asked for, from one that is stored."""
+    """The requested form of a stored object."""
     if renames(resource, group):
         obj = {_EVENT_FIELDS.get(key, key): value for key, value in obj.items()}
     return {**obj, "apiVersion": api_version(group, version)}

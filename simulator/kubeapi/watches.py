@@ -1,37 +1,38 @@
-"""Watches: a client's own view of one kind's history, as it becomes JSON lines."""
+"""Watches: a client's view of one kind's history, encoded as JSON lines."""
 
 import asyncio
 from collections.abc import Iterator
 
 import msgspec
 
-from simulator.kubeapi import errors, render, selectors, shelves
+from simulator.kubeapi import errors, render, selectors
+from simulator.kubeapi.collection import Collection
 from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, Change, Entry
 
-_BATCH = 512  # changes read in one go, so that a long catch-up does not hold the event loop
+_BATCH = 512  # changes in one batch, so that a long catch-up does not block the event loop
 
 
 class Watch:
     """One watch. ``lines`` yields what is new; ``woken`` is set when there may be more.
 
-    An object that begins to match the selection is ADDED to this client, one that ceases to is DELETED, whatever really
-    happened to it.
+    An object that begins to match the selection is ADDED for this client, one that no longer matches is DELETED,
+    whatever happened to the object.
     """
 
     def __init__(
         self,
-        shelf: shelves.Shelf,
+        collection: Collection,
         selection: selectors.Selection,
         renderer: render.Renderer,
         *,
         after: int | None,
         version: int,
     ) -> None:
-        """``after`` is a resource version, None for "what there is, then what happens"; ``version`` is the newest.
+        """``after`` is a resource version, None for "the current state, then changes"; ``version`` is the newest.
 
-        Raises ``ApiError`` 410 (send it as an ERROR event) when ``after`` is older than the history.
+        Raises ``ApiError`` 410 (send it as an ERROR event) if ``after`` is older than the history.
         """
-        self._history = shelf.history
+        self._history = collection.history
         self._selection = selection
         self._renderer = renderer
         self._header = True
@@ -40,14 +41,14 @@ class Watch:
         self._first: list[bytes] = []
         if after is None:
             self._next = self._history.end()
-            for entry in shelf.candidates(selection):
+            for entry in collection.candidates(selection):
                 if selection.matches(entry.obj):
                     self._first.append(self._line(ADDED, self._rendered(entry)))
         else:
             self._next = self._history.position_after(after)
 
     def lines(self) -> Iterator[bytes]:
-        """What this client has not seen, at most a batch of it. Raises ``ApiError`` 410 when it fell too far behind."""
+        """What this client has not received, at most one batch. Raises ``ApiError`` 410 if it fell too far behind."""
         first, self._first = self._first, []
         yield from first
         for count, change in enumerate(self._history.since(self._next)):
@@ -61,7 +62,7 @@ class Watch:
                 yield self._line(kind, self._rendered(entry))
 
     def bookmark(self, version: int, *, initial: bool = False) -> bytes:
-        """A line that says how far this client has come."""
+        """A line with the resource version that this client has reached."""
         return self._line("BOOKMARK", self._renderer.bookmark(version, initial=initial))
 
     def _seen_as(self, change: Change) -> str | None:
@@ -82,5 +83,5 @@ class Watch:
 
 
 def error_line(error: errors.ApiError) -> bytes:
-    """A refusal as the last line of a watch."""
+    """An error as the last line of a watch."""
     return b'{"type":"ERROR","object":%s}\n' % msgspec.json.encode(error.status())

@@ -1,6 +1,6 @@
-"""What lives behind the Kubernetes API: machines with GPUs, kubelets, controllers, agents, and what befalls them.
+"""Everything behind the Kubernetes API: machines with GPUs, kubelets, controllers, agents, and their faults.
 
 Belongs here: everything that changes objects on its own. It works on ``kubeapi.store.Store`` and on an
-``agenda.Agenda``, whose clock is an argument, so that an hour passes in a test as fast as its events can be played.
-Never here: HTTP (that is ``kubeapi`` and ``control``), anything of the portal.
+``agenda.Agenda``. The agenda's clock is an argument, so that a test can play an hour in milliseconds. Never here: HTTP
+(that is ``kubeapi`` and ``control``), anything of the portal.
 """

@@ -1,4 +1,4 @@
-"""What happens when: actions in the order of their due times, played by whoever owns the clock."""
+"""The event queue of the simulation: actions in the order of their due times, played by whoever owns the clock."""
 
 import asyncio
 import heapq
@@ -15,21 +15,20 @@ Action = Callable[[], None]
 
 @dataclass(slots=True, order=True)
 class Entry:
-    """One planned action. ``cancel`` takes it off."""
+    """A planned action."""
 
     due: datetime
     number: int
     action: Action | None = field(compare=False)
 
     def cancel(self) -> None:
-        """Never mind."""
         self.action = None
 
 
 class Agenda:
-    """Planned actions over one clock (``now``: aware UTC). One thread only, that of the event loop.
+    """Planned actions over one clock (``now``: aware UTC). Single-threaded: use it from the event loop only.
 
-    An action that raises is logged and forgotten: one broken pod must not stop a cluster.
+    An action that raises is logged and dropped, so that one broken pod does not stop the cluster.
     """
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
@@ -37,10 +36,10 @@ class Agenda:
         self._entries: list[Entry] = []
         self._numbers = itertools.count()
         self._wake: asyncio.Event | None = None
-        self._ahead: datetime | None = None  # the time that actions played ahead believe it is
+        self._ahead: datetime | None = None  # the clock of actions that are played ahead
 
     def after(self, seconds: float, action: Action) -> Entry:
-        """Plan an action; what is due at the same time is played in the order of planning."""
+        """Plan an action. Actions that are due at the same time run in the order in which they were planned."""
         entry = Entry((self._ahead or self.now()) + timedelta(seconds=seconds), next(self._numbers), action)
         heapq.heappush(self._entries, entry)
         if self._wake is not None and self._entries[0] is entry:
@@ -49,15 +48,16 @@ class Agenda:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the next action is due, None when there is none."""
+        """When the next action is due; None if nothing is planned."""
         while self._entries and self._entries[0].action is None:
             heapq.heappop(self._entries)
         return self._entries[0].due if self._entries else None
 
     def play(self, *, ahead: float = 0.0) -> int:
-        """Do all that is due by now, also what that plans for now. Returns how many actions were done.
+        """Run every action that is due, including those planned meanwhile. Returns the number of actions that ran.
 
-        ``ahead``: what is due within so many seconds is done now too, in order: that brings a new world into swing.
+        ``ahead``: also run, in order, what falls due within so many seconds. A new world starts in full operation this
+        way.
         """
         done = 0
         try:
@@ -70,7 +70,7 @@ class Agenda:
         return done
 
     async def run(self) -> None:
-        """Play for ever on the real clock; ends by cancellation."""
+        """Play on the real clock until cancelled."""
         self._wake = asyncio.Event()
         try:
             while True:
@@ -83,7 +83,7 @@ class Agenda:
                         await self._wake.wait()
                 except TimeoutError:
                     pass
-                # Also when everything is always due, others in this loop (the API) get their turn.
+                # Yield even if something is always due, so that the API in the same loop keeps responding.
                 await asyncio.sleep(0)
         finally:
             self._wake = None
@@ -106,7 +106,7 @@ class Agenda:
 
 
 class ManualClock:
-    """A clock that stands still until told. ``advance`` plays an agenda on the way."""
+    """A clock that only ``advance`` moves."""
 
     def __init__(self, start: datetime) -> None:
         self._now = start
@@ -115,7 +115,7 @@ class ManualClock:
         return self._now
 
     def advance(self, seconds: float, agenda: Agenda) -> None:
-        """Let time pass, stopping at every action that falls due."""
+        """Let time pass, and run every action at the moment it falls due."""
         end = self._now + timedelta(seconds=seconds)
         agenda.play()
         while (due := agenda.next_due) is not None and due <= end:

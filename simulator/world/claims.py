@@ -1,20 +1,17 @@
-"""Storage: a claim is bound a moment after it was made, if its class is one that there is."""
+"""The storage provisioner: binds a PersistentVolumeClaim a moment after its creation if its storage class exists."""
 
 from simulator.kubeapi import history, store
 from simulator.world.agenda import Agenda
 
-CLASSES = ("", "standard")  # "" is the default one
-_DELAY = 0.3  # seconds that a provisioner takes
+CLASSES = ("", "standard")  # "" is the default class
+_DELAY = 0.3  # seconds
 
 
 class Claims:
-    """The provisioner of one cluster."""
-
     def __init__(self, objects: store.Store, agenda: Agenda) -> None:
         self._objects, self._agenda = objects, agenda
 
     def changed(self, change: history.Change) -> None:
-        """Bind a new claim, later."""
         if change.kind == history.ADDED and change.object["spec"].get("storageClassName", "") in CLASSES:
             key = store.key_of(change.object)
             self._agenda.after(_DELAY, lambda: self._bind(key))

@@ -1,7 +1,7 @@
-"""The controllers that make pods: ReplicaSets and their Deployments, DaemonSets, PyTorchJobs.
+"""The controllers that create pods: ReplicaSets and their Deployments, DaemonSets, PyTorchJobs.
 
-Each works like its model: a change of an owner or of one of its pods marks the owner, and a moment later the controller
-compares what is with what is wanted.
+Each works like its original: a change of an owner, or of one of its pods, puts the owner into a queue; a moment later
+the controller compares the actual state with the desired one.
 """
 
 import logging
@@ -17,18 +17,17 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 Key = tuple[str, str]
 
-_DELAY = 0.1  # seconds; looking at a DaemonSet means looking at every node
+_DELAY = 0.1  # seconds; reconciling a DaemonSet visits every node
 
 
-class Owned:
-    """Which pods belong to which owner, by uid."""
+class PodIndex:
+    """The pods of each owner, by the owner's uid."""
 
     def __init__(self, objects: store.Store) -> None:
         self._objects = objects
         self._pods: dict[str, dict[Key, None]] = {}
 
     def pod_changed(self, change: history.Change) -> None:
-        """Keep the index."""
         owner = pods.controller(change.object)
         if owner is None:
             return
@@ -42,20 +41,20 @@ class Owned:
             self._pods.setdefault(owner["uid"], {})[key] = None
 
     def of(self, owner: Object) -> list[Object]:
-        """An owner's pods, by the order of their making."""
+        """An owner's pods in the order of their creation."""
         keys = list(self._pods.get(owner["metadata"]["uid"], ()))
         return [pod for key in keys if (pod := self._objects.find("Pod", *key)) is not None]
 
 
-class Marks:
-    """Owners to look at, each once however often it is marked."""
+class WorkQueue:
+    """Owners to reconcile, each at most once however often it is added."""
 
     def __init__(self, agenda: Agenda, look: Callable[[str, Key], None], *, delay: float) -> None:
         self._agenda, self._look, self._delay = agenda, look, delay
         self._marked: set[tuple[str, Key]] = set()
 
-    def mark(self, kind: str, key: Key) -> None:
-        """Look at an owner after ``delay`` seconds, so that a bunch of changes is looked at once."""
+    def add(self, kind: str, key: Key) -> None:
+        """Reconcile an owner after ``delay`` seconds, so that a burst of changes is handled at once."""
         if (kind, key) in self._marked:
             return
         self._marked.add((kind, key))
@@ -64,19 +63,17 @@ class Marks:
             self._marked.discard((kind, key))
             try:
                 self._look(kind, key)
-            except errors.ApiError as error:  # a generated name was taken: look again, as a work queue does
+            except errors.ApiError as error:  # a generated name was taken: retry, as a work queue does
                 log.debug("%s %s/%s: %s", kind, *key, error)
-                self.mark(kind, key)
+                self.add(kind, key)
 
         self._agenda.after(self._delay, act)
 
 
 class Controllers:
-    """Those of one cluster."""
-
-    def __init__(self, objects: store.Store, agenda: Agenda, owned: Owned) -> None:
+    def __init__(self, objects: store.Store, agenda: Agenda, owned: PodIndex) -> None:
         self._objects, self._owned = objects, owned
-        self._marks = Marks(agenda, self._reconcile, delay=_DELAY)
+        self._queue = WorkQueue(agenda, self._reconcile, delay=_DELAY)
         self._verbs: dict[str, Callable[[Object], None]] = {
             "Deployment": self._deployment,
             "ReplicaSet": self._replica_set,
@@ -85,15 +82,15 @@ class Controllers:
         }
 
     def changed(self, change: history.Change) -> None:
-        """Mark what a change is about: the owner itself, a pod's owner, every DaemonSet for a new node."""
+        """Queue the owners that a change concerns: the object itself, a pod's owner, every DaemonSet for a new node."""
         kind = change.resource.kind
         if kind in self._verbs and change.kind != history.DELETED:
-            self._marks.mark(kind, store.key_of(change.object))
+            self._queue.add(kind, store.key_of(change.object))
         if kind == "Node" and change.kind == history.ADDED:
             for daemon_set in self._objects.list("DaemonSet"):
-                self._marks.mark("DaemonSet", store.key_of(daemon_set))
+                self._queue.add("DaemonSet", store.key_of(daemon_set))
         if (owner := pods.controller(change.object)) and owner["kind"] in self._verbs:
-            self._marks.mark(owner["kind"], (change.object["metadata"].get("namespace", ""), owner["name"]))
+            self._queue.add(owner["kind"], (change.object["metadata"].get("namespace", ""), owner["name"]))
 
     def _reconcile(self, kind: str, key: Key) -> None:
         owner = self._objects.find(kind, *key)
@@ -101,7 +98,7 @@ class Controllers:
             self._verbs[kind](owner)
 
     def _deployment(self, deployment: Object) -> None:
-        """One ReplicaSet a Deployment: scaled with it, never rolled."""
+        """One ReplicaSet for each Deployment: scaled with it, never rolled."""
         metadata, spec = deployment["metadata"], deployment["spec"]
         name = f"{metadata['name']}-{_hash(metadata['uid'])}"
         wanted = spec.get("replicas", 1)
@@ -126,14 +123,14 @@ class Controllers:
         self._report(replica_set, {"replicas": len(active), "readyReplicas": sum(map(pods.ready, active))})
 
     def _daemon_set(self, daemon_set: Object) -> None:
-        """A pod on each node that the selector fits, whatever its taints."""
+        """A pod on each node that the selector matches, whatever its taints."""
         template = daemon_set["spec"]["template"]
         selector = template["spec"].get("nodeSelector") or {}
         mine = self._owned.of(daemon_set)
         have = {pods.node_of(pod) for pod in mine}
         nodes = [
             entry.obj["metadata"]["name"]
-            for entry in self._objects.shelf("Node").ordered()
+            for entry in self._objects.collection("Node").ordered()
             if selector.items() <= (entry.obj["metadata"].get("labels") or {}).items()
         ]
         for name in nodes:
@@ -150,7 +147,7 @@ class Controllers:
         )
 
     def _pytorch_job(self, job: Object) -> None:
-        """Named pods, made again under the same name when they are gone or have failed."""
+        """Pods with fixed names. A pod that is gone or has failed is created again under the same name."""
         mine = {pod["metadata"]["name"]: pod for pod in self._owned.of(job)}
         for role, index, replica in _replicas(job):
             name = f"{job['metadata']['name']}-{role}-{index}"

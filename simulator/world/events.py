@@ -1,4 +1,4 @@
-"""The Events that a cluster's own components write: repeated ones raise a count, as their recorders do."""
+"""The Events that a cluster's own components write. As in their recorders, a repeated Event raises a count."""
 
 from typing import Any
 
@@ -10,7 +10,8 @@ Object = dict[str, Any]
 def emit(
     objects: store.Store, about: Object, *, reason: str, message: str, kind: str = "Normal", component: str
 ) -> None:
-    """Write an Event, or count it up. ``kind`` is ``Normal`` or ``Warning``. Events on nodes go to ``default``."""
+    """Write an Event, or raise its count. ``kind`` is ``Normal`` or ``Warning``. Events about nodes go to
+    ``default``."""
     metadata = about["metadata"]
     namespace = metadata.get("namespace", "")
     name = f"{metadata['name']}.{reason.lower()}"
@@ -23,7 +24,7 @@ def emit(
     if namespace:
         involved |= {"namespace": namespace, "apiVersion": about["apiVersion"]}
     else:
-        involved["uid"] = metadata["name"]  # kubelets know their node by its name only
+        involved["uid"] = metadata["name"]  # kubelets know only the name of their node
     event: Object = {
         "metadata": {"namespace": namespace or "default", "name": name},
         "involvedObject": involved,

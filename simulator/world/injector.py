@@ -1,11 +1,11 @@
-"""Faults on demand: one order, said in the words of ``POST /sim/faults``, done to one machine."""
+"""Faults on demand: validates the body of ``POST /sim/faults`` and applies it to one machine."""
 
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kcover import catalog
+from kcover.faults import catalog
 from simulator.world import machine, mix, printk
 from simulator.world.world import World
 
@@ -17,7 +17,7 @@ _FIELDS = ("node", "kind", "code", "gpu", "count", "line", "drill", "cure", "ret
 
 
 class OrderError(ValueError):
-    """An order that makes no sense: ``field`` and ``reason``."""
+    """An invalid order: ``field`` and ``reason``."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"{field}: {reason}")
@@ -27,11 +27,12 @@ class OrderError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to befall a node.
+    """A fault to inject into a node.
 
-    ``kind`` ``hang`` stops the whole machine. ``line`` is printed instead of the driver's own. ``count`` says how often
-    it is printed. ``drill``: as a program writes it. ``cure`` is what will take the fault away (``mix.CURES``); with
-    ``returns`` False the machine does not come back from its next boot. ``kill`` crashes the programs on the GPU.
+    ``kind`` ``hang`` stops the whole machine. ``line`` replaces the driver's line. ``count``: how often the line is
+    printed. ``drill``: the line is written by a program, not by the kernel. ``cure``: what removes the fault
+    (``mix.CURES``). With ``returns`` False the machine does not come back from its next boot. ``kill`` crashes the
+    programs on the GPU.
     """
 
     node: str
@@ -47,33 +48,35 @@ class Order:
 
 
 def parse(body: object) -> Order:
-    """An order from decoded JSON. Raises OrderError. Without ``cure`` a reboot helps, and a program's own fault goes by
-    itself."""
+    """An order from decoded JSON. Raises OrderError.
+
+    The default of ``cure`` is ``reboot``; for an Xid that a user's program causes it is ``self``.
+    """
     if not isinstance(body, dict):
-        raise OrderError("body", "a JSON object is accepted")
+        raise OrderError("body", "must be a JSON object")
     for key in body:
         if key not in _FIELDS:
-            raise OrderError(str(key), f"no such field; there are {', '.join(_FIELDS)}")
+            raise OrderError(str(key), f"unknown field; known: {', '.join(_FIELDS)}")
     node = body.get("node")
     if not isinstance(node, str) or not node:
-        raise OrderError("node", "the name of a node is needed")
+        raise OrderError("node", "must be the name of a node")
     kind = body.get("kind", "xid")
     if kind not in KINDS:
-        raise OrderError("kind", f"{kind!r} is not one of {', '.join(KINDS)}")
+        raise OrderError("kind", f"must be one of {', '.join(KINDS)}, not {kind!r}")
     code = 0 if kind == "hang" else _integer(body, "code", most=MAX_CODE)
     if code is None:
-        raise OrderError("code", f"a number from 0 to {MAX_CODE} is needed")
+        raise OrderError("code", f"must be a number from 0 to {MAX_CODE}")
     line = body.get("line") or ""
     if not isinstance(line, str) or len(line) > MAX_LINE or "\n" in line:
-        raise OrderError("line", f"one line of at most {MAX_LINE} characters is accepted")
-    cure = body.get("cure") or ("self" if kind != "hang" and catalog.is_program_fault(kind, code) else "reboot")
+        raise OrderError("line", f"must be one line of at most {MAX_LINE} characters")
+    cure = body.get("cure") or ("self" if kind != "hang" and catalog.is_user_fault(kind, code) else "reboot")
     if cure not in mix.CURES:
-        raise OrderError("cure", f"{cure!r} is not one of {', '.join(mix.CURES)}")
+        raise OrderError("cure", f"must be one of {', '.join(mix.CURES)}, not {cure!r}")
     return Order(
         node=node,
         kind=kind,
         code=code,
-        gpu=_integer(body, "gpu", least=-MAX_CODE, most=MAX_CODE),  # which there are is the node's to say
+        gpu=_integer(body, "gpu", least=-MAX_CODE, most=MAX_CODE),  # inject() checks it against the node
         count=_integer(body, "count", least=1, most=MAX_COUNT) or 1,
         line=line,
         drill=_boolean(body, "drill", default=False),
@@ -84,9 +87,9 @@ def parse(body: object) -> Order:
 
 
 def inject(world: World, order: Order) -> tuple[str, ...]:
-    """Do it; returns the lines that were printed.
+    """Apply an order; returns the printed lines.
 
-    Raises KeyError for an unknown node, OrderError for a GPU that it does not have or a machine that is down.
+    Raises KeyError for an unknown node, OrderError for a GPU that the node does not have or a machine that is down.
     """
     host = world.machines[order.node]
     if order.gpu is not None and not 0 <= order.gpu < host.gpus:
@@ -97,10 +100,10 @@ def inject(world: World, order: Order) -> tuple[str, ...]:
         if not host.gpus:
             raise OrderError("gpu", _has(host))
     if host.power != machine.UP:
-        raise OrderError("node", f"{order.node} is {host.power}, it prints nothing")
+        raise OrderError("node", f"{order.node} is {host.power} and prints nothing")
     lines = _lines(order, gpu)
-    host.suffer(
-        machine.Standing(
+    host.add_fault(
+        machine.ActiveFault(
             kind=order.kind,
             code=order.code or order.kind,
             gpu=gpu,
@@ -134,7 +137,7 @@ def _lines(order: Order, gpu: int | None) -> tuple[str, ...]:
 
 
 def process_on(node: str) -> printk.Process:
-    """The program that the driver names, for the codes with which it names one."""
+    """The process name and pid that the driver prints for Xids that it attributes to a process."""
     return printk.Process(pid=4000 + zlib.crc32(node.encode()) % 20_000, name="pt_main_thread")
 
 
@@ -143,12 +146,12 @@ def _integer(body: Mapping[str, Any], field: str, *, most: int, least: int = 0) 
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise OrderError(field, f"{value!r} is not a number from {least} to {most}")
+        raise OrderError(field, f"must be a number from {least} to {most}, not {value!r}")
     return value
 
 
 def _boolean(body: Mapping[str, Any], field: str, *, default: bool) -> bool:
     value = body.get(field, default)
     if not isinstance(value, bool):
-        raise OrderError(field, f"{value!r} is neither true nor false")
+        raise OrderError(field, f"must be true or false, not {value!r}")
     return value

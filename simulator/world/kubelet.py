@@ -1,7 +1,7 @@
-"""The kubelet of one node: starts pods, ends those that are to go, and says how the node is after a boot.
+"""The kubelet of one node: starts and stops pods, and reports the node's status after a boot.
 
-It lives on its machine. While that is down nothing happens to the node's pods: those that are being deleted stay
-Terminating until the machine is back or somebody deletes them by force, as in a real cluster.
+It lives on its machine. While the machine is down nothing happens to the node's pods. As in a real cluster, pods that
+are being deleted stay Terminating until the machine is back or somebody force-deletes them.
 """
 
 import itertools
@@ -18,11 +18,11 @@ Object = dict[str, Any]
 REBOOT_LABEL = "kcover.io/reboot"
 REBOOT_BOOT_ID = "KCOVER_BOOT_ID"
 _MOST_BACK_OFF = 300.0
-_NODE = ""  # stands among the uids of pods for the node itself
+_NODE = ""  # key of the node itself among the pods' uids
 
 
 class Kubelet:
-    """One node's; ``host`` is its machine, ``number`` makes its pods' addresses."""
+    """The kubelet of one node. ``host`` is its machine; ``number`` determines its pods' addresses."""
 
     def __init__(
         self,
@@ -37,13 +37,13 @@ class Kubelet:
         self._objects, self._agenda, self._pace = objects, agenda, pace
         self._host, self._spec, self._number = host, spec, number
         self._addresses = itertools.cycle(range(2, 250))
-        self._planned: dict[str, tuple[str, Entry]] = {}  # by pod uid: what happens to it next
+        self._planned: dict[str, tuple[str, Entry]] = {}  # by pod uid: its next transition
         host.listeners.append(self)
 
-    # From the API
+    # Called for changes in the API
 
     def pod_changed(self, change: history.Change) -> None:
-        """A pod of this node was made, changed or is gone."""
+        """A pod of this node was created, changed or deleted."""
         pod = change.object
         if change.kind == history.DELETED:
             self._cancel(pod["metadata"]["uid"])
@@ -53,7 +53,7 @@ class Kubelet:
             self._attend(pod)
 
     def ensure_mirror(self) -> None:
-        """Show the node's static pod in the API."""
+        """Create the mirror pod of the node's static pod."""
         node = self._objects.find("Node", "", self._spec.name)
         if node is None or self._host.power != machine.UP:
             return
@@ -61,16 +61,16 @@ class Kubelet:
         if self._objects.find("Pod", "kube-system", wanted["metadata"]["name"]) is None:
             self._objects.create("Pod", wanted)
 
-    # From the machine
+    # Called by the machine
 
     def went_down(self) -> None:
-        """Everything planned dies with the machine."""
+        """Cancel everything planned: it ends with the machine."""
         for _, entry in self._planned.values():
             entry.cancel()
         self._planned.clear()
 
     def came_up(self) -> None:
-        """Register the new boot, end and restart what was here; Ready comes a moment later."""
+        """Register the new boot, stop and restart the node's pods; Ready follows a moment later."""
         node = self._objects.find("Node", "", self._spec.name)
         if node is None:
             return
@@ -88,10 +88,10 @@ class Kubelet:
             else:
                 self._attend(pod)
 
-    # Faults of programs
+    # Program faults
 
     def crash(self, pod: Object, *, message: str, exit_code: int = 1) -> None:
-        """A container of a pod here ends with an error; what its restart policy says follows."""
+        """End a container of a pod with an error; its restart policy decides what follows."""
         if self._host.power != machine.UP or pods.phase(pod) != "Running" or pods.deleting(pod):
             return
         if pod["spec"].get("restartPolicy") == "Never":
@@ -101,10 +101,10 @@ class Kubelet:
         self._plan("restart", pod, wait, self._restart)
         self._write(pods.crashed(self._objects, pod, message=message, exit_code=exit_code))
 
-    # Inside
+    # Transitions of pods
 
     def _attend(self, pod: Object) -> None:
-        """Plan what a pod needs next, unless that is planned already."""
+        """Plan the next transition of a pod, unless one is planned already."""
         doing = self._planned.get(pod["metadata"]["uid"], ("",))[0]
         if pods.deleting(pod):
             if doing != "end":
@@ -114,7 +114,7 @@ class Kubelet:
             self._plan("start", pod, self._pace.start, self._start)
 
     def _plan(self, what: str, pod: Object, seconds: float, then: Callable[[Object], None]) -> None:
-        """Do something to a pod later, if it is still there and still the same; it replaces what was planned."""
+        """Run an action on a pod later, if the pod still exists with the same uid. Replaces what was planned for it."""
         namespace, name = store.key_of(pod)
         uid = pod["metadata"]["uid"]
 
@@ -140,7 +140,7 @@ class Kubelet:
             self._plan("run", pod, self._pace.run, self._run_to_end)
 
     def _run_reboot(self, pod: Object) -> None:
-        """What the container of a reboot job does: compare boot ids, then take the machine down, the pod with it."""
+        """The container of a reboot job: compares boot IDs, then takes the machine down, and the pod with it."""
         wanted = pods.env(pod, REBOOT_BOOT_ID)
         if wanted == self._host.boot_id:
             namespace, name = store.key_of(pod)
@@ -165,7 +165,7 @@ class Kubelet:
         self._write(again)
 
     def _after_boot(self, pod: Object) -> None:
-        """A container that ran when the machine went down is dead: the kubelet finds it so, without an exit code."""
+        """Fail a container that ran when the machine went down. The kubelet finds it dead, without an exit code."""
         message = "the container could not be located when the pod was started"
         if pod["spec"].get("restartPolicy") == "Never":
             self._write(pods.ended(self._objects, pod, succeeded=False, message=message, reason="NodeRebooted"))
@@ -181,7 +181,7 @@ class Kubelet:
             self._tell(node, "NodeReady", f"Node {self._spec.name} status is now: NodeReady")
 
     def _post(self, node: Object, status: str, *, boot_id: str) -> None:
-        """Post the node's status, as kubelets do: conditions and node info, nothing of its spec."""
+        """Post the node's status as kubelets do: conditions and node info, nothing of its spec."""
         info = {**node["status"]["nodeInfo"], "bootID": boot_id}
         changed = {**node, "status": {**node["status"], "nodeInfo": info}}
         self._objects.update("Node", nodes.with_ready(changed, status, store.timestamp(self._objects.now())))

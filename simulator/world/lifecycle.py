@@ -1,6 +1,7 @@
-"""The node lifecycle controller: notices silent kubelets, taints what is not ready or cordoned, evicts the lost.
+"""The node lifecycle controller: detects silent kubelets, taints nodes that are not ready or cordoned, evicts lost
+pods.
 
-As in a real cluster these taints are its own business: it adds and removes them beside everybody else's.
+As in a real cluster the controller adds and removes only its own taints.
 """
 
 from typing import Any
@@ -19,44 +20,39 @@ _OWN = {(_NOT_READY, "NoSchedule"), (_NOT_READY, "NoExecute"), (_UNREACHABLE, "N
         (_UNREACHABLE, "NoExecute"), (_UNSCHEDULABLE, "NoSchedule")}  # fmt: skip
 
 
-class Watcher:
-    """A machine's listener on behalf of the controller: its silence is noticed after a while."""
+class HeartbeatWatcher:
+    """Listens to a machine on behalf of the controller. Its silence is noticed after a delay."""
 
     def __init__(self, controller: "NodeLifecycle", name: str) -> None:
         self._controller, self._name = controller, name
 
     def went_down(self) -> None:
-        """See ``machine.Listener``."""
-        self._controller.silent(self._name)
+        self._controller.heartbeat_lost(self._name)
 
     def came_up(self) -> None:
-        """See ``machine.Listener``."""
-        self._controller.heard(self._name)
+        self._controller.heartbeat_back(self._name)
 
 
 class NodeLifecycle:
-    """One cluster's."""
-
     def __init__(self, objects: store.Store, agenda: Agenda, pace: Pace) -> None:
         self._objects, self._agenda, self._pace = objects, agenda, pace
         self._noticing: dict[str, Entry] = {}
         self._evicting: dict[str, Entry] = {}
 
     def watch(self, host: machine.Machine) -> None:
-        """Follow a machine's heartbeat."""
-        host.listeners.append(Watcher(self, host.name))
+        host.listeners.append(HeartbeatWatcher(self, host.name))
 
-    def silent(self, name: str) -> None:
-        """A kubelet posts no more."""
+    def heartbeat_lost(self, name: str) -> None:
+        """The kubelet has stopped posting its status."""
         self._noticing[name] = self._agenda.after(self._pace.notice, lambda: self._lost(name))
 
-    def heard(self, name: str) -> None:
-        """It posts again; what it says is in the node's status."""
+    def heartbeat_back(self, name: str) -> None:
+        """The kubelet posts again; the node's status carries what it reports."""
         if entry := self._noticing.pop(name, None):
             entry.cancel()
 
     def node_changed(self, change: history.Change) -> None:
-        """Keep the controller's own taints, and the pods' readiness, in step with a node."""
+        """Reconcile the controller's own taints, and the readiness of the pods, with a node."""
         if change.kind == history.DELETED:
             return
         node = change.object
@@ -106,7 +102,7 @@ class NodeLifecycle:
             self._objects.update("Node", {**node, "spec": spec})
 
     def _evict(self, name: str) -> None:
-        """Delete a lost node's pods: they stay Terminating until its kubelet is back."""
+        """Delete the pods of a lost node. They stay Terminating until its kubelet is back."""
         self._evicting.pop(name, None)
         for pod in self._objects.list("Pod", fields=f"spec.nodeName={name}"):
             if not (pods.deleting(pod) or pods.finished(pod) or pods.is_daemon(pod) or pods.is_mirror(pod)):

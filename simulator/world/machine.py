@@ -1,6 +1,6 @@
-"""One machine: what is really the matter with it, whatever anybody reports about it.
+"""One machine and its actual faults, whatever anybody reports about it.
 
-A machine knows nothing of Kubernetes. Kubelet and agent follow it through ``listeners``; both die with its boots.
+A machine knows nothing of Kubernetes. Kubelet and agent follow it through ``listeners``; both stop and start with it.
 """
 
 import uuid
@@ -9,30 +9,30 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
-from agents.probes import follow
-from kcover import fault
+from agents.probes.log import sources
+from kcover.faults import fault
 from simulator.world import agenda
 
 UP, BOOTING, HUNG, DEAD = "up", "booting", "hung", "dead"
-_KERNEL, _PROGRAM = 0, 1  # syslog facilities: the kernel lets no program write with its own
-_RETURNS_AFTER = 2.0  # seconds of uptime until a fault that a boot did not cure is printed again
+_KERNEL, _PROGRAM = 0, 1  # syslog facilities: programs cannot write with the kernel's
+_RETURNS_AFTER = 2.0  # seconds after a boot until remaining faults are printed again
 
 
 class Listener(Protocol):
-    """What lives on a machine."""
+    """A program on a machine."""
 
     def went_down(self) -> None:
-        """The machine stopped: reboot, hang, power."""
+        """The machine stopped: a reboot, a hang, a power loss."""
 
     def came_up(self) -> None:
-        """A new boot began to answer."""
+        """A new boot has finished."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Standing:
-    """A fault that is still there. ``cure`` is what takes it away (``mix.CURES``); ``gpu`` an index, None for the node.
+class ActiveFault:
+    """A fault that is present. ``cure``: what removes it (``mix.CURES``). ``gpu``: an index, None for the whole node.
 
-    ``lines`` are printed again after a boot that did not cure it. ``comes_back`` False: the next boot never ends.
+    ``lines`` are printed again after a boot that did not cure it. With ``comes_back`` False the next boot never ends.
     """
 
     kind: str
@@ -47,8 +47,6 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boot:
-    """One boot and why it happened."""
-
     boot_id: str
     at: datetime
     cause: str
@@ -56,7 +54,8 @@ class Boot:
 
 @dataclass(slots=True)
 class Machine:
-    """A host with GPUs. ``boot_seconds``: a boot's duration; ``repair_seconds``: until a person comes, 0 = never."""
+    """A host with GPUs. ``boot_seconds``: how long a boot takes. ``repair_seconds``: until a person repairs it; 0 =
+    never."""
 
     name: str
     inventory: fault.Inventory
@@ -65,26 +64,26 @@ class Machine:
     repair_seconds: float
     power: str = UP
     boots: list[Boot] = field(default_factory=list)
-    faults: list[Standing] = field(default_factory=list)
-    log: follow.Memory = field(default_factory=follow.Memory)
+    faults: list[ActiveFault] = field(default_factory=list)
+    log: sources.MemoryLog = field(default_factory=sources.MemoryLog)
     listeners: list[Listener] = field(default_factory=list)
-    printed: Callable[[], None] | None = None  # told of every new line in the log
+    printed: Callable[[], None] | None = None  # called for every new line in the log
 
     def __post_init__(self) -> None:
         self._begin("power on")
 
     @property
     def boot_id(self) -> str:
-        """The running (or, while down, the last) boot."""
+        """The boot ID of the running boot, or of the last one while the machine is down."""
         return self.boots[-1].boot_id
 
     @property
     def gpus(self) -> int:
-        """How many devices are built in."""
         return len(self.inventory.gpus)
 
     def write(self, *lines: str, drill: bool = False) -> None:
-        """Print to the kernel log, as the kernel or (``drill``) as a program does; not while it is down."""
+        """Write to the kernel log, as the kernel or (``drill``) as a program. Does nothing while the machine is
+        down."""
         if self.power != UP:
             return
         for line in lines:
@@ -92,16 +91,16 @@ class Machine:
         if self.printed:
             self.printed()
 
-    def suffer(self, standing: Standing, *, times: int = 1) -> None:
-        """A fault begins: it is printed so many times, and stays until it is cured."""
-        if standing.cure != "self":
-            self.faults.append(standing)
-        self.write(*standing.lines * times, drill=standing.drill)
-        if standing.cure == "repair" and self.repair_seconds:
+    def add_fault(self, active: ActiveFault, *, times: int = 1) -> None:
+        """Add a fault: print its lines ``times`` times, and keep it until it is cured."""
+        if active.cure != "self":
+            self.faults.append(active)
+        self.write(*active.lines * times, drill=active.drill)
+        if active.cure == "repair" and self.repair_seconds:
             self.agenda.after(self.repair_seconds, self.repair)
 
     def reboot(self, cause: str) -> bool:
-        """Go down and, unless a fault keeps it from it, come up again. False when it is down already."""
+        """Go down, and come up again unless a fault prevents it. False if the machine is down already."""
         if self.power not in (UP, HUNG):
             return False
         was_up, self.power = self.power == UP, BOOTING
@@ -111,31 +110,30 @@ class Machine:
         return True
 
     def hang(self) -> None:
-        """Stop answering, with everything on it."""
         if self.power == UP:
             self.power = HUNG
             self._tell_down()
 
     def reset_gpu(self, index: int) -> bool:
-        """Reset one device. True when no fault is left on it."""
+        """Reset one GPU. True if no fault remains on it."""
         self.faults = [f for f in self.faults if f.gpu != index or f.cure != "reset"]
         left = [f for f in self.faults if f.gpu == index]
-        for standing in left:
-            self.write(*standing.lines, drill=standing.drill)
+        for active in left:
+            self.write(*active.lines, drill=active.drill)
         return not left
 
     def repair(self) -> None:
-        """A person comes: nothing is the matter any more, and a machine that is not up is switched on."""
+        """A person repairs the machine: removes all faults and powers it on if it is not up."""
         self.faults.clear()
         if self.power in (HUNG, DEAD):
             self.power = BOOTING
             self.agenda.after(self.boot_seconds, lambda: self._boot("repair"))
 
     def _boot(self, cause: str) -> None:
-        if any(not standing.comes_back for standing in self.faults):
+        if any(not active.comes_back for active in self.faults):
             self.power = DEAD
             return
-        self.faults = [standing for standing in self.faults if standing.cure == "repair"]
+        self.faults = [active for active in self.faults if active.cure == "repair"]
         self.power = UP
         self._begin(cause)
         for listener in tuple(self.listeners):
@@ -153,8 +151,8 @@ class Machine:
         )
 
     def _print_again(self) -> None:
-        for standing in self.faults:
-            self.write(*standing.lines, drill=standing.drill)
+        for active in self.faults:
+            self.write(*active.lines, drill=active.drill)
 
     def _tell_down(self) -> None:
         for listener in tuple(self.listeners):
@@ -162,7 +160,7 @@ class Machine:
 
 
 def pci(index: int) -> str:
-    """The address of the ``index``-th device in a machine, as the kernel prints it."""
+    """The PCI address of the ``index``-th GPU of a machine, as the kernel prints it."""
     return f"0000:{_BUSES[index % len(_BUSES)]:02x}:{index // len(_BUSES):02x}"
 
 
@@ -170,7 +168,7 @@ _BUSES = (0x18, 0x2A, 0x3A, 0x5D, 0x9A, 0xAB, 0xBA, 0xDB)
 
 
 def inventory(*, gpus: int, model: str, seed: str) -> fault.Inventory:
-    """What a machine is made of. ``seed`` makes serials and UUIDs that stay the same from run to run."""
+    """The inventory of a machine. ``seed`` determines serials and UUIDs, so that they are the same in every run."""
     return fault.Inventory(
         driver="580.95.05",
         kernel="6.8.0-85-generic",

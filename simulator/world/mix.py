@@ -1,4 +1,4 @@
-"""Which faults befall a fleet, how often, and what cures them: draws from published failure rates.
+"""The fault mix: which faults occur, how often, and what cures them, drawn from published failure rates.
 
 The numbers and their sources are in ``data/fault_mix.json``. Rates are events per GPU-hour.
 """
@@ -13,13 +13,13 @@ from typing import Any
 
 PRESETS = ("low", "mid", "high")
 NOISE_LEVELS = ("quiet_production", "mixed", "academic")
-CURES = ("self", "reset", "reboot", "repair")  # goes by itself; GPU reset; node reboot; a person with a screwdriver
+CURES = ("self", "reset", "reboot", "repair")  # nothing; a GPU reset; a reboot of the node; a person at the machine
 _DATA = Path(__file__).parents[1] / "data" / "fault_mix.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emission:
-    """What one occurrence of a class prints, in order."""
+    """The log output of one occurrence of a class, in order."""
 
     share: float
     xids: tuple[int, ...] = ()
@@ -28,9 +28,9 @@ class Emission:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultClass:
-    """One way for hardware to fail. ``cure`` gives the probability of each of ``CURES``; it sums to 1.
+    """One way in which hardware fails. ``cure`` gives the probability of each of ``CURES``; the sum is 1.
 
-    ``rates`` are per preset. Classes without an emission do not show in a kernel log.
+    ``rates`` are per preset. A class without an emission does not show in a kernel log.
     """
 
     id: str
@@ -43,18 +43,17 @@ class FaultClass:
 
     @property
     def hangs_node(self) -> bool:
-        """Whether the whole machine stops answering."""
         return self.scope == "node" and self.id in ("node_unresponsive", "host_kernel_or_part")
 
     @property
     def visible(self) -> bool:
-        """Whether a virtual machine can show it: by its kernel log or by its silence."""
+        """Whether a virtual machine can show it: in its kernel log or by its silence."""
         return bool(self.emissions) or self.hangs_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noise:
-    """What a program's own bug prints: ``relative`` to the rate of Xid 31."""
+    """A program fault: its rate is ``relative`` to the rate of Xid 31."""
 
     xids: tuple[int, ...]
     relative: float
@@ -62,8 +61,6 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drawn:
-    """One occurrence of a hardware fault."""
-
     id: str
     xids: tuple[int, ...]
     sxids: tuple[int, ...]
@@ -74,7 +71,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mix:
-    """All fault classes and the noise of programs."""
+    """All classes of hardware faults, and the program faults."""
 
     classes: tuple[FaultClass, ...]
     noise: tuple[Noise, ...]
@@ -83,7 +80,7 @@ class Mix:
     persistence: Mapping[int, float]
 
     def rate(self, preset: str, *, node_affecting: bool = False, visible: bool = False) -> float:
-        """Events per GPU-hour of the classes that affect nodes, that can be seen here, or of all."""
+        """Events per GPU-hour: of all classes that affect nodes, or only of the ``visible`` ones."""
         return sum(
             entry.rates[preset]
             for entry in self.classes
@@ -91,11 +88,11 @@ class Mix:
         )
 
     def noise_rate(self, level: str) -> float:
-        """Program faults per GPU-hour, of every kind."""
+        """Program faults of every kind per GPU-hour."""
         return self.noise_rates[level] * sum(kind.relative for kind in self.noise)
 
     def draw(self, rng: random.Random, *, preset: str) -> Drawn:
-        """One hardware fault that a virtual machine can show, by the rates of a preset."""
+        """One hardware fault that a virtual machine can show, drawn by the rates of a preset."""
         visible = [entry for entry in self.classes if entry.visible]
         chosen = rng.choices(visible, weights=[entry.rates[preset] for entry in visible])[0]
         emission = Emission(share=1.0)
@@ -111,18 +108,18 @@ class Mix:
         )
 
     def draw_noise(self, rng: random.Random) -> tuple[int, ...]:
-        """The Xids of one program bug on one GPU."""
+        """The Xids of one program fault on one GPU."""
         return rng.choices(self.noise, weights=[kind.relative for kind in self.noise])[0].xids
 
 
 @cache
 def load() -> Mix:
-    """The mix that ships with the simulator."""
+    """The fault mix that ships with the simulator."""
     return parse(json.loads(_DATA.read_text()))
 
 
 def parse(data: Mapping[str, Any]) -> Mix:
-    """A mix from the data file's shape. Raises ValueError for shares or cures that do not sum to 1."""
+    """A mix from the structure of the data file. Raises ValueError if shares or cures do not sum to 1."""
     noise = data["program_noise"]
     return Mix(
         classes=tuple(_class(entry) for entry in data["classes"]),
@@ -145,7 +142,7 @@ def _class(entry: Mapping[str, Any]) -> FaultClass:
         if abs(total - 1.0) > 1e-6:
             raise ValueError(f"{entry['id']}: {what} sums to {total}, not 1")
     if unknown := set(entry["cure"]) - set(CURES):
-        raise ValueError(f"{entry['id']}: no such cure: {', '.join(sorted(unknown))}")
+        raise ValueError(f"{entry['id']}: unknown cure: {', '.join(sorted(unknown))}")
     return FaultClass(
         id=entry["id"],
         rates=entry["rate"],

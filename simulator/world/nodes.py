@@ -1,4 +1,4 @@
-"""The fleet on paper: which nodes there are, what they are called and labelled, and how a Node object looks."""
+"""The plan of the fleet: nodes, their names and labels, and their Node objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,14 +7,14 @@ from typing import Any
 Object = dict[str, Any]
 
 GPU = "nvidia.com/gpu"
-RACK_SIZE = 16  # nodes under one switch
+RACK_SIZE = 16  # nodes behind one switch
 ZONE_SIZE = 64
-_STANDBY_EVERY = 25  # one spare in so many nodes of a pool, from four nodes on
+_STANDBY_EVERY = 25  # one spare for so many nodes of a pool, in pools of four or more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """A kind of GPU nodes. ``share`` of the fleet; ``product`` as the GPU feature discovery labels it."""
+    """A kind of GPU nodes. ``share``: its part of the fleet. ``product``: the label of the GPU feature discovery."""
 
     name: str
     share: float
@@ -62,7 +62,7 @@ POOLS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSpec:
-    """One node on paper. ``model`` is empty for a node without GPUs."""
+    """The plan of one node. ``model`` is empty for a node without GPUs."""
 
     name: str
     pool: str
@@ -73,9 +73,9 @@ class NodeSpec:
 
 
 def plan(*, nodes: int, gpus: int, cpu_nodes: int | None = None) -> list[NodeSpec]:
-    """``nodes`` GPU nodes in pools, racks and zones, the last of each pool as spares, and some nodes without GPUs.
+    """``nodes`` GPU nodes in pools, racks and zones, the last ones of each pool as spares, and some nodes without GPUs.
 
-    ``cpu_nodes`` None is one in 25, at least one and at most 40.
+    ``cpu_nodes`` None means one in 25, at least one and at most 40.
     """
     specs: list[NodeSpec] = []
     for pool, size in zip(POOLS, _sizes(nodes), strict=True):
@@ -102,7 +102,7 @@ def plan(*, nodes: int, gpus: int, cpu_nodes: int | None = None) -> list[NodeSpe
 
 
 def _sizes(nodes: int) -> list[int]:
-    """The pools' sizes: the shares rounded down, what is left over goes to the first."""
+    """The sizes of the pools: the shares rounded down; the first pool gets the remainder."""
     sizes = [int(nodes * pool.share) for pool in POOLS]
     sizes[0] += nodes - sum(sizes)
     return sizes
@@ -130,9 +130,9 @@ def _gpu_node(pool: Pool, number: int, *, gpus: int, standby: bool) -> NodeSpec:
 
 
 def render(spec: NodeSpec, *, number: int, boot_id: str, at: str, images: list[Object]) -> Object:
-    """The Node object of a machine that is up. ``at`` is the time of its conditions; spares are cordoned.
+    """The Node object of a machine that is up. ``at``: the time of its conditions. Spares are cordoned.
 
-    ``images`` is shared by all nodes: it is what makes real Node objects big.
+    ``images`` is shared by all nodes; it makes up most of a real Node object's size.
     """
     address = f"10.{16 + number // 65536}.{number // 256 % 256}.{number % 256}"
     capacity = {"cpu": "128", "memory": "2113411308Ki", "pods": "110", "ephemeral-storage": "3748905484Ki"}
@@ -184,9 +184,9 @@ def render(spec: NodeSpec, *, number: int, boot_id: str, at: str, images: list[O
 
 
 def images(*, node_bytes: int) -> list[Object]:
-    """An image list that makes a Node object about ``node_bytes`` long; real ones are 10 to 20 KB."""
+    """An image list that makes a Node object about ``node_bytes`` long; real ones have 10 to 20 KB."""
     found = []
-    room = node_bytes - 2600  # what the rest of the object takes
+    room = node_bytes - 2600  # size of the rest of the object
     number = 0
     while room > 0:
         entry = {
@@ -203,7 +203,7 @@ def images(*, node_bytes: int) -> list[Object]:
 
 
 def ready(status: str, at: str) -> Object:
-    """A node's Ready condition: ``True``, ``False`` (its kubelet says so) or ``Unknown`` (its kubelet is silent)."""
+    """A node's Ready condition: ``True``, ``False`` (the kubelet reports it) or ``Unknown`` (the kubelet is silent)."""
     reason, message = {
         "True": ("KubeletReady", "kubelet is posting ready status"),
         "False": ("KubeletNotReady", "container runtime status check may not have completed yet"),
@@ -220,7 +220,7 @@ def ready(status: str, at: str) -> Object:
 
 
 def with_ready(node: Object, status: str, at: str) -> Object:
-    """The node with its Ready condition set; the time of its last change only moves when it changes."""
+    """The node with its Ready condition set; ``lastTransitionTime`` only moves when the status changes."""
     condition = ready(status, at)
     others = []
     for entry in node["status"].get("conditions") or ():
@@ -232,13 +232,13 @@ def with_ready(node: Object, status: str, at: str) -> Object:
 
 
 def ready_status(node: Object) -> str:
-    """``True``, ``False`` or ``Unknown``."""
+    """The status of the Ready condition: ``True``, ``False`` or ``Unknown``."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return next((str(entry["status"]) for entry in conditions if entry["type"] == "Ready"), "Unknown")
 
 
 def pressure(kind: str, at: str) -> Object:
-    """A node condition that is well when it is False."""
+    """A node condition whose healthy status is False."""
     name = kind.removesuffix("Pressure")
     return {
         "type": kind,
@@ -251,5 +251,5 @@ def pressure(kind: str, at: str) -> Object:
 
 
 def unschedulable_taint(at: str) -> Object:
-    """What the node lifecycle controller puts on a cordoned node."""
+    """The taint that the node lifecycle controller puts on a cordoned node."""
     return {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": at}

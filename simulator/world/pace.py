@@ -7,11 +7,11 @@ from dataclasses import dataclass
 class Pace:
     """Durations. The defaults suit a demo; a benchmark sets ``boot`` and ``grace`` to 0, a real fleet has 480 and 30.
 
-    ``boot``: from the reboot until the new kernel answers. ``grace``: the longest a pod takes to end, whatever it asks
-    for. ``start``: until a bound pod runs. ``notice``: until a silent kubelet's node is NotReady (a real cluster's 40).
-    ``settle``: from the kubelet's return until Ready. ``evict``: until a NotReady node's pods are deleted (a real 300).
-    ``run``: how long a Job's pod runs. ``back_off``: until a crashed container starts again, doubled each time.
-    ``repair``: until a person mends what no reboot cures; 0 = nobody ever comes.
+    ``boot``: from the reboot until the new kernel runs. ``grace``: the maximum a pod takes to end, whatever it
+    requests. ``start``: until a bound pod runs. ``notice``: until the node of a silent kubelet is NotReady (40 in a
+    real cluster). ``settle``: from the kubelet's return until Ready. ``evict``: until the pods of a NotReady node are
+    deleted (300 in a real cluster). ``run``: how long a Job's pod runs. ``back_off``: until a crashed container
+    restarts, doubled each time. ``repair``: until a person repairs what no reboot cures; 0 = never.
     """
 
     boot: float = 8.0

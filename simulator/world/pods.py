@@ -1,4 +1,4 @@
-"""Reading and writing Pod objects: what they ask for, who owns them, and the states a kubelet reports."""
+"""Pod objects: their requests, their owners, and the states that a kubelet reports."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ Object = dict[str, Any]
 
 
 def gpus(pod: Object) -> int:
-    """GPUs that a pod's containers ask for."""
+    """The GPUs that a pod's containers request."""
     total = 0
     for container in pod["spec"].get("containers") or ():
         resources = container.get("resources") or {}
@@ -20,27 +20,27 @@ def gpus(pod: Object) -> int:
 
 
 def node_of(pod: Object) -> str:
-    """The node a pod is bound to, or empty."""
+    """The node to which a pod is bound, or an empty string."""
     return str(pod["spec"].get("nodeName") or "")
 
 
 def phase(pod: Object) -> str:
-    """Pending, Running, Succeeded, Failed or Unknown."""
+    """``Pending``, ``Running``, ``Succeeded``, ``Failed`` or ``Unknown``."""
     return str((pod.get("status") or {}).get("phase") or "Pending")
 
 
 def finished(pod: Object) -> bool:
-    """Whether none of its containers will ever run again."""
+    """Whether none of its containers will run again."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def deleting(pod: Object) -> bool:
-    """Whether it has been told to go."""
+    """Whether its deletion has begun."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def controller(obj: Object) -> Object | None:
-    """The owner reference of the controller that made it."""
+    """The owner reference of its controller; None without one."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             found: Object = reference
@@ -49,24 +49,22 @@ def controller(obj: Object) -> Object | None:
 
 
 def is_daemon(pod: Object) -> bool:
-    """Whether a DaemonSet made it."""
     owner = controller(pod)
     return owner is not None and owner["kind"] == "DaemonSet"
 
 
 def is_mirror(pod: Object) -> bool:
-    """Whether it is the API's image of a static pod."""
+    """Whether it is the mirror pod of a static pod."""
     return workloads.MIRROR in (pod["metadata"].get("annotations") or {})
 
 
 def ready(pod: Object) -> bool:
-    """Whether its Ready condition is true."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 
 
 def env(pod: Object, name: str) -> str | None:
-    """A literal environment variable of any container."""
+    """The literal value of an environment variable in any of its containers."""
     for container in pod["spec"].get("containers") or ():
         for variable in container.get("env") or ():
             if variable.get("name") == name:
@@ -75,7 +73,7 @@ def env(pod: Object, name: str) -> str | None:
 
 
 def from_template(template: Object, owner: Object, *, name: str = "", labels: Object | None = None) -> Object:
-    """A pod as a controller makes it: owned, named after its owner unless it gets a name. Parts are shared."""
+    """A pod as a controller creates it: owned, and named after its owner unless a name is given. Parts are shared."""
     inner = template.get("metadata") or {}
     metadata: Object = {
         "namespace": owner["metadata"]["namespace"],
@@ -101,7 +99,7 @@ def from_template(template: Object, owner: Object, *, name: str = "", labels: Ob
 
 
 def bound(pod: Object, node: str) -> Object:
-    """The pod after the scheduler chose."""
+    """The pod after the scheduler has bound it."""
     return {**pod, "spec": {**pod["spec"], "nodeName": node}}
 
 
@@ -120,7 +118,7 @@ def with_ready(objects: store.Store, pod: Object, *, ready: bool) -> Object:
 def running(
     objects: store.Store, pod: Object, *, address: str, restarts: int = 0, crash: Object | None = None
 ) -> Object:
-    """The pod with all its containers running. ``crash`` is the terminated state before it, if there was one."""
+    """The pod with all containers running. ``crash``: the terminated state of the container before it, if any."""
     at = store.timestamp(objects.now())
     status = pod.get("status") or {}
     states = [
@@ -157,7 +155,7 @@ def running(
 
 
 def ended(objects: store.Store, pod: Object, *, succeeded: bool, message: str = "", reason: str = "") -> Object:
-    """The pod after its containers ended for good."""
+    """The pod after its containers have ended for good."""
     state = terminated(
         objects, exit_code=0 if succeeded else 1, reason="Completed" if succeeded else "Error", message=message
     )
@@ -169,20 +167,19 @@ def ended(objects: store.Store, pod: Object, *, succeeded: bool, message: str = 
 
 
 def crashed(objects: store.Store, pod: Object, *, message: str, exit_code: int = 1) -> Object:
-    """The pod right after a container ended with an error and before its kubelet starts it again."""
+    """The pod after a container ended with an error, and before its kubelet restarts it."""
     state = terminated(objects, exit_code=exit_code, reason="Error", message=message)
     status = {**(pod.get("status") or {}), "containerStatuses": _ended_states(pod, state)}
     return with_ready(objects, {**pod, "status": status}, ready=False)
 
 
 def restarts(pod: Object) -> int:
-    """How often its first container was restarted."""
+    """The restart count of its first container."""
     states: Sequence[Object] = (pod.get("status") or {}).get("containerStatuses") or ({},)
     return int(states[0].get("restartCount", 0))
 
 
 def terminated(objects: store.Store, *, exit_code: int, reason: str, message: str) -> Object:
-    """A container's terminated state."""
     return {
         "exitCode": exit_code,
         "reason": reason,

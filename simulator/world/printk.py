@@ -1,13 +1,13 @@
-"""Kernel log lines as the NVIDIA drivers print them, one function a family.
+"""Kernel log lines as the NVIDIA drivers print them, one function for each family.
 
-Forms: NVIDIA's open kernel modules (``NVRM: Xid (PCI:%04x:%02x:%02x): %d, ...`` with the process where one is known,
-``nvidia-nvswitch%d: SXid (PCI:...): %05d, ...``). The messages are those operators meet in their logs; a code that has
-none here is printed with its number alone.
+Forms: NVIDIA's open kernel modules (``NVRM: Xid (PCI:%04x:%02x:%02x): %d, ...`` with the process where it is known,
+``nvidia-nvswitch%d: SXid (PCI:...): %05d, ...``). The messages are those that operators find in their logs. A code
+without a message here is printed with its number alone.
 """
 
 from dataclasses import dataclass
 
-_PROGRAM = (13, 31, 32, 43, 45, 68, 69, 94, 109)  # codes that the driver prints with the process whose channel it was
+_PROGRAM = (13, 31, 32, 43, 45, 68, 69, 94, 109)  # codes that the driver prints with the process of the channel
 _XID_TEXT = {
     13: "Graphics SM Warp Exception on (GPC 2, TPC 3, SM 1): Out Of Range Address",
     31: "Ch 00000010, intr 00000000. MMU Fault: ENGINE GRAPHICS GPC1 GPCCLIENT_T1_3 faulted @ 0x7f2a_44000000. "
@@ -55,16 +55,16 @@ _SXID_TEXT = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Process:
-    """The program whose channel a fault hit."""
+    """The process whose channel a fault hit."""
 
     pid: int
     name: str
 
 
 def xid(code: int, pci: str, *, process: Process | None = None, cause: int | None = None) -> list[str]:
-    """The lines of one Xid on the GPU at ``pci`` (``0000:4e:00``): one, for 79 two.
+    """The lines of one Xid on the GPU at ``pci`` (``0000:4e:00``): one line, for Xid 79 two.
 
-    ``cause`` is the Xid that tore a channel down, printed at the end of 45.
+    ``cause``: the Xid that tore a channel down, printed at the end of an Xid 45.
     """
     text = _XID_TEXT.get(code, f"Xid {code}")
     if code == 79:

@@ -1,4 +1,5 @@
-"""The scheduler: binds pending pods to ready, schedulable nodes with room, each search going on from the last."""
+"""The scheduler: binds pending pods to ready, schedulable nodes with room. Each search continues where the last one
+ended."""
 
 from typing import Any
 
@@ -9,22 +10,22 @@ from simulator.world.agenda import Agenda
 Object = dict[str, Any]
 Key = tuple[str, str]
 
-_PAUSE = 0.05  # seconds between passes: a drained node's pods come as a bunch
+_PAUSE = 0.05  # seconds between passes: a drain makes many pods pending at once
 
 
 class Scheduler:
-    """One cluster's. GPUs are the only resource it counts."""
+    """The scheduler of one cluster. GPUs are the only resource it counts."""
 
     def __init__(self, objects: store.Store, agenda: Agenda) -> None:
         self._objects, self._agenda = objects, agenda
         self._used: dict[str, int] = {}  # GPUs by node
-        self._counted: dict[str, tuple[str, int]] = {}  # by pod uid: where it is counted
+        self._counted: dict[str, tuple[str, int]] = {}  # node and GPUs by pod uid
         self._waiting: dict[Key, None] = {}
         self._planned = False
         self._cursor = 0
 
     def pod_changed(self, change: history.Change) -> None:
-        """Count what is bound, remember what is not."""
+        """Count the GPUs of bound pods, and remember the pending ones."""
         pod, key = change.object, store.key_of(change.object)
         node = pods.node_of(pod)
         gone = change.kind == history.DELETED
@@ -36,11 +37,10 @@ class Scheduler:
             self._plan()
 
     def node_changed(self, change: history.Change) -> None:
-        """There may be room now."""
         self._plan()
 
     def free(self, node: Object) -> int:
-        """GPUs of a node that no pod has."""
+        """The GPUs of a node that no pod has requested."""
         capacity = int((node["status"].get("allocatable") or {}).get(nodes.GPU, 0))
         return capacity - self._used.get(node["metadata"]["name"], 0)
 
@@ -62,8 +62,8 @@ class Scheduler:
 
     def _pass(self) -> None:
         self._planned = False
-        entries = self._objects.shelf("Node").ordered()
-        refused: set[str] = set()  # kinds of pods that found no place in this pass
+        entries = self._objects.collection("Node").ordered()
+        refused: set[str] = set()  # kinds of pods that did not fit in this pass
         for key in list(self._waiting):
             pod = self._objects.find("Pod", *key)
             if pod is None:
@@ -84,7 +84,7 @@ class Scheduler:
             at = (self._cursor + step) % len(entries)
             node = entries[at].obj
             if self.free(node) >= wanted and fits(pod, node):
-                # A node that is not full yet is offered again: small pods are packed, not spread over the fleet.
+                # A node with room left is tried again: small pods are packed, not spread over the fleet.
                 self._cursor = at
                 return node
         return None
@@ -105,7 +105,7 @@ class Scheduler:
 
 
 def fits(pod: Object, node: Object) -> bool:
-    """Whether a pod may run on a node: its selector, and every taint tolerated."""
+    """Whether a pod may run on a node: the selector matches and every taint is tolerated."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
         return False

@@ -1,4 +1,4 @@
-"""The node agents: real ``agents.loop.Agent`` objects over virtual machines, all in one event loop.
+"""The node agents: real ``agents.agent.Agent`` objects over virtual machines, all in one event loop.
 
 An agent lives as long as its machine's boot; what it keeps on disk (spool, command journal, token) survives. Per agent
 there are two tasks, one telling and one waiting for commands, and nothing that ticks.
@@ -13,18 +13,22 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from agents import config, loop, spool, store
-from agents.commands import Outcome
-from agents.probes import kmsg
-from agents.uplink import UplinkError
-from kcover import fault, wire
+from agents import config
+from agents.agent import Agent
+from agents.commands.journal import Outcome
+from agents.host import store
+from agents.outbox import spool
+from agents.probes.log import kmsg
+from agents.uplink.protocol import UplinkError
+from kcover import wire
+from kcover.faults import fault
 from simulator.world import machine, uplink
 
 log = logging.getLogger(__name__)
 
 _Answer = TypeVar("_Answer")
 
-# The checks that virtual agents can run: what a good and a bad device measure, and the unit.
+# The checks that virtual agents can run: the measured value of a good and of a bad device, and the unit.
 CHECKS: Mapping[str, tuple[float, float, str]] = {
     "remapped": (0.0, 1.0, "rows"),
     "gpupower": (0.0, 1.0, ""),
@@ -32,36 +36,34 @@ CHECKS: Mapping[str, tuple[float, float, str]] = {
     "dcgm": (0.0, 1.0, ""),
     "gpumem": (1710.0, 310.0, "GB/s"),
 }
-PEERS: Mapping[str, tuple[float, str]] = {"ping": (0.0, "%"), "iperf": (94.2, "Gbit/s")}  # whoever is asked for answers
+PEERS: Mapping[str, tuple[float, str]] = {"ping": (0.0, "%"), "iperf": (94.2, "Gbit/s")}  # every peer responds
 
 _LONG_POLL = 55.0  # seconds; the portal allows 60
-_AGAIN = 5.0  # seconds between polls that come back at once
+_AGAIN = 5.0  # seconds between polls that return at once
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_WINDOW = kmsg.WINDOW.total_seconds() + 0.2  # until repeats of a fault are told with their count
+_WINDOW = kmsg.REPEAT_WINDOW.total_seconds() + 0.2  # until repeats of a fault are reported with their count
 
 
-class Hands:
-    """What an agent's commands do to its machine: an ``agents.commands.Executor``."""
+class VirtualExecutor:
+    """Carries out an agent's commands on its machine: an ``agents.commands.journal.Executor``."""
 
     def __init__(self, host: machine.Machine) -> None:
         self._host = host
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
-        """See ``Executor.reboot``."""
         self._host.reboot("agent command")
         return None
 
     def reset_gpu(self, args: Mapping[str, Any]) -> Outcome:
-        """See ``Executor.reset_gpu``."""
         for gpu in self._host.inventory.gpus:
             if gpu.uuid == args.get("gpu_uuid") or gpu.pci == args.get("pci") or gpu.index == args.get("index"):
                 if self._host.reset_gpu(gpu.index):
                     return Outcome(status="done", message=f"GPU {gpu.index} was successfully reset.")
-                return Outcome(status="failed", message=f"GPU {gpu.index} is still faulty after its reset")
+                return Outcome(status="failed", message=f"GPU {gpu.index} still has a fault after its reset")
         return Outcome(status="refused", message="args must name one GPU: gpu_uuid, pci or index")
 
     def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
-        """See ``Executor.run_check``. A device with a fault that is still there fails every check of it."""
+        """See ``Executor.run_check``. A GPU with an active fault fails every check."""
         asked = args.get("checks") or args.get("check") or args.get("name") or ()
         names = asked.split(",") if isinstance(asked, str) else list(asked)
         if not {*names} & {*CHECKS, *PEERS}:
@@ -76,7 +78,7 @@ class Hands:
             value, unit = PEERS[name]
             hosts = list(args.get("hosts") or ())
             return [fault.Check(name=name, device=str(host), status="pass", value=value, unit=unit) for host in hosts]
-        faulty = {standing.gpu for standing in self._host.faults}
+        faulty = {active.gpu for active in self._host.faults}
         good, bad, unit = CHECKS.get(name, (0.0, 0.0, ""))
         return [
             fault.Check(
@@ -85,34 +87,31 @@ class Hands:
                 status="fail" if (hurt := bool(faulty & {gpu.index, None})) else "pass",
                 value=bad if hurt else good,
                 unit=unit,
-                message="a fault is still there" if hurt else "",
+                message="a fault is present" if hurt else "",
             )
             for gpu in (self._host.inventory.gpus if name in CHECKS else ())
         ]
 
 
-class _Elsewhere:
-    """The uplink of an agent whose driver does the sending."""
+class _NoUplink:
+    """The uplink of an agent whose reports the event loop sends."""
 
     def post_report(self, body: bytes) -> wire.Answer:
-        """See ``Uplink``."""
-        raise UplinkError("reports are sent by the event loop")
+        raise UplinkError("the event loop sends the reports")
 
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
-        """See ``Uplink``."""
-        raise UplinkError("commands are polled by the event loop")
+        raise UplinkError("the event loop polls for commands")
 
-    def close(self) -> None:
-        """See ``Uplink``."""
+    def close(self) -> None: ...
 
 
 class VirtualAgent:
-    """One node's agent: starts with every boot, is gone while the machine is down or somebody has stopped it."""
+    """The agent of one node. It starts with every boot, and stops when the machine goes down or somebody stops it."""
 
     def __init__(
         self,
         host: machine.Machine,
-        trunk: uplink.Trunk,
+        session: uplink.PortalSession,
         *,
         heartbeat: timedelta,
         clock: Callable[[], datetime],
@@ -123,8 +122,8 @@ class VirtualAgent:
         self.reports = 0
         self._host, self._clock, self._rng = host, clock, rng
         self._config = config.Config(node=host.name, heartbeat=heartbeat)
-        self._disk = store.Memory()
-        self._line = uplink.Line(trunk, node=host.name, store=self._disk)
+        self._disk = store.MemoryStore()
+        self._line = uplink.NodeUplink(session, node=host.name, store=self._disk)
         self._life: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         host.listeners.append(self)
@@ -132,27 +131,24 @@ class VirtualAgent:
 
     @property
     def running(self) -> bool:
-        """Whether it is at work."""
         return self._life is not None
 
     def start(self) -> None:
-        """Begin, if it is to run and the machine is up."""
+        """Start, if it is meant to run and the machine is up."""
         if self.wanted and self._life is None and self._host.power == machine.UP:
             self._life = asyncio.create_task(self._live(), name=f"agent {self._host.name}")
 
     def stop(self) -> asyncio.Task[None] | None:
-        """End it as a machine that goes down does; returns the task that is ending."""
+        """Stop as a machine that goes down does; returns the task that is ending."""
         life, self._life = self._life, None
         if life is not None:
             life.cancel()
         return life
 
     def went_down(self) -> None:
-        """See ``machine.Listener``."""
         self.stop()
 
     def came_up(self) -> None:
-        """See ``machine.Listener``."""
         self.start()
 
     def _printed(self) -> None:
@@ -161,15 +157,15 @@ class VirtualAgent:
             asyncio.get_running_loop().call_later(_WINDOW, self._wake.set)
 
     async def _live(self) -> None:
-        agent = loop.Agent(
+        agent = Agent(
             self._config,
             sources=(self._host.log,),
             clock=self._clock,
             boot_id=lambda: self._host.boot_id,
             inventory=lambda: self._host.inventory,
-            uplink=_Elsewhere(),
+            uplink=_NoUplink(),
             spool=spool.Spool(self._disk),
-            executor=Hands(self._host),
+            executor=VirtualExecutor(self._host),
             rng=self._rng,
         )
         try:
@@ -180,18 +176,18 @@ class VirtualAgent:
         except* Exception:
             log.exception("agent of %s failed", self._host.name)
 
-    async def _tell(self, agent: loop.Agent) -> None:
+    async def _tell(self, agent: Agent) -> None:
         while True:
             self._wake.clear()
             while agent.observe(self._clock()):
                 pass
-            if agent.to_do.is_set():
-                agent.to_do.clear()
-                agent.work()
+            if agent.commands_due["acts"].is_set():  # set for every new command, of whichever lane
+                agent.commands_due["acts"].clear()
+                agent.execute_commands()
             now = self._clock()
-            outgoing = agent.pending(now)
+            outgoing = agent.next_report(now)
             if outgoing is None:
-                await self._sleep(max(agent.due_in(now), 0.05))
+                await self._sleep(max(agent.seconds_until_due(now), 0.05))
                 continue
             try:
                 answer = await self._line.post_report(outgoing.body)
@@ -209,7 +205,7 @@ class VirtualAgent:
         except TimeoutError:
             return
 
-    async def _listen(self, agent: loop.Agent) -> None:
+    async def _listen(self, agent: Agent) -> None:
         pause = _FIRST_PAUSE
         running = asyncio.get_running_loop()
         while True:
@@ -223,14 +219,12 @@ class VirtualAgent:
             pause = _FIRST_PAUSE
             fresh = agent.offer(commands)
             if commands:
-                self._wake.set()  # to do what is new, to tell again what the portal lacks
+                self._wake.set()  # run new commands, resend results that the portal lacks
             if not fresh and running.time() - started < 1.0:
-                await asyncio.sleep(_AGAIN)  # what is under way is offered again, or a portal that does not wait
+                await asyncio.sleep(_AGAIN)  # a running command is offered again, or the portal does not hold the poll
 
 
-class Fleet:
-    """All agents of a cluster."""
-
+class AgentFleet:
     def __init__(
         self,
         machines: Mapping[str, machine.Machine],
@@ -240,31 +234,30 @@ class Fleet:
         rng: random.Random,
     ) -> None:
         self._machines, self._clock, self._heartbeat, self._rng = machines, clock, heartbeat, rng
-        self._trunk: uplink.Trunk | None = None
+        self._session: uplink.PortalSession | None = None
         self.agents: dict[str, VirtualAgent] = {}
 
     async def begin(self, url: str, *, token_file: Path, cluster: str | None = None, poll: float = 0.5) -> None:
         """Wait for the token and the portal, then start an agent on every machine that has GPUs."""
         token = await _first(lambda: asyncio.to_thread(_read, token_file), poll=poll)
-        self._trunk = uplink.Trunk(url, token=token, clock=self._clock, cluster=cluster)
-        await _first(self._trunk.answers, poll=poll)
-        log.info("agents begin to report to %s", url)
+        self._session = uplink.PortalSession(url, token=token, clock=self._clock, cluster=cluster)
+        await _first(self._session.responds, poll=poll)
+        log.info("agents start reporting to %s", url)
         for name, host in self._machines.items():
             self.agents[name] = VirtualAgent(
-                host, self._trunk, heartbeat=self._heartbeat, clock=self._clock, rng=self._rng
+                host, self._session, heartbeat=self._heartbeat, clock=self._clock, rng=self._rng
             )
             self.agents[name].start()
 
     async def end(self) -> None:
-        """Stop all of them."""
         ending = [life for agent in self.agents.values() if (life := agent.stop()) is not None]
         await asyncio.gather(*ending, return_exceptions=True)
-        if self._trunk is not None:
-            await self._trunk.close()
+        if self._session is not None:
+            await self._session.close()
 
 
 async def _first(ask: Callable[[], Awaitable[_Answer]], *, poll: float) -> _Answer:
-    """Ask until the answer is something."""
+    """Poll until the result is true."""
     while True:
         answer = await ask()
         if answer:

@@ -1,6 +1,6 @@
-"""What runs on the fleet, on paper: owners of pods (jobs, replica sets, daemon sets), budgets, and a few loose pods.
+"""The plan of the workloads: owners of pods (jobs, replica sets, daemon sets), budgets, and a few loose pods.
 
-Only owners are written down; controllers, scheduler and kubelets make the pods of them, in the same way as later on.
+Only owners are planned here. Controllers, scheduler and kubelets create and run their pods, as they do later on.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ CASCADING = "kcover.io/cascading-recovery"
 MIRROR = "kubernetes.io/config.mirror"
 
 _MODELS = ("llama-70b", "moe-8x22b", "vision-enc", "reward", "speech", "sft-13b", "rl-policy", "embed-xl")
-_JOB_SIZES = (16, 8, 8, 4, 4, 4, 2, 2, 1, 1)  # nodes; most jobs are small, most GPU time is in big ones
-_BUSY = 0.83  # of a training pool's nodes are in jobs
-# name, replicas per ten nodes of the pool, GPUs a replica, budget
+_JOB_SIZES = (16, 8, 8, 4, 4, 4, 2, 2, 1, 1)  # nodes; most jobs are small, but big ones use most of the GPU time
+_BUSY = 0.83  # share of a training pool's nodes that run jobs
+# name, replicas for ten nodes of the pool, GPUs for each replica, budget
 _SERVICES: tuple[tuple[str, int, int, Object], ...] = (
     ("chat-api", 16, 2, {"minAvailable": "80%"}),
     ("embeddings", 12, 1, {"maxUnavailable": 1}),
@@ -28,7 +28,7 @@ _SERVICES: tuple[tuple[str, int, int, Object], ...] = (
 
 
 def plan(specs: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
-    """Every object that is not a node or a pod that a controller makes, owners before what refers to them."""
+    """Every object except nodes and pods of controllers; owners come before the objects that refer to them."""
     for name in NAMESPACES:
         labels = {"kubernetes.io/metadata.name": name}
         yield "Namespace", {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}}
@@ -43,7 +43,7 @@ def plan(specs: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
 
 
 def _training(pool: str, members: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
-    """Jobs until the pool is as busy as real ones are. One job in five is not to be restarted by anybody."""
+    """Jobs until the pool is as busy as real ones are. One job in five must not be restarted."""
     left = int(len(members) * _BUSY)
     number = 0
     while left > 0:
@@ -85,7 +85,7 @@ def _services(members: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
     for name, per_ten, gpus, budget in _SERVICES:
         replicas = max(1, len(members) * per_ten // 10)
         yield from _service(name, replicas=replicas, gpus=min(gpus, members[0].gpus), budget=budget)
-    # One replica that may never go: the drain it blocks is what operators have to see.
+    # One replica that must not be evicted: operators have to see the drain that it blocks.
     yield from _service("legacy-ocr", replicas=1, gpus=1, budget={"minAvailable": 1})
 
 
@@ -133,7 +133,8 @@ def _daemon_sets() -> Iterator[Planned]:
 
 
 def _loose(specs: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
-    """Bare notebooks, a finished job's pods, and (on the very first node) a pod of each kind that drains trip over."""
+    """Bare notebooks, the pods of a finished job, and (on the first node) a pod of each kind that blocks or complicates
+    drains."""
     research = [spec for spec in specs if spec.pool == "a100" and not spec.standby] or [specs[0]]
     for number, user in enumerate(("alice", "bo", "chen")):
         if number >= len(research):
@@ -190,6 +191,6 @@ def mirror(spec: nodes.NodeSpec, *, node_uid: str) -> Object:
 
 
 def container(name: str, image: str, *, gpus: int = 0) -> Object:
-    """A container that asks for GPUs."""
+    """A container that requests GPUs."""
     wanted = {nodes.GPU: str(gpus)} if gpus else {"cpu": "100m"}
     return {"name": name, "image": image, "resources": {"requests": wanted, "limits": wanted}}

@@ -1,4 +1,4 @@
-"""The world: one cluster's machines and everything that moves its objects, over one store and one agenda."""
+"""The world: one cluster's machines and everything that changes its objects, over one store and one agenda."""
 
 import random
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from simulator.kubeapi import history, store
 from simulator.world import kubelet, machine, nodes, pods, workloads
 from simulator.world.agenda import Agenda
 from simulator.world.claims import Claims
-from simulator.world.controllers import Controllers, Owned
+from simulator.world.controllers import Controllers, PodIndex
 from simulator.world.jobs import Jobs
 from simulator.world.lifecycle import NodeLifecycle
 from simulator.world.pace import Pace
@@ -17,9 +17,9 @@ from simulator.world.scheduler import Scheduler
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How big a cluster is. ``node_bytes`` pads Node objects to about that many bytes of JSON; 0 leaves them small.
+    """The size of a cluster. ``node_bytes`` pads Node objects to about that many bytes of JSON; 0 leaves them small.
 
-    ``workloads`` False makes no pods but those of daemon sets.
+    With ``workloads`` False only DaemonSets create pods.
     """
 
     nodes: int = 200
@@ -31,7 +31,7 @@ class Size:
 
 @dataclass(slots=True)
 class World:
-    """A running cluster. Made by ``build``; ``agenda`` has to be played by somebody."""
+    """A running cluster, made by ``build``. The caller must play ``agenda``."""
 
     objects: store.Store
     agenda: Agenda
@@ -41,17 +41,17 @@ class World:
     specs: dict[str, nodes.NodeSpec] = field(default_factory=dict)
 
     def gpu_machines(self) -> Mapping[str, machine.Machine]:
-        """The machines that have GPUs, by node name."""
+        """The machines with GPUs, by node name."""
         return {name: host for name, host in self.machines.items() if host.gpus}
 
     def crash_on(self, node: str, gpu: int | None, *, message: str) -> int:
-        """End, with an error, the programs of a node that use a GPU (None: any). Returns how many pods that hit."""
+        """Crash the programs of a node that use a GPU (None: any GPU). Returns the number of pods hit."""
         position = hit = 0
         for pod in self.objects.list("Pod", fields=f"spec.nodeName={node}"):
             wanted = pods.gpus(pod)
             if not wanted or pods.phase(pod) != "Running":
                 continue
-            # Devices are handed out in the order of the pods: nothing in the API says which one a pod got.
+            # GPUs are assigned in the order of the pods: the API does not show which one a pod got.
             if gpu is None or position <= gpu < position + wanted:
                 self.kubelets[node].crash(pod, message=message)
                 hit += 1
@@ -59,15 +59,15 @@ class World:
         return hit
 
 
-_SWING = 60.0  # seconds that pass in no time when a world begins: every pod is placed and running then
+_SWING = 60.0  # seconds that are played at once when a world starts: afterwards every pod is placed and running
 
 
 class _Changes:
-    """Hands every change of the store to those whom it concerns."""
+    """Passes every change of the store to the components that it concerns."""
 
     def __init__(self, world: World) -> None:
         objects, agenda = world.objects, world.agenda
-        owned = Owned(objects)
+        owned = PodIndex(objects)
         self._kubelets = world.kubelets
         self._owned = owned
         self._controllers = Controllers(objects, agenda, owned)
@@ -98,9 +98,9 @@ _OWNING = frozenset({"Pod", "Node", "Deployment", "ReplicaSet", "DaemonSet", "Py
 
 
 def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Pace, rng: random.Random) -> World:
-    """A cluster in full swing: every pod that finds a place runs before this returns.
+    """A cluster in full operation: every pod that fits runs before this returns.
 
-    Boot ids, uids and pods' names are random, everything else follows from ``size`` and ``rng``.
+    Boot IDs, uids and pod names are random; ``size`` and ``rng`` determine everything else.
     """
     world = World(objects, agenda, pace)
     changes = _Changes(world)
@@ -111,7 +111,7 @@ def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Pace, rng: 
             name=spec.name,
             inventory=machine.inventory(gpus=spec.gpus, model=spec.model, seed=spec.name),
             agenda=agenda,
-            boot_seconds=pace.boot * rng.uniform(0.9, 1.2),  # machines that boot in step would be an artefact
+            boot_seconds=pace.boot * rng.uniform(0.9, 1.2),  # machines that boot in lockstep would be an artefact
             repair_seconds=pace.repair,
         )
         world.specs[spec.name], world.machines[spec.name] = spec, host

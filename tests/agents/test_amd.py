@@ -5,11 +5,12 @@ import time
 
 import pytest
 
-from agents import config, setup, store
-from agents.gpu_count import GpuCount
-from agents.probes import amd
-from kcover.fault import Gpu
-from tests.agents.test_host_probes import START, Looker
+from agents import config, setup
+from agents.host import store
+from agents.probes.gpu import amd
+from agents.probes.gpu.expected_count import ExpectedGpuCount
+from kcover.faults.fault import Gpu
+from tests.agents.probe_run import START, ProbeRun
 
 FIRST, SECOND = "00ff74a1-0000-1000-8000-000000000000", "01ff74a1-0000-1000-8000-000000000000"
 LIST = [
@@ -54,8 +55,8 @@ class Node:
 
     def __init__(self, tools, *, expected=None, disk=None):
         self.tools = tools
-        self.probe = amd.AmdProbe(expected=GpuCount(disk or store.Memory(), given=expected))
-        self.looker = Looker(self.probe)
+        self.probe = amd.AmdProbe(expected=ExpectedGpuCount(disk or store.MemoryStore(), configured=expected))
+        self.probe_run = ProbeRun(self.probe)
         self.set()
 
     def set(self, *, listed=LIST, statics=STATIC, metrics=METRIC, wrapped=False):
@@ -74,7 +75,7 @@ class Node:
 def test_a_healthy_node_in_both_shapes(tools, wrapped):
     node = Node(tools)
     node.set(wrapped=wrapped)
-    found = [one.check for one in node.looker.look()]
+    found = [one.check for one in node.probe_run.observe()]
     assert [(one.name, one.device, one.status, one.value) for one in found] == [
         ("amd_gpus", "", "pass", 2),
         ("amd_temperature", FIRST, "pass", 56),
@@ -82,15 +83,15 @@ def test_a_healthy_node_in_both_shapes(tools, wrapped):
         ("amd_temperature", SECOND, "pass", 56),
         ("amd_ecc", SECOND, "pass", 0),
     ]
-    node.looker.look()
+    node.probe_run.observe()
     assert node.asked == ["list", "static", "metric", "list", "metric"]  # limits do not change
 
 
 def test_errors_that_ecc_could_not_mend_are_a_fault_of_the_slot(tools):
     node = Node(tools)
     node.set(metrics=[metric(0, lost=2), metric(1)])
-    (bad,) = [one for one in node.looker.look() if one.check.status != "pass"]
-    assert (bad.check.name, bad.check.device, bad.check.status, bad.fault) == ("amd_ecc", FIRST, "fail", True)
+    (bad,) = [one for one in node.probe_run.observe() if one.check.status != "pass"]
+    assert (bad.check.name, bad.check.device, bad.check.status, bad.is_fault) == ("amd_ecc", FIRST, "fail", True)
     assert (bad.pci, bad.check.message) == ("0000:0c:00", "2 uncorrectable and 7 correctable ECC errors")
 
 
@@ -98,61 +99,61 @@ def test_errors_that_ecc_could_not_mend_are_a_fault_of_the_slot(tools):
 def test_near_its_own_slowdown_a_gpu_is_hot(tools, hot, bad):
     node = Node(tools)
     node.set(metrics=[metric(0), metric(1, hot=hot)])
-    assert node.looker.bad() == bad
+    assert node.probe_run.bad() == bad
 
 
 def test_a_gpu_that_is_gone_is_missed(tools):
     node = Node(tools)
-    assert node.looker.bad() == []
+    assert node.probe_run.bad() == []
     node.set(listed=LIST[:1])
-    assert node.looker.bad() == [("amd_gpus", "", "fail", True)]
-    assert Node(tools, expected=3).looker.bad() == [("amd_gpus", "", "fail", True)]
+    assert node.probe_run.bad() == [("amd_gpus", "", "fail", True)]
+    assert Node(tools, expected=3).probe_run.bad() == [("amd_gpus", "", "fail", True)]
 
 
 def test_a_gpu_that_is_gone_is_missed_after_a_restart_too(tools):
-    disk = store.Memory()
-    assert Node(tools, disk=disk).looker.bad() == []
+    disk = store.MemoryStore()
+    assert Node(tools, disk=disk).probe_run.bad() == []
     node = Node(tools, disk=disk)
     node.set(listed=LIST[:1])
-    (count,) = [one.check for one in node.looker.look() if one.check.name == "amd_gpus"]
+    (count,) = [one.check for one in node.probe_run.observe() if one.check.name == "amd_gpus"]
     assert (count.status, count.value) == ("fail", 1)
-    assert count.message == "1 of 2 GPUs answer; if fewer are meant to be there, set KCOVER_AGENT_GPUS=1"
+    assert count.message == "1 of 2 GPUs answer; if the node has fewer by design, set KCOVER_AGENT_GPUS=1"
     told = Node(tools, disk=disk, expected=1)
     told.set(listed=LIST[:1])
-    assert told.looker.bad() == []
+    assert told.probe_run.bad() == []
 
 
 def test_what_a_gpu_does_not_have_is_not_judged(tools):
     node = Node(tools)
     bare = {"gpu": 0, "temperature": {"hotspot": "N/A"}, "ecc": "N/A"}
     node.set(listed=LIST[:1], statics=[{"gpu": 0, "limit": "N/A"}], metrics=[bare])
-    assert node.looker.all() == [("amd_gpus", "", "pass")]
+    assert node.probe_run.all() == [("amd_gpus", "", "pass")]
     node.set(listed=LIST[:1], metrics=[])
-    assert node.looker.all() == [("amd_gpus", "", "pass")]
+    assert node.probe_run.all() == [("amd_gpus", "", "pass")]
 
 
 def test_inv_42_a_tool_that_is_missing_or_breaks_is_no_broken_node(tools):
-    looker = Looker(amd.AmdProbe(expected=int))
-    (missing,) = looker.look()
+    probe_run = ProbeRun(amd.AmdProbe(expected=int))
+    (missing,) = probe_run.observe()
     assert (missing.check.status, "install amd-smi-lib" in missing.check.message) == ("skipped", True)
     node = Node(tools)
     tools.say("amd-smi", "AMDSMI_STATUS_NOT_INIT", status=255)
-    assert node.looker.bad() == [("amd_gpus", "", "error", False)]
+    assert node.probe_run.bad() == [("amd_gpus", "", "error", False)]
     tools.say("amd-smi", "no JSON at all")
-    assert node.looker.bad() == [("amd_gpus", "", "error", False)]
+    assert node.probe_run.bad() == [("amd_gpus", "", "error", False)]
     folder = tools.folder.parent
     tools.add("amd-smi", f"[ $1 = list ] && cat {folder}/list.json || exit 3")
     broken = [("amd_temperature", "", "error", False), ("amd_ecc", "", "error", False)]
-    assert node.looker.bad() == broken
+    assert node.probe_run.bad() == broken
 
 
 def test_a_tool_that_hangs_is_killed_and_said_so(tools, monkeypatch):
-    monkeypatch.setattr(amd, "TIMEOUT", 0.2)
+    monkeypatch.setattr(amd, "TIMEOUT_SECONDS", 0.2)
     tools.add("amd-smi", "sleep 60")
     started = time.monotonic()
-    (found,) = amd.AmdProbe(expected=int).look(START).findings
+    (found,) = amd.AmdProbe(expected=int).observe(START).findings
     assert time.monotonic() - started < 30
-    assert (found.check.name, found.check.status, found.fault) == ("amd_gpus", "error", False)
+    assert (found.check.name, found.check.status, found.is_fault) == ("amd_gpus", "error", False)
     assert "did not end within 0.2 s" in found.check.message
 
 
@@ -172,10 +173,10 @@ def test_the_inventory_is_asked_for_seldom_and_kept_where_the_tool_breaks(tools)
     node.set(listed=LIST[:1])
     assert inventory() == found
     tools.say("amd-smi", "gone", status=1)
-    now[0] += amd.EVERY
+    now[0] += amd.INTERVAL_SECONDS
     assert inventory() == found
     node.set(listed=LIST[:1], statics=[{"gpu": 0, "driver": {"version": "Linuxversion6.14.0-24-generic(buildd@x)"}}])
-    now[0] += amd.EVERY
+    now[0] += amd.INTERVAL_SECONDS
     assert (inventory().driver, inventory().gpus) == ("", (Gpu(index=0, uuid=FIRST, pci="0000:0c:00", model=""),))
 
 
@@ -185,5 +186,5 @@ def test_the_vendor_is_a_setting(tmp_path):
     settings = config.load(file, {"NODE_NAME": "n"})
     assert next(probe.name for probe in setup.probes(settings, gpus=lambda: 0)) == "amd"
     assert isinstance(setup.inventory(settings), amd.AmdInventory)
-    (light, _) = setup.timers(settings, gpus=lambda: 0)
+    (light, _) = setup.check_timers(settings, gpus=lambda: 0)
     assert light.names == ()  # NVIDIA's checks would only be skipped each hour

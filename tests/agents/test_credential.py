@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents import config, credential, setup, store
-from agents import portal as line
+from agents import config, setup
 from agents.errors import ConfigError
-from agents.uplink import UplinkError
+from agents.host import store
+from agents.uplink import credential, http
+from agents.uplink.protocol import UplinkError
 from kcover import wire
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -27,7 +28,7 @@ class Hand:
         return self.value
 
 
-class Full(store.Memory):
+class Full(store.MemoryStore):
     """A store whose disk is full once ``full`` is set."""
 
     full = False
@@ -53,8 +54,8 @@ def clock(portal):
 def connect(portal, clock):
     opened = []
 
-    def connect(keep, *, token="kce_all"):
-        agent = line.Portal(url=portal.url, node="gpu-1", token=Hand(token), store=keep, clock=clock)
+    def connect(keep, *, token="kce_all", **more):
+        agent = http.HttpUplink(url=portal.url, node="gpu-1", token=Hand(token), store=keep, clock=clock, **more)
         opened.append(agent)
         return agent
 
@@ -64,7 +65,7 @@ def connect(portal, clock):
 
 
 def keeper(keep, clock, monotonic=None):
-    return credential.Keeper(keep, node="gpu-1", clock=clock, monotonic=monotonic or Hand(0.0))
+    return credential.CredentialStore(keep, node="gpu-1", clock=clock, monotonic=monotonic or Hand(0.0))
 
 
 def answer(token, *, expires_at=END):
@@ -72,7 +73,7 @@ def answer(token, *, expires_at=END):
 
 
 def test_it_is_renewed_with_itself_at_half_of_its_life(connect, portal, clock):
-    keep = store.Memory()
+    keep = store.MemoryStore()
     agent = connect(keep)
     agent.post_report(body())
     clock.value = NOW + timedelta(days=13)
@@ -91,8 +92,8 @@ def test_it_is_renewed_with_itself_at_half_of_its_life(connect, portal, clock):
 
 @pytest.mark.parametrize("status", [401, 403, 429, 503])
 def test_a_renewal_that_fails_is_tried_again_in_an_hour(connect, portal, clock, status):
-    agent = connect(store.Memory())
-    monotonic = agent._keeper._monotonic = Hand(agent._keeper._monotonic())
+    monotonic = Hand(0.0)
+    agent = connect(store.MemoryStore(), monotonic=monotonic)
     agent.post_report(body())
     clock.value = NOW + HALF
     portal.renewals = [status]
@@ -106,7 +107,7 @@ def test_a_renewal_that_fails_is_tried_again_in_an_hour(connect, portal, clock, 
 
 
 def test_an_answer_that_was_lost_leaves_the_old_one_in_use(connect, portal, clock):
-    agent = connect(store.Memory())
+    agent = connect(store.MemoryStore())
     agent.post_report(body())
     clock.value = NOW + HALF
     portal.cut = 2  # a line tries it twice
@@ -128,7 +129,7 @@ def test_what_cannot_be_stored_is_not_used(connect, portal, clock):
 
 
 def test_back_to_the_one_before_where_the_new_one_is_not_taken(connect, portal, clock):
-    agent = connect(store.Memory(), token="kce_all")
+    agent = connect(store.MemoryStore(), token="kce_all")
     agent.post_report(body())
     clock.value = NOW + HALF
     portal.tokens = {"kca_1"}
@@ -139,7 +140,7 @@ def test_back_to_the_one_before_where_the_new_one_is_not_taken(connect, portal, 
 
 
 def test_enrols_anew_where_neither_is_taken(connect, portal, clock):
-    agent = connect(store.Memory())
+    agent = connect(store.MemoryStore())
     agent.post_report(body())
     clock.value = NOW + HALF
     agent.post_report(body())
@@ -151,7 +152,7 @@ def test_enrols_anew_where_neither_is_taken(connect, portal, clock):
 
 @pytest.mark.parametrize("renewed", [False, True])
 def test_a_refusal_that_was_not_the_portals_locks_nobody_out(connect, portal, clock, renewed):
-    keep = store.Memory()
+    keep = store.MemoryStore()
     agent = connect(keep)
     agent.post_report(body())
     if renewed:
@@ -163,27 +164,27 @@ def test_a_refusal_that_was_not_the_portals_locks_nobody_out(connect, portal, cl
             agent.post_report(body())
     portal.tokens = {good}
     assert agent.post_report(body()) is not None
-    assert json.loads(keep.read(credential.FILE))["token"] == good
+    assert json.loads(keep.read(credential.CREDENTIAL_FILE))["token"] == good
 
 
 def test_without_an_enrolment_token_it_says_what_to_do_and_loses_nothing(connect, portal, clock):
-    keep = store.Memory()
+    keep = store.MemoryStore()
     connect(keep).post_report(body())
     agent = connect(keep, token="")
     agent.post_report(body())
     portal.tokens = set()
     for _ in range(2):
-        with pytest.raises(UplinkError, match="no enrolment token: make one"):
+        with pytest.raises(UplinkError, match="no enrolment token: create one"):
             agent.post_report(body())
     portal.tokens = {"kca_1"}  # a proxy had said so, not the portal
     assert agent.post_report(body()) is not None
-    assert json.loads(keep.read(credential.FILE))["token"] == "kca_1"
+    assert json.loads(keep.read(credential.CREDENTIAL_FILE))["token"] == "kca_1"
 
 
 def test_a_token_file_that_was_taken_away_after_enrolling(connect, portal, tmp_path):
-    keep, token = store.Memory(), tmp_path / "token"
+    keep, token = store.MemoryStore(), tmp_path / "token"
     token.write_text("kce_all")
-    agent = line.Portal(url=portal.url, node="gpu-1", token=token.read_text, store=keep, clock=Hand(NOW))
+    agent = http.HttpUplink(url=portal.url, node="gpu-1", token=token.read_text, store=keep, clock=Hand(NOW))
     agent.post_report(body())
     token.unlink()
     agent.post_report(body())
@@ -196,49 +197,49 @@ def test_an_agent_starts_without_a_token_only_where_it_has_enrolled(tmp_path):
     boot.write_text("b")
     given = {"token_file": tmp_path / "gone", "spool": spool, "boot_id_file": boot, "url": "http://127.0.0.1:9"}
     settings = config.Config(node="gpu-1", **given)
-    with pytest.raises(ConfigError, match=r"there is none in .*gone.* no credential of gpu-1"):
-        setup._line(settings)
-    folder = store.Folder(tmp_path / "other")
-    keeper(folder, Hand(NOW)).enrolled(answer("kca_1"))
+    with pytest.raises(ConfigError, match=r"gone holds none.* no credential of gpu-1"):
+        setup.connect(settings)
+    folder = store.FolderStore(tmp_path / "other")
+    keeper(folder, Hand(NOW)).store_enrolled(answer("kca_1"))
     folder.close()
-    _, folder = setup._line(config.Config(node="gpu-1", **{**given, "spool": tmp_path / "other"}))
+    _, folder = setup.connect(config.Config(node="gpu-1", **{**given, "spool": tmp_path / "other"}))
     folder.close()
 
 
 def test_a_year_long_one_of_an_earlier_agent_is_renewed_at_once():
-    keep = store.Memory()
-    keep.write(credential.FILE, b'{"node": "gpu-1", "token": "kca_x", "expires_at": "2027-11-01T00:00:00Z"}')
-    assert keeper(keep, Hand(NOW)).is_due()
+    keep = store.MemoryStore()
+    keep.write(credential.CREDENTIAL_FILE, b'{"node": "gpu-1", "token": "kca_x", "expires_at": "2027-11-01T00:00:00Z"}')
+    assert keeper(keep, Hand(NOW)).is_renewal_due()
 
 
 def test_one_without_an_end_is_never_renewed():
-    keep = store.Memory()
-    keeper(keep, Hand(NOW)).enrolled(answer("kca_x", expires_at=None))
+    keep = store.MemoryStore()
+    keeper(keep, Hand(NOW)).store_enrolled(answer("kca_x", expires_at=None))
     later = keeper(keep, Hand(NOW + timedelta(days=4000)))
     assert later.own.token == "kca_x"
-    assert not later.is_due()
+    assert not later.is_renewal_due()
 
 
 @pytest.mark.parametrize("off", [timedelta(days=-20_000), timedelta(days=20_000)])
 def test_a_clock_that_was_wrong_when_it_came_puts_no_renewal_off(off):
     clock = Hand(NOW + off)
-    own = keeper(store.Memory(), clock).enrolled(answer("kca_x"))
+    own = keeper(store.MemoryStore(), clock).store_enrolled(answer("kca_x"))
     assert END - timedelta(days=17) < own.renew_at < END - timedelta(days=13)
 
 
 def test_a_clock_that_was_set_back_for_weeks_puts_no_renewal_off():
-    clock, monotonic, keep = Hand(NOW), Hand(0.0), store.Memory()
+    clock, monotonic, keep = Hand(NOW), Hand(0.0), store.MemoryStore()
     kept = keeper(keep, clock, monotonic)
-    kept.enrolled(answer("kca_1"))
+    kept.store_enrolled(answer("kca_1"))
     clock.value = NOW - timedelta(days=60)
 
     def due_after(kept, days):
         monotonic.value += timedelta(days=days).total_seconds()
-        return kept.is_due()
+        return kept.is_renewal_due()
 
     assert not due_after(kept, 13)
     assert due_after(kept, 4)
-    assert kept.renewed(answer("kca_2"))
+    assert kept.store_renewed(answer("kca_2"))
     assert not due_after(kept, 13)
     restarted = keeper(keep, clock, monotonic)
     assert not due_after(restarted, 13)
@@ -246,15 +247,15 @@ def test_a_clock_that_was_set_back_for_weeks_puts_no_renewal_off():
 
 
 def test_a_fleet_does_not_renew_in_one_hour():
-    drawn = {keeper(store.Memory(), Hand(NOW)).enrolled(answer("kca_x")).renew_at for _ in range(30)}
+    drawn = {keeper(store.MemoryStore(), Hand(NOW)).store_enrolled(answer("kca_x")).renew_at for _ in range(30)}
     assert all(NOW + timedelta(days=13) < at < NOW + HALF for at in drawn)
     assert len(drawn) == 30
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"token": 1}', b'{"token": ""}', b"{"])
 def test_an_answer_that_is_none_changes_nothing(content):
-    kept = keeper(store.Memory(), Hand(NOW))
-    own = kept.enrolled(answer("kca_1"))
+    kept = keeper(store.MemoryStore(), Hand(NOW))
+    own = kept.store_enrolled(answer("kca_1"))
     with pytest.raises(ValueError, match=r"no token|Expecting"):
-        kept.renewed(content)
+        kept.store_renewed(content)
     assert kept.own == own

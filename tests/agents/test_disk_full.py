@@ -8,11 +8,13 @@ import urllib.request
 import psutil
 import pytest
 
-from agents import store
-from agents.spool import Spool
+from agents.host import store
+from agents.outbox.spool import Spool
 from tests.agents.small_disk import SmallDisk
-from tests.agents.test_process import XID_62, XID_79, Node
 from tests.agents.test_spool import ids, report
+from tests.agents.test_supervisor import XID_62, XID_79, Node
+
+pytestmark = pytest.mark.slow
 
 XID_48 = "NVRM: Xid (PCI:0000:4e:00): 48, pid='<unknown>', name=<unknown>, double bit ECC error\n"
 
@@ -28,7 +30,7 @@ def disk(tmp_path):
 
 @pytest.fixture
 def folder(disk):
-    folder = store.Folder(disk.path / "spool")
+    folder = store.FolderStore(disk.path / "spool")
     yield folder
     folder.close()
 

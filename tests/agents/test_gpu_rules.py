@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from agents.checks import gpu_state
-from agents.probes import nvml
-from agents.probes.changes import Changes
-from agents.probes.device import Device, Links, Pcie, Rows
-from agents.probes.gpu.probe import GpuProbe
+from agents.probes.changes import ChangeFilter
+from agents.probes.gpu import nvml
+from agents.probes.gpu.device import Device, Links, Pcie, Rows
+from agents.probes.gpu.nvidia import NvidiaProbe
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 ROWS = Rows(corrected=0, uncorrected=0, pending=False, failed=False, banks_without_spares=0)
@@ -29,11 +29,11 @@ GOOD = Device(
     ecc_uncorrected=0,
     sram_threshold=False,
     clock_reasons=0x4,
-    held_back={"thermal": 0, "board": 0},
+    throttled_ns={"thermal": 0, "board": 0},
     pcie=Pcie(width=16, max_width=16, generation=5, max_generation=5, replays=0),
     nvlink=LINKS,
     fabric=(3, 0, 0),
-    margin=40,
+    slowdown_margin=40,
     power_limit=700_000,
     power_default=700_000,
 )
@@ -45,7 +45,7 @@ class Node:
         self.now = START
         self.error = None
         self.expected = len(devices) if expected is None else expected
-        self.probe = GpuProbe(expected=lambda: self.expected, ask=self.ask)
+        self.probe = NvidiaProbe(expected=lambda: self.expected, query=self.ask)
 
     def ask(self):
         if self.error:
@@ -55,18 +55,18 @@ class Node:
     def set(self, place=0, **changes):
         self.devices[place] = replace(self.devices[place], **changes)
 
-    def look(self, *, after=60.0):
+    def observe(self, *, after=60.0):
         self.now += timedelta(seconds=after)
-        return self.probe.look(self.now)
+        return self.probe.observe(self.now)
 
     def links(self):
         """What the next look says of NVLinks."""
-        return [one.check for one in self.look().findings if one.check.name == "nvlink"]
+        return [one.check for one in self.observe().findings if one.check.name == "nvlink"]
 
     def bad(self, **kwargs):
         """Name, status, whether it is a fault: of everything that is not a pass."""
-        findings = self.look(**kwargs).findings
-        return [(one.check.name, one.check.status, one.fault) for one in findings if one.check.status != "pass"]
+        findings = self.observe(**kwargs).findings
+        return [(one.check.name, one.check.status, one.is_fault) for one in findings if one.check.status != "pass"]
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def node():
 def test_a_healthy_node_passes_everything(node):
     for _ in range(15):
         assert node.bad() == []
-    names = sorted({one.check.name for one in node.look().findings})
+    names = sorted({one.check.name for one in node.observe().findings})
     assert names == [
         "clock_limits",
         "clocks",
@@ -126,11 +126,11 @@ def test_a_healthy_node_passes_everything(node):
         ({"fabric": (3, 1, 0)}, ("fabric", "fail", True)),
         ({"fabric": (3, 0, 0x1)}, ("fabric", "fail", True)),
         ({"fabric": (3, 0, 0x200)}, ("fabric", "fail", True)),
-        ({"margin": 4}, ("temperature", "warn", False)),
-        ({"margin": None, "temperature": 86, "slowdown": 90}, ("temperature", "warn", False)),
-        ({"margin": 0, "temperature": 91, "slowdown": 90}, ("temperature", "warn", False)),
+        ({"slowdown_margin": 4}, ("temperature", "warn", False)),
+        ({"slowdown_margin": None, "temperature": 86, "slowdown": 90}, ("temperature", "warn", False)),
+        ({"slowdown_margin": 0, "temperature": 91, "slowdown": 90}, ("temperature", "warn", False)),
         ({"power_limit": 500_000}, ("power_limit", "warn", False)),
-        ({"troubles": ("Margin: Unknown Error",)}, ("nvml", "error", False)),
+        ({"errors": ("Margin: Unknown Error",)}, ("nvml", "error", False)),
     ],
 )
 def test_a_state_that_one_look_can_judge(node, changes, found):
@@ -141,7 +141,7 @@ def test_a_state_that_one_look_can_judge(node, changes, found):
 @pytest.mark.parametrize(("pending", "failed"), [(False, False), (True, False), (False, True), (True, True)])
 def test_the_check_of_the_probes_name_says_the_same(node, pending, failed):
     node.set(rows=replace(ROWS, pending=pending, failed=failed))
-    found = {one.check.name: one.check for one in node.look().findings if one.check.device == GOOD.uuid}
+    found = {one.check.name: one.check for one in node.observe().findings if one.check.device == GOOD.uuid}
     (check,) = gpu_state.Remapped(lambda: tuple(node.devices[:1])).run({})
     assert check == found["remapped"]
     assert check.status == ("fail" if pending or failed else "pass")
@@ -153,12 +153,12 @@ def test_the_check_of_the_probes_name_says_the_same(node, pending, failed):
     [
         {"pcie": replace(GOOD.pcie, generation=1), "busy": False},  # an idle link slows down by design
         {"ecc_corrected": 20_000_000},
-        {"margin": 0},  # some H100 do not know
-        {"margin": -3},
-        {"margin": 4, "busy": False},
-        {"margin": None, "temperature": 86, "slowdown": 90, "busy": False},
-        {"margin": None, "temperature": 85, "slowdown": 90},
-        {"margin": None, "temperature": 85},
+        {"slowdown_margin": 0},  # some H100 do not know
+        {"slowdown_margin": -3},
+        {"slowdown_margin": 4, "busy": False},
+        {"slowdown_margin": None, "temperature": 86, "slowdown": 90, "busy": False},
+        {"slowdown_margin": None, "temperature": 85, "slowdown": 90},
+        {"slowdown_margin": None, "temperature": 85},
         {"rows": replace(ROWS, uncorrected=511, corrected=9)},
         {"fabric": (2, 0, 0)},  # under way
         {"fabric": (3, 0, 0x2)},  # "degraded bandwidth: false"
@@ -180,11 +180,11 @@ def test_one_sample_of_a_slowdown_is_nothing_most_of_ten_minutes_is(node):
     assert [node.bad() for _ in range(4)][-1] == []
 
 
-@pytest.mark.parametrize(("degrees", "words"), [(86, "4 °C under"), (90, "0 °C under"), (91, "1 °C over")])
+@pytest.mark.parametrize(("degrees", "words"), [(86, "4 °C below"), (90, "0 °C below"), (91, "1 °C above")])
 def test_a_hot_gpu_says_on_which_side_of_the_slowdown_it_is(node, degrees, words):
-    node.set(margin=None, temperature=degrees, slowdown=90)
-    (check, _) = [one.check for one in node.look().findings if one.check.name == "temperature"]
-    assert (check.status, check.message, check.value) == ("warn", f"{words} the slowdown", 90 - degrees)
+    node.set(slowdown_margin=None, temperature=degrees, slowdown=90)
+    (check, _) = [one.check for one in node.observe().findings if one.check.name == "temperature"]
+    assert (check.status, check.message, check.value) == ("warn", f"{words} the slowdown temperature", 90 - degrees)
 
 
 def test_an_idle_gpu_is_not_judged_by_its_clocks(node):
@@ -193,15 +193,15 @@ def test_an_idle_gpu_is_not_judged_by_its_clocks(node):
 
 
 def test_time_under_a_limit_is_a_share_of_the_time_since_the_last_look(node):
-    node.look()
-    node.set(held_back={"thermal": int(5e9), "board": 0})
+    node.observe()
+    node.set(throttled_ns={"thermal": int(5e9), "board": 0})
     assert node.bad() == []
-    node.set(held_back={"thermal": int(15e9), "board": 0})
+    node.set(throttled_ns={"thermal": int(15e9), "board": 0})
     assert node.bad() == [("clock_limits", "warn", False)]
 
 
 def test_replays_are_judged_by_the_link_and_only_if_they_last(node):
-    node.look()
+    node.observe()
     for minute in range(1, 4):
         node.set(pcie=replace(GOOD.pcie, replays=32 * minute))  # Gen5 x16: 31 a minute are accepted
         found = node.bad()
@@ -211,7 +211,7 @@ def test_replays_are_judged_by_the_link_and_only_if_they_last(node):
 
 def test_a_driver_that_was_loaded_anew_counts_from_zero(node):
     node.set(pcie=replace(GOOD.pcie, replays=1_000_000), ecc_uncorrected=0)
-    node.look()
+    node.observe()
     node.set(pcie=replace(GOOD.pcie, replays=3))
     assert [node.bad() for _ in range(4)] == [[]] * 4
 
@@ -225,8 +225,8 @@ def test_nvlink_errors_count_when_they_grow(node):
     node.set(nvlink=replace(LINKS, errors={"replay": 8, "recovery": 1, "ECC": 3}))  # a new counter is no growth
     assert node.bad() == []
     node.set(nvlink=replace(LINKS, errors={"replay": 8, "recovery": 1, "ECC": 4}))
-    assert [one.check.message for one in node.look().findings if one.check.status == "warn"] == [
-        "1 ECC errors since the last look"
+    assert [one.check.message for one in node.observe().findings if one.check.status == "warn"] == [
+        "1 ECC errors since the last run"
     ]
 
 
@@ -259,12 +259,12 @@ def test_a_missing_link_is_confirmed_by_three_looks_and_by_the_peers():
 
 def test_links_that_all_of_them_lost_warn():
     node = Node(*(replace(GOOD, index=index, uuid=f"GPU-{index:08}") for index in range(4)))
-    node.look()
+    node.observe()
     for place in range(4):
         node.set(place, nvlink=replace(LINKS, active=3))
     assert [node.bad(), node.bad()] == [[], []]
     assert node.bad() == [("nvlink", "warn", False)] * 4
-    assert {check.message for check in node.links()} == {"3 links are up, 4 were before"}
+    assert {check.message for check in node.links()} == {"3 links are up; there were 4 before"}
 
 
 def test_without_a_fabric_a_link_is_missing_only_where_all_peers_have_it():
@@ -286,7 +286,7 @@ def test_without_a_fabric_a_link_is_missing_only_where_all_peers_have_it():
 def test_the_partner_of_a_gpu_that_goes_lacks_no_link(gone, others):
     bridged = [replace(GOOD, index=index, uuid=f"GPU-{index:08}", fabric=None) for index in range(2 + others)]
     node = Node(*bridged, expected=0)
-    node.look()
+    node.observe()
     node.set(0, nvlink=replace(LINKS, active=0))
     match gone:
         case "in MIG mode":
@@ -296,17 +296,17 @@ def test_the_partner_of_a_gpu_that_goes_lacks_no_link(gone, others):
         case _:
             del node.devices[1]
     for _ in range(5):
-        node.look()
+        node.observe()
         assert {check.status for check in node.links()} == {"pass"}
 
 
-@pytest.mark.parametrize("error", [nvml.DriverError("away", code=9), nvml.ResetUnderWay("a reset", code=9)])
+@pytest.mark.parametrize("error", [nvml.DriverError("away", code=9), nvml.ResetInProgress("a reset", code=9)])
 def test_what_was_up_before_the_driver_was_away_is_forgotten(node, error):
     node.set(0, fabric=None)
     node.set(1, fabric=None)
-    node.look()
+    node.observe()
     node.error = error
-    node.look()
+    node.observe()
     node.error = None
     node.set(0, nvlink=replace(LINKS, active=2))
     node.set(1, nvlink=replace(LINKS, active=2))
@@ -318,7 +318,7 @@ def test_a_gpu_in_mig_mode_uses_no_links():
     node.set(0, nvlink=replace(LINKS, active=3))
     assert [node.bad() for _ in range(3)][-1] == [("nvlink", "fail", True)]
     node.set(0, mig=True, nvlink=replace(LINKS, active=0))
-    node.look()
+    node.observe()
     assert [(check.device, check.status) for check in node.links()] == [
         (device.uuid, "pass") for device in node.devices
     ]
@@ -341,7 +341,7 @@ def test_a_link_that_the_only_gpu_never_had_up_warns_where_there_is_a_fabric(act
     assert [node.bad(), node.bad()] == [[], []]
     (check,) = node.links()
     assert check.status == status
-    assert check.message == ("" if status == "pass" else f"{active} of the 4 links that it has are up")
+    assert check.message == ("" if status == "pass" else f"{active} of its 4 links are up")
 
 
 def test_a_fabric_that_never_ends_registering(node):
@@ -351,69 +351,69 @@ def test_a_fabric_that_never_ends_registering(node):
 
 
 def test_an_uncorrected_error_is_xid_48_once(node):
-    assert node.look().faults == ()
+    assert node.observe().faults == ()
     node.set(ecc_uncorrected=2)
-    (fault,) = node.look().faults
+    (fault,) = node.observe().faults
     assert (fault.kind, fault.code, fault.pci, fault.gpu_uuid) == ("xid", 48, "0000:4e:00", "GPU-aaaaaaaa")
     assert fault.source == "nvml"
-    assert node.look().faults == ()
+    assert node.observe().faults == ()
 
 
 def test_errors_from_before_the_agent_started_are_shown_and_not_reported_anew(node):
     node.set(ecc_uncorrected=2)
-    assert node.look().faults == ()
+    assert node.observe().faults == ()
 
 
 def test_a_lost_gpu_is_xid_79_in_the_slot_where_it_was(node):
-    node.look()
+    node.observe()
     node.devices[0] = Device(index=0, lost="GPU is lost", code=nvml.GPU_IS_LOST)
-    reading = node.look()
+    reading = node.observe()
     assert [(fault.code, fault.pci) for fault in reading.faults] == [(79, "0000:4e:00")]
     found = {one.check.name: one for one in reading.findings if one.check.status == "fail"}
     assert set(found) == {"gpu", "gpu_count"}
     assert (found["gpu"].check.device, found["gpu"].pci) == ("GPU-aaaaaaaa", "0000:4e:00")
     assert found["gpu_count"].check.message.startswith("1 of 2 GPUs answer")
-    assert node.look().faults == ()
+    assert node.observe().faults == ()
 
 
 def test_a_gpu_that_hangs_is_late_and_then_broken(node):
-    node.look()
+    node.observe()
     calm = node.devices[0]
-    node.devices[0] = Device(index=0, lost="EccMode has not come back since 5 s", code=nvml.TIMEOUT, hangs=5.0)
-    found = {(one.check.name, one.check.device): one for one in node.look().findings}
+    node.devices[0] = Device(index=0, lost="EccMode has not returned for 5 s", code=nvml.TIMEOUT, hung_seconds=5.0)
+    found = {(one.check.name, one.check.device): one for one in node.observe().findings}
     late = found["gpu", GOOD.uuid]
-    assert (late.check.status, late.fault, late.pci) == ("warn", False, "0000:4e:00")
-    assert late.check.message == "does not answer: EccMode has not come back since 5 s"
+    assert (late.check.status, late.is_fault, late.pci) == ("warn", False, "0000:4e:00")
+    assert late.check.message == "the GPU does not answer: EccMode has not returned for 5 s"
     assert found["gpu_count", ""].check.status == "pass"
     assert found["gpu", "GPU-bbbbbbbb"].check.status == found["ecc", "GPU-bbbbbbbb"].check.status == "pass"
-    node.set(hangs=119.0)
+    node.set(hung_seconds=119.0)
     assert node.bad() == [("gpu_count", "fail", True), ("gpu", "fail", True)]
-    assert node.look().faults == ()
+    assert node.observe().faults == ()
     node.devices[0] = calm
     assert node.bad() == []
 
 
 def test_a_gpu_that_hangs_from_the_start_is_late_and_then_broken(node):
-    node.devices[0] = Device(index=0, lost="the driver has not come back since 5 s", hangs=5.0)
+    node.devices[0] = Device(index=0, lost="the driver has not returned for 5 s", hung_seconds=5.0)
     assert node.bad() == [("gpu", "warn", False)]
-    node.set(hangs=119.0)
+    node.set(hung_seconds=119.0)
     assert node.bad() == [("gpu_count", "fail", True), ("gpu", "fail", True)]
 
 
 def test_a_gpu_that_needs_a_reset_is_no_xid(node):
-    node.look()
+    node.observe()
     node.set(lost="GPU requires reset", code=nvml.RESET_REQUIRED)
-    reading = node.look()
+    reading = node.observe()
     assert reading.faults == ()
-    assert any(one.check.message.startswith("needs a reset") for one in reading.findings)
+    assert any(one.check.message.startswith("the GPU needs a reset") for one in reading.findings)
 
 
 def test_a_gpu_lost_from_the_start_leaves_no_failure_behind_once_it_answers(node):
     """It has no UUID until then, and its place is no name that it is found by later."""
-    changes = Changes()
+    changes = ChangeFilter()
 
     def told():
-        checks, faults = changes.news(node.look().findings, now=node.now)
+        checks, faults = changes.select(node.observe().findings, now=node.now)
         return {check.device: check.status for check in checks if check.name == "gpu"}, [one.code for one in faults]
 
     second = node.devices[1]
@@ -431,9 +431,9 @@ def test_fewer_gpus_than_there_must_be():
 
 
 def test_another_gpu_in_the_slot_has_no_past(node):
-    node.look()
+    node.observe()
     node.set(uuid="GPU-cccccccc", ecc_uncorrected=5)
-    assert node.look().faults == ()
+    assert node.observe().faults == ()
 
 
 def test_a_driver_that_is_gone_is_a_software_finding_where_there_are_gpus(node):
@@ -441,8 +441,8 @@ def test_a_driver_that_is_gone_is_a_software_finding_where_there_are_gpus(node):
     assert node.bad() == [("driver", "fail", False)]
     node.error = nvml.DriverError("NVML Shared Library Not Found", code=nvml.LIBRARY_NOT_FOUND)
     assert node.bad() == [("driver", "error", False)]
-    node.error = nvml.ResetUnderWay("a GPU of this node is being reset", code=nvml.IN_USE)
-    assert node.look().findings == ()  # true of the reset alone
+    node.error = nvml.ResetInProgress("a GPU of this node is being reset", code=nvml.IN_USE)
+    assert node.observe().findings == ()  # true of the reset alone
     node.error = nvml.DriverError("Driver Not Loaded", code=nvml.DRIVER_NOT_LOADED)
     node.expected = 0
-    assert node.look().findings == ()  # no GPU node
+    assert node.observe().findings == ()  # no GPU node

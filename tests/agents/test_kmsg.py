@@ -4,9 +4,9 @@ import itertools
 import json
 from datetime import UTC, datetime, timedelta
 
-from agents.probes import kmsg
+from agents.probes.log import kmsg
 from kcover import wire
-from kcover.fault import Fault
+from kcover.faults.fault import Fault
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 XID_79 = "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
@@ -37,10 +37,10 @@ def test_one_line_is_one_fault_with_all_that_is_known_of_it():
 
 
 def test_headers_of_records():
-    header, text = kmsg.split("12,1234,5678,-;NVRM: Xid")
+    header, text = kmsg.split_header("12,1234,5678,-;NVRM: Xid")
     assert (header, text) == (kmsg.Header(facility=1, sequence=1234, usec=5678), "NVRM: Xid")
-    assert kmsg.split("[ 12.3] a, 1,2,3,-;b")[0] is None
-    assert kmsg.split("１,2,3,-;full width")[0] is None
+    assert kmsg.split_header("[ 12.3] a, 1,2,3,-;b")[0] is None
+    assert kmsg.split_header("１,2,3,-;full width")[0] is None
 
 
 def test_the_second_line_about_a_lost_gpu_is_the_same_fault():
@@ -76,17 +76,17 @@ def test_a_machine_check_that_was_not_corrected_is_a_fault_of_the_node():
 
 def test_a_flood_of_machine_checks_is_told_once_a_window_and_survives_a_restart():
     line = "{7}[Hardware Error]: event severity: fatal"
-    windows, sent = kmsg.Windows(), []
+    windows, sent = kmsg.RepeatWindows(), []
     for second in range(11):
         found = kmsg.sightings([record(line, after=second)] * 1000)
         sent.append(windows.fold(found, now=NOW + timedelta(seconds=second)))
-        windows = kmsg.Windows(json.loads(json.dumps(windows.state())))
+        windows = kmsg.RepeatWindows(json.loads(json.dumps(windows.state())))
     assert [second for second, faults in enumerate(sent) if faults] == [0, 5, 10]
     assert sum(fault.count for fault in itertools.chain(*sent, windows.close())) == 11_000
 
 
 def test_a_storm_goes_at_once_and_then_once_a_window_and_nothing_of_it_is_lost():
-    windows = kmsg.Windows()
+    windows = kmsg.RepeatWindows()
     sent = []
     for second in range(21):
         lines = kmsg.sightings([record(XID_79, after=second)] * 10)
@@ -109,22 +109,22 @@ def test_equal_faults_a_minute_apart_are_two_even_when_read_at_once():
 
 
 def test_what_is_held_survives_a_restart():
-    windows = kmsg.Windows()
+    windows = kmsg.RepeatWindows()
     windows.fold(kmsg.sightings([record(XID_79)]), now=NOW)
     assert windows.fold(kmsg.sightings([record(XID_79, after=1, sequence=9)]), now=NOW + timedelta(seconds=1)) == []
-    again = kmsg.Windows(windows.state())
+    again = kmsg.RepeatWindows(windows.state())
     (held,) = again.fold([], now=NOW + timedelta(seconds=5))
     assert (held.count, held.sequence, held.message) == (1, 9, XID_79)
-    assert kmsg.Windows([{"opened": "nonsense"}, {}]).state() == []
+    assert kmsg.RepeatWindows([{"opened": "nonsense"}, {}]).state() == []
 
 
 def test_a_fault_says_which_records_it_stands_for():
-    windows = kmsg.Windows()
+    windows = kmsg.RepeatWindows()
     (first,) = windows.fold(kmsg.sightings([record(XID_79, sequence=number) for number in (4, 5, 9)]), now=NOW)
     assert (first.sequence, first.count, first.records) == (4, 3, ((4, 5), (9, 9)))
     for number in (11, 12, 20):
         windows.fold(kmsg.sightings([record(XID_79, after=1, sequence=number)]), now=NOW + timedelta(seconds=1))
-        windows = kmsg.Windows(json.loads(json.dumps(windows.state())))  # a restart
+        windows = kmsg.RepeatWindows(json.loads(json.dumps(windows.state())))  # a restart
     (held,) = windows.fold([], now=NOW + timedelta(seconds=5))
     assert (held.sequence, held.count, held.records) == (20, 3, ((11, 12), (20, 20)))
     (alone,) = kmsg.faults([record(XID_79, sequence=30)], now=NOW)
@@ -146,14 +146,14 @@ def test_the_records_of_a_storm_are_told_in_few_ranges():
 
 
 def test_a_clock_set_back_holds_no_window_open():
-    windows = kmsg.Windows()
+    windows = kmsg.RepeatWindows()
     windows.fold(kmsg.sightings([record(XID_79)] * 2), now=NOW)
     windows.fold(kmsg.sightings([record(XID_79, after=1)]), now=NOW)
     assert counts(windows.fold([], now=NOW - timedelta(days=1))) == [("xid", 79, "0000:4e:00", 1)]
 
 
 def test_a_flood_of_different_faults_is_bounded():
-    windows = kmsg.Windows()
+    windows = kmsg.RepeatWindows()
     lines = [record(f"NVRM: Xid (PCI:0000:4e:00): {code}, x") for code in range(3 * kmsg.MAX_WINDOWS)]
     assert len(windows.fold(kmsg.sightings(lines), now=NOW)) == len(lines)
     assert len(windows.state()) == kmsg.MAX_WINDOWS
@@ -161,4 +161,4 @@ def test_a_flood_of_different_faults_is_bounded():
 
 def test_messages_are_cut():
     (found,) = kmsg.faults([record(XID_79 + "x" * 10_000)], now=NOW)
-    assert len(found.message) == kmsg.MAX_MESSAGE
+    assert len(found.message) == kmsg.MAX_MESSAGE_CHARS

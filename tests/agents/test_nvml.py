@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from agents.probes import nvml
-from kcover.fault import Gpu, Inventory
+from agents.probes.gpu import nvml
+from kcover.faults.fault import Gpu, Inventory
 
 
 class Error(Exception):

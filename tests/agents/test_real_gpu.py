@@ -1,6 +1,6 @@
 """NVIDIA's real libraries and a real GPU: devices, inventory, every rule, the checks that measure, Xid events.
 
-Skipped where there is none; docs/testing.md says how to run it on a GPU node, which needs neither Django nor servers.
+Skipped without a GPU; docs/testing.md says how to run it on a GPU node, which needs neither Django nor servers.
 The suite runs it over libraries of its own (test_nvml_shim.py), so that it does not rot.
 """
 
@@ -14,12 +14,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from agents import programs, reports
-from agents.checks import bandwidth, dcgm, gpu_state, port
-from agents.probes import nvml
-from agents.probes.gpu.probe import GpuProbe
+from agents.checks import bandwidth, dcgm, gpu_state, health_check
+from agents.host import programs
+from agents.outbox import reports
+from agents.probes.gpu import nvml
+from agents.probes.gpu.nvidia import NvidiaProbe
 from kcover import wire
-from kcover.fault import CHECK_STATUSES
+from kcover.faults.fault import CHECK_STATUSES
 
 DEVICE = pathlib.Path(os.environ.get("KCOVER_TEST_GPU", "/dev/nvidia0"))
 UUID = re.compile(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -47,7 +48,7 @@ def healthy(devices):
 def test_every_gpu_answers(devices):
     assert devices
     for device in devices:
-        assert (device.lost, device.hangs, device.troubles) == ("", 0.0, ())
+        assert (device.lost, device.hung_seconds, device.errors) == ("", 0.0, ())
         assert UUID.fullmatch(device.uuid)
         assert PCI.fullmatch(device.pci)
         assert device.model
@@ -71,10 +72,10 @@ def test_the_inventory_is_of_the_same_gpus_and_fits_into_a_report(devices):
 
 def test_every_rule_judges_what_the_driver_says(devices):
     """Twice, as rates need two looks. Findings may be bad: it is the node that is as it is."""
-    probe = GpuProbe(expected=lambda: len(devices))
-    probe.look(datetime.now(UTC))
+    probe = NvidiaProbe(expected=lambda: len(devices))
+    probe.observe(datetime.now(UTC))
     time.sleep(1)
-    reading = probe.look(datetime.now(UTC))
+    reading = probe.observe(datetime.now(UTC))
     found = {(one.check.name, one.check.device): one.check for one in reading.findings}
     for check in found.values():
         print(json.dumps(dataclasses.asdict(check)))
@@ -86,7 +87,7 @@ def test_every_rule_judges_what_the_driver_says(devices):
         assert "nvml" not in told, told["nvml"].message
         if bandwidth.A100_CLASS.search(device.model) and not device.mig:
             assert set(told) >= ANSWERED
-    report = reports.found("gpu-1", (), list(found.values()), boot_id="boot-1", now=datetime.now(UTC))
+    report = reports.findings_report("gpu-1", (), list(found.values()), boot_id="boot-1", now=datetime.now(UTC))
     assert wire.decode(json.dumps(report).encode()).rejected == ()
 
 
@@ -113,7 +114,7 @@ def test_daxpy_and_dgemm_compute_what_they_must(devices):
         pytest.skip("every GPU is in use")
     try:
         results = {result.device: result for result in bandwidth.GpuMemory().run({})}
-    except port.Skipped as reason:
+    except health_check.CheckSkipped as reason:
         pytest.skip(str(reason))
     for device in healthy(devices):
         result = results[device.uuid]
@@ -128,8 +129,8 @@ def test_what_measures_knows_the_gpus_by_the_drivers_names(devices):
     free = healthy(devices)
     if not free:
         pytest.skip("every GPU is in use")
-    ended = bandwidth.in_child("pciebw", [free[-1].uuid], bandwidth.SECONDS_A_GPU)
-    assert [json.loads(line)["uuid"] for line in ended.output("pciebw").splitlines()] == [free[-1].uuid]
+    ended = bandwidth.run_in_child("pciebw", [free[-1].uuid], bandwidth.SECONDS_PER_GPU)
+    assert [json.loads(line)["uuid"] for line in ended.stdout_or_raise("pciebw").splitlines()] == [free[-1].uuid]
 
 
 def test_events_can_be_had_of_every_gpu_and_be_let_go(devices):
@@ -139,13 +140,17 @@ def test_events_can_be_had_of_every_gpu_and_be_let_go(devices):
         assert events.wait(0.1) is None
     finally:
         events.close()
-    with nvml.alone(patience=5):
-        assert [device.uuid for device in nvml.devices(within_alone=True)] == [device.uuid for device in devices]
+    with nvml.exclusive(timeout=5):
+        assert [device.uuid for device in nvml.devices(within_exclusive=True)] == [device.uuid for device in devices]
 
 
 def test_dcgm_says_something_that_is_understood():
     try:
         results = dcgm.Dcgm().run({"r": 1})
-    except (programs.Missing, port.Skipped, RuntimeError) as reason:  # RuntimeError: its host engine does not run
+    except (
+        programs.ToolMissing,
+        health_check.CheckSkipped,
+        RuntimeError,
+    ) as reason:  # RuntimeError: no host engine
         pytest.skip(str(reason))
     assert {result.name for result in results} == {"dcgm"}

@@ -2,15 +2,15 @@
 
 from datetime import UTC, datetime, timedelta
 
-from agents.checks.runner import Runner
-from agents.schedule import Round, Schedule
-from kcover.fault import Check
+from agents.checks.check_runner import CheckRunner
+from agents.checks.schedule import CheckSchedule, ScheduledChecks
+from kcover.faults.fault import Check
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
 
 class Fixed:
-    about_node = True
+    failure_is_node_fault = True
 
     def __init__(self, name, *, status="pass"):
         self.name, self.status, self.asked = name, status, []
@@ -26,10 +26,10 @@ class Fixed:
 class Node:
     def __init__(self, *rounds, checks):
         self.seconds, self.told = 0.0, []
-        self.schedule = Schedule(
+        self.schedule = CheckSchedule(
             rounds,
-            runner=Runner(checks, in_use=list),
-            keep=self.keep,
+            runner=CheckRunner(checks, gpu_users=list),
+            sink=self.keep,
             clock=lambda: START + timedelta(seconds=self.seconds),
             monotonic=lambda: self.seconds,
         )
@@ -39,7 +39,7 @@ class Node:
 
     def turn(self, *, at):
         self.seconds = at
-        pause = self.schedule.turn()
+        pause = self.schedule.run_due()
         told, self.told = self.told, []
         return told, pause
 
@@ -47,8 +47,8 @@ class Node:
 def test_light_ones_often_heavy_ones_seldom():
     light, heavy = Fixed("remapped"), Fixed("dcgm", status="fail")
     node = Node(
-        Round(names=("remapped",), every=3600, first=30, args={}),
-        Round(names=("dcgm",), every=14_400, first=300, args={"r": 3}),
+        ScheduledChecks(names=("remapped",), interval_seconds=3600, first_after_seconds=30, args={}),
+        ScheduledChecks(names=("dcgm",), interval_seconds=14_400, first_after_seconds=300, args={"r": 3}),
         checks=(light, heavy),
     )
     assert node.turn(at=0) == ([], 30)
@@ -61,4 +61,6 @@ def test_light_ones_often_heavy_ones_seldom():
 
 
 def test_nothing_on_the_timer():
-    assert Node(Round(names=(), every=1, first=0, args={}), checks=()).turn(at=100) == ([], 60)
+    assert Node(ScheduledChecks(names=(), interval_seconds=1, first_after_seconds=0, args={}), checks=()).turn(
+        at=100
+    ) == ([], 60)

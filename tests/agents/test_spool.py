@@ -5,11 +5,11 @@ import stat
 
 import pytest
 
-from agents import store
-from agents.spool import Spool
+from agents.host import store
+from agents.outbox.spool import Spool
 
 
-class FullDisk(store.Memory):
+class FullDisk(store.MemoryStore):
     full = False
 
     def write(self, name, data):
@@ -24,7 +24,7 @@ def report(name, *, faults=1):
 
 def ids(spool):
     found = []
-    while (waiting := spool.next()) is not None:
+    while (waiting := spool.next_report()) is not None:
         found.append(waiting["batch_id"])
         spool.acknowledge(waiting["batch_id"])
     return found
@@ -33,9 +33,9 @@ def ids(spool):
 @pytest.fixture(params=["folder", "memory"])
 def disk(request, tmp_path):
     if request.param == "memory":
-        yield store.Memory()
+        yield store.MemoryStore()
         return
-    folder = store.Folder(tmp_path / "spool")
+    folder = store.FolderStore(tmp_path / "spool")
     yield folder
     folder.close()
 
@@ -46,7 +46,7 @@ def test_a_store_keeps_what_was_written(disk):
     disk.write("f/b.json", b"3")
     assert (disk.read("a.json"), disk.read("f/b.json"), disk.read("f/none")) == (b"1", b"3", None)
     assert (disk.names("f"), disk.names("g")) == (["f/b.json"], [])
-    disk.set_aside("f/b.json")
+    disk.quarantine("f/b.json")
     disk.delete("a.json")
     disk.delete("a.json")
     assert (disk.names("f"), disk.names("aside"), disk.read("a.json")) == ([], ["aside/f-b.json"], None)
@@ -54,14 +54,14 @@ def test_a_store_keeps_what_was_written(disk):
 
 def test_a_folder_is_private_locked_and_cleaned(tmp_path):
     path = tmp_path / "spool"
-    first = store.Folder(path)
+    first = store.FolderStore(path)
     first.write("f/a", b"secret")
     assert stat.S_IMODE((path / "f/a").stat().st_mode) == 0o600
     with pytest.raises(BlockingIOError):
-        store.Folder(path)
+        store.FolderStore(path)
     first.close()
     (path / "f/b.tmp").write_bytes(b"half")
-    second = store.Folder(path)
+    second = store.FolderStore(path)
     assert second.names("f") == ["f/a"]
     second.close()
 
@@ -78,19 +78,19 @@ def test_batches_come_back_in_order_after_a_restart(disk):
 
 
 def test_a_batch_carries_its_mark_so_that_no_crash_separates_them():
-    disk = store.Memory()
+    disk = store.MemoryStore()
     spool = Spool(disk)
-    spool.remember({"at": 1})
+    spool.set_mark({"at": 1})
     spool.save()
     spool.append(report("a"), mark={"at": 2})
     assert Spool(disk).mark == {"at": 2}  # crashed right after the write
-    spool.remember({"at": 3})
+    spool.set_mark({"at": 3})
     spool.save()
     assert Spool(disk).mark == {"at": 3}
 
 
 def test_the_mark_outlives_the_last_batch():
-    disk = store.Memory()
+    disk = store.MemoryStore()
     spool = Spool(disk)
     spool.append(report("a"), mark={"at": 1})
     spool.acknowledge("a")
@@ -118,7 +118,7 @@ def test_a_damaged_batch_is_set_aside_and_the_others_go(disk, damage):
     assert len(disk.names("aside")) == 1
 
 
-class BadMoment(store.Memory):
+class BadMoment(store.MemoryStore):
     bad = ()
 
     def read(self, name):
@@ -156,7 +156,7 @@ def test_a_damaged_mark_is_a_fresh_start(disk):
 
 
 def test_full_of_faults_says_so_and_drops_none():
-    spool = Spool(store.Memory(), max_batches=3)
+    spool = Spool(store.MemoryStore(), max_batches=3)
     for name in ("a", "b", "c", "d"):
         spool.append(report(name), mark={})
     assert spool.full
@@ -165,7 +165,7 @@ def test_full_of_faults_says_so_and_drops_none():
 
 
 def test_batches_without_faults_make_room():
-    spool = Spool(store.Memory(), max_batches=4)
+    spool = Spool(store.MemoryStore(), max_batches=4)
     for number in range(3):
         spool.append(report(f"check-{number}", faults=0), mark={})
     for name in ("a", "b"):
@@ -175,7 +175,7 @@ def test_batches_without_faults_make_room():
 
 
 def test_bytes_are_bounded_too():
-    spool = Spool(store.Memory(), max_bytes=1000)
+    spool = Spool(store.MemoryStore(), max_bytes=1000)
     spool.append(report("a", faults=10), mark={})
     assert not spool.full
     spool.append(report("b", faults=60), mark={})
@@ -189,7 +189,7 @@ def test_a_full_disk_keeps_batches_in_memory_and_the_mark_back():
     disk.full = True
     spool.append(report("b"), mark={"at": 2})
     spool.save()
-    assert spool.next()["batch_id"] == "a"
+    assert spool.next_report()["batch_id"] == "a"
     assert Spool(disk).mark == {"at": 1}  # after a crash the lines of b are read again
     disk.full = False
     spool.append(report("c"), mark={"at": 3})

@@ -1,5 +1,16 @@
 """Fake tools of a node: small shell scripts on a PATH of their own."""
 
+TRACKING = """Reference ID    : 771CB7B8 (119.28.183.184)
+Stratum         : 3
+System time     : 0.0{offset} seconds {way} of NTP time
+Last offset     : -0.000130641 seconds
+Leap status     : {leap}
+"""
+
+
+def tracking(offset, *, way="fast", leap="Normal"):
+    return TRACKING.format(offset=offset, way=way, leap=leap)
+
 
 class Tools:
     """The only folder on PATH besides what the scripts themselves need."""

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 
-from agents.probes import follow, kmsg
+from agents.probes.log import kmsg, sources
 from bench.agents import fleet, thousand
 
 NODES = ["gpu-1", "gpu-2"]
@@ -20,7 +20,7 @@ def test_a_line_that_is_missing_and_one_that_is_counted_twice_are_both_seen():
 
 def test_what_is_written_is_what_an_agent_reads_over_a_rotation(tmp_path):
     kernels = thousand.Kernels(tmp_path, NODES, rng=random.Random(1))
-    logs = {node: follow.File(tmp_path / node / fleet.KMSG) for node in NODES}
+    logs = {node: sources.LogFile(tmp_path / node / fleet.KMSG) for node in NODES}
     read = Counter()
 
     def look():
@@ -33,7 +33,7 @@ def test_what_is_written_is_what_an_agent_reads_over_a_rotation(tmp_path):
                     read[node, str(fault.code), fault.pci] += fault.count
 
     for turn in range(60):
-        kernels.trouble()
+        kernels.write_fault()
         if turn == 30:
             kernels.rotate()
         if turn % 7 == 0:

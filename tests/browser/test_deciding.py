@@ -20,7 +20,7 @@ spec: {rules: [{priority: 99, mode: approve, errorCode: ["92"], actions: [{name:
 
 @pytest.fixture
 def asked(product: Product) -> int:
-    """A rescue that waits for a yes; its key."""
+    """A rescue that waits for approval; its key."""
     path = product.folder / "ask.yaml"
     path.write_text(ASK, encoding="utf-8")
     product.manage("policy", "apply", "-f", str(path))
@@ -40,13 +40,13 @@ def test_a_question_is_answered_on_a_phone_and_whoever_looks_is_told(open_page: 
     settled(phone)
     settled(desk)
     card = phone.locator(f"#question-{asked}")
-    expect(card).to_contain_text("If nobody answers by then, nothing is done.")
+    expect(card).to_contain_text("If unanswered, the request expires and the node is left as it is.")
     expect(card).to_contain_text(re.compile("evicted"), timeout=10_000)
     found = Axe().run(phone).response["violations"] + Axe().run(desk).response["violations"]
 
-    desk.locator(f"#question-{asked}").get_by_role("link", name="Copy a link for").click()
+    desk.locator(f"#question-{asked}").get_by_role("link", name="Create approval link").click()
     dialog = desk.get_by_role("dialog")
-    dialog.get_by_role("button", name="Make the link").click()
+    dialog.get_by_role("button", name="Create link").click()
     expect(dialog).to_contain_text("/approve/")
     link = dialog.locator("pre").inner_text().strip()
     found += Axe().run(desk).response["violations"]
@@ -54,15 +54,15 @@ def test_a_question_is_answered_on_a_phone_and_whoever_looks_is_told(open_page: 
     desk.goto(f"{product.url}/approvals/")
     settled(desk)
     desk.locator(f"#question-{asked}").get_by_role("link", name="Approve").click()
-    expect(desk.get_by_role("dialog")).to_contain_text("waits for the yes")
+    expect(desk.get_by_role("dialog")).to_contain_text("needs approval")
 
     stranger = open_page(link.removeprefix(product.url), signed_in=False, width=390)
     found += Axe().run(stranger).response["violations"]
     stranger.get_by_label("Reason").fill("not now")
     stranger.get_by_role("button", name="Deny").click()
-    expect(stranger.get_by_role("heading", name="You said no")).to_be_visible()
+    expect(stranger.get_by_role("heading", name="You denied this request")).to_be_visible()
 
-    expect(desk.get_by_role("dialog")).to_contain_text("Somebody else was faster", timeout=10_000)
+    expect(desk.get_by_role("dialog")).to_contain_text("This request was already answered", timeout=10_000)
     expect(card).to_be_hidden(timeout=10_000)
     expect(phone.locator("#live")).to_contain_text("not now")
     assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == []
@@ -72,12 +72,12 @@ def test_a_question_is_answered_on_a_phone_and_whoever_looks_is_told(open_page: 
 def test_a_guard_is_changed_where_its_count_is(open_page: Open, theme: str):
     page = open_page("/safety/", theme=theme)
     settled(page)
-    page.get_by_role("link", name="Change Breaker of sim").click()
+    page.get_by_role("link", name="Change Breaker for sim").click()
     dialog = page.get_by_role("dialog")
-    expect(dialog.get_by_label("Within")).to_have_value(re.compile("min"))
+    expect(dialog.get_by_label("Time window")).to_have_value(re.compile("min"))
     assert Axe().run(page).response["violations"] == []
     dialog.get_by_label("Reason").fill("test")
-    dialog.get_by_label("Switched on").check()
-    dialog.get_by_label("Within").fill("7 min")
+    dialog.get_by_label("Enabled").check()
+    dialog.get_by_label("Time window").fill("7 min")
     dialog.get_by_role("button", name="Save").click()
     expect(page.locator("#live")).to_contain_text("isolated within 7 min", timeout=10_000)

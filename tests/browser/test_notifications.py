@@ -35,11 +35,11 @@ def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open
     dialog.get_by_label("Name").fill("on-call")
     dialog.get_by_label("Address").fill(receiver.url)
     dialog.get_by_label("Secret").fill(SECRET)
-    dialog.get_by_label("Gather, in seconds").fill("0")
-    dialog.get_by_label("Seconds between messages").fill("0")
+    dialog.get_by_label("Batch for (s)").fill("0")
+    dialog.get_by_label("Minimum interval (s)").fill("0")
     found = violations(page)
     with page.expect_navigation():
-        dialog.get_by_role("button", name="Make it").click()
+        dialog.get_by_role("button", name="Create").click()
     live(page)
     card = page.get_by_role("region", name="on-call")
     expect(card).to_contain_text("Nothing sent yet")
@@ -47,7 +47,7 @@ def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open
     refresh_slowly(page)
     with page.expect_navigation():
         card.get_by_role("button", name="Send a test").click()
-    expect(card).to_contain_text("Works", timeout=15_000)
+    expect(card).to_contain_text("Working", timeout=15_000)
     expect(page.locator("table.rows")).to_contain_text("answers 200")
     assert [one["test"] for one in receiver.asked] == [True]
 
@@ -56,7 +56,7 @@ def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open
     expect(dialog.get_by_label("Automation paused")).to_be_checked()
     found += violations(page)
     with page.expect_navigation():
-        dialog.get_by_role("button", name="Add it").click()
+        dialog.get_by_role("button", name="Add").click()
     live(page)
     expect(card).to_contain_text("Automation paused")
 

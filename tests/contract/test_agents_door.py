@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kcover_portal.api.agent import app
-from kcover_portal.api.agent.claims import AUDIENCE
+from kcover_portal.api.agent.jwt_claims import AUDIENCE
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections
 from tests.contract.rigs import Rig
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def cluster(rig: Rig) -> Iterator[str]:
-    app._accounts.forget()
+    app.known_accounts.forget()
     row = Cluster.objects.create(name="east", created_at=datetime.now(UTC))
     uninstall = connections.install(row.pk, rig.cluster)
     yield row.name
@@ -41,12 +41,12 @@ def send(rig: Rig, cluster: str, *, node: str, audience: str = AUDIENCE) -> Answ
 def test_the_agents_pod_speaks_for_its_node(rig: Rig, cluster: str, settings) -> None:
     settings.KCOVER_SERVICE_ACCOUNTS = [f"{rig.namespace}/agent"]
     assert send(rig, cluster, node=rig.name("gpu")).status == 202
-    assert "not for" in send(rig, cluster, node=rig.name("other")).problem(403)
+    assert "this token belongs to node" in send(rig, cluster, node=rig.name("other")).problem(403)
     assert list(Node.objects.values_list("name", flat=True)) == [rig.name("gpu")]
 
 
 def test_another_pod_and_another_audience_do_not(rig: Rig, cluster: str, settings) -> None:
-    assert "does not speak for nodes" in send(rig, cluster, node=rig.name("gpu")).problem(403)
+    assert "may not report for nodes" in send(rig, cluster, node=rig.name("gpu")).problem(403)
     settings.KCOVER_SERVICE_ACCOUNTS = [f"{rig.namespace}/agent"]
-    assert "not for audience" in send(rig, cluster, node=rig.name("gpu"), audience="vault").problem(401)
+    assert "audience" in send(rig, cluster, node=rig.name("gpu"), audience="vault").problem(401)
     assert not Node.objects.exists()

@@ -3,7 +3,7 @@
 import pytest
 
 from kcover_portal.kube import live, port
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 from tests.contract import apiserver as real
 
 pytestmark = [pytest.mark.needs_cluster, real.needs_assets]
@@ -18,7 +18,7 @@ def test_a_history_that_is_forgotten_has_to_be_listed_again(apiserver):
 
 
 def test_a_list_whose_next_page_is_forgotten_begins_again(apiserver, monkeypatch):
-    monkeypatch.setattr(reading, "PAGE_SIZE", 2)
+    monkeypatch.setattr(list_watch, "PAGE_SIZE", 2)
     names = [apiserver.name(f"gpu-{number}") for number in range(5)]
     for name in names:
         apiserver.node(name)

@@ -36,5 +36,5 @@ def test_a_claim_is_taken_away_and_stays_away(rig, spec):
 
 
 def test_a_claim_needs_its_namespace(rig, spec):
-    with pytest.raises((port.NotFound, port.Refused)):  # refused where the portal has no right to look
+    with pytest.raises((port.NotFound, port.RefusedByServer)):  # refused where the portal has no right to look
         rig.cluster.ensure_claim(port.ClaimSpec(name="x", namespace=rig.name("nowhere")))

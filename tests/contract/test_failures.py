@@ -133,7 +133,7 @@ def test_refused_credentials_are_loaded_anew(simulator, node):
 
 def test_what_is_forbidden_is_refused(simulator):
     spec = port.JobSpec(name="j", namespace="default", node="n", image="i", command=("c",))
-    with pytest.raises(port.Refused):
+    with pytest.raises(port.RefusedByServer):
         simulator.cluster.ensure_job(spec)
 
 

@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from kcover_portal.kube import http, live, port
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 from tests import servers
 from tests.contract import over_http, scripted
 
@@ -136,7 +136,7 @@ def test_a_list_begins_again_when_its_place_is_forgotten(script):
 
     server, cluster = script(answer)
     assert [node.name for node in cluster.list_nodes().items] == ["b", "c"]
-    assert server.paths[1] == f"/api/v1/nodes?limit={reading.PAGE_SIZE}&continue=x"
+    assert server.paths[1] == f"/api/v1/nodes?limit={list_watch.PAGE_SIZE}&continue=x"
 
 
 def test_a_list_that_is_always_forgotten_gives_up(script):
@@ -210,7 +210,7 @@ def test_nobody_listens():
 
 def test_a_redirect_is_not_followed(script):
     server, cluster = script(lambda request: request.reply(302, b"", Location="http://127.0.0.1:1/"))
-    with pytest.raises(port.Refused):
+    with pytest.raises(port.RefusedByServer):
         cluster.get_node("gpu-1")
     assert len(server.requests) == 1
 
@@ -239,7 +239,7 @@ def test_lines_may_be_cut_anywhere_by_the_chunks(script):
     ]
 
 
-@pytest.mark.parametrize(("code", "error"), [(410, port.Expired), (500, port.Unavailable), (403, port.Refused)])
+@pytest.mark.parametrize(("code", "error"), [(410, port.Expired), (500, port.Unavailable), (403, port.RefusedByServer)])
 def test_an_error_in_the_middle_of_a_watch(script, code, error):
     lines = _line("ADDED", NODE) + _line("ERROR", _status(code, "", "so it is"))
     _, cluster = script(lambda request: request.chunks(lines))
@@ -259,7 +259,7 @@ def test_a_watch_that_is_cut(script, rest):
 
 
 def test_a_watch_that_says_nothing_is_given_up(script, monkeypatch):
-    monkeypatch.setattr(reading, "WATCH_SLACK_SECONDS", 0.2)
+    monkeypatch.setattr(list_watch, "WATCH_SLACK_SECONDS", 0.2)
     over = threading.Event()
 
     def answer(request):

@@ -3,7 +3,7 @@
 import pytest
 
 from kcover_portal.kube import port
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 
 FOREIGN = {"key": "foreign", "value": "x", "effect": "NoExecute", "timeAdded": "2026-11-21T05:00:00Z"}
 OURS = port.Taint("kcover.io/unhealthy", "79", "NoSchedule")
@@ -38,7 +38,7 @@ def test_a_node_that_is_not_ready_has_no_ready_since(rig):
 
 
 def test_lists_are_whole_however_many_pages_they_take(rig, monkeypatch):
-    monkeypatch.setattr(reading, "PAGE_SIZE", 2)
+    monkeypatch.setattr(list_watch, "PAGE_SIZE", 2)
     names = [rig.name(f"gpu-{number}") for number in range(5)]
     for name in names:
         rig.node(name)

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kcover_portal.kube import http, live, patience, port
+from kcover_portal.kube import circuit_breaker, http, live, port
 from tests.contract import over_http, scripted
 
 NODE = {"kind": "Node", "metadata": {"name": "gpu-1", "uid": "u", "resourceVersion": "5"}, "spec": {}, "status": {}}
@@ -23,13 +23,13 @@ class Clock:
 
 def test_after_a_time_out_one_tries_and_the_others_are_told_at_once():
     clock = Clock()
-    made = patience.Patience(clock=clock)
-    with pytest.raises(patience.TimedOut), made.call("GET a"):
-        raise patience.TimedOut("too late")
+    made = circuit_breaker.CircuitBreaker(clock=clock)
+    with pytest.raises(circuit_breaker.TimedOut), made.call("GET a"):
+        raise circuit_breaker.TimedOut("too late")
     with pytest.raises(port.Unavailable, match="GET b: not sent") as caught, made.call("GET b"):
         pytest.fail("it was sent")
-    assert (caught.value.retry_after, caught.value.ambiguous) == (patience.QUIET_SECONDS, False)
-    clock.now += patience.QUIET_SECONDS
+    assert (caught.value.retry_after, caught.value.ambiguous) == (circuit_breaker.OPEN_SECONDS, False)
+    clock.now += circuit_breaker.OPEN_SECONDS
     with made.call("GET c"), pytest.raises(port.Unavailable, match="not sent"), made.call("GET d"):
         pytest.fail("two try at once")
     with made.call("GET e"), made.call("GET f"):
@@ -38,14 +38,14 @@ def test_after_a_time_out_one_tries_and_the_others_are_told_at_once():
 
 def test_another_failure_is_an_answer_of_a_kind():
     clock = Clock()
-    made = patience.Patience(clock=clock)
+    made = circuit_breaker.CircuitBreaker(clock=clock)
     with pytest.raises(port.Conflict), made.call("PATCH a"):
         raise port.Conflict("changed")
     with made.call("GET b"):
         pass
-    with pytest.raises(patience.TimedOut), made.call("GET c"):
-        raise patience.TimedOut("too late")
-    clock.now += patience.QUIET_SECONDS
+    with pytest.raises(circuit_breaker.TimedOut), made.call("GET c"):
+        raise circuit_breaker.TimedOut("too late")
+    clock.now += circuit_breaker.OPEN_SECONDS
     with pytest.raises(port.NotFound), made.call("GET d"):
         raise port.NotFound("gone")
     with made.call("GET e"):

@@ -155,5 +155,5 @@ def test_what_no_rule_names_is_refused(apiserver):
         assert (status, answer["reason"]) == (403, "Forbidden"), (method, path, status, answer)
     assert apiserver.read("Node", node)["status"]["capacity"]["nvidia.com/gpu"] == "8"
     spec = port.JobSpec(name="j", namespace=apiserver.namespace, node=node, image="i", command=("reboot",))
-    with pytest.raises(port.Refused, match="Forbidden"):
+    with pytest.raises(port.RefusedByServer, match="Forbidden"):
         apiserver.cluster.ensure_job(spec)

@@ -59,18 +59,18 @@ def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
     ],
 )
 def test_a_kubeconfig_that_is_none_is_refused(text):
-    with pytest.raises(port.Refused, match="kubeconfig"):
+    with pytest.raises(port.RefusedByServer, match="kubeconfig"):
         live.from_kubeconfig(text)
 
 
 def test_no_such_context():
-    with pytest.raises(port.Refused, match="nobody"):
+    with pytest.raises(port.RefusedByServer, match="nobody"):
         live.from_kubeconfig(_kubeconfig("https://127.0.0.1:1"), context="nobody")
 
 
 def test_not_in_a_cluster(monkeypatch):
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    with pytest.raises(port.Refused):
+    with pytest.raises(port.RefusedByServer):
         live.in_cluster()
 
 

@@ -66,8 +66,8 @@ class Installation(Product):
         """Lets people be told by channels of these names, each message at once and by itself."""
         with self.connect() as connection:
             connection.execute(
-                "INSERT INTO notify_channel (name, kind, url, secret, recipients, language, gather, spacing, enabled, "
-                "created_by, created_at, trouble) "
+                "INSERT INTO notify_channel (name, kind, url, secret, recipients, language, batching, min_interval, "
+                "enabled, created_by, created_at, trouble) "
                 "SELECT unnest(%s::text[]), 'webhook', %s, %s, '[]', 'en', 0, 0, true, 'system', now(), ''",
                 (list(names), self.other.messages, self.other.secret),
             )

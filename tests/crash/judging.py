@@ -13,9 +13,9 @@ Manifest = dict[str, Any]
 
 
 def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, Any]) -> None:
-    """Notes for each trial what is wrong; the controls tell what an undisturbed rescue does to a node.
+    """Adds to each trial what is wrong; the undisturbed trials show what a rescue does to a node.
 
-    ``audit``: what ``Installation.audit`` said when all was over.
+    ``audit``: the answer of ``Installation.audit`` when all rescues were over.
     """
     found, jobs = rescues.by_node(product), _nodes_with_jobs(product)
     pending, _ = product.faults()
@@ -26,32 +26,43 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
     incidents = product.rows(query)
     undisturbed = {trial.plan: _applied(product, trial) for trial in trials if trial.case is None}
     for trial in trials:
-        wrong = trial.wrong
         if audit["chains"]:
-            wrong.append(f"ledger: {audit['chains']}")
+            trial.wrong.append(f"ledger: {audit['chains']}")
         if trial.case and (trial.node in pending or trial.aimed):
-            wrong.append("it was not struck")
-        mine = found.get(trial.node, [])
-        ends = tuple((row.state, row.outcome) for row in mine)
-        if ends != PLANS[trial.plan].ends:
-            wrong.append(f"rescues ended {ends}: {_story(product, trial)}")
-        wrong += [text for row in mine if (text := audit["rescues"][str(row.pk)])]
-        wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
+            trial.wrong.append("it was not struck")
+        trial.wrong += _wrong_ends(product, trial, found.get(trial.node, []), audit)
+        trial.wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
         applied = _applied(product, trial)
         if applied != undisturbed[trial.plan]:
-            wrong.append(f"destructive calls with an effect: {applied}, undisturbed {undisturbed[trial.plan]}")
-        wrong += _twice(product, trial)
-        wrong += _left_behind(trial.before, product.sim_node(trial.node))
-        if len(trial.spares) != PLANS[trial.plan].standby:
-            wrong.append(f"standbys: {list(trial.spares)}")
-        for spare, before in trial.spares.items():
-            wrong += [f"standby {spare}: {text}" for text in _left_behind(before, product.sim_node(spare))]
-        if product.other.taken[trial.node] != PLANS[trial.plan].ordered:
-            wrong.append(f"the other system took {product.other.taken[trial.node]} orders")
-        if product.other.told[trial.node] != _to_be_told(trial):
-            wrong.append(f"people were told {product.other.told[trial.node]} times")
+            trial.wrong.append(f"destructive calls with an effect: {applied}, undisturbed {undisturbed[trial.plan]}")
+        trial.wrong += _twice(product, trial)
+        trial.wrong += _left_behind(trial.before, product.sim_node(trial.node))
+        trial.wrong += _wrong_standbys(product, trial)
+        trial.wrong += _wrong_outside(product, trial)
         if PLANS[trial.plan].hung and trial.node in jobs:
-            wrong.append("the job that nobody wants any more is left")
+            trial.wrong.append("the job that nobody wants any more is left")
+
+
+def _wrong_ends(product: Installation, trial: Trial, mine: Sequence[Any], audit: Mapping[str, Any]) -> Iterator[str]:
+    ends = tuple((row.state, row.outcome) for row in mine)
+    if ends != PLANS[trial.plan].ends:
+        yield f"rescues ended {ends}: {_story(product, trial)}"
+    yield from (text for row in mine if (text := audit["rescues"][str(row.pk)]))
+
+
+def _wrong_standbys(product: Installation, trial: Trial) -> Iterator[str]:
+    if len(trial.spares) != PLANS[trial.plan].standby:
+        yield f"standbys: {list(trial.spares)}"
+    for spare, before in trial.spares.items():
+        yield from (f"standby {spare}: {text}" for text in _left_behind(before, product.sim_node(spare)))
+
+
+def _wrong_outside(product: Installation, trial: Trial) -> Iterator[str]:
+    """Orders to the other system and messages to people that were lost or repeated."""
+    if product.other.taken[trial.node] != PLANS[trial.plan].ordered:
+        yield f"the other system took {product.other.taken[trial.node]} orders"
+    if product.other.told[trial.node] != _to_be_told(trial):
+        yield f"people were told {product.other.told[trial.node]} times"
 
 
 def _to_be_told(trial: Trial) -> int:

@@ -1,4 +1,4 @@
-"""docs/reliability.md, written by the run that it reports."""
+"""Writes docs/reliability.md from the trials of a run."""
 
 import os
 import platform
@@ -14,52 +14,58 @@ from tests.crash.trials import Trial
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reliability.md"
 # Steps that ask nothing of a cluster.
 WITHOUT_CALLS = ("escalate",)
-HEAD = """# What a crash leaves
+HEAD = """# Reliability: what a crash leaves behind
 
-Written by `make crash`; do not edit. {date}.
+Written by `make crash`. Do not edit. {date}.
 {versions}.
 
-**{well} of {runs} runs ended as an undisturbed rescue does, with no destructive call repeated.**
+**{well} of {runs} runs ended like an undisturbed rescue and repeated no destructive call.**
 {verdict}
 
-A run is one simulated node with one fault, and one blow: a process is killed or restarted, or the API server answers
-wrongly, at one call of one step. *Before*: the call is begun in the ledger and has had no effect. *After*: it has had
-its effect, and the portal has not heard of it. (For a call that only reads, *after* is an answer that never comes.) The
-moments are exact: the simulator holds the very call, the blow is struck, the call goes on into what is left. All
-processes are the real ones (`live`, `worker`, `beat`, `watch`), on a PostgreSQL with fsync and synchronous_commit on.
-`python -m tests.crash killed --runs 3 --logs var/crash` repeats one column; `make test` tries a sample of the cells.
+Each run is one simulated node with one fault and one failure. At one call of one step, a process is killed or
+restarted, or the API server answers wrongly.
 
-A run is well when
-- its rescue ended healed (a taint: isolated, then released; a reboot that a person called off: cancelled, then
-  released), with every incident of the node closed;
-- the simulator counted exactly the calls with an effect that it counts for an undisturbed rescue (changes of the node,
-  evictions, deletions, jobs), each pod evicted once, the machine booted once where its plan has a reboot;
-- of a reboot that was called off no job is left, and the machine booted only when a person switched it on;
-- another system that its plan calls took up one order, and no more (where it took none, a person ordered once more);
-- people who are to be told heard it once (a channel that answers 409, that it will not, is not asked again);
-- the node's labels, annotations and spec are what they were before the fault, byte for byte; so are those of the
-  standby that stood in for it, once a person has released it;
-- the ledger's chain is intact, and replaying it gives the row of each rescue.
+- *Before* means that the call is recorded as begun and has had no effect.
+- *After* means that the call has had its effect and the portal does not know. For a call that only reads, it means an
+  answer that never arrives.
+
+The moments are exact. The simulator holds the call, the failure happens, and the call continues into what is left. All
+processes are real (`live`, `worker`, `beat`, `watch`), on PostgreSQL with fsync and synchronous_commit on.
+`python -m tests.crash killed --runs 3 --logs var/crash` repeats one column. `make test` runs a sample of the cells.
+
+A run passes if all of these hold:
+
+- The rescue ended healed and every incident of the node is closed. (A taint ends isolated and is then released. A
+  reboot that a person cancelled ends cancelled and is then released.)
+- The simulator counted exactly the same calls with an effect as for an undisturbed rescue: changes of the node,
+  evictions, deletions, jobs. Each pod was evicted once. The machine booted once if the plan has a reboot.
+- After a cancelled reboot no job is left, and the machine booted only when a person switched it on.
+- An external system in the plan accepted exactly one order. (If it received none, a person ordered once more.)
+- People received each message once. (A channel that answers 409 refuses it, and is not asked again.)
+- The node's labels, annotations and spec are the same as before the fault, byte for byte. So are those of the standby
+  that replaced it, once a person has released it.
+- The hash chain of the audit log is intact, and replaying it gives the row of each rescue.
 
 """
 LEASE = """
 
-The lease makes most of the time: a step whose worker died, or lost its database, is taken up by another when its
-lease of 30 s has run out, and not before, so that no two ever act at a time (a message's lease: 60 s). A time-out is
-found after 20 s. A reboot that was called off is looked after for 30 s, however soon its job is gone.
+Most of the time is the lease. If a worker died or lost its database, another one takes the step over after its lease of
+30 s has ended and not before, so two never act at the same time. (The lease of a message is 60 s.) A time-out is
+noticed after 20 s. A cancelled reboot is watched for 30 s, however soon its job is gone.
 
 """
 NO_CELL = """
-«–»: the command for an agent is a row in the database, which only the death of its writer can befall at a moment of our
-choosing; and an order that was taken and then refused with 409 looks to everybody like one that was refused.
+"–" means that the cell does not exist. A command for an agent is a row in the database, so only the death of its writer
+can be timed. And an order that is accepted and then refused with 409 cannot be told from one that was refused.
 
 """
-TAIL = """## Not in here
+TAIL = """## Not covered
 
-- What PostgreSQL itself loses: a disk, a failover to a standby that lags behind, fsync switched off.
-- A real API server, kubelets and machines. What the simulator's answers were checked against: `operations.md`.
-- Several blows to one rescue at moments of our choosing.
-- The death of `live`, `beat` and `watch`, none of which calls a cluster on behalf of a rescue.
+- Data that PostgreSQL itself loses: a lost disk, a failover to a standby that lags behind, fsync switched off.
+- A real API server, kubelets and machines. [Install](operations/install.md#supported-kubernetes-versions) says what the
+  simulator was checked against.
+- Several failures of one rescue at chosen moments.
+- The death of `live`, `beat` and `watch`. None of them calls a cluster on behalf of a rescue.
 - Clocks that jump.
 """
 
@@ -71,8 +77,8 @@ def write(trials: Sequence[Trial], *, steps: Sequence[str], servers: str, second
     well = sum(not trial.wrong for trial in cases)
     controls = [trial for trial in trials if trial.case is None]
     sick = [trial for trial in controls if trial.wrong]
-    verdict = "" if not sick else f"{len(sick)} undisturbed rescues did not end well either; the tables say nothing.\n"
-    verdict += f"{len(controls)} undisturbed rescues beside them; the whole took {seconds / 60:.0f} minutes."
+    verdict = "" if not sick else f"{len(sick)} undisturbed rescues failed too, so the tables mean nothing.\n"
+    verdict += f"{len(controls)} undisturbed rescues ran beside them. The whole run took {seconds / 60:.0f} minutes."
     text = HEAD.format(
         date=f"{datetime.now(UTC):%Y-%m-%d}",
         versions=f"{_versions()}, {servers}",
@@ -91,7 +97,7 @@ def _versions() -> str:
 
 
 def _failures(cases: Sequence[Trial]) -> Iterator[str]:
-    yield "| blow | runs | well | to the rescue's end, P50 | max |"
+    yield "| failure | runs | passed | time to the rescue's end, P50 | max |"
     yield "|---|---|---|---|---|"
     for failure in FAILURES:
         mine = [trial for trial in cases if trial.case and trial.case.failure is failure]
@@ -101,7 +107,7 @@ def _failures(cases: Sequence[Trial]) -> Iterator[str]:
 
 
 def _matrix(cases: Sequence[Trial]) -> Iterator[str]:
-    yield "Runs that were well of all runs:"
+    yield "Runs that passed, of all runs:"
     yield ""
     yield f"| step | call | | {' | '.join(failure.words for failure in FAILURES)} |"
     yield f"|---|---|---|{'---|' * len(FAILURES)}"
@@ -128,4 +134,4 @@ def _wrong(trials: Sequence[Trial]) -> Iterator[str]:
 
 def _uncovered(steps: Sequence[str]) -> str:
     left = sorted(set(steps) - {point.step for point in POINTS} - set(WITHOUT_CALLS))
-    return f"- Steps that no walk-through here has: {', '.join(left)}.\n" if left else ""
+    return f"- Steps that no walk-through contains: {', '.join(left)}.\n" if left else ""

@@ -16,8 +16,9 @@ def before(product: Installation, node: str, point: Point) -> Connection:
     lock = product.connect()
     lock.execute("BEGIN")
     lock.execute(
-        "INSERT INTO fleet_command (id, node_id, key, kind, args, state, message, output, created_at, expires_at) "
-        "VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', now(), now())",
+        "INSERT INTO fleet_command"
+        " (id, node_id, key, kind, args, state, message, output, requester_kind, created_at, expires_at)"
+        " VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', '', now(), now())",
         (node_id, f"{point.row}-{rescue}-{index}-0"),
     )
     return lock

@@ -18,7 +18,7 @@ import yaml
 from agents import VERSION, config, setup
 from agents.checks.host_lock import HostLock
 from kcover_portal import env
-from kcover_portal.api.agent import claims
+from kcover_portal.api.agent import jwt_claims
 from tests.agents import shim
 from tools import agent_zip
 
@@ -82,7 +82,7 @@ def test_the_token_is_one_that_the_portal_takes():
     spec = one("DaemonSet")["spec"]["template"]["spec"]
     (token,) = [volume["projected"] for volume in spec["volumes"] if "projected" in volume]
     (source,) = token["sources"]
-    assert source["serviceAccountToken"]["audience"] == claims.AUDIENCE
+    assert source["serviceAccountToken"]["audience"] == jwt_claims.AUDIENCE
     account = one("ServiceAccount")["metadata"]
     assert spec["serviceAccountName"] == account["name"]
     (variable,) = [variable for variable in env.VARIABLES if variable.name == "KCOVER_SERVICE_ACCOUNTS"]
@@ -158,7 +158,7 @@ def test_a_job_locks_what_the_agent_locks_and_sees_no_more_of_it():
     assert mount["readOnly"]
     assert volume["hostPath"]["path"] == agents["lock"]["hostPath"]["path"]
     assert volume["hostPath"]["path"] != agents["spool"]["hostPath"]["path"]
-    assert lock.parent == setup.SHARED
+    assert lock.parent == setup.SHARED_FOLDER
     assert str(Path("/run", unit()["Service"]["RuntimeDirectory"])) == volume["hostPath"]["path"]
     assert unit()["Service"]["RuntimeDirectoryPreserve"] == "yes"
 
@@ -166,11 +166,11 @@ def test_a_job_locks_what_the_agent_locks_and_sees_no_more_of_it():
 def test_a_check_by_hand_locks_what_the_agent_beside_it_does(tmp_path):
     """The unit's settings are not in a shell's environment."""
     plain = config.load(None, {"KCOVER_AGENT_SPOOL": str(tmp_path / "spool")})
-    assert setup.check_lock(plain, shared=tmp_path) == HostLock(path=tmp_path / "checks.lock", agreed=True)
+    assert setup.check_lock(plain, shared=tmp_path) == HostLock(path=tmp_path / "checks.lock", shared=True)
     alone = setup.check_lock(plain, shared=tmp_path / "run")
     assert alone == HostLock(path=tmp_path / "spool" / "checks.lock")
     given = config.load(None, {"KCOVER_AGENT_CHECK_LOCK": "/other/lock"})
-    assert setup.check_lock(given, shared=tmp_path) == HostLock(path=Path("/other/lock"), agreed=True)
+    assert setup.check_lock(given, shared=tmp_path) == HostLock(path=Path("/other/lock"), shared=True)
 
 
 def test_a_job_runs_checks_that_there_are_on_the_gpus_that_it_is_given():
@@ -178,7 +178,7 @@ def test_a_job_runs_checks_that_there_are_on_the_gpus_that_it_is_given():
     verb, names = before["args"]
     assert (verb, set(given) <= VARIABLES) == ("check", True)
     settings = config.load(None, given)
-    assert set(names.split(",")) <= set(setup.runner(settings).checks)
+    assert set(names.split(",")) <= set(setup.check_runner(settings).checks)
     assert before["image"] == container()["image"]
     (main,) = PREFLIGHT["containers"]
     assert before["resources"]["limits"]["nvidia.com/gpu"] == main["resources"]["limits"]["nvidia.com/gpu"]
@@ -192,7 +192,7 @@ def test_checks_before_a_job_wait_for_the_agents(archive, tmp_path):
     ended = run(archive, "check", "remapped", environ=settings)
     assert (ended.returncode, json.loads(ended.stdout)["status"]) == (3, "error")
     lock.parent.mkdir()
-    with HostLock(path=lock, agreed=True).held(patience=0) as mine:
+    with HostLock(path=lock, shared=True).acquire(timeout=0) as mine:
         assert mine
         command = (sys.executable, "-S", "-I", str(archive), "check", "remapped")
         job = subprocess.Popen(command, env=os.environ | settings, cwd="/", stdout=subprocess.PIPE)
@@ -274,7 +274,7 @@ def test_one_file_reads_yaml_and_refuses_what_it_cannot_use(archive, tmp_path):
     settings.write_text("url: gopher://portal\n")
     ended = run(archive, "--config", str(settings))
     assert ended.returncode == 2
-    assert "url='gopher://portal': accepted is" in ended.stderr
+    assert "url='gopher://portal': must be" in ended.stderr
 
 
 def test_one_file_measures_by_a_child_of_its_own(archive, tmp_path):

@@ -26,7 +26,7 @@ from tests.deploy.manifests import (
     options,
 )
 
-SERVED = {child.name: list(child.command) for child in serve._children(front=3, back=4, notes="/tmp/beat")}
+SERVED = {child.name: list(child.command) for child in serve.processes(front=3, back=4, notes="/tmp/beat")}
 # Where a pod's command is not what `serve` runs: it binds a port of its own, and keeps idle connections for longer than
 # the Ingress does (ingress-nginx: 60 s), which would else send into one that is being closed.
 OWN = {
@@ -59,7 +59,7 @@ def test_the_settings_are_the_portals_and_are_understood(tmp_path):
 
 
 def test_a_service_of_the_namespace_is_not_taken_for_a_setting():
-    with pytest.raises(env.SettingsInvalid, match="KCOVER_WEB_SERVICE_HOST is no setting"):
+    with pytest.raises(env.SettingsInvalid, match="KCOVER_WEB_SERVICE_HOST is not a portal setting"):
         env.read({"KCOVER_WEB_SERVICE_HOST": "10.0.0.1"})
     assert [pod["enableServiceLinks"] for pod in PODS.values()] == [False] * len(PODS)
 
@@ -69,7 +69,9 @@ def test_the_documentation_makes_the_secret_that_is_mounted():
     name = only(
         {volume["secret"]["secretName"] for pod in PODS.values() for volume in pod["volumes"] if "secret" in volume}
     )
-    written = re.search(rf"create secret generic {name} (.+)", (ROOT / "docs" / "operations.md").read_text())[1]
+    written = re.search(
+        rf"create secret generic {name} (.+)", (ROOT / "docs" / "operations" / "install.md").read_text()
+    )[1]
     assert set(re.findall(r"--from-file=(\S+)", written)) == files
 
 
@@ -142,7 +144,7 @@ def test_the_account_and_its_rights_are_those_of_rbac():
 
 @each_pod
 def test_no_pod_runs_where_agents_do(pod):
-    """One term, all of whose expressions must hold, says the opposite of several, of which one is enough."""
+    """One term, all of whose expressions must hold, says the opposite of several, of which one is gpu_count_finding."""
     affinity = only(one for one in AGENT if one["kind"] == "DaemonSet")["spec"]["template"]["spec"]["affinity"]
     terms = affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     opposite = {"In": "NotIn", "Exists": "DoesNotExist"}

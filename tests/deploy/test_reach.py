@@ -5,7 +5,7 @@ from django.urls import resolve
 
 from kcover_portal import asgi, env
 from kcover_portal.api.agent import app as door
-from kcover_portal.api.v1.status import answering
+from kcover_portal.api.v1.status import responses
 from kcover_portal.asgi import bodies
 from kcover_portal.console import routing
 from kcover_portal.operate import views
@@ -97,7 +97,7 @@ async def test_live_gets_just_what_it_answers_by_itself(path, monkeypatch):
         asked.append("kcover-web")
 
     monkeypatch.setattr(asgi.agent, "application", agents)
-    monkeypatch.setattr(asgi, "_pages", pages)
+    monkeypatch.setattr(asgi, "pages", pages)
     await asgi.application({"type": "http", "path": path}, None, None)
     assert asked == [routed(path)]
 
@@ -115,5 +115,5 @@ def test_the_ingress_names_services_and_ports_that_there_are():
 
 def test_the_ingress_waits_for_who_is_silent_and_takes_what_the_portal_takes():
     said = {name.rpartition("/")[2]: value for name, value in INGRESS["metadata"]["annotations"].items()}
-    assert int(said["proxy-read-timeout"]) > 2 * max(door.LONGEST_WAIT, answering.ALIVE)
+    assert int(said["proxy-read-timeout"]) > 2 * max(door.LONGEST_WAIT, responses.ALIVE)
     assert said["proxy-body-size"] == f"{bodies.MOST // 1024**2}m"

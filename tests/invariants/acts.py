@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
-from kcover.fault import Fault
+from kcover.faults.fault import Fault
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
@@ -107,7 +107,7 @@ def meanwhile(bed: Bed, chance: random.Random) -> None:
 def again(bed: Bed, _chance: random.Random) -> None:
     """The broker delivers everything there ever was once more."""
     for pk in Incident.objects.order_by("pk").values_list("pk", flat=True):
-        services.judge(pk, now=bed.now)
+        services.decide(pk, now=bed.now)
     for pk in Rescue.objects.filter(state__in=("succeeded", "failed", "cancelled")).values_list("pk", flat=True):
         before = Rescue.objects.filter(pk=pk).values().get()
         services.run(pk, clock=bed.clock)
@@ -118,8 +118,8 @@ def again(bed: Bed, _chance: random.Random) -> None:
 
 def other_worker(bed: Bed, _chance: random.Random) -> None:
     """A second worker looks at everything, due or not."""
-    for pk, _ in incident_queries.to_judge(now=bed.now):
-        services.judge(pk, now=bed.now)
+    for pk, _ in incident_queries.due_for_decision(now=bed.now):
+        services.decide(pk, now=bed.now)
     for pk in Rescue.objects.order_by("pk").values_list("pk", flat=True):
         services.run(pk, clock=bed.clock)
 

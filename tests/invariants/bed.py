@@ -95,13 +95,13 @@ class Bed(Site):
 
     def work_once(self, random_: random.Random) -> None:
         """The sweep's list, in any order, judged and run in one go or in two."""
-        due = incident_queries.to_judge(now=self.now)
+        due = incident_queries.due_for_decision(now=self.now)
         random_.shuffle(due)
         for pk, _ in due:
             if random_.random() < 0.5:
-                services.judge_and_run(pk, clock=self.clock)
+                services.decide_and_run(pk, clock=self.clock)
             else:
-                services.judge(pk, now=self.now)
+                services.decide(pk, now=self.now)
         for pk, _ in queries.to_withdraw(now=self.now):
             services.withdraw(pk, clock=self.clock)
         rescues = queries.due(now=self.now)

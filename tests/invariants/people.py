@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
@@ -119,13 +119,13 @@ def limits(bed: Bed, chance: random.Random) -> None:
         "cooldown": chance.choice((0, 0, 60)),
         "hold_down": chance.choice((0, 10)),
     }
-    bounds.set_guards(bed.cluster, patch, actor="user:ann", reason="", now=bed.now)
+    cluster_settings.set_guards(bed.cluster, patch, actor="user:ann", reason="", now=bed.now)
 
 
 def driver(bed: Bed, chance: random.Random) -> None:
     """A person changes how nodes are rebooted."""
     changes = {"reboot": chance.choice(("job", "agent", "auto"))}
-    bounds.set_cluster(bed.cluster, changes, actor="user:ann", reason="", now=bed.now)
+    cluster_settings.set_cluster(bed.cluster, changes, actor="user:ann", reason="", now=bed.now)
 
 
 def _one(rows, chance: random.Random):
@@ -135,5 +135,5 @@ def _one(rows, chance: random.Random):
 
 def _may(act: Callable[[], object]) -> None:
     """A person may be refused; that is an answer."""
-    with contextlib.suppress(services.Refused):
+    with contextlib.suppress(services.RescueRefused):
         act()

@@ -7,7 +7,7 @@ from django.db.models import Min
 
 from kcover import marks
 from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
@@ -38,7 +38,7 @@ def settle(bed: Bed, chance: random.Random) -> None:
         bed.kube.objects.remove("PodDisruptionBudget", budget["metadata"]["namespace"], budget["metadata"]["name"])
     for cluster in (None, bed.cluster):
         fleet.resume(cluster=cluster, reason="", actor="user:ann", now=bed.now, mode="enforce")
-    bounds.set_guards(bed.cluster, CALM, actor="user:ann", reason="", now=bed.now)
+    cluster_settings.set_guards(bed.cluster, CALM, actor="user:ann", reason="", now=bed.now)
     for storm in Incident.objects.filter(node=None, state="open"):
         incidents.close_by_hand(storm, actor="user:ann", reason="seen to", now=bed.now)
     for _ in range(1_000):
@@ -66,7 +66,7 @@ def _next(bed: Bed) -> datetime:
 
 def _check_end(bed: Bed) -> None:
     left = Rescue.objects.filter(state__in=("waiting", "running"))
-    must(not left.exists(), 14, f"never ends: {[(one.pk, one.state, one.because) for one in left]}")
+    must(not left.exists(), 14, f"never ends: {[(one.pk, one.state, str(one.why)) for one in left]}")
     must(not Step.objects.exclude(withdraw_at=None).exists(), 14, "something is withdrawn for ever")
     for rescue in Rescue.objects.filter(outcome="healed"):
         must(not rescue.marks, 19, f"{rescue} healed the node and has marks {rescue.marks}")

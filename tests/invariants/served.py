@@ -29,7 +29,7 @@ class Served(live.LiveCluster):
 
     def written(self) -> list[tuple[str, str]]:
         """The verb and resource of every request that was no read, dry runs included, in their order."""
-        asked = [call.asked for call in self.server.do(self.server.api.calls.recent)]
+        asked = [call.key for call in self.server.do(self.server.api.calls.recent)]
         return [(one.verb, one.resource) for one in asked if one.verb not in READS and one.resource not in REVIEWS]
 
     def refuse_once(self, match: str, *, skip: int = 0) -> None:

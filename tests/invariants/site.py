@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from kcover import wire
-from kcover.fault import Command, CommandResult, Fault
+from kcover.faults.fault import Command, CommandResult, Fault
 from kcover_portal.incidents import services as incidents
 from tests.invariants.watched import Watched
 from tests.portal.rescue.world import World

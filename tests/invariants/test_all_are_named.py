@@ -1,18 +1,50 @@
-"""Every invariant is a named test: ``test_inv_NN_...``."""
+"""Every invariant of docs/invariants.md is a named test, ``test_inv_NN_...``, and the page names no other."""
 
 import ast
+import re
+from collections import defaultdict
 from pathlib import Path
 
-INVARIANTS = 48
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "invariants.md"
+NUMBERS = re.compile(r"test_inv((?:_\d\d)+)_")
+STATEMENT = re.compile(r"^(\d+)\. ", re.MULTILINE)
+NAME = re.compile(r"`(test_inv_\w+)`")
 
 
-def test_every_invariant_has_a_test_of_its_number() -> None:
-    named: dict[int, list[str]] = {number: [] for number in range(1, INVARIANTS + 1)}
-    for file in sorted(Path(__file__).parents[1].rglob("test_*.py")):
+def in_code() -> dict[int, set[str]]:
+    """The test functions of each invariant; a name may carry several numbers."""
+    named = defaultdict(set)
+    for file in sorted(TESTS.rglob("test_*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_inv_"):
-                number = node.name.removeprefix("test_inv_")[:2]
-                assert number.isdigit(), f"{file.name}: {node.name} names no number"
-                assert int(number) in named, f"{file.name}: there is no invariant {number}"
-                named[int(number)].append(node.name)
-    assert [number for number, tests in named.items() if not tests] == []
+                numbers = NUMBERS.match(node.name)
+                assert numbers, f"{file.name}: {node.name} has no number"
+                for number in numbers[1].strip("_").split("_"):
+                    named[int(number)].add(node.name)
+    return named
+
+
+def on_the_page() -> dict[int, set[str]]:
+    """The tests that the page names below each statement."""
+    _, *parts = STATEMENT.split(PAGE.read_text(encoding="utf-8"))
+    return {int(number): set(NAME.findall(text)) for number, text in zip(parts[::2], parts[1::2], strict=True)}
+
+
+def test_the_page_counts_to_48() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert [int(number) for number in STATEMENT.findall(text)] == list(range(1, 49))
+
+
+def test_every_invariant_has_a_test_and_every_test_has_an_invariant() -> None:
+    assert in_code().keys() == on_the_page().keys()
+
+
+def test_every_test_that_the_page_names_exists_under_that_number() -> None:
+    code = in_code()
+    missing = {number: tests - code[number] for number, tests in on_the_page().items() if tests - code[number]}
+    assert missing == {}
+
+
+def test_the_page_names_a_test_for_every_invariant() -> None:
+    assert [number for number, tests in on_the_page().items() if not tests] == []

@@ -7,8 +7,8 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
-from kcover.fault import Fault
-from kcover_portal.fleet.services import bounds
+from kcover.faults.fault import Fault
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Decision, Rescue
@@ -29,7 +29,7 @@ def make() -> Iterator[Callable[..., World]]:
     def world(policy: str, *, nodes: int = 1, **guards: object) -> World:
         one = World(policy=policy, nodes=nodes)
         made.append(one)
-        bounds.set_guards(one.cluster, {**OFF, **guards}, actor="test", reason="", now=one.now)
+        cluster_settings.set_guards(one.cluster, {**OFF, **guards}, actor="test", reason="", now=one.now)
         return one
 
     yield world
@@ -45,7 +45,7 @@ def at_once(acts: Sequence[Callable[[], object]]) -> list[object]:
         start.wait(10)
         try:
             return act()
-        except services.Refused as refusal:
+        except services.RescueRefused as refusal:
             return refusal
         finally:
             connection.close()
@@ -69,7 +69,7 @@ def test_inv_08_many_faults_judged_at_once_open_one_rescue(make: Callable[..., W
     for slot in range(TOGETHER):
         world.fault(62, pci=f"0000:{slot:02x}:00")
     due = list(Incident.objects.values_list("pk", flat=True))
-    at_once([lambda pk=pk: services.judge(pk, now=world.now) for pk in due])
+    at_once([lambda pk=pk: services.decide(pk, now=world.now) for pk in due])
     assert Rescue.objects.count() == 1
     assert Decision.objects.filter(answer="hold").count() == TOGETHER - 1
 
@@ -78,7 +78,7 @@ def test_inv_08_many_workers_on_one_rescue_are_one_at_work(make: Callable[..., W
     world = make(HEAL)
     world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
     world.fault(62)
-    [rescue] = [services.judge(pk, now=world.now) for pk in Incident.objects.values_list("pk", flat=True)]
+    [rescue] = [services.decide(pk, now=world.now) for pk in Incident.objects.values_list("pk", flat=True)]
     for _ in range(6):
         at_once([lambda: services.run(rescue.pk, clock=world.clock)] * TOGETHER)
         world.now = world.now.replace(second=world.now.second + 2)
@@ -95,7 +95,7 @@ def test_inv_29_simultaneous_faults_isolate_no_more_than_the_limit(
     for number in range(1, TOGETHER + 1):
         world.fault(62, node=f"gpu-{number}")
     due = list(Incident.objects.values_list("pk", flat=True))
-    at_once([lambda pk=pk: services.judge_and_run(pk, clock=world.clock) for pk in due])
+    at_once([lambda pk=pk: services.decide_and_run(pk, clock=world.clock) for pk in due])
     cordoned = [node.name for node in world.kube.list_nodes().items if node.unschedulable]
     assert len(cordoned) == isolated
     assert Decision.objects.filter(answer="hold").count() == TOGETHER - isolated

@@ -66,14 +66,14 @@ def test_inv_12_a_message_about_a_closed_rescue_is_a_no_op(world: World, end: Ca
     before = record(world)
     services.run(rescue.pk, clock=world.clock)
     for pk in Incident.objects.values_list("pk", flat=True):
-        services.judge_and_run(pk, clock=world.clock)
+        services.decide_and_run(pk, clock=world.clock)
     for verb in (services.cancel, services.retry, services.skip, services.approve, services.reject):
-        with pytest.raises(services.Refused):
+        with pytest.raises(services.RescueRefused):
             verb(rescue, actor="user:bo", reason="", now=world.now)
     for outcome in ("done", "failed"):
-        with pytest.raises(services.Refused):
+        with pytest.raises(services.RescueRefused):
             services.callback(rescue, outcome, now=world.now)
-    with pytest.raises(services.Refused):
+    with pytest.raises(services.RescueRefused):
         services.take_over(rescue, actor="user:bo", reason="", now=world.now)
     services.nudge(world.node(), now=world.now)
     world.sync()
@@ -99,6 +99,6 @@ def test_inv_12_an_agents_late_word_about_a_closed_rescue_is_kept_and_changes_no
 def test_inv_12_a_message_about_a_rescue_that_never_was_is_a_no_op(world: World) -> None:
     before = record(world)
     services.run(4711, clock=world.clock)
-    services.judge(4711, now=world.now)
+    services.decide(4711, now=world.now)
     services.withdraw(4711, clock=world.clock)
     assert record(world) == before

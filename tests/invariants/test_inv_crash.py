@@ -9,8 +9,8 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
-from kcover_portal.rescue.actions.turns import LEASE
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from tests.invariants.bed import Killed
 from tests.invariants.watched import Watched
 from tests.portal.rescue.world import HEAL, NODE, World
@@ -35,7 +35,7 @@ class Mortal(World):
             with connection.execute_wrapper(self._sql):
                 super().work()
         except Killed:
-            self.now += LEASE
+            self.now += LEASE_TIME
         finally:
             self.kube.moment = lambda *_call: None
 
@@ -107,7 +107,7 @@ def test_inv_14_everything_delivered_twice_and_in_vain_repeats_nothing(world: Wo
     def twice() -> None:
         for _ in range(2):
             for pk in Incident.objects.values_list("pk", flat=True):
-                services.judge_and_run(pk, clock=world.clock)
+                services.decide_and_run(pk, clock=world.clock)
             for pk in Rescue.objects.values_list("pk", flat=True):
                 services.run(pk, clock=world.clock)
                 services.run(pk, clock=world.clock)

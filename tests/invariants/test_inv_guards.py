@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kcover import guards
+from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
@@ -17,6 +17,7 @@ from kcover_portal.policies import queries as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision
 from kcover_portal.rescue.queries import counts
+from tests.codes import code_of
 from tests.portal.rescue.test_actions_reboot import WAITS
 from tests.portal.rescue.world import CORDON, HEAL, NODE, World
 
@@ -38,7 +39,7 @@ def make() -> Iterator[Any]:
 
     def world(policy: str = CORDON, *, nodes: int, **limits: object) -> World:
         made.append(World(policy=policy, nodes=nodes))
-        bounds.set_guards(made[-1].cluster, {**OFF, **limits}, actor="test", reason="", now=made[-1].now)
+        cluster_settings.set_guards(made[-1].cluster, {**OFF, **limits}, actor="test", reason="", now=made[-1].now)
         return made[-1]
 
     yield world
@@ -130,7 +131,7 @@ def test_inv_30_a_rescue_under_way_takes_nothing_away_while_nobody_is_eligible(m
     for seconds in (5, 600, 900):
         world.pass_time(seconds)
     assert (len(world.kube.called("evict")), world.kube.called("ensure_job")) == (taken, [])
-    assert "no eligible node to count over" in world.step(step).because
+    assert code_of(world.step(step).because) == "none_eligible"
     lose_gpus(world, NODE, left=8)
     for _ in range(3):
         world.pass_time(30)
@@ -148,10 +149,12 @@ def trip_everything(world: World) -> None:
         "floor": {"percent": 100},
         "cooldown": 86_400,
     }
-    bounds.set_guards(world.cluster, tripped, actor="test", reason="", now=world.now)
+    cluster_settings.set_guards(world.cluster, tripped, actor="test", reason="", now=world.now)
     hurt(world, 2, 3, 4, 5)
     ends = world.now + timedelta(days=1)
-    bounds.open_maintenance(world.cluster, starts_at=world.now, ends_at=ends, reason="", actor="u", now=world.now)
+    cluster_settings.open_maintenance(
+        world.cluster, starts_at=world.now, ends_at=ends, reason="", actor="u", now=world.now
+    )
     world.work()
     assert isolated(world) == [NODE]
 
@@ -219,7 +222,7 @@ def test_inv_37_an_exclusion_that_only_the_live_node_shows_stops_the_reboot(make
         world.now += timedelta(minutes=21)
         world.work()
     assert world.kube.called("ensure_job") == []
-    assert guards.EXCLUDE_LABEL in world.step("reboot").because
+    assert code_of(world.step("reboot").because) == "excluded"
 
 
 def test_inv_37_an_exclusion_between_two_evictions_stops_the_second(make: Any) -> None:
@@ -239,4 +242,4 @@ def test_inv_37_an_exclusion_between_two_evictions_stops_the_second(make: Any) -
     for _ in range(3):
         world.pass_time(30)
     assert len(world.kube.called("evict")) == 1
-    assert guards.EXCLUDE_LABEL in world.step("drain").because
+    assert code_of(world.step("drain").because) == "excluded"

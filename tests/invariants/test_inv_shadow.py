@@ -10,14 +10,16 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import standby
-from kcover_portal.fleet import queries as fleet
+from kcover.decisions import standby
+from kcover_portal.checks import queries as check_queries
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.services import autopilot_labels, pvc_check
 from kcover_portal.fleet.models import CheckResult, Cluster
-from kcover_portal.fleet.services import bounds, checking, labelling, selecting, storing
+from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import queries, services
-from kcover_portal.rescue.services import announcing, standing_in
+from kcover_portal.rescue.engine import kube_events, standby_cleanup
 from tests.invariants.served import Served
 from tests.portal.rescue.test_actions_reboot import WAITS
 from tests.portal.rescue.test_actions_standby import POLICY as STANDBY
@@ -38,7 +40,7 @@ class Shadowed(World):
         super().__init__(policy=policy, nodes=2, fake=lambda clock: Served(server))
 
     def mode(self, mode: str) -> None:
-        bounds.set_cluster(self.cluster, {"mode": mode}, actor="user:ann", reason="", now=self.now)
+        cluster_settings.set_cluster(self.cluster, {"mode": mode}, actor="user:ann", reason="", now=self.now)
 
     def all_workers(self) -> None:
         """All that the sweep wakes and beat begins, for about a minute."""
@@ -48,19 +50,19 @@ class Shadowed(World):
             self.sync()
             self.report()
             services.sweep(now=self.now)
-            for pk, _ in incident_queries.to_judge(now=self.now):
-                services.judge_and_run(pk, clock=self.clock)
+            for pk, _ in incident_queries.due_for_decision(now=self.now):
+                services.decide_and_run(pk, clock=self.clock)
             for seen in Incident.objects.exclude(node=None).select_related("node", "cluster"):
-                announcing.incident(seen, now=self.now)
+                kube_events.incident(seen, now=self.now)
             for pk, _ in queries.due(now=self.now):
                 services.run(pk, clock=self.clock)
             for pk, _ in queries.to_withdraw(now=self.now):
                 services.withdraw(pk, clock=self.clock)
             services.reconcile(now=self.now)
-            standing_in.tidy(clock=self.clock)
-            labelling.write(Cluster.objects.get(pk=self.cluster.pk), clock=self.clock)
-            for pk in fleet.runs_going_on():
-                checking.advance(pk, now=self.now)
+            standby_cleanup.tidy(clock=self.clock)
+            autopilot_labels.write(Cluster.objects.get(pk=self.cluster.pk), clock=self.clock)
+            for pk in check_queries.running():
+                check_runs.advance(pk, now=self.now)
 
 
 def nothing(_world: Shadowed) -> None:
@@ -138,7 +140,7 @@ def promised_in_vain(world: Shadowed) -> None:
 
 def checked(world: Shadowed) -> None:
     """The node's checks pass, and its label is to say so."""
-    bounds.set_cluster(world.cluster, {"autopilot_labels": True}, actor="t", reason="", now=world.now)
+    cluster_settings.set_cluster(world.cluster, {"autopilot_labels": True}, actor="t", reason="", now=world.now)
     world.report()
     CheckResult.objects.create(
         node=world.node(), name="pciebw", device="GPU-0", status="pass", seen_at=world.now, changed_at=world.now
@@ -147,9 +149,9 @@ def checked(world: Shadowed) -> None:
 
 def asked_for_storage(world: Shadowed) -> None:
     world.report()
-    nodes = selecting.nodes(world.cluster, hosts=[NODE])
-    run = checking.begin(world.cluster, nodes, checks=(storing.CHECK,), actor="user:ann", now=world.now)
-    checking.advance(run.pk, now=world.now)
+    nodes = node_selection.nodes(world.cluster, hosts=[NODE])
+    run = check_runs.begin(world.cluster, nodes, checks=(pvc_check.CHECK,), actor="user:ann", now=world.now)
+    check_runs.advance(run.pk, now=world.now)
 
 
 def refused_storage(world: Shadowed) -> None:

@@ -7,14 +7,14 @@ from datetime import timedelta
 import pytest
 
 from kcover import wire
-from kcover.fault import Fault
+from kcover.faults.fault import Fault
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Decision, Rescue
-from tests.portal.rescue.test_silence import CORDON_SILENT, Quiet
+from tests.portal.rescue.test_silent_agents import CORDON_SILENT, Quiet
 from tests.portal.rescue.world import HEAL, PCI, World
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ OFF = {"rate": {"enabled": False}, "breaker": {"enabled": False}}
 @pytest.fixture
 def world() -> Iterator[World]:
     made = World(policy=HEAL, nodes=8)
-    bounds.set_guards(made.cluster, OFF, actor="test", reason="", now=made.now)
+    cluster_settings.set_guards(made.cluster, OFF, actor="test", reason="", now=made.now)
     yield made
     made.uninstall()
 
@@ -93,7 +93,7 @@ def quiet() -> Iterator[Quiet]:
     World.sync(made)
     Node.objects.update(ready_since=made.now - timedelta(days=1))
     Cluster.objects.update(watched_at=made.now)
-    bounds.set_guards(made.cluster, OFF, actor="test", reason="", now=made.now)
+    cluster_settings.set_guards(made.cluster, OFF, actor="test", reason="", now=made.now)
     made.stride = 30
     yield made
     made.uninstall()
@@ -134,5 +134,5 @@ def test_inv_33_nodes_that_an_outage_of_the_api_server_leaves_silent_are_one_sto
     come_back(quiet)
     Node.objects.update(ready=False)
     quiet.listen(420)
-    assert Incident.objects.filter(kind="agent", state="open", program=False).count() == 8
+    assert Incident.objects.filter(kind="agent", state="open", is_user_fault=False).count() == 8
     assert_storm(quiet, "code agent silent", ALL)

@@ -16,16 +16,16 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
-from kcover.fault import Fault
+from kcover.faults.fault import Fault
 from kcover.marks import Marks
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import drain, verify
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.drivers import agent
+from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.services import approving
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.drivers import agent
 from tests.invariants import people, rest, walk
 from tests.invariants.acts import ACTS
 from tests.invariants.bed import Bed
@@ -97,8 +97,8 @@ def always_ours(marks: Marks, *, was_unschedulable: bool) -> Marks:
     return replace(marks, cordon=True, foreign_cordon=False)
 
 
-def another_key(context: Context, kind: str) -> str:
-    return f"{kind}-{context.rescue.pk}-{context.step.index}-{context.step.attempts}"
+def another_key(step: Step) -> str:
+    return f"{step.spec.request_key}-{step.rescue_id}-{step.index}-{step.attempts}"
 
 
 def always_granted(*_args: object, **_more: object) -> bool:
@@ -126,7 +126,7 @@ def walk_on(acts: Sequence[str], *, episodes: int, steps: int) -> None:
         (drain, "in_the_way", evict_all, "24", "fault watch_and_work"),
         (Context, "check_guards", no_guards, "37|48", "fault watch_and_work mode exclude"),
         (Marks, "with_cordon", always_ours, "18", "fault quiet kubectl"),
-        (approving, "granted", always_granted, "43", "fault watch_and_work"),
+        (approvals, "granted", always_granted, "43", "fault watch_and_work"),
         (verify, "_agent_is_fresh", always_granted, "38", "fault watch_and_work"),
         (incidents, "faults_since", nobody_failed, "38", "fault watch_and_work heartbeat"),
     ],
@@ -154,7 +154,7 @@ def test_a_second_ask_for_one_boot_is_found(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_a_yes_that_has_run_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An engine that counts the votes and not their age, and people who were long gone when it went on."""
-    monkeypatch.setattr(approving, "granted", ever_granted)
+    monkeypatch.setattr(approvals, "granted", ever_granted)
     with walk.fresh_bed() as bed:
         bed.agent("gpu-1", Fault(kind="xid", code=95, pci="0000:4e:00", source="kmsg"))
         take_all(bed, [("watch_and_work", 1)])

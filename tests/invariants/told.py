@@ -48,7 +48,7 @@ class Reader:
         wanted = entry.data["wanted"]
         asks = self._asks.setdefault((entry.rescue, wanted["boot_id"]), set())
         asks.add(wanted["key"])
-        words = Entry.objects.filter(rescue=entry.rescue, verb__in=("step.retry", "step.skip")).count()
+        words = Entry.objects.filter(rescue=entry.rescue, verb__in=("step.retried", "step.skipped")).count()
         must(len(asks) <= 1 + words, 16, f"boot {wanted['boot_id'][:8]} of {entry.node} was asked to end as {asks}")
         for drain in Rescue.objects.get(pk=entry.rescue).steps.filter(name="drain"):
             ended = drain.state in ("done", "skipped") or drain.index > _index_of(wanted["key"])

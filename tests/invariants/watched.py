@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import guards, marks
+from kcover import marks
+from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
@@ -97,19 +98,17 @@ class Watched(FakeCluster):
     def evict(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None, dry_run: bool = False
     ) -> port.Eviction:
-        """See the port."""
         self.asked_uid = uid
         return super().evict(pod_namespace, pod_name, uid=uid, grace_seconds=grace_seconds, dry_run=dry_run)
 
     def delete_pod(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None
     ) -> port.Evicted | port.Gone:
-        """See the port."""
         self.asked_uid = uid
         return super().delete_pod(pod_namespace, pod_name, uid=uid, grace_seconds=grace_seconds)
 
     @contextlib.contextmanager
-    def _call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
+    def call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
         entry = self._inspect(verb, name, namespace) if verb in WRITES else None
         node = entry.node if entry is not None else ""
         before: Manifest | None = None
@@ -119,7 +118,7 @@ class Watched(FakeCluster):
                 self._flying.add(node)
             self.moment("before", verb)
             before = self.objects.find("Node", "", name) if verb == "apply_node" else None
-            with super()._call(verb, kind, name, namespace=namespace) as call:
+            with super().call(verb, kind, name, namespace=namespace) as call:
                 yield call
         finally:
             self._flying.discard(node)
@@ -148,7 +147,7 @@ class Watched(FakeCluster):
 
     def _inspect_approval(self, what: str, rescue: Rescue, entry: Entry) -> None:
         """The step that waited for a yes has it, and it had not run out when the step went on."""
-        gated = rescue.steps.filter(index=rescue.gate, name=entry.data["step"], state="running").first()
+        gated = rescue.steps.filter(index=rescue.gate, name=entry.data["name"], state="running").first()
         if gated is None:
             return
         went_on = self.objects.clock() if "gated" in gated.progress else gated.started_at
@@ -217,7 +216,9 @@ class Watched(FakeCluster):
             must(any(since < at <= until for at in told), 38, f"{name} works again, unheard since it came back")
         again = [at for at in self.booted.get(name, ()) if since < at < until]
         must(not again, 38, f"{name} works again, and booted once more meanwhile")
-        seen = Incident.objects.filter(node__name=name, state="open", program=False, boot_id=boot, last_at__lt=until)
+        seen = Incident.objects.filter(
+            node__name=name, state="open", is_user_fault=False, boot_id=boot, last_at__lt=until
+        )
         must(not seen.exists(), 38, f"{name} works again with {list(seen)} of this boot")
 
 

@@ -1,4 +1,4 @@
-"""Any policy that there may be, for hypothesis."""
+"""Hypothesis strategies for any valid policy."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -6,7 +6,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kcover import fault, limits, waits
+from kcover import durations, limits
+from kcover.actions import in_policies
+from kcover.faults import fault
 from kcover.policy import document
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -14,7 +16,7 @@ KEYS = st.sampled_from(("app", "env", "kcover.io/pool", "a.b/C_d"))
 LABELS = st.dictionaries(KEYS, st.sampled_from(("", "demo", "true", "1", "x_Y.z")), max_size=3)
 CODES = st.integers(0, 2**31 - 1).map(str)
 WAITS = st.builds(timedelta, minutes=st.integers(1, 3650 * 24 * 60))
-WAIT_TEXTS = st.one_of(st.just(""), WAITS.map(waits.render))
+WAIT_TEXTS = st.one_of(st.just(""), WAITS.map(durations.render))
 WORDS = st.from_regex(r"[a-z0-9_.-]{1,12}", fullmatch=True)
 
 
@@ -50,7 +52,7 @@ def _actions(draw: Callable[..., Any], *, own: bool) -> tuple[document.Action, .
     asked = ["cordon", "drain", *draw(st.lists(st.sampled_from(sorted(ATTRIBUTES)), unique=True))]
     repair = draw(st.sampled_from(("reboot", "gpuReset") if own else ("reboot",)))
     asked = [name for name in dict.fromkeys([*asked, repair]) if name not in {"reboot", "gpuReset"} - {repair}]
-    names = [name for name in asked if own or not document.ACTIONS[name].own]
+    names = [name for name in asked if own or not in_policies()[name].own]
     return tuple(document.Action(name=name, attribute=draw(ATTRIBUTES[name])) for name in draw(st.permutations(names)))
 
 

@@ -1,11 +1,11 @@
-"""Autopilot's words for check results, without its bugs."""
+"""Check results in Autopilot's formats, without its bugs."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from kcover import autopilot
-from kcover.fault import Check
+from kcover.faults.fault import Check
 
 
 def check(name: str, status: str, device: str = "", value: float | None = None, message: str = "") -> Check:
@@ -27,7 +27,7 @@ def check(name: str, status: str, device: str = "", value: float | None = None, 
         ("xid", "fail", 1.0, None),
     ],
 )
-def test_the_gauge_shows_a_measurement_or_zero_and_one(
+def test_the_metric_is_a_measurement_or_zero_or_one(
     name: str, status: str, value: float | None, shown: float | None
 ) -> None:
     assert autopilot.metric_value(name, status, value) == shown
@@ -49,11 +49,11 @@ def test_the_gauge_shows_a_measurement_or_zero_and_one(
         ([], ["Not checked"]),
     ],
 )
-def test_a_status_names_every_failure(results: list[Check], said: list[str]) -> None:
-    assert autopilot.failures(results) == said
+def test_the_status_names_every_failure(results: list[Check], said: list[str]) -> None:
+    assert autopilot.node_status(results) == said
 
 
-def test_what_a_ring_measured_is_a_table() -> None:
+def test_results_of_a_ring_as_a_table() -> None:
     rates = {"gpu-2": {"gpu-1": 90.0}, "gpu-1": {"gpu-2": 98.5, "gpu-3": 97.0}}
     assert autopilot.throughput_text(rates) == (
         "Average Bandwidth Gb/s: 95.17\n"
@@ -66,7 +66,7 @@ def test_what_a_ring_measured_is_a_table() -> None:
     assert autopilot.throughput_text({}) == ""
 
 
-def test_a_nodes_part_is_laid_out_as_autopilots() -> None:
+def test_the_text_of_a_node_has_autopilots_layout() -> None:
     results = [
         check("pciebw", "pass", "GPU-0", 24.5),
         check("pciebw", "fail", "GPU-1", 3.25, "under 4 GB/s"),
@@ -75,7 +75,7 @@ def test_a_nodes_part_is_laid_out_as_autopilots() -> None:
         check("remapped", "pass", "GPU-0", 0.0),
     ]
     text = autopilot.node_text(
-        "n1", address="10.0.0.1", url="http://p/status?host=n1", results=results, said=autopilot.failures(results)
+        "n1", address="10.0.0.1", url="http://p/status?host=n1", results=results, status=autopilot.node_status(results)
     )
     assert text == (
         "Autopilot Endpoint: 10.0.0.1\nNode: n1\nurl(s): http://p/status?host=n1\nResponse:\n"
@@ -88,8 +88,8 @@ def test_a_nodes_part_is_laid_out_as_autopilots() -> None:
     )
 
 
-def test_a_node_that_does_not_answer_says_so() -> None:
-    text = autopilot.node_text("n1", address="", url="u", results=[], said=[autopilot.NO_ANSWER], note="no agent")
+def test_the_text_of_a_node_that_does_not_answer() -> None:
+    text = autopilot.node_text("n1", address="", url="u", results=[], status=[autopilot.NO_ANSWER], note="no agent")
     assert "Response:\nABORT: no agent\n\nNode Status: Connection to Server Failed\n" in text
 
 
@@ -103,14 +103,14 @@ def test_the_summary_is_a_python_dict_and_the_runtime() -> None:
     ("name", "level", "expected"),
     [("gpumem", 1, True), ("dcgm", 1, False), ("dcgm", 2, True), ("pciebw", 3, False)],
 )
-def test_what_needs_idle_gpus(name: str, level: int, expected: bool) -> None:
-    assert autopilot.invasive(name, level=level) is expected
+def test_which_checks_need_idle_gpus(name: str, level: int, expected: bool) -> None:
+    assert autopilot.is_invasive(name, level=level) is expected
 
 
-def test_patience_grows_with_the_level_of_dcgm() -> None:
-    assert autopilot.patience(["remapped"], level=4) == timedelta(minutes=2)
-    assert autopilot.patience(["remapped", "dcgm"], level=1) == timedelta(minutes=7)
-    assert autopilot.patience(["dcgm"], level=4) == timedelta(hours=4)
+def test_the_time_limit_grows_with_the_level_of_dcgm() -> None:
+    assert autopilot.time_limit(["remapped"], level=4) == timedelta(minutes=2)
+    assert autopilot.time_limit(["remapped", "dcgm"], level=1) == timedelta(minutes=7)
+    assert autopilot.time_limit(["dcgm"], level=4) == timedelta(hours=4)
 
 
 @pytest.mark.parametrize(
@@ -134,20 +134,20 @@ def test_the_label_of_periodic_results(statuses: set[str], label: str | None) ->
         ([check("pciebw", "fail", "gpu0 PCIe")], None),  # not an invasive one
     ],
 )
-def test_the_verdict_of_an_invasive_run(results: list[Check], label: str | None) -> None:
-    assert autopilot.verdict(results) == label
+def test_the_label_of_an_invasive_run(results: list[Check], label: str | None) -> None:
+    assert autopilot.deep_check_label(results) == label
 
 
 @pytest.mark.parametrize(
     ("test", "fatal", "label"),
     [
-        ("memory", autopilot.FATAL, "EVICT"),  # DCGM 4
-        ("GPU Memory", autopilot.FATAL, "EVICT"),
-        ("pcie", autopilot.FATAL, "EVICT"),
-        ("memory_bandwidth", autopilot.FATAL, "WARN"),
-        ("Memory Bandwidth", autopilot.FATAL, "WARN"),
-        ("memtest", autopilot.FATAL, "WARN"),
-        ("targeted_power", autopilot.FATAL, "WARN"),
+        ("memory", autopilot.FATAL_DCGM_TESTS, "EVICT"),  # DCGM 4
+        ("GPU Memory", autopilot.FATAL_DCGM_TESTS, "EVICT"),
+        ("pcie", autopilot.FATAL_DCGM_TESTS, "EVICT"),
+        ("memory_bandwidth", autopilot.FATAL_DCGM_TESTS, "WARN"),
+        ("Memory Bandwidth", autopilot.FATAL_DCGM_TESTS, "WARN"),
+        ("memtest", autopilot.FATAL_DCGM_TESTS, "WARN"),
+        ("targeted_power", autopilot.FATAL_DCGM_TESTS, "WARN"),
         ("targeted_power", ("Targeted Power",), "EVICT"),
         ("GPU Memory", ("memory",), "EVICT"),
         ("Memory Bandwidth", ("memory",), "WARN"),
@@ -155,14 +155,16 @@ def test_the_verdict_of_an_invasive_run(results: list[Check], label: str | None)
         ("PCIe", (), "WARN"),
     ],
 )
-def test_what_evicts_is_a_setting_and_named_as_either_dcgm_does(test: str, fatal: tuple[str, ...], label: str) -> None:
+def test_fatal_tests_are_a_setting_and_match_the_names_of_both_dcgm_versions(
+    test: str, fatal: tuple[str, ...], label: str
+) -> None:
     results = [check("dcgm", "fail"), check("dcgm", "fail", f"gpu3 {test}")]
-    assert autopilot.verdict(results, fatal=fatal) == label
+    assert autopilot.deep_check_label(results, fatal=fatal) == label
 
 
-def test_level_3_names_what_failed_and_when() -> None:
+def test_the_label_of_level_3_names_failures_and_time() -> None:
     at = datetime(2026, 11, 21, 8, 5, 9, tzinfo=UTC)
-    assert autopilot.level_3([check("dcgm", "pass")], at=at) == ("PASS_2026-11-21_08.05.09UTC", "")
+    assert autopilot.level_3_label([check("dcgm", "pass")], at=at) == ("PASS_2026-11-21_08.05.09UTC", "")
     failed = [
         check("dcgm", "fail"),
         check("dcgm", "fail", "gpu0 GPU Memory"),
@@ -170,6 +172,6 @@ def test_level_3_names_what_failed_and_when() -> None:
         check("dcgm", "fail", "gpu3 PCIe"),
         check("dcgm", "warn", "gpu1 PCIe"),
     ]
-    assert autopilot.level_3(failed, at=at) == ("ERR_2026-11-21_08.05.09UTC", "gpu_memory.0.3 pcie.3")
-    assert autopilot.level_3([check("dcgm", "error")], at=at) is None
-    assert autopilot.level_3([], at=at) is None
+    assert autopilot.level_3_label(failed, at=at) == ("ERR_2026-11-21_08.05.09UTC", "gpu_memory.0.3 pcie.3")
+    assert autopilot.level_3_label([check("dcgm", "error")], at=at) is None
+    assert autopilot.level_3_label([], at=at) is None

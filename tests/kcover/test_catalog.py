@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from kcover import catalog
+from kcover.faults import catalog
 
 HARMLESS = {
     *(11012, 11021, 11022, 11023, 12021, 12023, 15008, 15011, 19049, 19055, 19057, 19059, 19062, 19065, 19068, 19071),
@@ -12,14 +12,14 @@ HARMLESS = {
 }
 
 
-def test_every_xid_of_the_catalogue_is_known():
-    assert sorted(catalog.facts("xid")) == list(range(1, 174))
-    assert len(catalog.facts("sxid")) == 92
+def test_every_xid_has_an_entry():
+    assert sorted(catalog.entries("xid")) == list(range(1, 174))
+    assert len(catalog.entries("sxid")) == 92
 
 
 @pytest.mark.parametrize("kind", ["xid", "sxid"])
-def test_every_fact_is_complete(kind):
-    for code, fact in catalog.facts(kind).items():
+def test_every_entry_is_complete(kind):
+    for code, fact in catalog.entries(kind).items():
         assert (fact.kind, fact.code) == (kind, code)
         assert fact.title
         assert fact.category
@@ -31,7 +31,7 @@ def test_every_fact_is_complete(kind):
         assert catalog.remedy(kind, code) == fact.remedy
 
 
-def test_the_fact_of_a_lost_gpu():
+def test_the_entry_of_a_lost_gpu():
     fact = catalog.xid(79)
     assert fact is not None
     assert fact.mnemonic == "ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS"
@@ -41,7 +41,7 @@ def test_the_fact_of_a_lost_gpu():
     assert catalog.describe("xid", 79) is fact
 
 
-def test_the_fact_of_a_switch_fault():
+def test_the_entry_of_a_switch_fault():
     fact = catalog.sxid(10003)
     assert fact is not None
     assert fact.scope == "whole fabric of the node"
@@ -50,46 +50,46 @@ def test_the_fact_of_a_switch_fault():
     assert fact.severity == "fatal"
 
 
-def test_what_is_not_known():
+def test_a_code_without_an_entry():
     assert catalog.xid(999) is None
     assert catalog.sxid(79) is None
     assert catalog.describe("check", 79) is None
-    assert catalog.facts("check") == {}
+    assert catalog.entries("check") == {}
     assert catalog.severity("xid", 999) == "warning"
-    assert catalog.remedy("xid", 999).startswith("In no catalogue")
-    assert not catalog.is_program_fault("xid", 999)
-    assert not catalog.is_program_fault("check", 13)
+    assert catalog.remedy("xid", 999).startswith("Not in the catalogue")
+    assert not catalog.is_user_fault("xid", 999)
+    assert not catalog.is_user_fault("check", 13)
 
 
-def test_the_codes_of_programs():
-    program = {code for code in catalog.facts("xid") if catalog.is_program_fault("xid", code)}
+def test_codes_that_user_programs_cause():
+    program = {code for code in catalog.entries("xid") if catalog.is_user_fault("xid", code)}
     assert program == {4, 8, 11, 13, 24, 25, 31, 37, 43, 45, 66, 67, 69, 80, 106, 107, 108, 137, 141}
 
 
 @pytest.mark.parametrize("code", [48, 62, 64, 74, 79, 94, 95, 109, 119, 149])
-def test_the_codes_of_nodes(code):
-    assert not catalog.is_program_fault("xid", code)
+def test_codes_of_node_faults(code):
+    assert not catalog.is_user_fault("xid", code)
 
 
-def test_a_code_that_programs_cause_is_the_nodes_where_it_asks_for_a_reset():
+def test_a_user_code_that_needs_a_reset_is_a_node_fault():
     fact = catalog.xid(109)
     assert fact is not None
     assert (fact.app_caused, fact.node_response) == (True, "drain_and_reset")
-    assert not catalog.is_program_fault("xid", 109)
+    assert not catalog.is_user_fault("xid", 109)
 
 
-def test_what_a_previous_xid_caused_is_no_fault_of_its_own():
-    assert catalog.is_program_fault("xid", 79, cause=149)
-    assert catalog.is_program_fault("xid", 999, cause=0)
-    assert not catalog.is_program_fault("sxid", 10003, cause=149)
+def test_an_xid_caused_by_a_previous_one_is_not_a_node_fault():
+    assert catalog.is_user_fault("xid", 79, cause=149)
+    assert catalog.is_user_fault("xid", 999, cause=0)
+    assert not catalog.is_user_fault("sxid", 10003, cause=149)
 
 
 def test_the_harmless_sxids():
-    assert {code for code, fact in catalog.facts("sxid").items() if fact.harmless} == HARMLESS
-    assert {code for code in catalog.facts("sxid") if catalog.is_program_fault("sxid", code)} == HARMLESS
-    assert catalog.is_program_fault("sxid", 20001, fatal=False)
-    assert not catalog.is_program_fault("sxid", 20001, fatal=True)
-    assert catalog.is_program_fault("xid", 13, fatal=True)
+    assert {code for code, fact in catalog.entries("sxid").items() if fact.harmless} == HARMLESS
+    assert {code for code in catalog.entries("sxid") if catalog.is_user_fault("sxid", code)} == HARMLESS
+    assert catalog.is_user_fault("sxid", 20001, fatal=False)
+    assert not catalog.is_user_fault("sxid", 20001, fatal=True)
+    assert catalog.is_user_fault("xid", 13, fatal=True)
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_the_harmless_sxids():
         ("sxid", 28006, True, "fatal"),
     ],
 )
-def test_the_printed_word_outweighs_the_table(kind, code, fatal, severity):
+def test_the_printed_severity_overrides_the_table(kind, code, fatal, severity):
     assert catalog.severity(kind, code, fatal=fatal) == severity
 
 
-def test_the_tables_are_read_once():
-    assert catalog.facts("xid") is catalog.facts("xid")
+def test_the_tables_are_loaded_once():
+    assert catalog.entries("xid") is catalog.entries("xid")
 
 
 @pytest.mark.parametrize("name", ["xids.json", "sxids.json"])
-def test_the_files_name_their_sources_and_hold_nothing_unused(name):
-    content = json.loads(importlib.resources.files("kcover").joinpath("data", name).read_text("utf-8"))
+def test_the_files_name_their_sources_and_have_no_unused_rows(name):
+    content = json.loads(importlib.resources.files("kcover.faults").joinpath("data", name).read_text("utf-8"))
     assert content["sources"]
     assert {row["source"] for row in content["codes"]} == set(content["sources"])
     assert {row["node_response"] for row in content["codes"]} == set(content["remedies"])

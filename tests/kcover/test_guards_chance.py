@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover.guards import chance
+from kcover.decisions.guards import chance
 
 # distinct nodes with independent faults that are improbable (p < 1e-4) within 10 min, 1 h, 6 h
 SIMULATED = {64: (2, 2, 3), 128: (2, 3, 4), 512: (2, 3, 6), 1250: (3, 4, 8)}
@@ -29,13 +29,13 @@ def test_the_law_gives_what_the_simulation_found(nodes: int, found: tuple[int, .
 
 @pytest.mark.parametrize("rate", [1.45e-4, 1.66e-4])
 def test_the_rate_is_well_within_those_that_give_the_table(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chance, "RATE", rate)
+    monkeypatch.setattr(chance, "FAULTS_PER_NODE_HOUR", rate)
     assert {nodes: limits(nodes) for nodes in SIMULATED} == SIMULATED
 
 
 @pytest.mark.parametrize("rate", [1.44e-4, 1.67e-4])
 def test_rates_beyond_them_do_not(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chance, "RATE", rate)
+    monkeypatch.setattr(chance, "FAULTS_PER_NODE_HOUR", rate)
     assert {nodes: limits(nodes) for nodes in SIMULATED} != SIMULATED
 
 
@@ -52,7 +52,7 @@ def test_sizes_that_were_not_simulated(nodes: int, found: tuple[int, ...]) -> No
 
 @given(st.integers(1, 20_000), st.sampled_from(chance.WINDOWS))
 def test_reached_is_improbable_and_one_less_is_not(nodes: int, window: timedelta) -> None:
-    expected = chance.RATE * nodes * window.total_seconds() / 3600
+    expected = chance.FAULTS_PER_NODE_HOUR * nodes * window.total_seconds() / 3600
     limit = chance.improbable(nodes, window=window)
 
     def at_least(count: int) -> float:

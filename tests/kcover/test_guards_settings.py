@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover import guards, limits
-from kcover.guards import settings as values
+from kcover import limits
+from kcover.decisions import guards
+from kcover.decisions.guards import settings as values
 
 DEFAULTS: dict[str, Any] = {
     "storm": {"enabled": True, "nodes": 3, "percent": 3, "window": 300},
@@ -90,7 +91,7 @@ def test_null_switches_off_what_may_be_off() -> None:
 WHOLE = "must be a whole number from 1 to 1000000, not "
 SECONDS = "must be whole seconds from 1 to 2592000, not "
 PERCENT = "must be a whole percentage from 1 to 100, not "
-LIMIT = 'is no limit: write a whole number from 1, or a percentage such as "10%"'
+LIMIT = 'is not a limit: write a whole number from 1, or a percentage such as "10%"'
 BAD: list[tuple[Any, str, str]] = [
     (
         [],
@@ -128,8 +129,8 @@ BAD: list[tuple[Any, str, str]] = [
     ({"budget": {"by": "rack"}}, "budget.by", "must be cluster, pool or label:KEY, not 'rack'"),
     ({"budget": {"by": None}}, "budget.by", "must be cluster, pool or label:KEY, not null"),
     ({"budget": {"by": ["pool"]}}, "budget.by", "must be cluster, pool or label:KEY, not ['pool']"),
-    ({"budget": {"by": "label:"}}, "budget.by", "'' is no label name: write label:rack for example"),
-    ({"budget": {"by": "label:a b"}}, "budget.by", "'a b' is no label name: write label:rack for example"),
+    ({"budget": {"by": "label:"}}, "budget.by", "'' is not a label key; write for example label:rack"),
+    ({"budget": {"by": "label:a b"}}, "budget.by", "'a b' is not a label key; write for example label:rack"),
     ({"floor": {"percent": 0}}, "floor.percent", PERCENT + "0"),
     ({"floor": {"percent": "80%"}}, "floor.percent", PERCENT + "'80%'"),
     ({"cooldown": -1}, "cooldown", "must be whole seconds from 0 to 2592000, not -1"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import machine_check
+from kcover.faults import machine_check
 
 SYSLOG = "Nov 21 08:00:00 gpu-1 kernel: [   12.345678] "
 
@@ -16,7 +16,7 @@ SYSLOG = "Nov 21 08:00:00 gpu-1 kernel: [   12.345678] "
         "{23}[Hardware Error]: event severity: fatal",
     ],
 )
-def test_an_error_that_was_not_corrected(line):
+def test_uncorrected_errors(line):
     assert machine_check.is_uncorrected(line)
     assert machine_check.is_uncorrected(SYSLOG + line)
 
@@ -50,6 +50,6 @@ def test_an_error_that_was_not_corrected(line):
         "",
     ],
 )
-def test_what_is_none(line):
+def test_lines_that_are_not_uncorrected_errors(line):
     assert not machine_check.is_uncorrected(line)
     assert not machine_check.is_uncorrected(SYSLOG + line)

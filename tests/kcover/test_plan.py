@@ -120,28 +120,6 @@ def test_a_reset_is_verified_like_a_reboot() -> None:
     assert of("drain", ("gpuReset", {"unCordon": "true"}))[-1] == UNCORDON
 
 
-def beyond(rule: document.Rule, *missing: str) -> list[tuple[tuple[str | int, ...], str]]:
-    every = {"cordon", "taint", "drain", "reboot", "ready", "verify", "uncordon", "escalate"}
-    return [(one.path, one.message) for one in plan.beyond(rule, steps=every - set(missing))]
-
-
-def test_a_rule_that_an_installation_can_carry_out() -> None:
-    asked = tuple(document.Action(name=name) for name in ("cordon", "drain", "reboot", "unCordon", "taint"))
-    assert beyond(document.Rule(index=0, priority=0, actions=asked, verify=True, escalate="call")) == []
-
-
-def test_what_an_installation_cannot_carry_out_is_named_where_it_was_written() -> None:
-    asked = tuple(document.Action(name=name) for name in ("drain", "reboot", "notify"))
-    rule = document.Rule(index=0, priority=0, actions=asked, verify=True, escalate="call")
-    message = "{} cannot be carried out: this installation has no step {}; take it out"
-    assert beyond(rule, "ready", "reboot", "verify", "escalate") == [
-        (("actions", 1, "name"), message.format("action reboot", "reboot, ready, verify")),
-        (("actions", 2, "name"), message.format("action notify", "notify")),
-        (("verify",), message.format("verify", "verify")),
-        (("escalate",), message.format("escalate", "escalate")),
-    ]
-
-
 def test_a_reboot_is_always_verified() -> None:
     assert of("drain", "reboot", verify=False)[4] == VERIFY
     assert of("drain", "reboot", verify_agent=False)[4] == Step(name="verify", args={"agent": False})
@@ -196,16 +174,6 @@ def test_a_button_that_is_none() -> None:
         ValueError, match="no such action 'explode': use one of cordon, uncordon, drain, reboot, release"
     ):
         plan.manual("explode")
-
-
-def test_what_takes_something_away() -> None:
-    assert {"restart_jobs", "drain", "reset", "reboot"} == plan.DESTRUCTIVE
-    assert plan.takes_away("drain", {})
-    assert not plan.takes_away("cordon", {})
-    effects = [
-        one for one in ("NoSchedule", "PreferNoSchedule", "NoExecute") if plan.takes_away("taint", {"effect": one})
-    ]
-    assert effects == ["NoExecute"]
 
 
 def test_the_hash_is_short_stable_and_of_content_only() -> None:

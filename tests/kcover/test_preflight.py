@@ -1,4 +1,4 @@
-"""Preflight: reports read or refused; abnormal at once, slow at completion, never on a part."""
+"""Preflight: parsing of reports; abnormal nodes at once, slow nodes only in a complete run."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -39,7 +39,7 @@ def raw(node: int, *batches: dict[str, Any], size: int = 4, **more: Any) -> dict
 # --- reading
 
 
-def test_a_report_is_read() -> None:
+def test_a_full_report_is_parsed() -> None:
     found = preflight.read(json.dumps(raw(1, batch(1, 1, 3, "fail"), batch(0, 1, 2))))
     assert found == preflight.Report(
         node="n1",
@@ -53,14 +53,14 @@ def test_a_report_is_read() -> None:
     assert preflight.read(json.dumps(raw(1)).encode()) == preflight.read(raw(1))
 
 
-def test_what_the_compacted_report_leaves_out_is_not_missed() -> None:
+def test_a_compact_report_is_parsed() -> None:
     found = preflight.read({"workload_size": 2, "node_name": "n1"})
     assert found == preflight.Report(node="n1", size=2)
     assert found.addresses == frozenset()
     assert preflight.read({"workload_size": 2, "node_name": "n1", "node_ip": "", "batches": None}) == found
 
 
-def test_an_address_has_one_form() -> None:
+def test_addresses_are_normalized() -> None:
     long = "2001:0DB8:0000:0000:0000:0000:0000:0001"
     item = {"batch_idx": 0, "pair": ["2001:db8::2", long], "self_ip": "2001:db8::1", "status": "ok"}
     [found] = preflight.read({**raw(1, item), "node_ip": long}).batches
@@ -95,59 +95,59 @@ def test_the_batches_of_an_abnormal_node_are_not_parsed() -> None:
 
 
 @pytest.mark.parametrize(("size", "slots"), [(2, 1), (4, 3), (6, 5), (8, 5), (16, 5)])
-def test_how_many_slots_are_judged(size: int, slots: int) -> None:
-    assert preflight.batches_of(size) == slots
+def test_the_number_of_expected_slots(size: int, slots: int) -> None:
+    assert preflight.expected_batches(size) == slots
     fifteen = [batch(slot, 1, 2) for slot in range(15)]
     assert [one.slot for one in preflight.read(raw(1, *fifteen, size=size)).batches] == list(range(slots))
 
 
-def test_a_slot_that_is_not_judged_is_not_read() -> None:
+def test_an_unexpected_slot_is_ignored() -> None:
     assert preflight.read(raw(1, {"batch_idx": 3, "pair": None})).batches == ()
 
 
 REFUSED: list[tuple[Any, str, str]] = [
-    ("{", "", "the report is no JSON"),
-    (b"\xff", "", "the report is no JSON"),
-    ("[" * 100_000, "", "the report is no JSON"),
-    ("[]", "", "a report is a JSON object"),
+    ("{", "", "the report is not valid JSON"),
+    (b"\xff", "", "the report is not valid JSON"),
+    ("[" * 100_000, "", "the report is not valid JSON"),
+    ("[]", "", "a report must be a JSON object"),
     (raw(1, workload_size=None), "workload_size", "must be a whole number of nodes from 2 to 10000, not None"),
     (raw(1, workload_size=0), "workload_size", "must be a whole number of nodes from 2 to 10000, not 0"),
     (raw(1, workload_size=-2), "workload_size", "must be a whole number"),
     (raw(1, workload_size=10_002), "workload_size", "must be a whole number"),
     (raw(1, workload_size="4"), "workload_size", "must be a whole number"),
     (raw(1, workload_size=True), "workload_size", "must be a whole number"),
-    (raw(1, workload_size=3), "workload_size", "must be even, for nodes run in pairs, not 3"),
+    (raw(1, workload_size=3), "workload_size", "must be even, because nodes run in pairs, not 3"),
     (raw(1, workload_size=1), "workload_size", "must be even"),
-    (raw(1, node_name=""), "node_name", "the report does not say which node it is from"),
-    (raw(1, node_name=None), "node_name", "the report does not say"),
-    (raw(1, node_name=7), "node_name", "the report does not say"),
-    (raw(1, node_ip="gpu-1"), "node_ip", "'gpu-1' is no IP address"),
-    (raw(1, node_ip=7), "node_ip", "7 is no IP address"),
+    (raw(1, node_name=""), "node_name", "must be the name of the node that sends the report"),
+    (raw(1, node_name=None), "node_name", "must be the name of the node"),
+    (raw(1, node_name=7), "node_name", "must be the name of the node"),
+    (raw(1, node_ip="gpu-1"), "node_ip", "'gpu-1' is not an IP address"),
+    (raw(1, node_ip=7), "node_ip", "7 is not an IP address"),
     (raw(1, batches={}), "batches", "must be a list"),
     (raw(1, "x"), "batches/0", "must be an object"),
     (
         raw(1, batch(0, 1, 2), {**batch(1, 1, 2), "batch_idx": "1"}),
         "batches/1/batch_idx",
-        "must be a whole number from 0",
+        "must be a whole number of at least 0",
     ),
-    (raw(1, batch(-1, 1, 2)), "batches/0/batch_idx", "must be a whole number from 0, not -1"),
-    (raw(1, batch(True, 1, 2)), "batches/0/batch_idx", "must be a whole number from 0, not True"),
-    (raw(1, batch(0, 1, 2), batch(0, 1, 2)), "batches/1/batch_idx", "slot 0 is there twice"),
-    (raw(1, batch(9, 1, 2), batch(9, 1, 2)), "batches/1/batch_idx", "slot 9 is there twice"),
+    (raw(1, batch(-1, 1, 2)), "batches/0/batch_idx", "must be a whole number of at least 0, not -1"),
+    (raw(1, batch(True, 1, 2)), "batches/0/batch_idx", "must be a whole number of at least 0, not True"),
+    (raw(1, batch(0, 1, 2), batch(0, 1, 2)), "batches/1/batch_idx", "slot 0 appears twice"),
+    (raw(1, batch(9, 1, 2), batch(9, 1, 2)), "batches/1/batch_idx", "slot 9 appears twice"),
     (raw(1, {**batch(0, 1, 2), "pair": None}), "batches/0/pair", "must be two addresses"),
     (raw(1, {**batch(0, 1, 2), "pair": "ab"}), "batches/0/pair", "must be two addresses"),
     (raw(1, {**batch(0, 1, 2), "pair": [ip(1)]}), "batches/0/pair", "must be two addresses"),
     (raw(1, {**batch(0, 1, 2), "pair": [ip(1), ip(2), ip(3)]}), "batches/0/pair", "must be two addresses"),
-    (raw(1, {**batch(0, 1, 2), "pair": [ip(1), "x"]}), "batches/0/pair/1", "'x' is no IP address"),
-    (raw(1, {**batch(0, 1, 2), "pair": [None, ip(1)]}), "batches/0/pair/0", "None is no IP address"),
+    (raw(1, {**batch(0, 1, 2), "pair": [ip(1), "x"]}), "batches/0/pair/1", "'x' is not an IP address"),
+    (raw(1, {**batch(0, 1, 2), "pair": [None, ip(1)]}), "batches/0/pair/0", "None is not an IP address"),
     (raw(1, batch(0, 1, 1)), "batches/0/pair", "must be two addresses, not the same one twice"),
     (raw(1, {**batch(0, 1, 2), "self_ip": ip(3)}), "batches/0/self_ip", "10.0.0.3 is not in the pair"),
-    (raw(1, {**batch(0, 1, 2), "self_ip": None}), "batches/0/self_ip", "None is no IP address"),
+    (raw(1, {**batch(0, 1, 2), "self_ip": None}), "batches/0/self_ip", "None is not an IP address"),
     *(
         (
             raw(1, node_check_busbw_threshold_gbps=value),
             "node_check_busbw_threshold_gbps",
-            "must be a number from 0, not",
+            "must be a number of at least 0, not",
         )
         for value in ("five", "-1", -1, "nan", "inf", True, [5], 10**400)
     ),
@@ -155,8 +155,8 @@ REFUSED: list[tuple[Any, str, str]] = [
 
 
 @pytest.mark.parametrize(("body", "path", "reason"), REFUSED)
-def test_a_report_that_is_wrong_is_refused(body: Any, path: str, reason: str) -> None:
-    with pytest.raises(preflight.ReportRefused) as caught:
+def test_an_invalid_report_is_rejected(body: Any, path: str, reason: str) -> None:
+    with pytest.raises(preflight.ReportInvalid) as caught:
         preflight.read(body)
     assert caught.value.path == path
     assert caught.value.reason.startswith(reason)
@@ -164,21 +164,21 @@ def test_a_report_that_is_wrong_is_refused(body: Any, path: str, reason: str) ->
 
 
 @pytest.mark.parametrize("size", [2, 10_000])
-def test_the_sizes_that_are_read(size: int) -> None:
+def test_valid_sizes(size: int) -> None:
     assert preflight.read(raw(1, size=size)).size == size
 
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5))
-def test_nonsense_is_refused_and_never_breaks(value: Any) -> None:
+def test_any_value_is_parsed_or_rejected(value: Any) -> None:
     for name in ("workload_size", "node_name", "node_ip", "batches", "node_check_busbw_threshold_gbps", "gpu_check"):
         try:
             preflight.read(raw(1, **{name: value}))
-        except preflight.ReportRefused as refused:
+        except preflight.ReportInvalid as refused:
             assert refused.path.split("/")[0] == name  # noqa: PT017
     for name in ("batch_idx", "pair", "self_ip", "status", *GOOD):
         try:
             preflight.read(raw(1, {**batch(0, 1, 2, **GOOD), name: value}, node_check_busbw_threshold_gbps="5"))
-        except preflight.ReportRefused as refused:
+        except preflight.ReportInvalid as refused:
             assert refused.path.startswith("batches/0/")  # noqa: PT017
 
 
@@ -199,19 +199,19 @@ def test_the_bus_bandwidth() -> None:
 
 @pytest.mark.parametrize("name", ["elements", "element_bytes", "milliseconds", "ranks"])
 @pytest.mark.parametrize("value", [0, -1, float("nan"), float("inf"), 10**400])
-def test_figures_that_mean_nothing(name: str, value: float) -> None:
+def test_invalid_figures_have_no_bandwidth(name: str, value: float) -> None:
     figures: dict[str, Any] = {"elements": 1, "element_bytes": 1, "milliseconds": 1, "ranks": 2, name: value}
     assert preflight.bus_bandwidth(**figures) is None
 
 
 @pytest.mark.parametrize("figures", [{"milliseconds": 5e-324}, {"elements": 1e308, "element_bytes": 1e308}])
-def test_figures_that_no_machine_measures(figures: dict[str, float]) -> None:
+def test_extreme_figures_have_no_bandwidth(figures: dict[str, float]) -> None:
     assert (
         preflight.bus_bandwidth(**{"elements": 1, "element_bytes": 1, "milliseconds": 1, "ranks": 2, **figures}) is None
     )
 
 
-def test_one_rank_alone_has_no_bandwidth() -> None:
+def test_a_single_rank_has_no_bandwidth() -> None:
     assert preflight.bus_bandwidth(elements=1, element_bytes=1, milliseconds=1, ranks=1) is None
     assert preflight.bus_bandwidth(elements=1, element_bytes=1, milliseconds=1, ranks=1.5) is not None
 
@@ -228,14 +228,14 @@ def test_a_slot_below_the_threshold_failed(threshold: Any) -> None:
 
 @pytest.mark.parametrize("name", GOOD)
 @pytest.mark.parametrize("value", [0, -1, None, "16", True, []])
-def test_figures_that_are_nonsense_failed_where_they_are_judged(name: str, value: Any) -> None:
+def test_invalid_figures_fail_if_there_is_a_threshold(name: str, value: Any) -> None:
     assert failed("0.001", **{name: value})
     assert not failed("", **{name: value})
     assert not failed("0", **{name: value})
 
 
 @pytest.mark.parametrize(("status", "bad"), [("ok", False), ("fail", True), ("skip", True), ("other", False)])
-def test_the_word_of_a_slot(status: str, bad: bool) -> None:
+def test_the_status_of_a_slot(status: str, bad: bool) -> None:
     assert failed("", status) is bad
     assert failed("1", status) is bad
 
@@ -278,35 +278,35 @@ def test_the_time_to_collect_counts_from_the_first_report(after: timedelta, chan
     assert preflight.expired(run, now=NOW + after) is (change == "restarted")
     if change == "restarted":
         assert got.run == preflight.Run(size=4, first_at=NOW + WITHIN, reports={"n3": report(3)})
-        assert str(got.because) == "only 2 of 4 reports came within 30 min, from n1, n2: no verdict on them"
+        assert str(got.because) == "Only 2 of 4 reports arrived within 30 min, from n1, n2. They get no verdict."
 
 
-def test_a_report_that_comes_again_after_the_end_begins_anew() -> None:
+def test_a_new_report_after_completion_starts_a_new_run() -> None:
     run = preflight.receive(None, report(1), now=NOW).run
     assert preflight.receive(run, report(1), now=NOW + WITHIN).change == "restarted"
 
 
-def test_how_long_is_waited_by_default() -> None:
-    assert WITHIN.total_seconds() == preflight.COLLECTED_WITHIN.total_seconds() == 1800
+def test_the_default_time_to_collect() -> None:
+    assert WITHIN.total_seconds() == preflight.COLLECT_TIMEOUT.total_seconds() == 1800
 
 
-def test_another_size_drops_what_came_before() -> None:
+def test_a_different_size_starts_a_new_run() -> None:
     run, _ = received(report(1), report(2))
     got = preflight.receive(run, report(3, size=2), now=NOW + SECOND)
     assert (got.change, got.run) == (
         "restarted",
         preflight.Run(size=2, first_at=NOW + SECOND, reports={"n3": report(3, size=2)}),
     )
-    assert str(got.because) == "n3 speaks of 2 nodes, not 4: the 2 earlier reports are dropped"
+    assert str(got.because) == "n3 reports a run of 2 nodes, not 4. The 2 earlier reports are dropped."
 
 
-def test_a_complete_run_does_not_expire_and_is_not_grown() -> None:
+def test_a_complete_run_does_not_expire_or_grow() -> None:
     run, _ = received(report(1, size=2), report(2, size=2))
     assert not preflight.expired(run, now=NOW + 9 * WITHIN)
     assert preflight.receive(run, report(1, size=2), now=NOW + 9 * WITHIN).change == "same"
     again = preflight.receive(run, report(1, batch(0, 1, 2), size=2), now=NOW + 9 * WITHIN)
     assert (again.change, len(again.run.reports)) == ("restarted", 1)
-    assert str(again.because) == "n1 reported again after the verdict: a new run begins"
+    assert str(again.because) == "n1 reported again after the verdict. A new run begins."
 
 
 # --- the verdict
@@ -330,7 +330,7 @@ def job(bad: set[tuple[int, int, int]] = frozenset(), **abnormal: str) -> list[p
 
 
 def judged(*reports: preflight.Report, at: datetime = NOW) -> preflight.Verdict:
-    return preflight.judge(received(*reports)[0], now=at, within=WITHIN)
+    return preflight.evaluate(received(*reports)[0], now=at, within=WITHIN)
 
 
 def said(verdict: preflight.Verdict) -> list[str]:
@@ -359,10 +359,10 @@ EVERY_SLOT_OF_1 = {(0, 1, 2), (1, 1, 3), (2, 1, 4)}
 def test_a_node_that_failed_in_every_slot_is_slow() -> None:
     verdict = judged(*job(EVERY_SLOT_OF_1))
     assert (verdict.slow, verdict.isolate, verdict.suspects) == (("n1",), ("n1",), ())
-    assert said(verdict) == ["n1 failed in each of the 3 slots that count"]
+    assert said(verdict) == ["n1 failed in each of the 3 slots that count."]
 
 
-def test_either_end_may_say_so() -> None:
+def test_either_node_of_a_pair_may_report_it() -> None:
     assert judged(*job({(0, 2, 1), (1, 3, 1), (2, 4, 1)})).slow == ("n1",)
     assert judged(*job({(0, 1, 2), (1, 3, 1), (2, 1, 4)})).slow == ("n1",)
 
@@ -382,29 +382,29 @@ def test_a_missing_report_means_incomplete_never_slow(dropped: int) -> None:
     reports = [one for one in job(EVERY_SLOT_OF_1) if one.node != f"n{dropped}"]
     waiting = judged(*reports)
     assert (waiting.state, waiting.received, waiting.expected, waiting.slow) == ("waiting", 3, 4, ())
-    assert said(waiting) == ["3 of 4 reports are in"]
+    assert said(waiting) == ["3 of 4 reports have arrived."]
     late = judged(*reports, at=NOW + WITHIN)
     assert (late.state, late.slow) == ("expired", ())
     names = ", ".join(one.node for one in reports)
-    assert said(late) == [f"only 3 of 4 reports came within 30 min, from {names}: no verdict on them"]
+    assert said(late) == [f"Only 3 of 4 reports arrived within 30 min, from {names}. They get no verdict."]
 
 
 def test_an_abnormal_node_is_known_at_once() -> None:
     first = report(1, gpu_check=2, storage_check=2)
     verdict = judged(first)
     assert (verdict.state, verdict.abnormal, verdict.isolate) == ("waiting", ("n1",), ("n1",))
-    assert said(verdict) == ["n1 failed gpu_check, storage_check", "1 of 4 reports are in"]
+    assert said(verdict) == ["n1 failed gpu_check, storage_check.", "1 of 4 reports have arrived."]
     assert judged(first, at=NOW + WITHIN).abnormal == ("n1",)
 
 
-def test_what_ran_against_an_abnormal_node_does_not_count() -> None:
+def test_slots_against_an_abnormal_node_do_not_count() -> None:
     """kcover flags n2, whose only failures are against the abnormal node and one transient pair."""
     verdict = judged(*job({(0, 2, 1), (1, 2, 4)}, n1="gpu_check"))
     assert (verdict.abnormal, verdict.slow, verdict.isolate) == (("n1",), (), ("n1",))
     assert verdict.slots == {"n2": 2, "n3": 2, "n4": 2}
     verdict = judged(*job({(1, 2, 4), (2, 3, 2)}, n1="storage_check"))
     assert (verdict.abnormal, verdict.slow, verdict.isolate) == (("n1",), ("n2",), ("n1", "n2"))
-    assert said(verdict) == ["n1 failed storage_check", "n2 failed in each of the 2 slots that count"]
+    assert said(verdict) == ["n1 failed storage_check.", "n2 failed in each of the 2 slots that count."]
 
 
 def test_the_names_are_sorted_together() -> None:
@@ -412,13 +412,13 @@ def test_the_names_are_sorted_together() -> None:
     assert judged(*job(bad, n4="gpu_check")).isolate == ("n1", "n4")
 
 
-def test_a_node_that_met_only_abnormal_ones_is_not_slow() -> None:
+def test_a_node_paired_only_with_abnormal_nodes_is_not_slow() -> None:
     bad = {(slot, 4, peer) for slot, peer in enumerate((3, 2, 1))}
     verdict = judged(*job(bad, n1="gpu_check", n2="gpu_check", n3="gpu_check"))
     assert (verdict.slow, verdict.slots) == ((), {"n4": 0})
 
 
-def test_without_abnormal_nodes_every_slot_must_have_been_run() -> None:
+def test_without_abnormal_nodes_every_slot_must_be_run() -> None:
     def without(report: preflight.Report, slot: int) -> preflight.Report:
         kept = tuple(one for one in report.batches if one.slot != slot)
         return preflight.Report(node=report.node, size=report.size, address=report.address, batches=kept)
@@ -426,23 +426,23 @@ def test_without_abnormal_nodes_every_slot_must_have_been_run() -> None:
     reports = [without(one, 2) for one in job(EVERY_SLOT_OF_1)]
     verdict = judged(*reports)
     assert (verdict.slow, verdict.slots) == ((), {"n1": 2, "n2": 2, "n3": 2, "n4": 2})
-    assert said(verdict)[0] == "n1 ran 2 of 3 slots, too few to call it slow"
+    assert said(verdict)[0] == "n1 ran 2 of 3 slots, too few to call it slow."
     assert len(verdict.because) == 4
     # one end's word for a slot is enough
     one_end = [without(one, 2) if one.node == "n1" else one for one in job({(0, 1, 2), (1, 1, 3), (2, 4, 1)})]
     assert judged(*one_end).slow == ("n1",)
 
 
-def test_two_nodes_cannot_be_told_apart() -> None:
+def test_a_job_of_two_has_suspects() -> None:
     one, other = report(1, batch(0, 1, 2, "fail"), size=2), report(2, batch(0, 2, 1), size=2)
     verdict = judged(one, other)
     assert (verdict.slow, verdict.suspects, verdict.isolate) == ((), ("n1", "n2"), ())
-    assert said(verdict) == ["one of n1, n2 is slow: two nodes cannot be told apart"]
+    assert said(verdict) == ["One of n1, n2 is slow; two nodes cannot be told apart."]
     fine = judged(report(1, batch(0, 1, 2), size=2), other)
     assert (fine.suspects, fine.because) == ((), ())
 
 
-def test_the_peer_of_an_abnormal_node_in_a_job_of_two_is_innocent() -> None:
+def test_the_peer_of_an_abnormal_node_in_a_job_of_two_is_no_suspect() -> None:
     verdict = judged(report(1, gpu_check=2, size=2), report(2, batch(0, 2, 1, "fail"), size=2))
     assert (verdict.abnormal, verdict.slow, verdict.suspects) == (("n1",), (), ())
 
@@ -453,7 +453,7 @@ def test_an_address_that_two_nodes_claim_belongs_to_neither() -> None:
     assert judged(*doubled).slow == judged(*reversed(doubled)).slow == ()
 
 
-def test_an_address_of_nobody_counts_for_nobody() -> None:
+def test_an_unknown_address_is_ignored() -> None:
     reports = job(EVERY_SLOT_OF_1)
     stranger = [report(9, batch(0, 9, 8)) if one.node == "n4" else one for one in reports]
     verdict = judged(*stranger)
@@ -472,7 +472,7 @@ def test_every_state_is_known() -> None:
 def jobs(draw: st.DrawFn) -> tuple[int, list[list[tuple[int, int]]], set[int], set[tuple[int, int, int]]]:
     """A job: its size, who met whom in each slot, its abnormal nodes, and which ends reported a failure."""
     size = draw(st.sampled_from([2, 4, 6, 8]))
-    slots = draw(st.integers(0, preflight.batches_of(size)))
+    slots = draw(st.integers(0, preflight.expected_batches(size)))
     matches = []
     for _ in range(slots):
         order = draw(st.permutations(range(1, size + 1)))
@@ -508,7 +508,7 @@ def reports_of(
 
 
 @given(jobs())
-def test_inv_41_the_verdict_is_what_the_rule_says(made: Any) -> None:
+def test_inv_41_the_verdict_follows_the_rule(made: Any) -> None:
     size, matches, abnormal, bad = made
     verdict = judged(*reports_of(*made))
     slow = set()
@@ -519,7 +519,7 @@ def test_inv_41_the_verdict_is_what_the_rule_says(made: Any) -> None:
             for one, other in pairs
             if node in (one, other) and not {one, other} & abnormal
         ]
-        enough = len(effective) >= (1 if abnormal else preflight.batches_of(size))
+        enough = len(effective) >= (1 if abnormal else preflight.expected_batches(size))
         if enough and effective and all({(s, a, b), (s, b, a)} & bad for s, a, b in effective):
             slow.add(f"n{node}")
     assert verdict.abnormal == tuple(sorted(f"n{node}" for node in abnormal))
@@ -538,7 +538,7 @@ def test_inv_41_order_and_duplicates_change_nothing(made: Any, data: st.DataObje
 
 
 @given(jobs(), st.data())
-def test_inv_41_it_does_not_matter_which_end_reported(made: Any, data: st.DataObject) -> None:
+def test_inv_41_the_reporting_node_of_a_pair_does_not_matter(made: Any, data: st.DataObject) -> None:
     size, matches, abnormal, bad = made
     normal = {(slot, a, b) for slot, a, b in bad if not {a, b} & abnormal}  # an abnormal node's word is not read
     turned = {(slot, b, a) if data.draw(st.booleans()) else (slot, a, b) for slot, a, b in normal}

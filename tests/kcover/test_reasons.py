@@ -1,35 +1,35 @@
-"""Reasons: as data, as English, as any other language; what older versions kept stays readable."""
+"""Reasons: as data, as English, as any other language."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from kcover import reasons
+from kcover import reasons, sentences
 
 PAUSED = reasons.of("paused_because", why="look first")
 MISMATCH = reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("lists_others", listed="48, 63", code="62"))
 
 
 def test_a_reason_is_said_in_english() -> None:
-    assert str(PAUSED) == "everything is paused: look first"
-    assert str(reasons.of("paused")) == "everything is paused"
+    assert str(PAUSED) == "Automation is paused: look first"
+    assert str(reasons.of("paused")) == "Automation is paused."
 
 
 def test_a_reason_may_name_another() -> None:
-    assert str(MISMATCH) == "rule kce#1 does not match: it lists 48, 63, not 62"
+    assert str(MISMATCH) == "Rule kce#1 does not match. Lists 48, 63, not 62."
 
 
 def test_a_reason_is_said_in_the_callers_language() -> None:
     german = {
-        "rule {rule} does not match: {why}": "Regel {rule} passt nicht: {why}",
-        "it lists {listed}, not {code}": "sie nennt nicht {code}, nur {listed}",
+        "Rule {rule} does not match. {why}": "Regel {rule} passt nicht: {why}",
+        "Lists {listed}, not {code}.": "sie nennt nicht {code}, nur {listed}",
     }
     assert MISMATCH.say(german.__getitem__) == "Regel kce#1 passt nicht: sie nennt nicht 62, nur 48, 63"
 
 
 def test_what_a_parameter_holds_is_no_template() -> None:
-    assert str(reasons.of("paused_because", why="{why} {0} %s")) == "everything is paused: {why} {0} %s"
+    assert str(reasons.of("paused_because", why="{why} {0} %s")) == "Automation is paused: {why} {0} %s"
 
 
 def test_an_unknown_code_is_no_reason() -> None:
@@ -39,7 +39,7 @@ def test_an_unknown_code_is_no_reason() -> None:
 
 @pytest.mark.parametrize("params", [{}, {"why": "x", "who": "y"}, {"who": "y"}])
 def test_a_reason_has_what_its_sentence_names(params: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match=r"reason paused_because speaks of \['why'\], not of \["):
+    with pytest.raises(ValueError, match=r"reason paused_because has the parameters \['why'\], not \["):
         reasons.of("paused_because", **params)
 
 
@@ -65,28 +65,76 @@ def test_json_there_and_back(reason: reasons.Reason) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "said"),
+    "data",
     [
-        ("everything is {paused}", "everything is {paused}"),
-        ({"code": "whim", "params": {"a": 1, "b": "c"}}, "whim a=1 b=c"),
-        ({"code": "whim", "params": {}}, "whim"),
-        ({"code": "paused_because", "params": {"who": "anna"}}, "paused_because who=anna"),
-        ({"code": "paused_because", "params": {"why": "x", "who": "anna"}}, "paused_because why=x who=anna"),
-        ({"code": "paused_because", "params": {"why": None}}, "everything is paused: None"),
-        ({"code": 7}, "{'code': 7}"),
-        ({"code": "paused"}, "{'code': 'paused'}"),
-        (None, "None"),
+        "everything is paused",
+        {"code": "whim", "params": {}},
+        {"code": "paused_because", "params": {"who": "anna"}},
+        {"code": "paused_because", "params": {"why": "x", "who": "anna"}},
+        {"code": "paused_because", "params": {"why": None}},
+        {"code": "paused"},
+        {"code": 7},
+        {},
+        None,
     ],
 )
-def test_what_another_version_kept_stays_readable(kept: object, said: str) -> None:
-    assert str(reasons.from_json(kept)) == said
+def test_anything_else_is_an_error(data: object) -> None:
+    with pytest.raises(ValueError, match="not a reason: "):
+        reasons.from_json(data)
+
+
+def test_an_empty_column_has_no_reason() -> None:
+    assert (reasons.kept({}), reasons.text({})) == (None, "")
+    assert (reasons.kept(PAUSED.to_json()), reasons.text(PAUSED.to_json())) == (PAUSED, str(PAUSED))
+
+
+def test_several_reasons_in_a_row() -> None:
+    isolated = reasons.of("stays_isolated")
+    both = reasons.both(PAUSED, None, isolated)
+    assert str(both) == "Automation is paused: look first. The node stays isolated."
+    assert (both.parts, isolated.parts) == ((PAUSED, isolated), (isolated,))
+    assert reasons.both(both, isolated).parts == (PAUSED, isolated, isolated)
+    assert reasons.both(isolated) == isolated
+    assert reasons.from_json(json.loads(json.dumps(both.to_json()))) == both
+
+
+def test_several_reasons_in_a_row_in_another_language() -> None:
+    chinese = {"Automation is paused.": "自动化已暂停。", "The node stays isolated.": "节点保持隔离。"}
+    assert reasons.both(reasons.of("paused"), reasons.of("stays_isolated")).say(chinese.__getitem__) == (
+        "自动化已暂停。节点保持隔离。"
+    )
+
+
+def test_a_list_of_reasons_is_a_parameter() -> None:
+    removed = reasons.of(
+        "marks_removed", changes=(reasons.of("change_cordon"), reasons.of("change_label", label="a/b"))
+    )
+    assert str(removed) == "Removed: cordon, label a/b."
+    assert reasons.from_json(json.loads(json.dumps(removed.to_json()))) == removed
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [([], ""), (["a"], "a"), (["a", "b"], "a, b"), (["a", "b", "c", "d"], "a, b and 2 more")]
+)
+def test_at_most_so_many_names(names: list[str], said: str) -> None:
+    assert str(reasons.named(names, most=2)) == said
+
+
+def test_free_text_is_a_parameter_where_there_is_some() -> None:
+    assert reasons.with_why("cancelled_by", "no need", by="ann").code == "cancelled_by_because"
+    assert reasons.with_why("cancelled_by", "", by="ann") == reasons.of("cancelled_by", by="ann")
+
+
+def test_an_error_that_explains_itself() -> None:
+    error = reasons.ExplainedError(PAUSED)
+    assert (str(error), error.reason) == (str(PAUSED), PAUSED)
 
 
 def test_reasons_that_differ_in_figures_are_alike() -> None:
     four, five = reasons.of("plan_limit", limit=4), reasons.of("plan_limit", limit=5)
     assert four != five
-    assert reasons.alike([four], [five])
-    assert reasons.alike([], [])
+    assert reasons.same_but_for_numbers([four], [five])
+    assert reasons.same_but_for_numbers([], [])
 
 
 @pytest.mark.parametrize(
@@ -97,19 +145,19 @@ def test_reasons_that_differ_in_figures_are_alike() -> None:
         [MISMATCH, PAUSED],
         [PAUSED, PAUSED],
         [reasons.of("paused_because", why="no"), MISMATCH],
-        [PAUSED, reasons.of("rule_mismatch", rule="kce#1", why="it lists 48, 63, not 62")],
+        [PAUSED, reasons.of("rule_mismatch", rule="kce#1", why="Lists 48, 63, not 62.")],
         [PAUSED, reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("lists_others", listed="48", code="62"))],
     ],
 )
 def test_reasons_that_differ_in_names_or_order_are_not(others: list[reasons.Reason]) -> None:
-    assert not reasons.alike([PAUSED, MISMATCH], others)
+    assert not reasons.same_but_for_numbers([PAUSED, MISMATCH], others)
 
 
 def test_a_reason_within_a_reason_is_compared_like_one() -> None:
     def why(rescues: int) -> reasons.Reason:
         return reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("plan_limit", limit=rescues))
 
-    assert reasons.alike([why(4)], [why(5)])
+    assert reasons.same_but_for_numbers([why(4)], [why(5)])
 
 
 def test_moments_are_named_in_utc() -> None:
@@ -140,7 +188,7 @@ def test_lengths_of_time_are_named_in_the_largest_whole_unit(seconds: int, said:
     assert reasons.span(timedelta(seconds=seconds)) == said
 
 
-@pytest.mark.parametrize("code", reasons.TEXTS)
+@pytest.mark.parametrize("code", sentences.SENTENCES)
 def test_every_text_can_be_said(code: str) -> None:
     reason = reasons.of(code, **dict.fromkeys(reasons.FIELDS[code], "N"))
     assert "{" not in str(reason).replace("{N}", "")

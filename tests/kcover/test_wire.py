@@ -1,4 +1,4 @@
-"""Reading reports: what voids one, what is left out of one, and what is said about it."""
+"""Decoding reports: invalid envelopes, rejected items, and their messages."""
 
 import json
 from datetime import UTC, datetime, timedelta, timezone
@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from kcover import wire
-from kcover.fault import Check, CommandResult, Fault, Gpu, Inventory
+from kcover.faults.fault import Check, CommandResult, Fault, Gpu, Inventory
 from kcover.wire import Decoded, EnvelopeError, Rejected, Report
 
 ENVELOPE = {
@@ -145,7 +145,7 @@ def test_a_heartbeat():
     assert decoded.report.sent_at.tzinfo is UTC
 
 
-def test_null_is_absent_and_unknown_keys_are_passed_over():
+def test_null_equals_absent_and_unknown_keys_are_ignored():
     fault = dict.fromkeys(("pci", "gpu_uuid", "message", "seen_at", "source", "sequence", "drill", "count"))
     decoded = decode(
         agent=None,
@@ -182,21 +182,21 @@ def test_null_is_absent_and_unknown_keys_are_passed_over():
         (b"null", "must be an object, not null"),
         (b"[]", "must be an object, not a list"),
         (b'"x"', 'must be an object, not "x"'),
-        (b'{"version": NaN}', "holds NaN, which is not JSON: write null or leave the key out"),
-        (b'{"x": [-Infinity]}', "holds -Infinity, which is not JSON: write null or leave the key out"),
+        (b'{"version": NaN}', "contains NaN, which is not JSON: write null or leave the key out"),
+        (b'{"x": [-Infinity]}', "contains -Infinity, which is not JSON: write null or leave the key out"),
         (b'{"version": 1, "version": 1}', 'has the key "version" twice in one object: write it once'),
         (b'{"x": [{"a": 1, "b": 1, "b": 2}]}', 'has the key "b" twice in one object: write it once'),
-        (b"[" * 100_000 + b"]" * 100_000, "is nested too deep"),
-        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "is nested too deep"),
+        (b"[" * 100_000 + b"]" * 100_000, "is nested too deeply"),
+        (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "is nested too deeply"),
     ],
 )
-def test_what_is_no_json_object(data, reason):
+def test_bodies_that_are_not_a_json_object(data, reason):
     path, said = refusal(data)
     assert path == ""
     assert said.startswith(reason)
 
 
-def test_a_key_that_stands_twice_among_very_many_is_found_at_once():
+def test_a_duplicate_key_among_many_is_found_fast():
     """In one pass: by counting each key this took a minute and more, and nobody else was heard meanwhile."""
     keys = ",".join(f'"k{n}":1' for n in range(80_000))
     path, said = refusal(f'{{{keys},"k79999":1}}'.encode())
@@ -206,25 +206,25 @@ def test_a_key_that_stands_twice_among_very_many_is_found_at_once():
 def test_the_longest_report():
     padding = wire.MAX_BYTES - len(body(x=""))
     assert wire.decode(body(x="x" * padding)).rejected == ()
-    said = f"has {wire.MAX_BYTES + 1} bytes, at most {wire.MAX_BYTES} are taken: send fewer items at once"
+    said = f"has {wire.MAX_BYTES + 1} bytes, at most {wire.MAX_BYTES} are allowed: send fewer items at once"
     assert refusal(body(x="x" * (padding + 1))) == ("", said)
     assert wire.MAX_BYTES == 1 << 20
 
 
 @pytest.mark.parametrize("key", ["version", "node", "boot_id", "batch_id", "sent_at"])
 @pytest.mark.parametrize("value", [None, ...])
-def test_the_envelope_must_be_whole(key, value):
+def test_every_envelope_field_is_required(key, value):
     assert refusal(body(**{key: value})) == (key, "is missing")
 
 
 @pytest.mark.parametrize("version", [0, 2, -1, True, 1.0, "1", [1]])
-def test_only_version_1_is_spoken(version):
+def test_only_version_1_is_supported(version):
     shown = "a list" if version == [1] else json.dumps(version)
-    assert refusal(body(version=version)) == ("version", f"{shown} is not spoken here: write 1")
+    assert refusal(body(version=version)) == ("version", f"{shown} is not supported: write 1")
 
 
 @pytest.mark.parametrize("node", ["a", "0", "gpu-0001", "10.0.2.193", "a.b-c.d", "a" * 253])
-def test_names_of_nodes(node):
+def test_valid_node_names(node):
     assert decode(node=node).report.node == node
 
 
@@ -251,15 +251,15 @@ def test_names_of_nodes(node):
         [],
     ],
 )
-def test_what_is_no_name_of_a_node(node):
-    wanted = "a node's name as Kubernetes has it (lower-case letters, digits, '-' and '.', at most 253)"
+def test_invalid_node_names(node):
+    wanted = "a Kubernetes node name (lower-case letters, digits, '-' and '.', at most 253)"
     shown = "a list" if node == [] else json.dumps(node)
     shown = shown if len(shown) <= 60 else shown[:57] + "..."
     assert refusal(body(node=node)) == ("node", f"must be {wanted}, not {shown}")
 
 
 @pytest.mark.parametrize("boot_id", ["a b", "", "x" * 65, "ä", "a\n", 7])
-def test_what_is_no_boot_id(boot_id):
+def test_invalid_boot_ids(boot_id):
     path, reason = refusal(body(boot_id=boot_id))
     assert path == "boot_id"
     assert reason.startswith("must be 1 to 64 printable ASCII characters without spaces, not ")
@@ -270,7 +270,7 @@ def test_boot_ids():
         assert decode(boot_id=boot_id).report.boot_id == boot_id
 
 
-def test_one_batch_has_one_spelling():
+def test_batch_ids_are_lower_case():
     assert decode(batch_id=ENVELOPE["batch_id"].upper()).report.batch_id == ENVELOPE["batch_id"]
 
 
@@ -278,7 +278,7 @@ def test_one_batch_has_one_spelling():
     "batch_id",
     ["", "7", ENVELOPE["batch_id"].replace("-", ""), "{" + ENVELOPE["batch_id"] + "}", ENVELOPE["batch_id"] + "\n", 7],
 )
-def test_what_is_no_batch_id(batch_id):
+def test_invalid_batch_ids(batch_id):
     path, reason = refusal(body(batch_id=batch_id))
     assert path == "batch_id"
     assert reason.startswith('must be a UUID such as "0d9b6c1e-3a55-4c0e-9d3f-5f2b8f0c7a11", not ')
@@ -306,7 +306,7 @@ def test_times(text, moment):
         *("2026-11-21T08:00:00.0123456789Z", "2026-11-21T08:00:00+0800", 1795248000, 1.5, True, []),
     ],
 )
-def test_what_is_no_time(text):
+def test_invalid_times(text):
     path, reason = refusal(body(sent_at=text))
     assert path == "sent_at"
     assert reason.startswith(TIME)
@@ -325,16 +325,16 @@ def test_what_is_no_time(text):
     ],
 )
 def test_times_that_do_not_exist(text):
-    assert refusal(body(sent_at=text)) == ("sent_at", f'is no time that exists: "{text}"')
+    assert refusal(body(sent_at=text)) == ("sent_at", f'is not a valid time: "{text}"')
 
 
 @pytest.mark.parametrize("text", ["0001-01-01T23:59:59Z", "9999-12-31T00:00:00Z", "9999-12-30T23:59:59-00:01"])
-def test_times_that_exist_in_some_zones_only(text):
-    assert refusal(body(sent_at=text)) == ("sent_at", f'is no time that exists everywhere on earth: "{text}"')
+def test_times_at_the_ends_of_the_calendar(text):
+    assert refusal(body(sent_at=text)) == ("sent_at", f'must be from 0001-01-02 to 9999-12-30, not "{text}"')
 
 
-def test_the_first_fault_of_an_envelope_is_told_whole():
-    with pytest.raises(EnvelopeError, match=r"^node: must be a node's name") as caught:
+def test_the_first_problem_of_an_envelope_is_raised():
+    with pytest.raises(EnvelopeError, match=r"^node: must be a Kubernetes node name") as caught:
         wire.decode(body(node="A", boot_id=None))
     assert isinstance(caught.value, wire.WireError)
     assert isinstance(caught.value, ValueError)
@@ -345,7 +345,7 @@ def test_the_first_fault_of_an_envelope_is_told_whole():
 # ------------------------------------------------------------------------------------------------------- items
 
 
-def test_a_bad_item_takes_only_itself_away():
+def test_an_invalid_item_rejects_only_itself():
     decoded = decode(
         agent=7,
         faults=[XID, {"kind": "xid", "code": "79"}, {"kind": "sxid", "code": 12028}, 5],
@@ -379,11 +379,11 @@ def test_lists_are_lists(key, value, shown):
         ("command_results", RESULT, wire.MAX_RESULTS),
     ],
 )
-def test_what_is_past_the_limit_is_left_for_another_batch(key, item, most):
+def test_items_over_the_limit_are_left_for_another_batch(key, item, most):
     assert rejected(**{key: [item] * most}) == []
     decoded = decode(**{key: [item] * (most + 2)})
     assert len(getattr(decoded.report, key)) == most
-    reason = f"at most {most} {key} are taken at once: send this one and all after it in another batch"
+    reason = f"a report has at most {most} {key}: send this one and all after it in another batch"
     assert decoded.rejected == (Rejected(f"{key}/{most}", reason),)
 
 
@@ -392,12 +392,12 @@ def test_the_limits():
     assert limits == (1000, 2000, 200, 4096, 1)
 
 
-PCI = 'must be an address such as "0000:4e:00", without "PCI:" and MIG part, not'
+PCI = 'must be a PCI address such as "0000:4e:00", without "PCI:" and MIG part, not'
 WORD = "must be 1 to 64 of a-z, 0-9, '_', '.' and '-', not"
 KIND = "must be one of xid, sxid, check, agent, preflight, pod, other, not"
 IDENTIFIER = "must be 1 to 96 printable ASCII characters without spaces, not"
-UNSTORABLE = "holds a NUL or half a surrogate pair: leave it out"
-OUTPUT = "must not be nested deeper than 32 and hold no NUL, NaN, infinity or number of more than 64 bits"
+UNSTORABLE = "contains a NUL or an unpaired surrogate: remove it"
+OUTPUT = "must not be nested deeper than 32 or contain NUL, NaN, infinity or an integer of more than 64 bits"
 
 
 @pytest.mark.parametrize(
@@ -434,7 +434,7 @@ OUTPUT = "must not be nested deeper than 32 and hold no NUL, NaN, infinity or nu
         ({"gpu_uuid": "a b"}, "gpu_uuid", 'must be a GPU\'s UUID, not "a b"'),
         ({"message": 5}, "message", "must be a string, not 5"),
         ({"message": {}}, "message", "must be a string, not an object"),
-        ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are taken: shorten it"),
+        ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are allowed: shorten it"),
         ({"message": "a\0b"}, "message", UNSTORABLE),
         ({"message": "a\ud800b"}, "message", UNSTORABLE),
         ({"message": "a\udfffb" + "c"}, "message", UNSTORABLE),
@@ -452,22 +452,22 @@ OUTPUT = "must not be nested deeper than 32 and hold no NUL, NaN, infinity or nu
         ({"count": True}, "count", "must be a whole number, not true"),
         ({"records": 5}, "records", "must be a list of at most 64 pairs, not 5"),
         ({"records": [[n * 2, n * 2] for n in range(65)]}, "records", "must be a list of at most 64 pairs, not a list"),
-        ({"records": [12]}, "records", "must hold pairs such as [12, 14], first and last, not 12"),
-        ({"records": [[1, 2, 3]]}, "records", "must hold pairs such as [12, 14], first and last, not a list"),
-        ({"records": [[1, True]]}, "records", "must hold pairs such as [12, 14], first and last, not a list"),
+        ({"records": [12]}, "records", "must contain pairs such as [12, 14], first and last, not 12"),
+        ({"records": [[1, 2, 3]]}, "records", "must contain pairs such as [12, 14], first and last, not a list"),
+        ({"records": [[1, True]]}, "records", "must contain pairs such as [12, 14], first and last, not a list"),
         (
             {"records": [[2, 1]]},
             "records",
-            "must hold pairs of a first and a last number, from 0 to 9223372036854775807",
+            "must contain pairs of a first and a last number, from 0 to 9223372036854775807",
         ),
         (
             {"records": [[-1, 1]]},
             "records",
-            "must hold pairs of a first and a last number, from 0 to 9223372036854775807",
+            "must contain pairs of a first and a last number, from 0 to 9223372036854775807",
         ),
     ],
 )
-def test_what_is_wrong_with_a_fault(change, path, reason):
+def test_invalid_faults(change, path, reason):
     item = {key: value for key, value in (XID | change).items() if value is not ...}
     decoded = decode(faults=[XID, item])
     assert decoded.rejected == (Rejected(f"faults/1/{path}", reason),)
@@ -511,15 +511,15 @@ def test_the_bounds_of_a_fault(change, fault):
         ({"name": ...}, "name", "is missing"),
         ({"name": "PCIe"}, "name", f'{WORD} "PCIe"'),
         ({"status": ...}, "status", "is missing"),
-        ({"device": "x" * 129}, "device", "has 129 characters, at most 128 are taken: shorten it"),
-        ({"unit": "x" * 33}, "unit", "has 33 characters, at most 32 are taken: shorten it"),
-        ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are taken: shorten it"),
+        ({"device": "x" * 129}, "device", "has 129 characters, at most 128 are allowed: shorten it"),
+        ({"unit": "x" * 33}, "unit", "has 33 characters, at most 32 are allowed: shorten it"),
+        ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are allowed: shorten it"),
         ({"value": "0"}, "value", 'must be a number, not "0"'),
         ({"value": True}, "value", "must be a number, not true"),
         ({"value": 10**400}, "value", "is too large for a number"),
     ],
 )
-def test_what_is_wrong_with_a_check(change, path, reason):
+def test_invalid_checks(change, path, reason):
     item = {key: value for key, value in (CHECK | change).items() if value is not ...}
     decoded = decode(checks=[CHECK, item])
     assert decoded.rejected == (Rejected(f"checks/1/{path}", reason),)
@@ -554,7 +554,7 @@ def nested(levels):
         ({"id": 17}, "id", "must be 1 to 128 printable ASCII characters without spaces, not 17"),
         ({"status": ...}, "status", "is missing"),
         ({"finished_at": "x"}, "finished_at", f'{TIME} "x"'),
-        ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are taken: shorten it"),
+        ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are allowed: shorten it"),
         ({"output": []}, "output", "must be an object, not a list"),
         ({"output": "x"}, "output", 'must be an object, not "x"'),
         ({"output": nested(33)}, "output", OUTPUT),
@@ -566,7 +566,7 @@ def nested(levels):
         ({"output": {"a": "x" * 65536}}, "output", "is longer than 65536 characters of JSON: shorten it"),
     ],
 )
-def test_what_is_wrong_with_a_result(change, path, reason):
+def test_invalid_results(change, path, reason):
     item = {key: value for key, value in (RESULT | change).items() if value is not ...}
     decoded = decode(command_results=[RESULT, item])
     assert decoded.rejected == (Rejected(f"command_results/1/{path}", reason),)
@@ -593,8 +593,8 @@ def test_the_bounds_of_an_output():
         ([], "inventory", "must be an object, not a list"),
         ("x", "inventory", 'must be an object, not "x"'),
         ({"driver": 5}, "inventory/driver", "must be a string, not 5"),
-        ({"driver": "x" * 65}, "inventory/driver", "has 65 characters, at most 64 are taken: shorten it"),
-        ({"kernel": "x" * 129}, "inventory/kernel", "has 129 characters, at most 128 are taken: shorten it"),
+        ({"driver": "x" * 65}, "inventory/driver", "has 65 characters, at most 64 are allowed: shorten it"),
+        ({"kernel": "x" * 129}, "inventory/kernel", "has 129 characters, at most 128 are allowed: shorten it"),
         ({"gpus": {}}, "inventory/gpus", "must be a list of at most 64"),
         ({"gpus": [GPU] * 65}, "inventory/gpus", "must be a list of at most 64"),
         ({"gpus": [5]}, "inventory/gpus/0", "must be an object, not 5"),
@@ -607,18 +607,18 @@ def test_the_bounds_of_an_output():
         (
             {"gpus": [{**GPU, "model": "x" * 129}]},
             "inventory/gpus/0/model",
-            "has 129 characters, at most 128 are taken: shorten it",
+            "has 129 characters, at most 128 are allowed: shorten it",
         ),
         (
             {"gpus": [{**GPU, "serial": "x" * 65}]},
             "inventory/gpus/0/serial",
-            "has 65 characters, at most 64 are taken: shorten it",
+            "has 65 characters, at most 64 are allowed: shorten it",
         ),
-        ({"gpus": [GPU, {**GPU, "uuid": "GPU-1"}]}, "inventory/gpus/1/index", "0 is another GPU's too"),
-        ({"gpus": [GPU, {**GPU, "index": 1}]}, "inventory/gpus/1/uuid", '"GPU-0" is another GPU\'s too'),
+        ({"gpus": [GPU, {**GPU, "uuid": "GPU-1"}]}, "inventory/gpus/1/index", "0 is used by another GPU"),
+        ({"gpus": [GPU, {**GPU, "index": 1}]}, "inventory/gpus/1/uuid", '"GPU-0" is used by another GPU'),
     ],
 )
-def test_an_inventory_is_right_or_left_out(inventory, path, reason):
+def test_an_invalid_inventory_is_left_out(inventory, path, reason):
     decoded = decode(inventory=inventory, faults=[XID])
     assert decoded.rejected == (Rejected(path, reason),)
     assert decoded.report.inventory is None
@@ -632,9 +632,9 @@ def test_the_bounds_of_an_inventory():
     assert decoded.report.inventory is not None
     assert [gpu.index for gpu in decoded.report.inventory.gpus] == [1023 - n for n in range(64)]
     assert decode(agent="x" * 64).report.agent == "x" * 64
-    assert rejected(agent="x" * 65) == [("agent", "has 65 characters, at most 64 are taken: shorten it")]
+    assert rejected(agent="x" * 65) == [("agent", "has 65 characters, at most 64 are allowed: shorten it")]
 
 
-def test_times_come_in_one_zone():
+def test_times_are_converted_to_utc():
     east = datetime(2026, 11, 21, 16, 0, tzinfo=timezone(timedelta(hours=8)))
     assert decode(sent_at=east.isoformat()).report.sent_at.utcoffset() == timedelta()

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover import xid
-from kcover.xid import Sighting
+from kcover.faults import xid
+from kcover.faults.xid import FaultLine
 
 LOST = "NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
 SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 MC TS crumbstore MCTO (First)"
@@ -23,10 +23,10 @@ def seen(line):
 # ----------------------------------------------------------------------------------------- whole lines
 
 
-def test_everything_that_a_line_says():
+def test_every_field_of_a_line():
     text = "pid=1234, name=python3, Ch 00000008 caused by previous Xid 149"
     line = f"NVRM: Xid (PCI:0000:4e:00 GPU-I:05 GPU-CI:02): 45, {text}"
-    assert xid.parse_line(line) == Sighting(
+    assert xid.parse_line(line) == FaultLine(
         kind="xid",
         code=45,
         pci="0000:4e:00",
@@ -41,8 +41,8 @@ def test_everything_that_a_line_says():
     )
 
 
-def test_nothing_is_invented():
-    assert xid.parse_line("NVRM: Xid (PCI:0000:4e:00): 79\n") == Sighting(
+def test_absent_fields_are_none():
+    assert xid.parse_line("NVRM: Xid (PCI:0000:4e:00): 79\n") == FaultLine(
         kind="xid", code=79, pci="0000:4e:00", line="NVRM: Xid (PCI:0000:4e:00): 79"
     )
 
@@ -65,15 +65,15 @@ def test_nothing_is_invented():
         "\x00\ufeff",
     ],
 )
-def test_any_prefix_is_passed_over(prefix):
-    assert seen(prefix + LOST) == Sighting(
+def test_any_prefix_is_ignored(prefix):
+    assert seen(prefix + LOST) == FaultLine(
         kind="xid",
         code=79,
         pci="0000:4e:00",
         text="pid='<unknown>', name=<unknown>, GPU has fallen off the bus.",
         line=prefix + LOST,
     )
-    assert seen(prefix + SWITCH) == Sighting(
+    assert seen(prefix + SWITCH) == FaultLine(
         kind="sxid",
         code=28006,
         pci="0000:c1:00.0",
@@ -270,7 +270,7 @@ def test_the_process_part(text, pid, process):
         "0xdead",
     ],
 )
-def test_the_drivers_own_openings_end_a_name_with_commas(message):
+def test_a_known_message_ends_a_process_name_with_commas(message):
     sighting = seen(f"NVRM: Xid (PCI:0000:4e:00): 31, pid=1, name=a, b c, {message}")
     assert sighting.process == "a, b c"
 
@@ -297,7 +297,7 @@ def test_the_drivers_own_openings_end_a_name_with_commas(message):
         ("Link 3 Fatal, x", None, None),
     ],
 )
-def test_the_word_and_the_link_of_a_switch_fault(text, fatal, link):
+def test_the_severity_and_the_link_of_a_switch_fault(text, fatal, link):
     sighting = seen(f"nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 24007, {text}")
     assert (sighting.kind, sighting.code, sighting.pci) == ("sxid", 24007, "0000:a9:00.0")
     assert (sighting.fatal, sighting.link, sighting.text) == (fatal, link, text)
@@ -308,7 +308,7 @@ def test_a_switch_fault_with_leading_zeros_and_without_an_address():
     assert seen("nvidia-nvswitch0: SXid: 12028, Fatal, Link 1 x").pci is None
 
 
-def test_an_xid_line_has_no_word_and_a_switch_line_no_process():
+def test_an_xid_line_has_no_severity_and_a_switch_line_no_process():
     assert seen("NVRM: Xid (PCI:0000:4e:00): 149, Fatal, Link 5").fatal is None
     assert seen("NVRM: Xid (PCI:0000:4e:00): 149, Fatal, Link 5").link is None
     sighting = seen("nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 1, pid=1, name=x, caused by previous Xid 3")
@@ -374,7 +374,7 @@ def test_the_address_of_a_lost_gpu_is_taken_from_the_lines_above():
         assert [(one.code, one.pci, one.line) for one in sightings] == [(79, "0000:0a:00.0", THREE_LINES[2])]
 
 
-def test_the_address_is_not_taken_from_farther_away_or_for_other_lines():
+def test_the_address_is_taken_only_from_adjacent_lines():
     apart = [THREE_LINES[0], "other", *THREE_LINES[1:]]
     unaddressed = [THREE_LINES[0], "NVRM: Xid: 79, GPU has fallen off the bus."]
     addressed = [THREE_LINES[0], "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus."]
@@ -450,7 +450,7 @@ LOG = f"""[1.0] Linux version 6.8
 [5.0] NVRM: Xid (0000:03:00): 62, Channel 00000001"""
 
 
-def test_a_log_gives_its_sightings_in_order():
+def test_the_faults_of_a_log_come_in_order():
     expected = [("xid", 79), ("xid", 79), ("sxid", 28006), ("xid", 62)]
     assert [(one.kind, one.code) for one in xid.parse_lines(LOG.splitlines())] == expected
     assert list(xid.scan(LOG.encode())) == list(xid.parse_lines(LOG.splitlines()))
@@ -465,7 +465,7 @@ def test_a_mapped_file_is_scanned_like_bytes():
             assert list(xid.scan(mapped)) == list(xid.scan(LOG.encode()))
 
 
-def test_a_followed_log_is_read_as_it_comes():
+def test_a_followed_log_is_parsed_lazily():
     def follow():
         yield LOST
         raise AssertionError("the second line was asked for before the first was handed out")
@@ -473,24 +473,24 @@ def test_a_followed_log_is_read_as_it_comes():
     assert next(xid.parse_lines(follow())).code == 79
 
 
-def test_bytes_that_are_no_text_are_shown_escaped():
+def test_bytes_that_are_not_utf_8_are_escaped():
     (sighting,) = xid.scan(b"\xff NVRM: Xid (PCI:0000:4e:00): 13, pid=1, name=a\xe8b, Ch 00000008\n")
     assert sighting.line == r"\xff NVRM: Xid (PCI:0000:4e:00): 13, pid=1, name=a\xe8b, Ch 00000008"
     assert sighting.process == r"a\xe8b"
 
 
-def test_a_line_is_handed_out_without_its_end_and_whole_otherwise():
+def test_a_line_is_returned_whole_without_its_line_end():
     for line in ("NVRM: Xid (0000:03:00): 62, X", "nvidia-nvswitch0: SXid (0000:03:00.0): 62, X", THREE_LINES[2] + "X"):
         assert seen(line + "\r\n").line == line
         assert [one.line for one in xid.scan(f"\n{line}\n".encode())] == [line]
 
 
-def test_half_a_surrogate_pair_counts_as_a_byte_of_a_name():
+def test_an_unpaired_surrogate_counts_as_a_byte_of_a_name():
     sighting = seen("NVRM: Xid (PCI:0000:4e:00): 31, pid=1, name=, 123456789012\ud800, Ch 00000008")
     assert sighting.process == ", 123456789012\ud800"
 
 
-def test_every_line_of_a_file_without_line_ends_is_bounded():
+def test_lines_of_a_file_without_line_ends_are_bounded():
     data = b"x" * 10_000 + LOST.encode() + b"y" * 10_000 + LOST.encode() + b"z" * 10_000
     sightings = list(xid.scan(data))
     assert [one.code for one in sightings] == [79, 79]
@@ -518,7 +518,7 @@ def test_an_empty_log():
         "NVRM: Xid (PCI:0000:4e:00): 154, " + "recovery action changed from " * 10_000,
     ],
 )
-def test_no_line_takes_long(line):
+def test_parsing_time_is_bounded(line):
     """Each of them takes hours where a pattern backtracks, and milliseconds where none does."""
     started = time.process_time()
     xid.parse_line(line)
@@ -551,7 +551,7 @@ WORDS = [
 
 
 @given(st.text() | st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=30).map("".join))
-def test_any_text_is_read(text):
+def test_any_text_is_parsed_without_errors(text):
     sighting = xid.parse_line(text)
     if sighting is not None:
         assert 0 <= sighting.code <= xid.MAX_CODE
@@ -564,13 +564,13 @@ def test_any_text_is_read(text):
 @given(
     st.binary() | st.lists(st.sampled_from(WORDS).map(str.encode) | st.binary(max_size=3), max_size=30).map(b"".join)
 )
-def test_any_bytes_are_read(data):
+def test_any_bytes_are_scanned_without_errors(data):
     for sighting in xid.scan(data):
         assert sighting.kind in ("xid", "sxid")
 
 
 @given(st.lists(st.sampled_from([*LOG.splitlines(), *THREE_LINES, "ordinary", ""]), max_size=12))
-def test_scanning_and_reading_line_by_line_agree(lines):
+def test_scanning_and_parsing_line_by_line_agree(lines):
     assert list(xid.scan("\n".join(lines).encode())) == list(xid.parse_lines(lines))
 
 
@@ -581,7 +581,7 @@ MESSAGES = st.sampled_from(["Ch 00000008", "GPU has fallen off the bus.", "Graph
 NAMES = (
     st.text(alphabet=string.ascii_lowercase + " ,.:()[]{}/-_#ä训", min_size=1)
     .filter(lambda name: len(name.encode()) <= 15)
-    .filter(lambda name: not xid._OPENING.search(name))
+    .filter(lambda name: not xid._MESSAGE_START.search(name))
 )
 
 
@@ -595,12 +595,12 @@ def _sightings(draw):
     pci, mig = draw(ADDRESSES), draw(st.none() | st.just("GPU-I:05 GPU-CI:02"))
     code = draw(st.integers(0, xid.MAX_CODE))
     line = f"[1.000] NVRM: Xid (PCI:{pci}{f' {mig}' if mig else ''}): {code}, {text}"
-    return Sighting(
+    return FaultLine(
         kind="xid", code=code, pci=pci, pid=pid, process=process, mig=mig, cause=cause, text=text, line=line
     )
 
 
 @given(_sightings())
-def test_what_a_driver_prints_is_read_back(sighting):
+def test_generated_driver_lines_are_parsed_back(sighting):
     assert xid.parse_line(sighting.line) == sighting
     assert list(xid.scan(f"before\n{sighting.line}\nafter".encode())) == [sighting]

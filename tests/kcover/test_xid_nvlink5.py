@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover import nvlink5, xid
+from kcover.faults import nvlink5, xid
 
 DOWN = "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 0x00000000 0x00000000 0x00000000 0x00000000)"
 
@@ -16,8 +16,8 @@ def decode(code, text):
     return nvlink5.decode(sighting)
 
 
-def test_everything_that_a_line_says():
-    assert decode(149, DOWN) == nvlink5.Event(
+def test_every_field_of_a_line():
+    assert decode(149, DOWN) == nvlink5.LinkEvent(
         code=149,
         unit="NETIR_LINK_EVT",
         subcode=33,
@@ -52,13 +52,13 @@ def test_everything_that_a_line_says():
         (145, "RLW_CTRL Fatal XC0 i0 Link 00 (0x00100003 0x80000000)", True, ""),
     ],
 )
-def test_how_bad_it_is(code, text, fatal, action):
+def test_severities(code, text, fatal, action):
     event = decode(code, text)
     assert (event.fatal, event.action) == (fatal, action)
     assert event.printed_fatal == (" Fatal " in text)
 
 
-def test_the_small_fields():
+def test_flags_and_link():
     event = decode(149, "pid=1, name=x, NETIR_LINK_EVT Fatal XC 1 i 2 Link -1 [0x3fffffff]")
     assert (event.crossed, event.injected, event.link) == (True, True, None)
     assert (event.subcode, event.error_status, event.words) == (63, 0, (0x3FFFFFFF,))
@@ -86,8 +86,8 @@ def test_a_switch_line_has_no_sub_code():
     assert nvlink5.decode(sighting) is None
 
 
-def test_the_table_contradicts_itself_nowhere():
-    content = json.loads(importlib.resources.files("kcover").joinpath("data", "nvlink5.json").read_text("utf-8"))
+def test_the_table_has_no_contradictions():
+    content = json.loads(importlib.resources.files("kcover.faults").joinpath("data", "nvlink5.json").read_text("utf-8"))
     verdicts = {}
     for row in content["rows"]:
         assert row["code"] in nvlink5.CODES
@@ -98,5 +98,5 @@ def test_the_table_contradicts_itself_nowhere():
 
 
 @given(st.sampled_from(nvlink5.CODES), st.text() | st.text(max_size=5).map(lambda end: DOWN[:60] + end))
-def test_any_text_is_read(code, text):
-    nvlink5.decode(xid.Sighting(kind="xid", code=code, text=text))
+def test_any_text_is_parsed_without_errors(code, text):
+    nvlink5.decode(xid.FaultLine(kind="xid", code=code, text=text))

@@ -22,13 +22,14 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The portal's broker is a server that takes connections and never says a word; it is given up soon."""
     assert 1 < broker.Channel.socket_timeout < 5
     monkeypatch.setattr(broker.Channel, "socket_timeout", 0.1)
-    monkeypatch.setattr(doorbell, "_calm_until", 0.0)
+    doorbell.forget_failure()
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         app = Celery("t", broker=f"redis://127.0.0.1:{server.getsockname()[1]}/0", set_as_current=False)
         app.conf.broker_transport_options = {"max_retries": 0}
         monkeypatch.setattr(doorbell, "current_app", app)
         yield
         app.close()
+    doorbell.forget_failure()
 
 
 def test_a_redis_that_hangs_holds_nobody_up_and_loses_nothing(
@@ -48,17 +49,21 @@ def test_a_redis_that_hangs_holds_nobody_up_and_loses_nothing(
 
 
 def test_a_broker_that_hung_is_let_alone_for_a_while(
-    silent: None, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    silent: None,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: Any,
 ) -> None:
     monkeypatch.setattr(doorbell, "CALM", 300.0)
-    began = time.monotonic()
-    doorbell._ring("rescue.judge", (1,))
-    doorbell._ring("rescue.judge", (2,))
-    assert doorbell._calm_until > began + 10
+    with django_capture_on_commit_callbacks(execute=True):
+        doorbell.ring("rescue.decide", 1)
+        doorbell.ring("rescue.decide", 2)
     assert len(caplog.records) == 1  # the second one asked nobody
 
 
-async def test_signals_do_not_pile_up_behind_a_redis_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signals_do_not_pile_up_behind_a_redis_that_hangs(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, django_capture_on_commit_callbacks: Any
+) -> None:
     class Hung:
         asked = 0
 
@@ -69,6 +74,11 @@ async def test_signals_do_not_pile_up_behind_a_redis_that_hangs(monkeypatch: pyt
     layer = Hung()
     monkeypatch.setattr(doorbell, "get_channel_layer", lambda: layer)
     monkeypatch.setattr(doorbell, "SENT_WITHIN", 0.01)
-    monkeypatch.setattr(doorbell, "_gathered", {n: {"topic": "node"} for n in range(100)})
-    await doorbell._send()
+    with django_capture_on_commit_callbacks(execute=True):
+        for record in range(100):
+            doorbell.tell("node", record)
+    deadline = time.monotonic() + 10
+    while "100 records" not in caplog.text and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "100 records" in caplog.text
     assert layer.asked == 1

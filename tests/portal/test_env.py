@@ -6,7 +6,7 @@ import pytest
 
 from kcover_portal import env
 
-OPERATIONS = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+SETTINGS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations" / "settings.md"
 
 
 def test_defaults_need_no_environment() -> None:
@@ -54,7 +54,7 @@ def test_nonsense_is_refused_by_name_with_what_is_accepted(name: str, value: str
     accepts = next(one.accepts for one in env.VARIABLES if one.name == name)
     with pytest.raises(env.SettingsInvalid) as refused:
         env.read({name: value})
-    assert str(refused.value) == f"{name} is not understood: it takes {accepts}"
+    assert str(refused.value) == f"{name} is invalid; it accepts {accepts}"
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_every_bad_variable_is_named_at_once() -> None:
 
 
 def test_a_misspelt_variable_is_refused_and_the_agents_are_not() -> None:
-    with pytest.raises(env.SettingsInvalid, match="KCOVER_MODUS is no setting"):
+    with pytest.raises(env.SettingsInvalid, match="KCOVER_MODUS is not a portal setting"):
         env.read({"KCOVER_MODUS": "enforce", "KCOVER_AGENT_URL": "http://x"})
 
 
@@ -99,9 +99,9 @@ def test_a_secret_may_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "url"
     path.write_text("postgres://u:p@h/db\n")
     assert env.read({"KCOVER_DATABASE_URL_FILE": str(path)})["KCOVER_DATABASE_URL"] == "postgres://u:p@h/db"
-    with pytest.raises(env.SettingsInvalid, match="KCOVER_SECRET_KEY_FILE cannot be read"):
+    with pytest.raises(env.SettingsInvalid, match="cannot read KCOVER_SECRET_KEY_FILE"):
         env.read({"KCOVER_SECRET_KEY_FILE": str(tmp_path / "none")})
 
 
 def test_the_documentation_prints_the_table_as_it_is() -> None:
-    assert env.table() in OPERATIONS.read_text(encoding="utf-8")
+    assert env.table() in SETTINGS_PAGE.read_text(encoding="utf-8")

@@ -107,7 +107,7 @@ def test_a_resolver_that_does_not_answer_is_silence_in_time(monkeypatch: pytest.
 
     monkeypatch.setattr(outgoing.socket, "getaddrinfo", slow)
     began = time.monotonic()
-    with pytest.raises(outgoing.Silent, match="the resolver does not answer") as caught:
+    with pytest.raises(outgoing.Silent, match="the DNS resolver does not answer") as caught:
         outgoing.post("http://somewhere.example/", {}, secret="", seconds=SECONDS)
     done.set()
     assert time.monotonic() - began < SECONDS + SLACK

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-MODE = "KCOVER_MODE is not understood: it takes paused, shadow, approve or enforce"
+MODE = "KCOVER_MODE is invalid; it accepts paused, shadow, approve or enforce"
 
 
 def run(*words: str, folder: Path = ROOT, **settings: str) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 from aiohttp import web
 
-from kcover import fault, wire
+from kcover import wire
+from kcover.faults import fault
 
 
 class StubPortal:

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from simulator.kubeapi import budgets, errors, garbage, patches, resources, selectors, store, strategic
+from simulator.kubeapi import budgets, errors, garbage, patches, resources, selectors, store, strategic_merge
 from simulator.kubeapi.tables import column, table
 from tests.simulator.api_server import budget, node, pod
 
@@ -238,7 +238,7 @@ def test_strategic_merge_knows_which_lists_merge():
         "status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "Disk", "status": "False"}]},
         "metadata": {"finalizers": ["one"], "labels": {"keep": "1", "drop": "1"}},
     }
-    after = strategic.merge(
+    after = strategic_merge.merge(
         before,
         {
             "spec": {
@@ -264,16 +264,16 @@ def test_strategic_merge_knows_which_lists_merge():
 
 def test_strategic_directives():
     before = {"spec": {"a": 1, "b": 2}, "metadata": {"finalizers": ["one", "two"]}}
-    assert strategic.merge(before, {"spec": {"$patch": "replace", "c": 3}}, kind="Pod")["spec"] == {"c": 3}
-    assert strategic.merge(before, {"spec": {"$patch": "delete"}}, kind="Pod")["spec"] == {}
-    assert strategic.merge(before, {"spec": {"$retainKeys": ["b", "c"], "c": 3}}, kind="Pod")["spec"] == {
+    assert strategic_merge.merge(before, {"spec": {"$patch": "replace", "c": 3}}, kind="Pod")["spec"] == {"c": 3}
+    assert strategic_merge.merge(before, {"spec": {"$patch": "delete"}}, kind="Pod")["spec"] == {}
+    assert strategic_merge.merge(before, {"spec": {"$retainKeys": ["b", "c"], "c": 3}}, kind="Pod")["spec"] == {
         "b": 2,
         "c": 3,
     }
-    gone = strategic.merge(before, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["one"]}}, kind="Pod")
+    gone = strategic_merge.merge(before, {"metadata": {"$deleteFromPrimitiveList/finalizers": ["one"]}}, kind="Pod")
     assert gone["metadata"]["finalizers"] == ["two"]
     with pytest.raises(errors.ApiError, match="merge key"):
-        strategic.merge({}, {"spec": {"containers": [{"image": "x"}]}}, kind="Pod")
+        strategic_merge.merge({}, {"spec": {"containers": [{"image": "x"}]}}, kind="Pod")
 
 
 @pytest.mark.parametrize(

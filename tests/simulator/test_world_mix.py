@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from kcover import xid
-from simulator.world import live, mix, printk
+from kcover.faults import xid
+from simulator.world import mix, printk, random_faults
 
 
 def test_the_presets_bracket_the_anchors():
@@ -89,14 +89,14 @@ def test_an_sxid_prints_three_lines(code: int, fatal: bool):
 
 
 def test_the_weather_knows_how_fast_it_is(cluster):
-    weather = live.Weather(cluster.world, random.Random(1), faults_per_hour=60)
+    weather = random_faults.RandomFaults(cluster.world, random.Random(1), faults_per_hour=60)
     gpus = 20 * 8
     assert weather.compression == pytest.approx(60 / (mix.load().rate("mid", visible=True) * gpus))
     assert weather.noise_per_hour > 10 * 60
 
 
 def test_weather_shows_in_the_kernel_logs(cluster):
-    weather = live.Weather(cluster.world, random.Random(1), faults_per_hour=600)
+    weather = random_faults.RandomFaults(cluster.world, random.Random(1), faults_per_hour=600)
     weather.start()
     cluster.clock.advance(600, cluster.agenda)
     assert weather.seen["program"] > 300

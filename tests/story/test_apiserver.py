@@ -175,7 +175,7 @@ def test_a_drain_respects_the_budget_and_a_job_reboots_the_node(
         return [one for one in found if one["spec"]["template"]["spec"]["nodeName"] == node]
 
     # One pod may go, the budget keeps the other one until its replacement runs elsewhere.
-    product.wait(lambda: "keep-one refuses to evict" in step("drain")["because"], "the budget to refuse")
+    product.wait(lambda: "is refused by keep-one" in step("drain")["because"], "the budget to refuse")
     (leaving,) = [name for name, told in pods().items() if told]
     assert leaving in ("train-0", "train-1")
     rig.remove("Pod", leaving, namespace=rig.namespace)

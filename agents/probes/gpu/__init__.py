@@ -1,1 +1,4 @@
-"""NVIDIA GPUs: ``probe`` asks and remembers, ``rules`` says what one GPU's state means."""
+"""GPUs of every vendor: one probe for each vendor, NVIDIA's library, and who uses the GPUs.
+
+Only ``nvml`` imports ``pynvml``. ``rules`` says what the state of one NVIDIA GPU means.
+"""

@@ -1,4 +1,4 @@
-"""A row for every report."""
+"""One row per report."""
 
 from django.db import models
 

@@ -1,4 +1,4 @@
-"""A project with nothing in it but the view."""
+"""Settings of a project that contains only the view."""
 
 import os
 

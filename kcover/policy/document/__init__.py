@@ -1,14 +1,11 @@
-"""Policies as written: documents in, typed rules out, every mistake named by its path; and back again.
+"""Parse policy documents into typed rules, with every error by its path, and render rules as documents.
 
-KCE's ``rescue.ksyun.com/v1`` is read unchanged; ``kcover.io/v1`` is the same and adds per rule ``mode``, ``match``,
-``budget``, ``cooldown``, ``approval``, ``onDrainTimeout``, ``verify``, ``escalate`` and the actions ``taint``,
-``label``, ``gpuReset``, ``restartJobs``, ``notify``, ``webhook`` and ``runChecks`` (semantics section 4, interfaces
-section 5).
+KCE's ``rescue.ksyun.com/v1`` is accepted unchanged; ``kcover.io/v1`` is the same and adds per rule ``mode``, ``match``,
+``budget``, ``cooldown``, ``approval``, ``onDrainTimeout``, ``verify``, ``escalate`` and the actions of
+``kcover.actions`` that are the portal's own (semantics section 4, interfaces section 5).
 """
 
-from kcover.policy.document.actions import ACTIONS, ActionKind
-from kcover.policy.document.reading import read
-from kcover.policy.document.values import (
+from kcover.policy.document.model import (
     DRAIN_TIMEOUTS,
     KCOVER,
     KSYUN,
@@ -26,10 +23,10 @@ from kcover.policy.document.values import (
     StandbyPolicy,
     StandbyRule,
 )
-from kcover.policy.document.writing import render
+from kcover.policy.document.parse import read
+from kcover.policy.document.serialize import render
 
 __all__ = [
-    "ACTIONS",
     "DRAIN_TIMEOUTS",
     "KCOVER",
     "KSYUN",
@@ -38,7 +35,6 @@ __all__ = [
     "RULE_MODES",
     "STANDBY",
     "Action",
-    "ActionKind",
     "Approval",
     "Minimum",
     "Policy",

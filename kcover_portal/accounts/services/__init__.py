@@ -1,9 +1,9 @@
 """Users and their roles, programs' tokens, agents' credentials; every act is in the ledger."""
 
-from kcover_portal.accounts.services.enrolling import InUse, enrol, enrol_proven
-from kcover_portal.accounts.services.finding import find_token, find_tokens
+from kcover_portal.accounts.services.enrolment import InUse, enrol, enrol_proven
+from kcover_portal.accounts.services.lookup import find_token, find_tokens
 from kcover_portal.accounts.services.people import bind, make_user, set_password, unbind
-from kcover_portal.accounts.services.renewing import (
+from kcover_portal.accounts.services.renewal import (
     AT_MOST_EVERY,
     Bound,
     RenewedLately,

@@ -6,6 +6,7 @@ from django.contrib.auth import password_validation
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from kcover import audit
 from kcover_portal.accounts.models import Role, RoleBinding, User
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.fleet.models import Cluster
@@ -35,10 +36,11 @@ def make_user(
 def bind(user: User, role: str, *, cluster: Cluster | None = None, actor: str, now: datetime) -> RoleBinding:
     """Gives the user this role, instead of the one they had there; raises Refused for an unknown role."""
     if role not in Role.values:
-        raise Refused(f"unknown role {role!r}: use one of {', '.join(Role.values)}")
+        raise Refused(f"unknown role {role!r}; use one of {', '.join(Role.values)}")
     with transaction.atomic():
         binding, _ = RoleBinding.objects.update_or_create(user=user, cluster=cluster, defaults={"role": role})
-        _note(user, cluster, verb="role.given", role=role, actor=actor, now=now)
+        act = audit.RoleGiven(user=user.username, role=role)
+        ledger.record(cluster.name if cluster else "", act, actor=actor, now=now)
     return binding
 
 
@@ -47,7 +49,8 @@ def unbind(user: User, *, cluster: Cluster | None = None, actor: str, now: datet
     with transaction.atomic():
         for binding in RoleBinding.objects.filter(user=user, cluster=cluster):
             binding.delete()
-            _note(user, cluster, verb="role.taken", role=binding.role, actor=actor, now=now)
+            act = audit.RoleTaken(user=user.username, role=binding.role)
+            ledger.record(cluster.name if cluster else "", act, actor=actor, now=now)
 
 
 def set_password(user: User, password: str, *, actor: str, now: datetime) -> None:
@@ -59,15 +62,4 @@ def set_password(user: User, password: str, *, actor: str, now: datetime) -> Non
     with transaction.atomic():
         user.set_password(password)
         user.save(update_fields=["password"])
-        ledger.write("", actor=actor, verb="password.changed", subject=f"user {user.username}", now=now)
-
-
-def _note(user: User, cluster: Cluster | None, *, verb: str, role: str, actor: str, now: datetime) -> None:
-    ledger.write(
-        cluster.name if cluster else "",
-        actor=actor,
-        verb=verb,
-        subject=f"user {user.username}",
-        now=now,
-        data={"role": role},
-    )
+        ledger.record("", audit.PasswordChanged(user=user.username), actor=actor, now=now)

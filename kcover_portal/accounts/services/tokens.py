@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import connection, transaction
 from django.db.models import Q
 
+from kcover import audit, reasons
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -51,17 +52,17 @@ def make_token(
     Raises Refused when the parts do not fit together.
     """
     if kind not in ApiToken.Kind.values:
-        raise Refused(f"unknown kind {kind!r}: use one of {', '.join(ApiToken.Kind.values)}")
+        raise Refused(f"unknown kind {kind!r}; use one of {', '.join(ApiToken.Kind.values)}")
     if kind == ApiToken.Kind.AGENT and cluster is None:
-        raise Refused("an agent's token needs the cluster that its nodes belong to")
+        raise Refused("an agent token requires the cluster of its nodes")
     if node and kind != ApiToken.Kind.AGENT:
-        raise Refused(f"only an agent's token is bound to a node, not one of kind {kind}")
+        raise Refused(f"only agent tokens can be bound to a node, not kind {kind}")
     if expires_at is not None and expires_at <= now:
-        raise Refused("the token would have expired already")
+        raise Refused("the expiry is in the past")
     if unknown := sorted(set(scopes) - set(SCOPES)):
-        raise Refused(f"unknown scope {unknown[0]!r}: there is {', '.join(SCOPES)}")
+        raise Refused(f"unknown scope {unknown[0]!r}; use {', '.join(SCOPES)}")
     if scopes and kind not in (ApiToken.Kind.DECISION, ApiToken.Kind.OPERATOR):
-        raise Refused(f"a token of kind {kind} has no scopes: those of decision systems and operators have")
+        raise Refused(f"tokens of kind {kind} have no scopes; only decision system and operator tokens do")
     secret = PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = ApiToken.objects.create(
@@ -76,20 +77,15 @@ def make_token(
             expires_at=expires_at,
             scopes=sorted(set(scopes)),
         )
-        ledger.write(
-            cluster.name if cluster else "",
-            actor=created_by,
-            verb="token.created",
-            subject=f"token {token.prefix}",
+        act = audit.TokenCreated(
+            token=token.prefix,
+            kind=kind,
             node=node,
-            now=now,
-            data={
-                "kind": kind,
-                "name": name,
-                "scopes": sorted(set(scopes)),
-                "expires_at": expires_at.isoformat() if expires_at else None,
-            },
+            name=name,
+            scopes=tuple(sorted(set(scopes))),
+            expires_at=expires_at,
         )
+        ledger.record(cluster.name if cluster else "", act, actor=created_by, now=now)
     return token, secret
 
 
@@ -104,23 +100,22 @@ def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = ""
         lock_nodes(token.cluster)
         withdraw(token, actor=actor, now=now, reason=reason)
         for one in _line(token, now=now):
-            withdraw(one, actor=actor, now=now, reason=reason or f"of one line with {token.prefix}")
+            same_line = None if reason else reasons.of("token_same_line", token=token.prefix)
+            withdraw(one, actor=actor, now=now, reason=reason, because=same_line)
     token.refresh_from_db()
     return token
 
 
-def withdraw(token: ApiToken, *, actor: str, now: datetime, reason: str) -> None:
-    """Withdraws this one token, inside a transaction; nothing where that was done before."""
+def withdraw(
+    token: ApiToken, *, actor: str, now: datetime, reason: str = "", because: reasons.Reason | None = None
+) -> None:
+    """Revokes this one token, inside a transaction; does nothing where it was revoked before.
+
+    ``reason``: a person's own words; ``because``: why the portal does it.
+    """
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
-        ledger.write(
-            token.cluster.name if token.cluster else "",
-            actor=actor,
-            verb="token.revoked",
-            subject=f"token {token.prefix}",
-            node=token.node,
-            now=now,
-            data={"kind": token.kind, "reason": reason},
-        )
+        act = audit.TokenRevoked(token=token.prefix, kind=token.kind, node=token.node, reason=reason, because=because)
+        ledger.record(token.cluster.name if token.cluster else "", act, actor=actor, now=now)
 
 
 def lock_nodes(cluster: Cluster | None) -> None:

@@ -15,12 +15,22 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
-from kcover_portal.api.agent import body, claims, credentials, enrolment, polling, repeating, service_accounts, tallying
-from kcover_portal.api.agent.gathering import Full
-from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.api.agent import (
+    body,
+    credentials,
+    enrolment,
+    ingest_counters,
+    jwt_claims,
+    long_poll,
+    repeated_reports,
+    service_accounts,
+)
+from kcover_portal.api.agent.group_commit import Full
+from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.api.agent.writer import Writer
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents.services import silence
+from kcover_portal.runtime.services import heartbeats
 
 log = logging.getLogger(__name__)
 
@@ -36,11 +46,11 @@ RETRY_AFTER = 5
 REPORT = "a report as JSON, a heartbeat at least (version, node, boot_id, batch_id, sent_at)"
 
 _json = json.JSONEncoder(separators=(",", ":")).encode
-_credentials = credentials.Credentials()
-_accounts = service_accounts.ServiceAccounts()
-_repeats = repeating.Repeats()
+known_credentials = credentials.Credentials()
+known_accounts = service_accounts.ServiceAccounts()
+known_reports = repeated_reports.Repeats()
 _writer = Writer()
-_polls = polling.Polls()
+_polls = long_poll.Polls()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,26 +69,27 @@ async def stay_open() -> None:
     """Says again and again, for as long as the server runs, that agents are heard: a closed door silences nobody."""
     while True:
         try:
-            await sync_to_async(_beat, thread_sensitive=False)()
+            await sync_to_async(beat, thread_sensitive=False)()
         except DatabaseError as error:
-            log.warning("the door cannot note that it is open: %s", error)
-        await asyncio.sleep(silence.DOOR_BEATS.total_seconds())
+            log.warning("cannot record that the agent API is open: %s", error)
+        await asyncio.sleep(silence.HEARTBEAT_INTERVAL.total_seconds())
 
 
-def _beat() -> None:
+def beat() -> None:
+    """Notes once that this process hears agents, and the clusters whose tokens it cannot review."""
     close_old_connections()
-    fleet.beat_on(silence.DOOR, gap=silence.DOOR_GAP, now=timezone.now())
-    for cluster in _accounts.blind():
+    heartbeats.beat(silence.RECEIVER, gap=silence.HEARTBEAT_GAP, now=timezone.now())
+    for cluster in known_accounts.blind():
         fleet.note_unheard(cluster, now=timezone.now())
-    tallying.note()
+    ingest_counters.note()
 
 
 async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[str, Any]]:
     if asked not in METHODS:
-        raise Refusal(404, f"there is no {scope['path'][:200]}: known are {', '.join(METHODS)} under {PREFIX}")
+        raise Refusal(404, f"no endpoint {scope['path'][:200]}; supported: {', '.join(METHODS)} under {PREFIX}")
     if scope["method"] != METHODS[asked]:
         wanted = METHODS[asked]
-        raise Refusal(405, f"{asked} takes {wanted}, not {scope['method'][:20]}", allow=wanted)
+        raise Refusal(405, f"{asked} requires {wanted}, not {scope['method'][:20]}", allow=wanted)
     headers: Headers = dict(scope["headers"])
     credential = await _credential(headers)
     if asked == "reports":
@@ -92,7 +103,7 @@ async def _report(headers: Headers, receive: Receive, credential: credentials.Cr
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=REPORT, hold=hold)
         try:
-            delivery = _repeats.read(credential, sent)
+            delivery = known_reports.read(credential, sent)
         except wire.EnvelopeError as error:
             raise Refusal(400, error.reason, field=error.path or "body") from error
         credentials.speaks_for(credential, delivery.node)
@@ -122,7 +133,9 @@ def _seconds(text: str) -> float:
     except ValueError:
         wait = math.nan
     if not 0 <= wait <= LONGEST_WAIT:  # not a number is neither
-        raise Refusal(400, f"{text[:40]!r} is no number of seconds from 0 to {LONGEST_WAIT:.0f}", field="wait")
+        raise Refusal(
+            400, f"must be a number from 0 to {LONGEST_WAIT:.0f}, not {text[:40]!r}", code="out_of_range", field="wait"
+        )
     return wait
 
 
@@ -130,9 +143,9 @@ async def _credential(headers: Headers) -> credentials.Credential:
     secret = credentials.secret_of(headers.get(b"authorization", b"").decode("latin-1"))
     named = headers.get(b"x-kcover-cluster")
     cluster = named.decode("latin-1") if named is not None else None
-    if claims.is_token(secret):
-        return await _accounts.find(secret, cluster)
-    credential = await _credentials.find(secret)
+    if jwt_claims.is_token(secret):
+        return await known_accounts.find(secret, cluster)
+    credential = await known_credentials.find(secret)
     credentials.is_in(credential, cluster)
     return credential
 
@@ -140,17 +153,17 @@ async def _credential(headers: Headers) -> credentials.Credential:
 def _trouble(error: Exception) -> Refusal:
     """What went wrong on this side, as the status that makes an agent do the right thing with its report."""
     if isinstance(error, Full):
-        tallying.refused()
-        return Refusal(429, "more reports wait than may: keep yours and come back", retry_after=RETRY_AFTER)
+        ingest_counters.refused()
+        return Refusal(429, "Too many reports are queued. Retry later.", retry_after=RETRY_AFTER)
     if isinstance(error, DataError):  # it would be refused again and again, and block what is spooled behind it
-        log.error("a report holds what the database does not take: %s", error)
-        return Refusal(400, f"holds a value that cannot be stored: {str(error).splitlines()[0]}", field="body")
+        log.error("a report contains a value that the database rejects: %s", error)
+        return Refusal(400, f"contains a value that cannot be stored: {str(error).splitlines()[0]}", field="body")
     if isinstance(error, DatabaseError):
-        log.warning("the database does not take reports: %s", error)
-        reason = "the portal's database does not answer: keep the report, try later"
+        log.warning("the database does not accept reports: %s", error)
+        reason = "The portal's database does not answer. Keep the report and retry."
         return Refusal(503, reason, retry_after=RETRY_AFTER)
-    log.error("a request of an agent failed", exc_info=error)
-    reason = "an error that nobody thought of; the portal's log says more: keep the report, try later"
+    log.error("an agent request failed", exc_info=error)
+    reason = "Internal error; see the portal's log. Keep the report and retry."
     return Refusal(500, reason, retry_after=RETRY_AFTER)
 
 

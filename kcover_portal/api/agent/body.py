@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
 from kcover import wire
-from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.api.agent.problem_responses import Refusal
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -28,12 +28,12 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str,
         async with asyncio.timeout(PATIENCE):
             packed = await _received(receive, hold)
     except TimeoutError:
-        raise Refusal(408, f"was not here after {PATIENCE:g} seconds: send it again, faster", field="body") from None
+        raise Refusal(408, f"not received within {PATIENCE:g} s", field="body") from None
     body = _unpacked(packed, headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
     if body is not packed:
         hold(len(body) - len(packed))
     if not body.strip():
-        raise Refusal(400, f"is empty: send {wanted}", field="body")
+        raise Refusal(400, f"is empty; send {wanted}", field="body")
     return body
 
 
@@ -56,20 +56,20 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
     if encoding in ("", "identity"):
         return body
     if encoding not in _GZIP:
-        raise Refusal(415, f"{encoding[:60]} is not understood: send gzip, or no such header", field="Content-Encoding")
+        raise Refusal(415, f"{encoding[:60]} is not supported; send gzip or omit the header", field="Content-Encoding")
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         unpacked = stream.decompress(body, LIMIT + 1)
     except zlib.error as error:
-        raise Refusal(400, f"is no gzip, though Content-Encoding says so: {error}", field="body") from error
+        raise Refusal(400, f"is not gzip, as Content-Encoding says: {error}", field="body") from error
     if len(unpacked) > LIMIT:
         raise _too_large(f"has more than {LIMIT} bytes once unpacked")
     if not stream.eof:
-        raise Refusal(400, "its gzip data is cut off: send it whole, with the checksum at its end", field="body")
+        raise Refusal(400, "the gzip data is truncated", field="body")
     if stream.unused_data:
-        raise Refusal(400, f"{len(stream.unused_data)} bytes follow its gzip data: send one gzip member", field="body")
+        raise Refusal(400, f"{len(stream.unused_data)} bytes follow the gzip data; send one gzip member", field="body")
     return unpacked
 
 
 def _too_large(fact: str) -> Refusal:
-    return Refusal(413, f"{fact}, at most {LIMIT} are taken (unpacked): send fewer items at once", field="body")
+    return Refusal(413, f"{fact}; the limit is {LIMIT} (unpacked). Send fewer items at once", field="body")

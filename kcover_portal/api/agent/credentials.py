@@ -17,8 +17,8 @@ from django.utils import timezone
 from kcover_portal.accounts import queries as account_queries
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.agent.gathering import Gathering
-from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.api.agent.group_commit import Gathering
+from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster
 
 KNOWN = 5.0  # seconds for which a revoked token may still be heard
@@ -48,8 +48,8 @@ class Credentials:
         self._known: dict[str, tuple[float, Credential]] = {}
         self._asked_at = 0.0  # when it was last asked what was revoked, by the monotonic clock
         self._clusters: dict[int, Cluster] = {}
-        self._lookups: Gathering[str, Credential | ApiToken] = Gathering(self._look_up, name="credentials")
-        self._first_uses: Gathering[ApiToken, Credential] = Gathering(self._begin, name="first-uses")
+        self._lookups: Gathering[str, Credential | ApiToken] = Gathering(self.look_up, name="credentials")
+        self._first_uses: Gathering[ApiToken, Credential] = Gathering(self.begin_uses, name="first-uses")
 
     async def find(self, secret: str) -> Credential:
         """The credential behind a secret. Raises Refusal (401, 403), Full, or the database's error."""
@@ -69,7 +69,7 @@ class Credentials:
             return None
         return None if credential.expires_at and credential.expires_at <= timezone.now() else credential
 
-    def _look_up(self, digests: Sequence[str]) -> list[Credential | ApiToken | Exception]:
+    def look_up(self, digests: Sequence[str]) -> list[Credential | ApiToken | Exception]:
         """What stands behind each digest, a token where its first use takes over; in the thread of the look-ups."""
         close_old_connections()
         now, at = timezone.now(), time.monotonic()
@@ -100,7 +100,7 @@ class Credentials:
             answers.append(credential)
         return answers
 
-    def _begin(self, begun: Sequence[ApiToken]) -> list[Credential | Exception]:
+    def begin_uses(self, begun: Sequence[ApiToken]) -> list[Credential | Exception]:
         """The first use of each; in the thread of the first uses. A cluster whose locks are held is asked once."""
         close_old_connections()
         stuck: dict[int | None, DatabaseError] = {}
@@ -125,11 +125,19 @@ class Credentials:
 
     def _made(self, token: ApiToken | None) -> Credential:
         if token is None:
-            raise Refusal(401, "the token is unknown, expired or revoked: make one with manage.py token create")
+            raise Refusal(
+                401,
+                "the token is unknown, expired or revoked; create one with manage.py token create",
+                code="token_invalid",
+            )
         if token.kind != ApiToken.Kind.AGENT:
-            raise Refusal(403, f"this is a token of kind {token.kind}: agents need one of kind agent")
+            raise Refusal(403, f"this token is of kind {token.kind}; agents need kind agent", code="token_kind")
         if token.cluster is None:
-            raise Refusal(403, "this agent token names no cluster: make one with token create --cluster NAME")
+            raise Refusal(
+                403,
+                "this agent token has no cluster; create one with token create --cluster NAME",
+                code="token_cluster",
+            )
         cluster = self._clusters.setdefault(token.cluster.pk, token.cluster)  # one for all of its nodes
         return Credential(token.digest, cluster, token.node, token.expires_at)
 
@@ -155,6 +163,10 @@ def is_in(credential: Credential, cluster: str | None) -> None:
 def speaks_for(credential: Credential, node: str) -> None:
     """Raises Refusal (403) unless the token is bound to that node (invariant 47)."""
     if not credential.node:
-        raise Refusal(403, "this token only enrols: POST /api/v1/agent/enrol gives one that is bound to the node")
+        raise Refusal(
+            403, "this token can only enrol; POST /api/v1/agent/enrol returns one for the node", code="enrolment_token"
+        )
     if credential.node != node:
-        raise Refusal(403, f"this token speaks for node {credential.node}, not for {node[:253]!r}", field="node")
+        raise Refusal(
+            403, f"this token belongs to node {credential.node}, not {node[:253]!r}", field="node", code="other_node"
+        )

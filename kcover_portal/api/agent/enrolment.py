@@ -11,7 +11,7 @@ from kcover.wire import fields
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent.credentials import Credential, speaks_for
-from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.api.agent.problem_responses import Refusal
 
 CREDENTIAL_LIVES = timedelta(days=30)  # its agent renews it at half of that
 PROVEN_LIVES = timedelta(days=7)  # of one that a pod's token was traded for: the pod may be gone long before
@@ -23,15 +23,15 @@ def node_of(body: bytes) -> str:
     try:
         asked = json.loads(body.decode(), object_pairs_hook=_unique)
     except RecursionError:
-        raise Refusal(400, f"is nested too deep: send {WANTED}", field="body") from None
+        raise Refusal(400, f"is nested too deeply; send {WANTED}", field="body") from None
     except ValueError as error:
         raise Refusal(400, f"is not JSON in UTF-8: {error}; send {WANTED}", field="body") from None
     if not isinstance(asked, dict):
-        raise Refusal(400, f"must be an object, not {fields.shown(asked)}: send {WANTED}", field="body")
+        raise Refusal(400, f"must be an object, not {fields.short_json(asked)}; send {WANTED}", field="body")
     node = asked.get("node")
     if not isinstance(node, str) or len(node) > 253 or not fields.NODE.fullmatch(node):
-        said = "is missing" if node is None else f"{fields.shown(node)} is no node's name"
-        raise Refusal(400, f"{said}: send {WANTED} (lower-case letters, digits, '-' and '.')", field="node")
+        problem = "is missing" if node is None else f"{fields.short_json(node)} is not a node name"
+        raise Refusal(400, f"{problem}; send {WANTED} (lower-case letters, digits, '-' and '.')", field="node")
     return node
 
 
@@ -53,11 +53,11 @@ def bind(credential: Credential, node: str) -> tuple[str, datetime]:
     except accounts.InUse as error:
         raise Refusal(409, str(error), retry_after=error.retry_after) from error
     except accounts.RenewedLately as error:
-        raise Refusal(429, str(error), retry_after=error.retry_after) from error
+        raise Refusal(429, str(error), code="renewed_recently", retry_after=error.retry_after) from error
     except accounts.Bound as error:
-        raise Refusal(403, str(error)) from error
+        raise Refusal(403, str(error), code="token_bound") from error
     except accounts.Refused as error:
-        raise Refusal(401, str(error)) from error
+        raise Refusal(401, str(error), code="token_invalid") from error
     return secret, expires_at
 
 
@@ -74,5 +74,5 @@ def _bind_proven(credential: Credential) -> tuple[str, datetime]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     asked = dict(pairs)
     if len(asked) != len(pairs):
-        raise ValueError("a key stands twice in one object")
+        raise ValueError("duplicate key in an object")
     return asked

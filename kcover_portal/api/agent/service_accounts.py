@@ -34,10 +34,10 @@ from django.db import connection
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
-from kcover_portal.api.agent import claims
+from kcover_portal.api.agent import jwt_claims
 from kcover_portal.api.agent.credentials import Credential
-from kcover_portal.api.agent.gathering import Full
-from kcover_portal.api.agent.refusals import Refusal
+from kcover_portal.api.agent.group_commit import Full
+from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
@@ -110,8 +110,7 @@ class _Way:
 
 @dataclass(slots=True)
 class _Pods:
-    """On which node each of a cluster's agents' pods runs, by uid: for servers whose reviews do not tell, and to know
-    strangers from pods."""
+    """The node of each agent's pod, by the pod's uid: for reviews that do not name it, and to recognise strangers."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     nodes: dict[str, str] = field(default_factory=dict)
@@ -153,9 +152,11 @@ class ServiceAccounts:
     async def find(self, secret: str, cluster: str | None) -> Credential:
         """Whom the token speaks for in that cluster. Raises Refusal (401, 403, 503), Full, or the database's error."""
         if not cluster:
-            raise Refusal(401, "a service account's token does not tell its cluster: send the name", field=HEADER)
-        said = claims.read(secret, now=timezone.now())
-        _demand(said.account)
+            raise Refusal(
+                401, "a service account token does not name its cluster; send the cluster's name", field=HEADER
+            )
+        claims = jwt_claims.read(secret, now=timezone.now())
+        _demand(claims.account)
         key = accounts.digest(f"{cluster}\0{secret}")
         known = self._known.get(key)
         if known is not None and time.monotonic() < known.until:
@@ -165,24 +166,24 @@ class ServiceAccounts:
             raise refusal
         asking = self._asking.get(key)
         if asking is None:  # an agent's report and its poll come with one token at one time
-            asking = asyncio.create_task(self._ask(key, secret, cluster, said))
+            asking = asyncio.create_task(self._ask(key, secret, cluster, claims))
             self._asking[key] = asking
             asking.add_done_callback(lambda _: self._asking.pop(key, None))
         return await asyncio.shield(asking)
 
-    async def _ask(self, key: str, secret: str, name: str, said: claims.Claims) -> Credential:
+    async def _ask(self, key: str, secret: str, name: str, claims: jwt_claims.Claims) -> Credential:
         cluster = await self._cluster(name)
         way = self._ways.setdefault(cluster.pk, _Way(_Lane(self._strangers), _Lane(self._threads)))
-        pod = f"{cluster.pk} {said.pod}" if said.pod else ""
-        lane = way.vouched if key in self._known or pod in self._vouched else self._lane(cluster, way, said.pod)
+        pod = f"{cluster.pk} {claims.pod}" if claims.pod else ""
+        lane = way.vouched if key in self._known or pod in self._vouched else self._lane(cluster, way, claims.pod)
         try:
-            with lane.place(said.pod):
+            with lane.place(claims.pod):
                 async with lane.gate:
                     if time.monotonic() < way.down_until:
                         return self._unasked(key, cluster, "it did not answer a moment ago")
                     loop = asyncio.get_running_loop()
                     found = await loop.run_in_executor(
-                        lane.threads, self._review, key, secret, cluster, said.expires_at
+                        lane.threads, self._review, key, secret, cluster, claims.expires_at
                     )
         except port.Unavailable as error:
             way.down_until = time.monotonic() + DOWN
@@ -204,10 +205,7 @@ class ServiceAccounts:
         return found
 
     def _lane(self, cluster: Cluster, way: _Way, pod: str) -> _Lane:
-        """Where a token waits of which nothing was good before.
-
-        Nobody waits for the list: who came too early for it comes back in seconds.
-        """
+        """The lane of a token whose pod is not vouched for. Nothing waits for the list: agents retry within seconds."""
         pods = self._pods.setdefault(cluster.pk, _Pods())
         now = time.monotonic()
         if way.strangers.waiting >= CROWDED and now >= max(way.listed_at + LISTED, way.down_until):
@@ -220,7 +218,7 @@ class ServiceAccounts:
         known = self._known.get(key)
         if known and time.monotonic() < known.at + BELIEVED_BLIND:
             return known.answer
-        reason = f"the API server of cluster {cluster.name} cannot review the token: {why}; keep the report, try later"
+        reason = f"the API server of cluster {cluster.name} cannot review the token: {why}. Keep the report and retry."
         raise Refusal(503, reason[:500], retry_after=DOWN)
 
     async def _cluster(self, name: str) -> Cluster:
@@ -231,15 +229,15 @@ class ServiceAccounts:
             self._clusters_at = time.monotonic()
         cluster = self._clusters.get(name)
         if cluster is None:
-            raise Refusal(403, f"there is no cluster {name[:100]!r}", field=HEADER)
+            raise Refusal(403, f"unknown cluster {name[:100]!r}", field=HEADER, code="unknown_cluster")
         return cluster
 
     def _review(self, key: str, secret: str, cluster: Cluster, expires_at: datetime) -> Credential:
         """In a thread. Raises Refusal or port.KubeError."""
         client = fleet.connect(cluster)
-        who = client.review_token(secret, audiences=[claims.AUDIENCE])
+        who = client.review_token(secret, audiences=[jwt_claims.AUDIENCE])
         if who is None:
-            raise Refusal(401, f"cluster {cluster.name} does not know this token, or its pod is gone")
+            raise Refusal(401, f"cluster {cluster.name} rejected this token, or its pod is gone", code="token_invalid")
         account = who.service_account or ""
         _demand(account, named=who.username)
         node = who.node_name or self._node_of(who, client, cluster)
@@ -248,14 +246,16 @@ class ServiceAccounts:
     def _node_of(self, who: port.TokenIdentity, client: port.Cluster, cluster: Cluster) -> str:
         """The node of the token's pod, where the review does not name it (before Kubernetes 1.30)."""
         if not who.pod_uid:
-            raise Refusal(403, "the token is bound to no pod, so it is of no node: project one into the agent's pod")
+            raise Refusal(
+                403, "the token is not bound to a pod; use one projected into the agent's pod", code="token_unbound"
+            )
         pods = self._pods.setdefault(cluster.pk, _Pods())
         with pods.guard:
             if who.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + PODS_KNOWN:
                 pods.look(client)
             node = pods.nodes.get(who.pod_uid)
         if node is None:
-            reason = f"pod {who.pod_name} of cluster {cluster.name} is not known yet: keep the report, try later"
+            reason = f"pod {who.pod_name} of cluster {cluster.name} is not known yet. Keep the report and retry."
             raise Refusal(503, reason, retry_after=DOWN)
         return node
 
@@ -264,8 +264,12 @@ def _demand(account: str, *, named: str = "") -> None:
     """Raises Refusal (403) unless the account's pods may speak for their nodes; ``named``: the account in full."""
     allowed: Sequence[str] = settings.KCOVER_SERVICE_ACCOUNTS
     if account not in allowed:
-        who, names = named or claims.ACCOUNT + account.replace("/", ":", 1), ", ".join(allowed) or "nobody"
-        raise Refusal(403, f"{who[:300]} does not speak for nodes: KCOVER_SERVICE_ACCOUNTS names {names}")
+        who, names = named or jwt_claims.ACCOUNT + account.replace("/", ":", 1), ", ".join(allowed) or "nobody"
+        raise Refusal(
+            403,
+            f"{who[:300]} may not report for nodes; KCOVER_SERVICE_ACCOUNTS allows {names}",
+            code="account_not_allowed",
+        )
 
 
 def _list(cluster: Cluster, pods: _Pods) -> None:
@@ -274,7 +278,7 @@ def _list(cluster: Cluster, pods: _Pods) -> None:
         with pods.guard:
             pods.look(fleet.connect(cluster))
     except port.KubeError as error:
-        log.warning("the agents' pods of cluster %s cannot be told from strangers: %s", cluster.name, error)
+        log.warning("cannot list the agent pods of cluster %s: %s", cluster.name, error)
 
 
 def _clusters() -> dict[str, Cluster]:

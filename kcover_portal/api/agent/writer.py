@@ -13,8 +13,8 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import wire
-from kcover_portal.api.agent import tallying
-from kcover_portal.api.agent.gathering import Full, Gathering
+from kcover_portal.api.agent import ingest_counters
+from kcover_portal.api.agent.group_commit import Full, Gathering
 from kcover_portal.incidents import services as incidents
 
 log = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Writer:
 
 def _keep_and_count(deliveries: Sequence[incidents.Delivery]) -> list[wire.Answer | Exception]:
     answers = _keep(deliveries)
-    tallying.taken(answers)
+    ingest_counters.taken(answers)
     return answers
 
 
@@ -79,7 +79,7 @@ def _keep(deliveries: Sequence[incidents.Delivery]) -> list[wire.Answer | Except
         return [*incidents.ingest(deliveries, now=timezone.now())]
     except Exception as error:
         if len(deliveries) > 1:
-            log.warning("a batch of %d reports failed, keeping them one by one: %s", len(deliveries), error)
+            log.warning("a batch of %d reports failed, storing them one by one: %s", len(deliveries), error)
             return [answer for delivery in deliveries for answer in _keep([delivery])]
         if not isinstance(error, DatabaseError):
             log.exception("a report of node %s could not be kept", deliveries[0].node)

@@ -14,7 +14,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.api import filtering, paging
+from kcover_portal.api import pagination, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
@@ -29,7 +29,11 @@ class Strict(serializers.Serializer[Any]):
     def to_internal_value(self, data: Any) -> Any:
         """Raises ValidationError."""
         if isinstance(data, dict):
-            unknown = {key: ["Unknown field."] for key in data if key not in self.fields}
+            unknown = {
+                key: [exceptions.ErrorDetail("Unknown field.", code="unknown")]
+                for key in data
+                if key not in self.fields
+            }
             if unknown:
                 raise exceptions.ValidationError(unknown)
         return super().to_internal_value(data)
@@ -45,8 +49,8 @@ class Lists(ListModelMixin, GenericViewSet[Row]):
     """A read-only list, narrowed to the clusters that the caller may see."""
 
     schema = Schema()
-    filter_backends = (filtering.StrictFilterBackend,)
-    pagination_class = paging.Pages
+    filter_backends = (query_params.StrictFilterBackend,)
+    pagination_class = pagination.Pages
     cluster_field = "cluster"  # the path from a row to its cluster
 
     def get_queryset(self) -> QuerySet[Row]:
@@ -65,7 +69,7 @@ class Reads(RetrieveModelMixin, Lists[Row]):
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One row."""
-        filtering.refuse_unknown(request, ())
+        query_params.refuse_unknown(request, ())
         return super().retrieve(request, *args, **kwargs)
 
     def get_object(self) -> Row:
@@ -95,7 +99,7 @@ def flag(request: Request, name: str) -> bool:
     """A query parameter that is true or false (its default); raises ValidationError for anything else."""
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
-        raise exceptions.ValidationError({name: ["Write true or false."]})
+        raise exceptions.ValidationError({name: ["Must be true or false."]}, code="boolean")
     return text in ("true", "1")
 
 
@@ -103,19 +107,19 @@ def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Clu
     """A cluster that the caller may see; raises ValidationError that names the field."""
     cluster = accounts.clusters_of(principal(request)).filter(name=name).first()
     if cluster is None:
-        raise exceptions.ValidationError({field: [f"There is no cluster {name}."]})
+        raise exceptions.ValidationError({field: [f"Unknown cluster {name}."]}, code="unknown_cluster")
     return cluster
 
 
 def require_somewhere(request: Request, role: str) -> None:
     """Raises PermissionDenied unless the caller holds the role somewhere."""
     if not accounts.may_somewhere(principal(request), role):
-        raise exceptions.PermissionDenied(f"This needs the role {role}.")
+        raise exceptions.PermissionDenied(f"Requires the role {role}.", code="role_required")
 
 
 def known_only(request: Request, known: Collection[str] = ()) -> None:
     """Raises ValidationError for query parameters other than the known ones."""
-    filtering.refuse_unknown(request, known)
+    query_params.refuse_unknown(request, known)
 
 
 VIEWER, OPERATOR, APPROVER, ADMIN = Role.VIEWER.value, Role.OPERATOR.value, Role.APPROVER.value, Role.ADMIN.value
@@ -129,4 +133,4 @@ class Nowhere(APIView):
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
         """Whatever the method: 404."""
-        raise exceptions.NotFound(f"There is nothing at {request.path}: see /api/docs/.")
+        raise exceptions.NotFound(f"No endpoint at {request.path}. See /api/docs/.", code="unknown_endpoint")

@@ -11,14 +11,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.api import filtering, idempotency, paging
+from kcover_portal.api import idempotency, pagination, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.status import answering
-from kcover_portal.fleet.filtersets import CheckFilter, CheckRunFilter
-from kcover_portal.fleet.models import CheckResult, CheckRun, Cluster
-from kcover_portal.fleet.services import checking
+from kcover_portal.api.v1.status import responses
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.filtersets import CheckRunFilter
+from kcover_portal.checks.models import CheckRun
+from kcover_portal.fleet.filtersets import CheckFilter
+from kcover_portal.fleet.models import CheckResult, Cluster
 
 
 class CheckSerializer(serializers.ModelSerializer[CheckResult]):
@@ -42,7 +44,7 @@ class Checks(base.Lists[CheckResult]):
     queryset = CheckResult.objects.select_related("node__cluster")
     serializer_class = CheckSerializer
     filterset_class = CheckFilter
-    pagination_class = paging.Oldest
+    pagination_class = pagination.Oldest
     cluster_field = "node__cluster"
 
 
@@ -69,16 +71,16 @@ class CheckRuns(base.Reads[CheckRun]):
 
     @extend_schema(operation_id="check_runs_read", responses={200: OpenApiTypes.OBJECT})
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One run with every node's turn, as ``/status`` answers it in JSON."""
-        filtering.refuse_unknown(request, ())
+        """One run with every node, as ``/status`` answers it in JSON."""
+        query_params.refuse_unknown(request, ())
         run = self.get_object()
-        turns = run.turns.select_related("node").order_by("place")
-        said = {turn.node.name: turn.said for turn in turns if turn.said}
+        targets = run.targets.select_related("node").order_by("place")
+        summary = {target.node.name: target.said for target in targets if target.said}
         return Response(
             {
-                **answering.run_json(run),
-                "nodes": [answering.node_json(turn) for turn in turns],
-                "summary": said,
+                **responses.run_json(run),
+                "nodes": [responses.node_json(target) for target in targets],
+                "summary": summary,
             }
         )
 
@@ -98,5 +100,5 @@ class Stop(base.Acts):
         run = get_object_or_404(visible, pk=pk)
         require(request, base.OPERATOR, run.cluster)
         reason = base.body_of(request, base.Act)["reason"]
-        checking.stop(run, actor=accounts.actor(who), reason=reason, now=timezone.now())
+        check_runs.stop(run, actor=accounts.actor(who), reason=reason, now=timezone.now())
         return Response(CheckRunSerializer(visible.get(pk=pk)).data)

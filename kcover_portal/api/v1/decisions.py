@@ -9,7 +9,8 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import external, guards
+from kcover import kce_actions
+from kcover.decisions import guards
 from kcover_portal import outgoing
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
@@ -53,10 +54,12 @@ class RescueActions(base.Acts):
             cluster = _cluster(request)
             require(request, base.OPERATOR, cluster)
             override = _override(request)
-            asked = external.read(request.data, now=timezone.now())
-            node = Node.objects.select_related("cluster").filter(cluster=cluster, name=asked.node, known=True).first()
+            asked = kce_actions.parse(request.data, now=timezone.now())
+            node = (
+                Node.objects.select_related("cluster").filter(cluster=cluster, name=asked.node, in_cluster=True).first()
+            )
             if node is None:
-                raise external.ParameterError(f"no such node {asked.node} in cluster {cluster.name}")
+                raise kce_actions.ParameterError(f"no such node {asked.node} in cluster {cluster.name}")
             made, new = services.request_plan(
                 node,
                 asked,
@@ -67,9 +70,9 @@ class RescueActions(base.Acts):
             )
         except exceptions.ParseError as error:
             return _error(HTTPStatus.BAD_REQUEST, f"Parameter error:the body is not JSON: {error.detail}")
-        except external.ParameterError as error:
+        except kce_actions.ParameterError as error:
             return _error(HTTPStatus.BAD_REQUEST, f"Parameter error:{error}")
-        except (external.PreconditionError, services.Unmet) as error:
+        except (kce_actions.PreconditionError, services.Unmet) as error:
             return _error(HTTPStatus.CONFLICT, f"Failures to meet preconditions {error}")
         except services.LimitReached as error:
             return _error(HTTPStatus.TOO_MANY_REQUESTS, str(error))
@@ -108,22 +111,24 @@ class Callback(base.Acts):
         auth=[],
     )
     def post(self, request: Request, pk: int) -> Response:
-        """200 when the word is kept, also the second time; 409 when the node is not (any more) with that system."""
+        """200 when the outcome is stored, also when repeated; 409 when the node is not with that system."""
         base.known_only(request)
         header, body = request.headers.get(outgoing.SIGNATURE, ""), request.body
         rescue = Rescue.objects.select_related("cluster", "node").filter(pk=pk).first()
         # One answer for an unknown rescue and for a wrong signature: whoever cannot sign learns nothing.
         if rescue is None or not outgoing.signed(rescue.cluster.decision_secret, f"{pk}\n".encode() + body, header):
-            text = "Sign the rescue's id, a newline and the body with the cluster's secret"
-            raise exceptions.PermissionDenied(f"{text}: {outgoing.SIGNATURE}.")
-        word = base.body_of(request, CallbackBody)
+            raise exceptions.PermissionDenied(
+                f"{outgoing.SIGNATURE} must sign the rescue id, a newline and the body with the cluster's secret.",
+                code="signature_invalid",
+            )
+        callback = base.body_of(request, CallbackBody)
         services.callback(
             rescue,
-            word["outcome"],
+            callback["outcome"],
             now=timezone.now(),
             actor="external:callback",
-            message=word["message"],
-            delivery=word["delivery"],
+            message=callback["message"],
+            delivery=callback["delivery"],
         )
         return Response({"code": "Success", "message": "Success", "rescueId": rescue.pk})
 
@@ -134,19 +139,21 @@ def _cluster(request: Request) -> Cluster:
     named = request.query_params.getlist("cluster")
     bound = who.cluster if isinstance(who, ApiToken) else None
     if len(set(named)) > 1:
-        raise external.ParameterError("cluster must be named once")
+        raise kce_actions.ParameterError("cluster must be named once")
     if bound is not None:
         if named and named[0] != bound.name:
-            raise external.ParameterError(f"cluster: this token is bound to {bound.name}")
+            raise kce_actions.ParameterError(f"cluster: this token is bound to {bound.name}")
         return bound
     if not named:
-        raise external.ParameterError("cluster must be named: add ?cluster=NAME, or use a token that is bound to one")
+        raise kce_actions.ParameterError(
+            "cluster must be named: add ?cluster=NAME, or use a token that is bound to one"
+        )
     known = accounts.clusters_of(who)
     found = next(
         (cluster for cluster in known if cluster.name == named[0]), None
     )  # PostgreSQL takes no NUL in a question
     if found is None:
-        raise external.ParameterError(f"no such cluster {named[0][:100]}")
+        raise kce_actions.ParameterError(f"no such cluster {named[0][:100]}")
     return found
 
 
@@ -155,10 +162,12 @@ def _override(request: Request) -> list[str]:
     names = [name for name in request.query_params.get("override", "").split(",") if name]
     unknown = [name for name in names if name not in guards.GUARDS]
     if unknown:
-        raise external.ParameterError(f"override: {unknown[0][:60]} is no guard: there are {', '.join(guards.GUARDS)}")
+        raise kce_actions.ParameterError(
+            f"override: {unknown[0][:60]} is not a guard; use one of {', '.join(guards.GUARDS)}"
+        )
     who = principal(request)
     if names and not (isinstance(who, ApiToken) and "override" in who.scopes):
-        raise external.ParameterError("override: the token has no override scope")
+        raise kce_actions.ParameterError("override: the token has no override scope")
     return names
 
 

@@ -12,10 +12,12 @@ from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
-from kcover_portal.incidents.filtersets import EventFilter, IncidentFilter
+from kcover_portal.incidents.filtersets import EventFilter
 from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.views.filtersets import IncidentFilter
 
 NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
 
@@ -26,6 +28,9 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
     code = serializers.SerializerMethodField(help_text="a number for xid and sxid, else a short text")
+    closed_because = SentenceField()
+    program = serializers.BooleanField(source="is_user_fault", read_only=True, help_text="the same as is_user_fault")
+    closed_because_reason = ReasonSerializer(source="closed_why", read_only=True, allow_null=True)
 
     class Meta:
         model = Incident
@@ -40,6 +45,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "drill",
             "severity",
             "program",
+            "is_user_fault",
             "cause",
             "device",
             "scope",
@@ -50,6 +56,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "last_at",
             "closed_at",
             "closed_because",
+            "closed_because_reason",
         )
 
     def get_code(self, incident: Incident) -> int | str:

@@ -10,16 +10,20 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import catalog, notices
+from kcover.faults import catalog
+from kcover.notify import events
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
-from kcover_portal.api import idempotency, paging, problems
+from kcover_portal.api import idempotency, pagination, problems
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
+
+REST_NAMES = {"batching": "gather", "min_interval": "spacing"}  # settings that REST names differently
 
 
 class ChannelSerializer(serializers.ModelSerializer[Channel]):
@@ -28,6 +32,8 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
     host = serializers.CharField(read_only=True)
     signed = serializers.SerializerMethodField()
     person = serializers.SlugRelatedField[User](slug_field="username", read_only=True)
+    gather = serializers.IntegerField(source="batching", read_only=True)
+    spacing = serializers.IntegerField(source="min_interval", read_only=True)
 
     class Meta:
         model = Channel
@@ -50,8 +56,8 @@ class ChannelSettings(base.Strict):
     recipients = serializers.ListField(child=serializers.EmailField(), required=False, max_length=20)
     language = serializers.ChoiceField(settings.LANGUAGES, required=False)
     person = serializers.CharField(required=False, allow_null=True, max_length=150)
-    gather = serializers.IntegerField(required=False, min_value=0, max_value=3600)
-    spacing = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
+    gather = serializers.IntegerField(source="batching", required=False, min_value=0, max_value=3600)
+    spacing = serializers.IntegerField(source="min_interval", required=False, min_value=0, max_value=86_400)
     remind = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=30 * 86_400)
     enabled = serializers.BooleanField(required=False)
 
@@ -70,7 +76,7 @@ class ChannelPatch(ChannelSettings):
 
 
 class RouteSerializer(serializers.ModelSerializer[Route]):
-    """Which happenings go to a channel; without a cluster those of all."""
+    """The kinds of events that go to a channel; without a cluster, of all clusters."""
 
     channel = serializers.SlugRelatedField[Channel](slug_field="name", read_only=True)
     cluster = serializers.CharField(source="cluster.name", default=None)
@@ -84,13 +90,13 @@ class RouteBody(base.Strict):
     """A route to be made; ``least`` is about incidents only."""
 
     channel = serializers.CharField(max_length=63)
-    kinds = serializers.ListField(child=serializers.ChoiceField(notices.KINDS), min_length=1)
+    kinds = serializers.ListField(child=serializers.ChoiceField(events.KINDS), min_length=1)
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
     least = serializers.ChoiceField(catalog.SEVERITIES, required=False, allow_blank=True, default="")
 
 
 class NoticeSerializer(serializers.ModelSerializer[Notice]):
-    """One happening of a delivery."""
+    """One event of a delivery."""
 
     class Meta:
         model = Notice
@@ -101,6 +107,7 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
     """One message: what was sent, how often it was tried, what the other side said."""
 
     channel = serializers.CharField(source="name")
+    left_out = serializers.IntegerField(source="omitted", read_only=True)
 
     class Meta:
         model = Delivery
@@ -124,7 +131,7 @@ class Channels(base.Reads[Channel]):
 
     queryset = Channel.objects.select_related("person")
     serializer_class = ChannelSerializer
-    pagination_class = paging.ByName
+    pagination_class = pagination.ByName
     lookup_field = "name"
 
     def get_queryset(self) -> QuerySet[Channel]:
@@ -140,7 +147,7 @@ class Channels(base.Reads[Channel]):
         name, kind = body.pop("name"), body.pop("kind")
         try:
             row = services.make_channel(name, kind, body, actor=_actor(request), now=timezone.now())
-        except services.Refused as error:
+        except FieldError as error:
             _refuse(error)
         return Response(ChannelSerializer(row).data, status=201)
 
@@ -153,7 +160,7 @@ class Channels(base.Reads[Channel]):
         reason = body.pop("reason")
         try:
             services.change_channel(row, body, actor=_actor(request), reason=reason, now=timezone.now())
-        except services.Refused as error:
+        except FieldError as error:
             _refuse(error)
         return Response(ChannelSerializer(row).data)
 
@@ -161,10 +168,7 @@ class Channels(base.Reads[Channel]):
     def destroy(self, request: Request, name: str) -> Response:
         """Takes a channel and its routes away; 409 while a rule in force names it."""
         base.known_only(request)
-        try:
-            services.delete_channel(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
-        except services.Refused as error:
-            raise problems.Conflict(str(error)) from error
+        services.delete_channel(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
         return Response(status=204)
 
     @extend_schema(operation_id="channels_test", request=None, responses={202: DeliverySerializer})
@@ -189,13 +193,15 @@ class Routes(base.Reads[Route]):
     @extend_schema(request=RouteBody, responses={201: RouteSerializer})
     @idempotency.once
     def create(self, request: Request) -> Response:
-        """Lets happenings go to a channel."""
+        """Create a route from events to a channel."""
         base.known_only(request)
         require(request, base.ADMIN, None)
         body: dict[str, Any] = base.body_of(request, RouteBody)
         channel = Channel.objects.filter(name=body["channel"]).first()
         if channel is None:
-            raise exceptions.ValidationError({"channel": [f"There is no channel {body['channel']}."]})
+            raise exceptions.ValidationError(
+                {"channel": [f"Unknown channel {body['channel']}."]}, code="unknown_channel"
+            )
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
         try:
             row = services.make_route(
@@ -206,13 +212,13 @@ class Routes(base.Reads[Route]):
                 actor=_actor(request),
                 now=timezone.now(),
             )
-        except services.Refused as error:
+        except FieldError as error:
             _refuse(error)
         return Response(RouteSerializer(row).data, status=201)
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Takes a route away."""
+        """Delete a route."""
         base.known_only(request)
         services.delete_route(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
         return Response(status=204)
@@ -240,7 +246,9 @@ class Deliveries(base.Reads[Delivery]):
         base.known_only(request)
         row = self.get_object()
         if not services.again(row, now=timezone.now()):
-            raise problems.Conflict(f"Delivery {pk} was not given up, or its channel is gone.")
+            raise problems.Conflict(
+                f"Delivery {pk} has not failed, or its channel was deleted.", code="delivery_not_failed"
+            )
         row.refresh_from_db()
         return Response(DeliverySerializer(row).data, status=202)
 
@@ -258,15 +266,15 @@ def _with_person(body: dict[str, Any]) -> dict[str, Any]:
     if body.get("person"):
         person = User.objects.filter(username=body["person"], is_active=True).first()
         if person is None:
-            raise exceptions.ValidationError({"person": [f"There is no user {body['person']}."]})
+            raise exceptions.ValidationError({"person": [f"Unknown user {body['person']}."]}, code="unknown_user")
         body["person"] = person
     elif "person" in body:
         body["person"] = None
     return body
 
 
-def _refuse(error: services.Refused) -> NoReturn:
-    raise exceptions.ValidationError({error.field: [str(error)]}) from error
+def _refuse(error: FieldError) -> NoReturn:
+    raise exceptions.ValidationError({REST_NAMES.get(error.field, error.field): [str(error)]}) from error
 
 
 def _actor(request: Request) -> str:

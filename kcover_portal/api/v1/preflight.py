@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from kcover import preflight as rule
 from kcover import reasons
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api import filtering
+from kcover_portal.api import query_params
 from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, status
 from kcover_portal.fleet.models import Cluster
@@ -82,14 +82,14 @@ class Reports(base.Acts):
         body = base.body_of(request, ReportBody)
         report = body["report"]
         if not isinstance(report, dict):
-            raise exceptions.ValidationError({"report": ["A report is a JSON object."]})
+            raise exceptions.ValidationError({"report": ["Must be a JSON object."]}, code="object")
         _speaks_for(request, report.get("node_name"), cluster)
         workload = services.Workload(
             cluster=cluster, namespace=body["namespace"], name=_name(body, report), uid=body["workload_uid"] or ""
         )
         try:
             taken = services.receive(workload, report, now=timezone.now())
-        except rule.ReportRefused as refusal:
+        except rule.ReportInvalid as refusal:
             field = f"report/{refusal.path}" if refusal.path else "report"
             raise exceptions.ValidationError({field: [refusal.reason]}) from refusal
         run = taken.run
@@ -108,9 +108,11 @@ def _cluster(request: Request) -> Cluster:
     token = request.auth
     if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT:
         if token.cluster is None or not token.node:
-            raise exceptions.PermissionDenied("An enrolment token is good for enrolling only.")
+            raise exceptions.PermissionDenied("Enrolment tokens can only enrol agents.", code="enrolment_token")
         if (named := request.query_params.get("cluster")) not in (None, token.cluster.name):
-            raise exceptions.PermissionDenied(f"The token is of cluster {token.cluster.name}, not {named}.")
+            raise exceptions.PermissionDenied(
+                f"The token belongs to cluster {token.cluster.name}, not {named}.", code="other_cluster"
+            )
         return token.cluster
     cluster = status.cluster_of(request)
     require(request, base.OPERATOR, cluster)
@@ -121,19 +123,23 @@ def _speaks_for(request: Request, node: object, cluster: Cluster) -> None:
     """Raises PermissionDenied where an agent speaks of another node than its own (invariant 47)."""
     token = request.auth
     if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT and node != token.node:
-        raise exceptions.PermissionDenied(f"The token is of node {token.node} in cluster {cluster.name}.")
+        raise exceptions.PermissionDenied(
+            f"The token belongs to node {token.node} in cluster {cluster.name}.", code="other_node"
+        )
 
 
 def _name(body: dict[str, Any], report: dict[str, Any]) -> str:
     """The workload's name, by the report or beside it. Raises ValidationError."""
-    told = report.get("workload")
-    if told is not None and (not isinstance(told, str) or len(told) > 253 or "\0" in told):
+    named = report.get("workload")
+    if named is not None and (not isinstance(named, str) or len(named) > 253 or "\0" in named):
         raise exceptions.ValidationError({"report/workload": ["Must be a name of at most 253 characters."]})
-    name = str(told or body["workload"])
+    name = str(named or body["workload"])
     if not name:
-        raise exceptions.ValidationError({"report/workload": ["Name the workload, in the report or beside it."]})
-    if told and body["workload"] and told != body["workload"]:
-        raise exceptions.ValidationError({"workload": [f"The report is of {told[:100]}."]})
+        raise exceptions.ValidationError(
+            {"report/workload": ["Set the workload in the report or beside it."]}, code="required"
+        )
+    if named and body["workload"] and named != body["workload"]:
+        raise exceptions.ValidationError({"workload": [f"The report names {named[:100]}."]}, code="other_workload")
     return name
 
 
@@ -179,7 +185,7 @@ class Runs(base.Reads[PreflightRun]):
     @extend_schema(operation_id="preflight_runs_read", responses={200: OpenApiTypes.OBJECT})
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """One run with every report in it, and what was refused."""
-        filtering.refuse_unknown(request, ())
+        query_params.refuse_unknown(request, ())
         run = self.get_object()
         return Response(
             {

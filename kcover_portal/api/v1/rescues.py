@@ -13,17 +13,17 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import User
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require
 from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.filtersets import ApprovalFilter, DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
-from kcover_portal.rescue.services import links
+from kcover_portal.rescue.queries import needs_person
 
 
 def _take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
@@ -40,16 +40,6 @@ VERBS = {
     "skip": (services.skip, base.OPERATOR),
     "take-over": (_take_over, base.OPERATOR),
 }
-
-
-class ReasonSerializer(serializers.Serializer[reasons.Reason]):
-    """A reason as data; a parameter that is a reason itself has the same shape."""
-
-    code = serializers.CharField()
-    params = serializers.DictField()
-
-    def to_representation(self, instance: reasons.Reason) -> dict[str, Any]:
-        return instance.to_json()
 
 
 class TriedSerializer(serializers.Serializer[dict[str, Any]]):
@@ -99,7 +89,13 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
 
 
 class StepSerializer(serializers.ModelSerializer[Step]):
-    """One step of a rescue; ``attempts`` are reserved before each call."""
+    """One step of a rescue; ``attempts`` are reserved before each call.
+
+    ``because`` is the English sentence of ``because_reason``. ``round`` 2: repeated because the fault came back.
+    """
+
+    because = SentenceField()
+    because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
 
     class Meta:
         model = Step
@@ -111,6 +107,8 @@ class StepSerializer(serializers.ModelSerializer[Step]):
             "attempts",
             "failures",
             "because",
+            "because_reason",
+            "round",
             "started_at",
             "finished_at",
         )
@@ -130,13 +128,21 @@ class PassedOverSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class RescueSerializer(serializers.ModelSerializer[Rescue]):
-    """One plan for one node, and how far it came."""
+    """One plan for one node, and its progress. ``because`` is the English sentence of ``because_reason``."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
     incidents = serializers.PrimaryKeyRelatedField[Incident](many=True, read_only=True)
     steps = StepSerializer(many=True, read_only=True)
     passed_over = PassedOverSerializer(many=True, read_only=True)
+    because = SentenceField()
+    because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
+    code = serializers.CharField(read_only=True, help_text="the fault in short: xid 62")
+    needs_person = serializers.SerializerMethodField(help_text="approval, people, or empty: it needs nobody")
+
+    def get_needs_person(self, row: Rescue) -> str:
+        """What the rescue needs a person for."""
+        return needs_person.kind_of(row)
 
     class Meta:
         model = Rescue
@@ -148,11 +154,16 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
             "outcome",
             "verified",
             "because",
+            "because_reason",
             "needs_human",
+            "needs_person",
             "origin",
             "requested_by",
+            "requester_kind",
             "reason",
             "code",
+            "fault_kind",
+            "fault_code",
             "policy",
             "revision",
             "rule",
@@ -237,7 +248,7 @@ class RescueAct(base.Acts):
         """Carries it out and answers with the rescue as it is then; 409 when its state does not allow it."""
         base.known_only(request)
         if verb not in VERBS:
-            raise exceptions.NotFound(f"There is no act {verb}: use one of {', '.join(VERBS)}.")
+            raise exceptions.NotFound(f"Unknown action {verb}. Use one of {', '.join(VERBS)}.", code="unknown_action")
         who = principal(request)
         visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
         rescue = get_object_or_404(visible, pk=pk)
@@ -245,7 +256,8 @@ class RescueAct(base.Acts):
         require(request, role, rescue.cluster)
         if decides(request) and (verb != "cancel" or rescue.origin != Rescue.Origin.API):
             raise exceptions.PermissionDenied(
-                "A decision system may cancel what it asked for: use an operator's token."
+                "Decision systems can only cancel their own plans. Use an operator token.",
+                code="decision_system_token",
             )
         body: dict[str, Any] = base.body_of(request, SteerBody)
         steer(
@@ -258,39 +270,3 @@ class RescueAct(base.Acts):
             **({"step": body["step"]} if verb in ("retry", "skip") else {}),
         )
         return Response(RescueSerializer(detailed().get(pk=pk)).data)
-
-
-class LinkBody(base.Strict):
-    """The person who is to answer."""
-
-    approver = serializers.CharField(max_length=150)
-
-
-class LinkSerializer(serializers.Serializer[dict[str, Any]]):
-    """A link that answers in the approver's name: it goes to nobody else."""
-
-    approver = serializers.CharField()
-    link = serializers.CharField()
-    expires_at = serializers.DateTimeField()
-
-
-class ApprovalLinks(base.Acts):
-    """Links by which an approver answers without signing in."""
-
-    @extend_schema(operation_id="rescues_approval_links", request=LinkBody, responses={201: LinkSerializer})
-    def post(self, request: Request, pk: int) -> Response:
-        """Makes one; 409 when the rescue asks nothing, or the person may not answer. It is on record."""
-        base.known_only(request)
-        who = principal(request)
-        visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
-        rescue = get_object_or_404(visible, pk=pk)
-        require(request, base.APPROVER, rescue.cluster)
-        if not isinstance(who, User):
-            raise exceptions.PermissionDenied("A program approves nothing, and hands out no links to approve.")
-        name = base.body_of(request, LinkBody)["approver"]
-        approver = accounts.find_user(name)
-        if approver is None:
-            raise exceptions.ValidationError({"approver": [f"There is no user {name}."]})
-        link = links.invite(rescue, approver, maker=who, now=timezone.now())
-        answer = {"approver": name, "link": request.build_absolute_uri(link), "expires_at": rescue.expires_at}
-        return Response(LinkSerializer(answer).data, status=201)

@@ -11,7 +11,7 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import guards
+from kcover.decisions import guards
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
@@ -20,7 +20,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.filtersets import MaintenanceFilter
 from kcover_portal.fleet.models import Cluster, Maintenance
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 
 
 class Guards(base.Acts):
@@ -41,11 +41,11 @@ class Guards(base.Acts):
         cluster = _cluster(request, name)
         require(request, base.OPERATOR, cluster)
         if not isinstance(request.data, dict):
-            raise exceptions.ValidationError({"": ["Send an object with the guards to change."]})
+            raise exceptions.ValidationError({"": ["Must be an object with the guards to change."]}, code="object")
         patch = {key: value for key, value in request.data.items() if key != "reason"}
         reason = base.body_of_data({"reason": request.data.get("reason", "")}, base.Act)["reason"]
         try:
-            changed = bounds.set_guards(
+            changed = cluster_settings.set_guards(
                 cluster, patch, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
             )
         except guards.SettingError as error:
@@ -95,12 +95,9 @@ class Windows(base.Reads[Maintenance]):
         body: dict[str, Any] = base.body_of(request, MaintenanceBody)
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
         require(request, base.OPERATOR, cluster)
-        try:
-            window = bounds.open_maintenance(
-                **{**body, "cluster": cluster}, actor=accounts.actor(principal(request)), now=timezone.now()
-            )
-        except bounds.Refused as error:
-            raise exceptions.ValidationError({error.field: [str(error)]}) from error
+        window = cluster_settings.open_maintenance(
+            **{**body, "cluster": cluster}, actor=accounts.actor(principal(request)), now=timezone.now()
+        )
         return Response(MaintenanceSerializer(window).data, status=201)
 
     @extend_schema(request=None, responses={204: None})
@@ -109,7 +106,9 @@ class Windows(base.Reads[Maintenance]):
         base.known_only(request)
         window = get_object_or_404(self.get_queryset(), pk=pk)
         require(request, base.OPERATOR, window.cluster)
-        bounds.end_maintenance(window, actor=accounts.actor(principal(request)), reason="", now=timezone.now())
+        cluster_settings.end_maintenance(
+            window, actor=accounts.actor(principal(request)), reason="", now=timezone.now()
+        )
         return Response(status=204)
 
 

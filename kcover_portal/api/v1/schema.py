@@ -14,6 +14,7 @@ class FieldProblem(serializers.Serializer[Any]):
     """What is wrong with one field or parameter."""
 
     field = serializers.CharField()
+    code = serializers.CharField()
     reason = serializers.CharField()
 
 
@@ -23,6 +24,7 @@ class Problem(serializers.Serializer[Any]):
     type = serializers.CharField()
     title = serializers.CharField()
     status = serializers.IntegerField()
+    code = serializers.CharField()
     detail = serializers.CharField()
     errors = FieldProblem(many=True, required=False)  # type: ignore[assignment]  # the field's name is RFC 9457's habit
 

@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.reason_fields import SentenceField
 from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Assignment, Step
@@ -44,6 +45,7 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
     cluster = serializers.CharField(source="spare.cluster.name")
     spare = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
     origin = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
+    because = SentenceField()
 
     class Meta:
         model = Assignment
@@ -56,6 +58,7 @@ class ShortageSerializer(serializers.ModelSerializer[Step]):
     cluster = serializers.CharField(source="rescue.cluster.name")
     node = serializers.CharField(source="rescue.node.name")
     at = serializers.DateTimeField(source="finished_at")
+    because = SentenceField()
 
     class Meta:
         model = Step

@@ -71,7 +71,7 @@ class TokenFilter(filters.FilterSet):
     kind = filters.MultipleChoiceFilter(choices=ApiToken.Kind.choices, label=_("Kind"))
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node", label=_("Node"))
-    revoked = Flag(field_name="revoked_at", lookup_expr="isnull", exclude=True, label=_("Withdrawn"))
+    revoked = Flag(field_name="revoked_at", lookup_expr="isnull", exclude=True, label=_("Revoked"))
 
     class Meta:
         model = ApiToken
@@ -119,7 +119,7 @@ class Tokens(base.Reads[ApiToken]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Withdraws a token for good."""
+        """Revoke a token."""
         base.known_only(request)
         token = self.get_object()
         require(request, base.ADMIN, token.cluster)

@@ -1,4 +1,4 @@
-"""What waits for a person's yes: the question with its evidence, what people said so far, and what was answered."""
+"""Approval requests with their evidence and votes, and the recently answered ones."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from django.db.models import QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover import plan
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.console import looks
-from kcover_portal.console.reads import fleet, rescues
+from kcover_portal.console import presentation, wording
+from kcover_portal.console.reads import rescues
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue import queries
+from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Approval, Rescue, Step
-from kcover_portal.rescue.services import links
+from kcover_portal.rescue.queries import needs_person
 
 LISTED = 20
 LATELY = 8
@@ -25,7 +25,7 @@ UNANSWERED = ("expired", "void")  # how a question ends that nobody's word ended
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A step of the plan; ``gate``: it waits for the yes, and what is before it was done without."""
+    """A step of the plan; ``gate``: this step needs the approval, the steps before it ran without."""
 
     step: Step
     title: str | Promise
@@ -34,7 +34,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One rescue that waits, as a person reads it.
+    """An approval request as a person reads it.
 
     ``isolated``: without an answer the node stays as it is, isolated; else nothing at all was done to it. ``evicts``:
     the plan takes running work away. ``refusal``: why the reader cannot answer, "" for who can.
@@ -50,25 +50,25 @@ class Question:
 
     @property
     def yes(self) -> list[str]:
-        """Who said yes so far."""
+        """The names of those who approved."""
         return [name(vote.by) for vote in self.votes if vote.approved]
 
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """How a question ended, or one of the answers on the way there. ``by`` is nobody when time or healing ended it."""
+    """An answer, or the end of a request; ``by`` is "" when the request expired or became void."""
 
     at: datetime
     rescue: Rescue
-    look: looks.Look
+    look: presentation.Badge
     by: str
     reason: str
     via: str
 
 
 def waiting(clusters: Collection[Cluster], *, user: User) -> list[Question]:
-    """What waits in the clusters, what expires first on top."""
-    rows = _with_evidence(Rescue.objects.filter(fleet.AWAITING, cluster__in=clusters))
+    """Open approval requests of the clusters, the first to expire first."""
+    rows = _with_evidence(needs_person.awaiting_approval().filter(cluster__in=clusters))
     return [question(rescue, user=user) for rescue in rows.order_by("expires_at", "pk")[:LISTED]]
 
 
@@ -77,16 +77,16 @@ def _with_evidence(rows: QuerySet[Rescue]) -> QuerySet[Rescue]:
 
 
 def question(rescue: Rescue, *, user: User | None) -> Question:
-    """The question that a rescue asks; ``user`` None: of a reader who answers otherwise (by a link)."""
+    """The approval request of a rescue; ``user`` is None for a reader who answers by link."""
     steps = list(rescue.steps.all())
     gate = rescue.gate or 0
-    votes = list(links.votes(rescue))
+    votes = list(approval_links.votes(rescue))
     return Question(
         rescue=rescue,
         plan=[Planned(step, rescues.title(step), step.index == gate) for step in steps if _asked_about(step)],
         votes=votes,
         isolated=queries.marked_on(rescue.node) is not None,
-        evicts=any(plan.takes_away(step.name, step.args) for step in steps if step.index >= gate),
+        evicts=any(step.takes_away for step in steps if step.index >= gate),
         refusal=_refusal(rescue, votes, user) if user is not None else "",
         hands_out=user is not None
         and accounts.may(user, Role.APPROVER, rescue.cluster)
@@ -95,30 +95,30 @@ def question(rescue: Rescue, *, user: User | None) -> Question:
 
 
 def _asked_about(step: Step) -> bool:
-    """A step that an earlier round left undone is no part of the question."""
+    """Whether a step is part of the request; cancelled steps of earlier rounds are not."""
     return step.state != Step.State.CANCELLED
 
 
 def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
     actor = accounts.actor(user)
     if not accounts.may(user, Role.APPROVER, rescue.cluster):
-        return _("This needs the role %(role)s.") % {"role": Role.APPROVER.label}
+        return _("Requires the %(role)s role.") % {"role": Role.APPROVER.label}
     if actor == rescue.requested_by:
-        return _("You asked for it: somebody else must answer.")
+        return _("You cannot approve your own request.")
     if any(vote.by == actor for vote in votes):
-        return _("You have answered: now it is for others.")
+        return _("You have answered. Waiting for others.")
     return ""
 
 
 def answered(clusters: Collection[Cluster]) -> list[Answered]:
-    """What was answered or ended lately, newest first."""
+    """Recently answered or ended requests, newest first."""
     given = Approval.objects.filter(rescue__cluster__in=clusters).select_related("rescue__node", "rescue__cluster")
     ended = Rescue.objects.filter(cluster__in=clusters, outcome__in=UNANSWERED, closed_at__isnull=False)
     found = [
         Answered(
             vote.at,
             vote.rescue,
-            looks.of("vote", "yes" if vote.approved else "no"),
+            presentation.of("vote", "yes" if vote.approved else "no"),
             name(vote.by),
             vote.reason,
             vote.via,
@@ -126,7 +126,9 @@ def answered(clusters: Collection[Cluster]) -> list[Answered]:
         for vote in given.order_by("-at")[:LATELY]
     ]
     found += [
-        Answered(rescue.closed_at, rescue, looks.of("vote", rescue.outcome), "", rescue.because, "")
+        Answered(
+            rescue.closed_at, rescue, presentation.of("vote", rescue.outcome), "", wording.stored(rescue.because), ""
+        )
         for rescue in ended.select_related("node", "cluster").order_by("-closed_at")[:LATELY]
         if rescue.closed_at is not None
     ]
@@ -134,7 +136,7 @@ def answered(clusters: Collection[Cluster]) -> list[Answered]:
 
 
 def approvers(rescue: Rescue, *, maker: User) -> list[User]:
-    """For whom the person may make a link: for themselves, and for others as ``links.invite`` has it."""
+    """The people for whom ``maker`` may create a link (see ``approval_links.invite``)."""
     others = rescue.approvers == 1 or accounts.may(maker, Role.ADMIN, rescue.cluster)
     people = User.objects.filter(is_active=True).prefetch_related("bindings").order_by("username")
     return [
@@ -145,5 +147,5 @@ def approvers(rescue: Rescue, *, maker: User) -> list[User]:
 
 
 def name(actor: str) -> str:
-    """How people call who acted: ann, and not user:ann."""
+    """The name of an actor: ann for user:ann."""
     return actor.removeprefix("user:")

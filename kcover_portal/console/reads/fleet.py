@@ -9,21 +9,15 @@ from typing import Any
 from django.db.models import BooleanField, Count, ExpressionWrapper, Q, Sum
 
 from kcover import lifecycle
-from kcover_portal.console import looks
+from kcover_portal.console import presentation
+from kcover_portal.console.fault_names import fault_name
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import needs_person
 
-URGENCY = {state: place for place, state in enumerate(looks.NODE)}
-TROUBLED = tuple(state for state in looks.NODE if state not in ("healthy", "unknown"))
-
-# A rescue that waits for a yes says so in these words (rescue.services.steering finds it by them, too).
-AWAITING = Q(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
-# What a person must see to: a rescue that asks for one, while it is open or while its marks are on the node.
-LEFT_TO_PEOPLE = (Q(needs_human=True, state__in=lifecycle.OPEN_RESCUE) & ~AWAITING) | (
-    (Q(needs_human=True) | Q(state=Rescue.State.FAILED)) & Q(state__in=lifecycle.CLOSED_RESCUE) & ~Q(marks={})
-)
+URGENCY = {state: place for place, state in enumerate(presentation.NODE)}
 
 
 @dataclass(slots=True)
@@ -47,9 +41,9 @@ class Tile:
         return self.marks or "." * self.gpus
 
     @property
-    def look(self) -> looks.Look:
-        """How the state looks."""
-        return looks.of("node", self.state)
+    def look(self) -> presentation.Badge:
+        """The badge of the state."""
+        return presentation.of("node", self.state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +71,20 @@ class Group:
     tiles: Sequence[Tile]
 
     @property
-    def counts(self) -> list[tuple[str, looks.Look, int]]:
+    def counts(self) -> list[tuple[str, presentation.Badge, int]]:
         """How many nodes are in each state, most urgent first, states without nodes left out."""
         found = Counter(tile.state for tile in self.tiles)
-        return [(state, look, found[state]) for state, look in looks.NODE.items() if found[state]]
+        return [(state, look, found[state]) for state, look in presentation.NODE.items() if found[state]]
 
     @property
     def troubled(self) -> list[Tile]:
-        """The nodes of the pool that are anything but healthy."""
+        """The nodes of the pool that are not healthy."""
         return [tile for tile in self.tiles if tile.state != "healthy"]
 
 
 def state_of(
     *,
-    known: bool,
+    in_cluster: bool,
     ready: bool,
     unschedulable: bool,
     silent: bool,
@@ -100,14 +94,14 @@ def state_of(
     awaiting: bool,
     held_back: bool,
 ) -> str:
-    """The one word for a node, the most urgent that holds (``looks.NODE`` is in that order)."""
+    """The state of a node: the most urgent one that applies, in the order of ``presentation.NODE``."""
     if left:
         return "attention"
     if rescue:
         return "approval" if awaiting else "held" if rescue == Rescue.State.HELD else "healing"
     if faulty:
         return "held" if held_back else "faulty"
-    if not known:
+    if not in_cluster:
         return "unknown"
     if not ready:
         return "not-ready"
@@ -123,17 +117,17 @@ def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int
 
 
 def summary(clusters: Collection[Cluster], *, now: datetime) -> Summary:
-    """The fleet in figures; hardly a row is read of nodes that are healthy."""
+    """Counts of nodes and GPUs, and tiles of nodes that may not be healthy."""
     beside = _beside(clusters)
     silent = Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER)
-    troubled = Q(known=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=beside.nodes)
+    troubled = Q(in_cluster=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=beside.nodes)
     whole = Node.objects.filter(_ours(clusters)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
     return Summary(whole["nodes"], whole["gpus"] or 0, _tiles(clusters, _ours(clusters) & troubled, beside, now=now))
 
 
 @dataclass(frozen=True, slots=True)
 class _Beside:
-    """What is told of nodes beside their own rows, by the nodes' keys."""
+    """Faults, rescues and decisions of nodes, by node key."""
 
     faults: dict[int, list[dict[str, Any]]]
     rescues: dict[int, tuple[int, str, bool]]
@@ -142,7 +136,7 @@ class _Beside:
 
     @property
     def nodes(self) -> set[int]:
-        """The nodes of which anything is told."""
+        """The keys of all these nodes."""
         return {*self.faults, *self.rescues, *self.left, *self.held_back}
 
 
@@ -157,20 +151,20 @@ def _ours(clusters: Collection[Cluster]) -> Q:
 
     A node that has no GPUs by its capacity but an agent is one that lost them; one with neither is none of ours.
     """
-    return Q(cluster__in=clusters, gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(known=False))
+    return Q(cluster__in=clusters, gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(in_cluster=False))
 
 
 def _tiles(clusters: Collection[Cluster], which: Q, beside: _Beside, *, now: datetime) -> list[Tile]:
     names = {cluster.pk: cluster.name for cluster in clusters}
     silent = ExpressionWrapper(Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER), output_field=BooleanField())
-    columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "known", "ready", "unschedulable", "silent")
+    columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "in_cluster", "ready", "unschedulable", "silent")
     found = []
-    for pk, cluster, name, pool, model, gpus, known, ready, unschedulable, quiet in (
+    for pk, cluster, name, pool, model, gpus, in_cluster, ready, unschedulable, quiet in (
         Node.objects.filter(which).annotate(silent=silent).order_by().values_list(*columns)
     ):
         rescue = beside.rescues.get(pk)
         state = state_of(
-            known=known,
+            in_cluster=in_cluster,
             ready=ready,
             unschedulable=unschedulable,
             silent=bool(quiet),
@@ -181,41 +175,43 @@ def _tiles(clusters: Collection[Cluster], which: Q, beside: _Beside, *, now: dat
             held_back=pk in beside.held_back,
         )
         opened = rescue[0] if rescue else beside.left.get(pk)
-        faults = [f"{fault['kind']} {fault['code']}" for fault in beside.faults.get(pk, ())]
+        faults = [fault_name(fault["kind"], fault["code"]) for fault in beside.faults.get(pk, ())]
         found.append(Tile(pk, names[cluster], name, pool, model, gpus, state, faults=faults, rescue=opened))
     _mark_devices(found, beside.faults)
     return found
 
 
 def _faults(where: Q) -> dict[int, list[dict[str, Any]]]:
-    """Open faults of nodes (a program's own are none), by node."""
+    """Open faults by node, without application faults."""
     by_node: dict[int, list[dict[str, Any]]] = defaultdict(list)
-    rows = Incident.objects.filter(where, state=Incident.State.OPEN, program=False).order_by()
+    rows = Incident.objects.filter(where, state=Incident.State.OPEN, is_user_fault=False).order_by()
     for row in rows.values("node_id", "kind", "code", "device", "gpu_uuid"):
         by_node[row["node_id"]].append(dict(row))
     return by_node
 
 
 def _rescues(where: Q) -> tuple[dict[int, tuple[int, str, bool]], dict[int, int]]:
-    """Open rescues as (key, state, awaiting a yes) by node, and the rescues that left their node to people."""
+    """Open rescues as (key, state, awaiting approval) by node, and rescues that handed their node to people."""
     rows = Rescue.objects.filter(where)
-    waiting = set(rows.filter(AWAITING).values_list("node_id", flat=True))
+    waiting = set(rows.filter(needs_person.AWAITING_APPROVAL).values_list("node_id", flat=True))
     opened = rows.filter(state__in=lifecycle.OPEN_RESCUE).values_list("node_id", "pk", "state")
-    left = rows.filter(LEFT_TO_PEOPLE).order_by("pk").values_list("node_id", "pk")
+    left = rows.filter(needs_person.LEFT_TO_PEOPLE).order_by("pk").values_list("node_id", "pk")
     return {node: (pk, state, node in waiting) for node, pk, state in opened}, dict(left)
 
 
 def _held_back(where: Q) -> set[int]:
-    """Nodes with a fault that a rule would act on, were it not for a guard: the newest decision says so."""
+    """Nodes with a fault whose newest decision is blocked by a guard."""
     newest: dict[int | None, tuple[int, str]] = {}
-    rows = Decision.objects.filter(where, incident__state=Incident.State.OPEN, incident__program=False).order_by("pk")
+    rows = Decision.objects.filter(where, incident__state=Incident.State.OPEN, incident__is_user_fault=False).order_by(
+        "pk"
+    )
     for incident, node, answer in rows.values_list("incident_id", "node_id", "answer"):
         newest[incident] = (node, answer)
     return {node for node, answer in newest.values() if answer == Decision.Answer.HOLD}
 
 
 def _mark_devices(found: Iterable[Tile], faults: dict[int, list[dict[str, Any]]]) -> None:
-    """Fills ``marks`` where an open fault names a GPU; a fault that names none marks no GPU."""
+    """Set ``marks`` for GPUs that an open fault names."""
     wanted = {node for node, rows in faults.items() if any(row["device"] or row["gpu_uuid"] for row in rows)}
     gpus: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for node, index, uuid, pci in Gpu.objects.filter(node__in=wanted).values_list("node_id", "index", "uuid", "pci"):
@@ -231,7 +227,7 @@ def _mark_devices(found: Iterable[Tile], faults: dict[int, list[dict[str, Any]]]
 
 
 def names(fault: dict[str, Any], *, uuid: str, pci: str) -> bool:
-    """Whether a fault names this GPU; addresses may be printed with or without their function part."""
+    """Whether a fault names this GPU; PCI addresses match with or without the function part."""
     if fault["gpu_uuid"]:
         return bool(fault["gpu_uuid"] == uuid)
     device = str(fault["device"])
@@ -264,7 +260,7 @@ def packed(groups: Iterable[Group]) -> dict[str, Any]:
     return {
         "states": [
             {"name": name, "label": str(look.label), "tone": look.tone, "sign": look.sign}
-            for name, look in looks.NODE.items()
+            for name, look in presentation.NODE.items()
         ],
         "groups": [
             {

@@ -1,10 +1,10 @@
-"""Any kernel log, read as the agents read it: each fault once, with what it means and which rule it would meet."""
+"""Analyse a kernel log as the agents do: each fault once, with its meaning and the rule that would match."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kcover import catalog, nvlink5, xid
-from kcover.policy import matching
+from kcover.decisions import match
+from kcover.faults import catalog, nvlink5, xid
 from kcover_portal.policies import queries as policies
 
 KINDS_SHOWN = 200  # different faults; a log with more of them is not read by a person
@@ -13,7 +13,7 @@ NAMES_SHOWN = 3
 
 @dataclass(slots=True)
 class Seen:
-    """One fault of one device: how often the log has it, its first line, and the programs that were named."""
+    """One fault of one device: its count, first log line and process names."""
 
     kind: str
     code: int
@@ -25,33 +25,33 @@ class Seen:
     processes: list[str] = field(default_factory=list)
 
     @property
-    def fact(self) -> catalog.Fact | None:
-        """What the code means, as far as a catalogue knows it."""
+    def fact(self) -> catalog.Entry | None:
+        """The catalogue entry of the code, if any."""
         return catalog.describe(self.kind, self.code)
 
     @property
     def remedy(self) -> str:
-        """What is usually done about it."""
+        """The usual remedy."""
         return catalog.remedy(self.kind, self.code)
 
     @property
     def severity(self) -> str:
-        """How bad it is, by the line's own word where it has one."""
+        """The severity; that of the log line if it has one."""
         return catalog.severity(self.kind, self.code, fatal=self.fatal)
 
     @property
     def program(self) -> bool:
-        """Whether it is a program's doing and no fault of the node."""
-        return catalog.is_program_fault(self.kind, self.code, cause=self.cause, fatal=self.fatal)
+        """Whether it is an application fault."""
+        return catalog.is_user_fault(self.kind, self.code, cause=self.cause, fatal=self.fatal)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A fault and the rule that it would meet, if any, with every rule that was asked."""
+    """A fault, the rule that would match, if any, and every rule that was evaluated."""
 
     seen: Seen
-    rule: matching.Candidate | None
-    tried: tuple[matching.Tried, ...]
+    rule: match.Candidate | None
+    tried: tuple[match.Tried, ...]
 
 
 def read(data: bytes) -> tuple[list[Seen], int]:
@@ -68,7 +68,7 @@ def read(data: bytes) -> tuple[list[Seen], int]:
             continue
         seen = found.setdefault(key, Seen(sighting.kind, sighting.code, key[2], sighting.line))
         seen.count += 1
-        fatal = sighting.fatal if sighting.fatal is not None else nvlink5.fatal(sighting)
+        fatal = sighting.fatal if sighting.fatal is not None else nvlink5.is_fatal(sighting)
         seen.fatal = fatal if seen.fatal is None else seen.fatal or bool(fatal)
         seen.cause = sighting.cause if seen.cause is None else seen.cause
         if sighting.process and sighting.process not in seen.processes[:NAMES_SHOWN]:
@@ -77,11 +77,11 @@ def read(data: bytes) -> tuple[list[Seen], int]:
 
 
 def judged(seen: list[Seen], labels: Mapping[str, str]) -> list[Verdict]:
-    """Each fault held against the rules in force on a node with these labels; guards are not asked."""
+    """Match each fault with the active rules for a node with these labels; guards are not evaluated."""
     rules = policies.candidates()
     verdicts = []
     for one in seen:
-        rule, tried = matching.match(
+        rule, tried = match.match(
             rules, kind=one.kind, code=str(one.code), cause=one.cause, labels=labels, fatal=one.fatal
         )
         verdicts.append(Verdict(one, rule, tried))

@@ -1,20 +1,21 @@
-"""What the overview shows: who needs a person now, what the portal is doing, how many nodes are how."""
+"""Data of the overview: what needs a person, rescues in progress, nodes by state."""
 
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from kcover import lifecycle
-from kcover_portal.console import looks, wording
-from kcover_portal.console.reads import fleet, rescues, safety, timeline
+from kcover_portal.console import presentation, wording
+from kcover_portal.console.fault_names import fault_name, of_rescue, symptom
+from kcover_portal.console.reads import rescues
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.views import needs_person
 
 LISTED = 12
 
@@ -23,7 +24,7 @@ LISTED = 12
 class Need:
     """One line of the list of what needs a person: what, why, since when, and where to act."""
 
-    look: looks.Look
+    look: presentation.Badge
     title: str
     text: str
     since: datetime | None
@@ -38,7 +39,7 @@ class Need:
 class Count:
     """A figure on top of the page, with the list that it counts."""
 
-    look: looks.Look
+    look: presentation.Badge
     number: int
     page: str
     query: str
@@ -46,7 +47,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Active:
-    """A rescue under way with how far it came."""
+    """A rescue in progress."""
 
     rescue: Rescue
     state: str
@@ -62,7 +63,7 @@ class Active:
 
 
 def counts(found: Counter[str]) -> list[Count]:
-    """How many nodes are in each state that matters; every figure leads to its list."""
+    """The number of nodes in each state, with the list that each number links to."""
     places = {
         "healthy": ("nodes", "state=healthy"),
         "faulty": ("nodes", "state=faulty"),
@@ -71,62 +72,62 @@ def counts(found: Counter[str]) -> list[Count]:
         "approval": ("rescues", "tab=approval"),
         "attention": ("rescues", "tab=people"),
     }
-    return [Count(looks.of("node", state), found[state], *place) for state, place in places.items()]
+    return [Count(presentation.of("node", state), found[state], *place) for state, place in places.items()]
 
 
 def needs(clusters: Collection[Cluster]) -> list[Need]:
-    """Everything that waits for a person, most urgent first."""
-    found = [*_storms(clusters), *_rescues(clusters), *_unhandled(clusters)]
+    """Everything that needs a person, most urgent first."""
+    waiting = needs_person.of(clusters)
+    found = [*_storms(waiting.storms), *_rescues(waiting), *_unhandled(waiting.incidents)]
     found += [
         Need(
-            looks.Look("", "ask", "wifi-off"),
-            _("The watch of cluster %(cluster)s has no word") % {"cluster": cluster.name},
+            presentation.Badge("", "ask", "wifi-off"),
+            _("The watch on cluster %(cluster)s is disconnected") % {"cluster": cluster.name},
             cluster.watch_error,
             cluster.watched_at,
             "nodes",
             cluster=cluster.name,
         )
-        for cluster in clusters
-        if cluster.watch_error
+        for cluster in waiting.clusters
     ]
     return found
 
 
-def _storms(clusters: Collection[Cluster]) -> list[Need]:
+def _storms(rows: QuerySet[Incident]) -> list[Need]:
     return [
         Need(
-            looks.of("guard", "storm"),
-            _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": storm.code, "n": len(storm.scope)},
-            _("Its nodes are left alone. Find what they share, then close the storm."),
+            presentation.of("guard", "storm"),
+            _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": symptom(storm.code), "n": len(storm.scope)},
+            _("Its nodes are not touched. Find what they share, then close the storm."),
             storm.opened_at,
             "incident",
             storm.pk,
             storm.cluster.name,
         )
-        for storm in safety.storms(clusters)[:LISTED]
+        for storm in rows.select_related("cluster")[:LISTED]
     ]
 
 
-def _rescues(clusters: Collection[Cluster]) -> list[Need]:
-    rows = Rescue.objects.filter(cluster__in=clusters).select_related("node", "cluster", "decision")
+def _rescues(waiting: needs_person.NeedsPerson) -> list[Need]:
+    beside = ("node", "cluster", "decision")
     left = [
         Need(
-            looks.of("node", "attention"),
-            _("%(node)s is left to people") % {"node": rescue.node.name},
-            rescue.because or rescue.outcome,
+            presentation.of("node", "attention"),
+            _("%(node)s needs a person") % {"node": rescue.node.name},
+            wording.stored(rescue.because) or rescue.outcome,
             rescue.closed_at or rescue.opened_at,
             "rescue",
             rescue.pk,
             rescue.cluster.name,
             rescue.node.name,
         )
-        for rescue in rows.filter(fleet.LEFT_TO_PEOPLE)[:LISTED]
+        for rescue in waiting.rescues.select_related(*beside)[:LISTED]
     ]
     asked = [
         Need(
-            looks.of("node", "approval"),
+            presentation.of("node", "approval"),
             _("Approve the rescue of %(node)s?") % {"node": rescue.node.name},
-            " · ".join(part for part in (rescue.code, rescue.rule) if part),
+            " · ".join(part for part in (of_rescue(rescue), rescue.rule) if part),
             rescue.opened_at,
             "rescue",
             rescue.pk,
@@ -134,25 +135,15 @@ def _rescues(clusters: Collection[Cluster]) -> list[Need]:
             rescue.node.name,
             until=rescue.expires_at,
         )
-        for rescue in rows.filter(fleet.AWAITING).order_by("expires_at", "pk")[:LISTED]
+        for rescue in waiting.approvals.select_related(*beside).order_by("expires_at", "pk")[:LISTED]
     ]
     return left + asked
 
 
-def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
+def _unhandled(rows: QuerySet[Incident]) -> list[Need]:
     """Open faults of nodes that nothing is being done about, or that wait for a person, with the reason that the last
     decision gave."""
-    settled = Q(judge_at=None) | Q(pk__in=queries.asking().values("incident"))
-    rescued = Rescue.objects.filter(node=OuterRef("node"), state__in=lifecycle.OPEN_RESCUE)
-    left = Rescue.objects.filter(fleet.LEFT_TO_PEOPLE, node=OuterRef("node"))
-    rows = (
-        Incident.objects.filter(settled, cluster__in=clusters, state=Incident.State.OPEN, program=False)
-        .exclude(node=None)
-        .exclude(Exists(rescued))
-        .exclude(Exists(left))
-        .select_related("node", "cluster")[:LISTED]
-    )
-    incidents = list(rows)
+    incidents = list(rows.select_related("node", "cluster")[:LISTED])
     reasons = {
         decision.incident_id: decision
         for decision in Decision.objects.filter(incident__in=[one.pk for one in incidents]).order_by("pk")
@@ -160,12 +151,12 @@ def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
     found = []
     for incident in incidents:
         decision = reasons.get(incident.pk)
-        fault = timeline.fault_name(incident.kind, incident.code)
+        fault = fault_name(incident.kind, incident.code)
         found.append(
             Need(
-                looks.of("node", "faulty"),
-                _("%(fault)s on %(node)s, and nothing is being done") % {"fault": fault, "node": incident.where},
-                wording.sentence(decision.reasons) if decision else _("not judged yet"),
+                presentation.of("node", "faulty"),
+                _("%(fault)s on %(node)s: no action taken") % {"fault": fault, "node": incident.where},
+                wording.sentence(decision.reasons) if decision else _("no decision yet"),
                 incident.opened_at,
                 "incident",
                 incident.pk,
@@ -177,7 +168,7 @@ def _unhandled(clusters: Collection[Cluster]) -> list[Need]:
 
 
 def active(clusters: Collection[Cluster], *, now: datetime) -> list[Active]:
-    """Rescues under way that need nobody, the ones that go on soonest first."""
+    """Rescues in progress that need no person, the next to continue first."""
     rows = list(open_rescues(clusters).filter(needs_human=False).order_by("due_at", "pk")[:LISTED])
     found = []
     for rescue in rows:
@@ -207,5 +198,5 @@ def open_rescues(clusters: Collection[Cluster]) -> QuerySet[Rescue]:
 
 
 def recent_incidents(clusters: Collection[Cluster]) -> list[Incident]:
-    """The newest faults, program's doings included: they are shown as such."""
+    """The newest incidents, including application faults."""
     return list(Incident.objects.filter(cluster__in=clusters).select_related("node", "cluster")[:8])

@@ -1,4 +1,4 @@
-"""A run of preflight as a matrix: a row a node, a column a slot, in it the peer and whether they failed together."""
+"""A preflight run as a matrix: one row per node, one column per slot."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ FLAGGED = ("abnormal", "slow", "suspect")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One slot of a node: its peer by name or address, whether it failed, and who says so."""
+    """One slot of a node: its peer, whether the pair failed, and who reported it."""
 
     peer: str
     failed: bool
@@ -41,18 +41,18 @@ class Matrix:
 
 
 def matrix(run: PreflightRun) -> Matrix:
-    """The run's reports side by side; a failure counts for both ends, whichever told of it."""
+    """The matrix of a run; a failure counts for both nodes of the pair."""
     rows = list(run.reports.select_related("node"))
     reports = {row.node.name: preflight.read(row.body) for row in rows}
     claims = Counter(address for one in reports.values() for address in one.addresses)
     owner = {address: name for name, one in reports.items() for address in one.addresses if claims[address] == 1}
-    told: dict[tuple[str, int], tuple[str, bool]] = {}  # (node, slot): what its peer says, and the peer
+    peer_results: dict[tuple[str, int], tuple[str, bool]] = {}  # (node, slot): what its peer says, and the peer
     for name, report in reports.items():
         for batch in report.batches:
             if batch.peer in owner:
-                told[owner[batch.peer], batch.slot] = (name, batch.failed)
-    slots = preflight.batches_of(run.size)
-    made = [_row(row, reports[row.node.name], owner, told, slots) for row in rows]
+                peer_results[owner[batch.peer], batch.slot] = (name, batch.failed)
+    slots = preflight.expected_batches(run.size)
+    made = [_row(row, reports[row.node.name], owner, peer_results, slots) for row in rows]
     made.sort(key=lambda row: (FLAGGED.index(row.verdict) if row.verdict in FLAGGED else len(FLAGGED), row.node))
     return Matrix(slots, made)
 
@@ -61,14 +61,14 @@ def _row(
     row: PreflightReport,
     report: preflight.Report,
     owner: dict[str, str],
-    told: dict[tuple[str, int], tuple[str, bool]],
+    peer_results: dict[tuple[str, int], tuple[str, bool]],
     slots: int,
 ) -> Row:
     name = row.node.name
     own = {batch.slot: batch for batch in report.batches}
     cells: list[Cell | None] = []
     for slot in range(slots):
-        mine, theirs = own.get(slot), told.get((name, slot))
+        mine, theirs = own.get(slot), peer_results.get((name, slot))
         if mine is None and theirs is None:
             cells.append(None)
             continue

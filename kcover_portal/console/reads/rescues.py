@@ -1,7 +1,7 @@
 """One rescue in words: the sentence that sums it up, and its steps as a timeline."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -9,14 +9,14 @@ from typing import Any
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover import lifecycle, reasons
-from kcover_portal.console import looks, wording
-from kcover_portal.console.reads import facts
+from kcover import audit, lifecycle, reasons
+from kcover_portal.console import action_labels, presentation, wording
+from kcover_portal.console.fault_names import of_rescue
+from kcover_portal.console.reads import step_facts
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import needs_person
 
-NO_CALLS = ("step", "rescue")  # ledger entries about the rescue itself, not about the cluster
-HELD_BACK, STARTS_OVER = "held back: ", "starts over: "  # how the engine's sentences about these begin
 POLLED = timedelta(seconds=5)  # waits shorter than this are the engine's own looking, no countdown for people
 
 
@@ -39,10 +39,11 @@ class StepView:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A cluster call as the ledger has it: what was asked, and the answer if there is one yet."""
+    """A cluster call from the audit log, with its answer if there is one."""
 
     entry: Entry
-    verb: str
+    call: audit.Call
+    step: int | None
     outcome: str  # done, refused (by a budget), failed, or begun when no answer was noted
     answer: str
     seconds: float | None
@@ -50,9 +51,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassedOver:
-    """A guard that somebody passed over, and what it had said."""
+    """A guard that someone overrode, and its reason."""
 
-    guard: looks.Verb
+    guard: action_labels.ActionLabel
     who: str
     why: str
     at: datetime
@@ -68,25 +69,25 @@ def current(steps: Sequence[Step]) -> Step | None:
     return next((step for step in steps if step.state not in lifecycle.FINISHED_STEP), None)
 
 
-def title(step: Step) -> str | Promise:
-    """What people call the step."""
-    return looks.STEP_TITLES.get(step.name, step.name)
+def title(step: Step) -> str:
+    """The title of the step."""
+    return presentation.step_title(step.name)
 
 
 def awaits_approval(rescue: Rescue) -> bool:
-    """Whether the rescue waits for a person's yes."""
-    return rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL
+    """Whether the rescue waits for approval."""
+    return needs_person.kind_of(rescue) == "approval"
 
 
 def shown_state(rescue: Rescue) -> str:
-    """The state under which people look for it: one that is held says for whom."""
+    """The state as shown; a rescue on hold shows what it waits for."""
     if awaits_approval(rescue):
         return "approval"
     return "people" if rescue.state == Rescue.State.HELD and rescue.needs_human else rescue.state
 
 
 def offered(rescue: Rescue, steps: Sequence[Step]) -> list[str]:
-    """What a person could do about the rescue as it stands; the service has the last word."""
+    """The actions that the current state allows; the service decides."""
     if rescue.state not in lifecycle.OPEN_RESCUE:
         return []
     if awaits_approval(rescue):
@@ -101,37 +102,34 @@ def summary(rescue: Rescue, steps: Sequence[Step]) -> str:
     names = {"node": rescue.node.name, "trigger": _trigger(rescue), "plan": _plan(steps)}
     step = current(steps)
     if awaits_approval(rescue):
-        return _("%(trigger)s. A person must say yes before the portal may %(plan)s on %(node)s.") % names
+        return _("%(trigger)s. Approval required for %(node)s: %(plan)s.") % names
     if rescue.state == Rescue.State.HELD:
-        return (
-            _("%(trigger)s. The rescue of %(node)s is held and does nothing until somebody or something decides.")
-            % names
-        )
+        return _("%(trigger)s. The rescue of %(node)s is on hold.") % names
     if rescue.state in lifecycle.OPEN_RESCUE and step is not None:
         done, total = number_of(steps)
         names |= {"step": str(title(step)), "number": str(min(done + 1, total)), "total": str(total)}
-        return _("%(trigger)s. %(node)s is being rescued: step %(number)s of %(total)s, %(step)s.") % names
+        return _("%(trigger)s. Rescuing %(node)s: step %(number)s of %(total)s, %(step)s.") % names
     return _ended(rescue, names)
 
 
 def _ended(rescue: Rescue, names: dict[str, str]) -> str:
-    names["took"] = facts.duration(rescue.closed_at - rescue.opened_at) if rescue.closed_at else ""
+    names["took"] = step_facts.duration(rescue.closed_at - rescue.opened_at) if rescue.closed_at else ""
     if rescue.state == Rescue.State.CANCELLED:
         return _("%(trigger)s. The rescue of %(node)s was cancelled after %(took)s.") % names
     if rescue.state == Rescue.State.FAILED:
-        return _("%(trigger)s. The rescue of %(node)s failed after %(took)s; the node stays isolated.") % names
+        return _("%(trigger)s. The rescue of %(node)s failed after %(took)s. The node stays isolated.") % names
     if rescue.verified:
-        return _("%(trigger)s. %(node)s was rescued in %(took)s and is verified healthy.") % names
-    return _("%(trigger)s. On %(node)s the portal did %(plan)s in %(took)s; the node was not verified.") % names
+        return _("%(trigger)s. %(node)s was rescued in %(took)s and verified healthy.") % names
+    return _("%(trigger)s. Completed on %(node)s in %(took)s: %(plan)s. The node was not verified.") % names
 
 
 def _trigger(rescue: Rescue) -> str:
     if rescue.origin == Rescue.Origin.POLICY:
-        return _("%(code)s was reported and rule %(rule)s matched") % {
-            "code": rescue.code.capitalize(),
+        return _("%(code)s matched rule %(rule)s") % {
+            "code": of_rescue(rescue),
             "rule": rescue.rule,
         }
-    return _("%(who)s asked for it") % {"who": rescue.requested_by}
+    return _("Requested by %(who)s") % {"who": rescue.requested_by}
 
 
 def _plan(steps: Sequence[Step]) -> str:
@@ -157,8 +155,8 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
                 step=step,
                 number=number,
                 title=title(step),
-                facts=facts.of(step),
-                calls=[call for call in calls if call.entry.data.get("step") == step.name],
+                facts=step_facts.of(step),
+                calls=[call for call in calls if call.step == step.index],
                 seconds=seconds,
                 left=round(left or 0, 1),
                 width=round(width or 0, 1),
@@ -171,26 +169,21 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
 
 
 def rounds(steps: Sequence[Step]) -> dict[int, int]:
-    """Where a rescue starts over: the index of each such step, and which round begins there."""
-    starts = [
-        after.index
-        for before, after in pairwise(steps)
-        if before.because.startswith(STARTS_OVER) and not after.because.startswith(STARTS_OVER)
-    ]
-    return {index: number for number, index in enumerate(starts, start=2)}
+    """Where later rounds begin: the index of their first step, and the number of the round."""
+    return {after.index: after.round for before, after in pairwise(steps) if after.round > before.round}
 
 
 def held_back(rescue: Rescue) -> str:
-    """What holds a rescue back that is under way, "" where nothing does; ``due_at`` is when it is asked again."""
-    waits = rescue.state == Rescue.State.WAITING and rescue.because.startswith(HELD_BACK)
-    return rescue.because.removeprefix(HELD_BACK) if waits else ""
+    """What holds back a rescue under way; "" where nothing does. The guards are evaluated again at ``due_at``."""
+    waits = rescue.state == Rescue.State.WAITING and rescue.hold == Rescue.Hold.GUARD
+    return wording.stored(rescue.because) if waits else ""
 
 
 def passed_over(rescue: Rescue) -> list[PassedOver]:
-    """The guards that held something back and that somebody passed over."""
+    """The guards that someone overrode."""
     return [
         PassedOver(
-            guard=looks.GUARDS.get(row["guard"]) or looks.Verb(row["guard"], "shield"),
+            guard=presentation.GUARDS.get(row["guard"]) or action_labels.ActionLabel(row["guard"], "shield"),
             who=row["by"],
             why=wording.say(reasons.from_json(row["why"])),
             at=datetime.fromisoformat(row["at"]),
@@ -202,50 +195,50 @@ def passed_over(rescue: Rescue) -> list[PassedOver]:
 def calls_of(entries: Sequence[Entry]) -> list[Call]:
     """Ledger entries (oldest first) as calls: a ``begun`` is joined with the ``done`` or ``failed`` that follows it."""
     calls: list[Call] = []
-    open_: dict[tuple[str, str], Entry] = {}
+    open_: dict[tuple[audit.Call, str], tuple[Entry, audit.ClusterCall]] = {}
     for entry in entries:
-        verb, _dot, phase = entry.verb.rpartition(".")
-        if verb in NO_CALLS:
+        act = audit.from_entry(entry)
+        if not isinstance(act, audit.ClusterCall):
             continue
-        if phase == "begun":
-            open_[verb, entry.subject] = entry
-        elif phase in ("done", "failed"):
-            begun = open_.pop((verb, entry.subject), entry)
-            refused = phase == "done" and str(entry.data.get("answer", "")).startswith("Blocked(")
-            phase = "refused" if refused else phase
-            calls.append(Call(begun, verb, phase, answer_of(entry), max(0.0, (entry.at - begun.at).total_seconds())))
-    calls += [Call(entry, verb, "begun", "", None) for (verb, _subject), entry in open_.items()]
+        if isinstance(act, audit.ClusterCallBegun):
+            open_[act.call, act.target] = entry, act
+            continue
+        begun, _act = open_.pop((act.call, act.target), (entry, act))
+        seconds = max(0.0, (entry.at - begun.at).total_seconds())
+        calls.append(Call(begun, act.call, act.step, _outcome(act), answer_of(act), seconds))
+    calls += [Call(entry, act.call, act.step, "begun", "", None) for entry, act in open_.values()]
     return sorted(calls, key=lambda call: call.entry.pk)
 
 
-def answer_of(entry: Entry) -> str:
-    """What the cluster answered, short: the error, the answer, or what changed."""
-    data = entry.data
-    if "error" in data:
-        return str(data["error"])
-    if "answer" in data:
-        return _known_answer(str(data["answer"]))
-    before, after = data.get("before"), data.get("after")
-    if isinstance(before, dict) and isinstance(after, dict):
-        changed = [f"{key}: {before.get(key)} → {after[key]}" for key in after if before.get(key) != after[key]]
-        return "; ".join(changed) or _("already so, nothing was written")
-    return ""
+def _outcome(act: audit.ClusterCall) -> str:
+    if isinstance(act, audit.ClusterCallDone):
+        return "refused" if isinstance(act.answer, audit.EvictionBlocked) else "done"
+    return "failed"
 
 
-def _known_answer(text: str) -> str:
-    """An eviction's answer in words; any other as it was noted."""
-    for name, words in (
-        ("Evicted(", _("evicted")),
-        ("Gone(", _("it was gone already")),
-        ("Blocked(", _("refused: a disruption budget is in the way")),
-    ):
-        if text.startswith(name):
-            return words
-    return text
+def answer_of(act: audit.ClusterCall) -> str:
+    """The answer of the cluster in short: the error, the answer, or what changed."""
+    if isinstance(act, audit.ClusterCallFailed):
+        return wording.say(act.because)
+    answer = act.answer if isinstance(act, audit.ClusterCallDone) else None
+    if isinstance(answer, audit.NodePatched):
+        return _changes(answer.before, answer.after)
+    because = answer.sentence() if answer is not None else None
+    return wording.say(because) if because is not None else ""
+
+
+def _changes(before: audit.NodeShape, after: audit.NodeShape) -> str:
+    old, new = asdict(before), asdict(after)
+    changed = [f"{key}: {_shown(old[key])} → {_shown(new[key])}" for key in new if old[key] != new[key]]
+    return "; ".join(changed) or _("no change needed")
+
+
+def _shown(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def countdown(rescue: Rescue, *, now: datetime) -> datetime | None:
-    """When the portal goes on by itself, if that is far enough away for people to care."""
+    """When the portal continues by itself, if that is more than POLLED away."""
     if rescue.state != Rescue.State.WAITING or rescue.due_at is None or rescue.due_at - now < POLLED:
         return None
     return rescue.due_at

@@ -1,4 +1,4 @@
-"""What bounds automation, with its present counts: how far each guard of a cluster is from holding back."""
+"""The guards of a cluster with their current counts and limits."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,15 +9,18 @@ from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.utils.translation import gettext as _
 
-from kcover import guards, lifecycle, limits, plan, reasons
-from kcover.guards import chance
-from kcover_portal.console import looks
+from kcover import actions, lifecycle, limits, plan, reasons
+from kcover.decisions import guards
+from kcover.decisions.guards import chance
+from kcover_portal.console import presentation
+from kcover_portal.console.fault_names import symptom
+from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import counts
-from kcover_portal.rescue.services import requesting
+from kcover_portal.rescue.queries import counts, needs_person
 
 NEAR = 0.75  # of the limit: from here on a gauge says that little is left
 LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
@@ -40,7 +43,7 @@ class Gauge:
 
     @property
     def share(self) -> int:
-        """How much of the limit is taken, in per cent; of a floor, how close the count came down to it."""
+        """Percentage of the limit in use; for a floor, how close the count is to it."""
         if not self.limit:
             return 0
         if self.least:
@@ -71,16 +74,16 @@ SEVERITY = ("tripped", "near", "calm", "off")
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """Something that holds automation back now, for the banner on every page."""
+    """Something that blocks automation now, for the banner of every page."""
 
-    look: looks.Look
+    look: presentation.Badge
     cluster: str
     text: str
     storm: int | None = None
 
 
 def bounds(cluster: Cluster, *, now: datetime) -> Bounds:
-    """Everything that bounds one cluster now."""
+    """The guards, storms and excluded nodes of one cluster."""
     settings = fleet.guards_of(cluster)
     eligible = counts.eligible(cluster).count()
     opened = list(storms([cluster]))
@@ -108,35 +111,39 @@ def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluste
 
 
 def windows(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Maintenance]:
-    """Maintenance that is or will be, on these clusters or on all."""
+    """Current and future maintenance windows of these clusters or of all."""
     rows = Maintenance.objects.filter(Q(cluster=None) | Q(cluster__in=clusters), ends_at__gt=now)
     return rows.select_related("cluster").order_by("starts_at", "pk")
 
 
 def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
-    """What holds automation back now: storms, open breakers, maintenance of pools, clusters and of all."""
+    """What blocks automation now: storms, open breakers and maintenance windows."""
     found = [
         Alarm(
-            looks.of("guard", "storm"),
+            presentation.of("guard", "storm"),
             storm.cluster.name,
-            _("Storm: %(symptom)s on %(n)d nodes. They are left alone until a person closes it.")
-            % {"symptom": storm.code, "n": len(storm.scope)},
+            _("Storm: %(symptom)s on %(n)d nodes. They are not touched until a person closes the storm.")
+            % {"symptom": symptom(storm.code), "n": len(storm.scope)},
             storm.pk,
         )
         for storm in storms(clusters)
     ]
     for cluster, isolated, limit in _tripped(clusters, now=now):
-        text = _("Breaker open: %(n)d nodes were isolated within %(within)s, %(limit)d at most. No other node is.")
-        within = reasons.span(fleet.guards_of(cluster).breaker.window)
-        look = looks.of("guard", "breaker")
+        text = _(
+            "Breaker open: %(n)d nodes isolated within %(within)s (limit %(limit)d). No more nodes will be isolated."
+        )
+        within = duration(fleet.guards_of(cluster).breaker.window)
+        look = presentation.of("guard", "breaker")
         found.append(Alarm(look, cluster.name, text % {"n": isolated, "within": within, "limit": limit}))
     for window in windows(clusters, now=now).filter(starts_at__lte=now, node=""):  # a node's is told on its own page
         where = window.pool
-        text = _("Maintenance of %(where)s: nothing is taken out, nothing rebooted. %(why)s") % {
+        text = _("Maintenance of %(where)s: no node is cordoned, drained or rebooted. %(why)s") % {
             "where": where or (window.cluster.name if window.cluster else _("all clusters")),
             "why": window.reason,
         }
-        found.append(Alarm(looks.of("guard", "maintenance"), window.cluster.name if window.cluster else "", text))
+        found.append(
+            Alarm(presentation.of("guard", "maintenance"), window.cluster.name if window.cluster else "", text)
+        )
     return found
 
 
@@ -162,7 +169,7 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
 
     Those that a person's own act always passes are not among them, nor is exclusion, over which nobody passes.
     """
-    acts = [] if verb in requesting.ENDING else [step.name for step in plan.manual(verb)]
+    acts = [] if verb in requests.ENDING else [step.name for step in plan.manual(verb)]
     settings = fleet.guards_of(node.cluster)
     facts = counts.facts(node, settings=settings, now=now, destructive=True)
     everyone = dict.fromkeys(guards.GUARDS, "")  # whoever it is: what is passed over then is what holds now
@@ -170,21 +177,20 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
     verdicts += [
         guards.destructive(settings, facts, act=act, now=now, overrides=everyone)
         for act in acts
-        if act in plan.DESTRUCTIVE
+        if actions.ACTIONS[act].takes_work_away
     ]
     found: dict[str, reasons.Reason] = {}
     for reason in (reason for verdict in verdicts for reason in verdict.overridden):
         params = dict(reason.params)
         guard, why = params["guard"], params["why"]
-        if isinstance(guard, str) and isinstance(why, reasons.Reason) and guard not in requesting.BY_HAND:
+        if isinstance(guard, str) and isinstance(why, reasons.Reason) and guard not in requests.BY_HAND:
             found.setdefault(guard, why)
     return found
 
 
 def storms(clusters: Collection[Cluster]) -> QuerySet[Incident]:
-    """Storms that nobody closed yet."""
-    rows = Incident.objects.filter(cluster__in=clusters, node=None, kind=counts.STORM, state=Incident.State.OPEN)
-    return rows.select_related("cluster")
+    """Open storms."""
+    return needs_person.open_storms().filter(cluster__in=clusters).select_related("cluster")
 
 
 def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int) -> Gauge:
@@ -193,7 +199,7 @@ def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int)
         return Gauge("storm", "", 0, None, "off")
     limit = max(storm.nodes, limits.Limit(percent=storm.percent).of(eligible))
     widest = max((len(one.scope) for one in storms), default=0)
-    note = _("one symptom within %(within)s") % {"within": reasons.span(storm.window)}
+    note = _("one symptom within %(within)s") % {"within": duration(storm.window)}
     return Gauge("storm", "", widest, limit, "tripped" if storms else "calm", note)
 
 
@@ -204,7 +210,7 @@ def _rates(cluster: Cluster, settings: guards.Settings, eligible: int, *, now: d
     found = []
     for window, count in zip(chance.WINDOWS, (faulty.ten_minutes, faulty.hour, faulty.six_hours), strict=True):
         limit = chance.improbable(eligible, window=window)
-        note = _("newly faulty nodes within %(within)s") % {"within": reasons.span(window)}
+        note = _("newly faulty nodes within %(within)s") % {"within": duration(window)}
         found.append(Gauge("rate", "", count, limit, _state(count, limit), note))
     return found
 
@@ -215,12 +221,12 @@ def _breaker(cluster: Cluster, settings: guards.Settings, eligible: int, *, now:
         return Gauge("breaker", "", 0, None, "off")
     limit = breaker.limit.of(eligible)
     count = counts.isolated(cluster, since=now - breaker.window)
-    note = _("isolated within %(within)s") % {"within": reasons.span(breaker.window)}
+    note = _("isolated within %(within)s") % {"within": duration(breaker.window)}
     return Gauge("breaker", "", count, limit, _state(count, limit), note)
 
 
 def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
-    """A gauge for each group of nodes that has a budget of its own, the fullest first."""
+    """One gauge per group of nodes with its own budget, the fullest first."""
     limit, by, taken = settings.budget.limit, settings.budget.by, counts.taken(cluster).values("node")
     rows = counts.eligible(cluster).order_by()
     if limit is None:

@@ -1,4 +1,4 @@
-"""Warm standbys: how many are ready, reserved and in service, pool by pool, and where one was lacking."""
+"""Warm standbys by pool and state, and recent shortages."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -31,17 +31,17 @@ class Pool:
 
     @property
     def ready(self) -> int:
-        """How many could take over now."""
+        """The number of ready standbys."""
         return sum(spare.state == "ready" for spare in self.spares)
 
     @property
     def reserved(self) -> int:
-        """How many are promised and not yet in service."""
+        """The number of reserved standbys."""
         return sum(spare.state == "reserved" for spare in self.spares)
 
     @property
     def unfit(self) -> int:
-        """How many could not take over, were they asked."""
+        """The number of unavailable standbys."""
         return len(self.spares) - self.ready - self.reserved
 
 
@@ -56,27 +56,27 @@ class Standbys:
 
     @property
     def ready(self) -> int:
-        """How many could take over now."""
+        """The number of ready standbys."""
         return sum(pool.ready for pool in self.pools)
 
     @property
     def reserved(self) -> int:
-        """How many are promised and not yet in service."""
+        """The number of reserved standbys."""
         return sum(one.state == Assignment.State.RESERVED for one in self.assignments)
 
     @property
     def in_service(self) -> int:
-        """How many do another node's work."""
+        """The number of standbys in service."""
         return sum(one.state == Assignment.State.ACTIVE for one in self.assignments)
 
     @property
     def unfit(self) -> int:
-        """Spares that could not take over, were they asked."""
+        """The number of unavailable standbys."""
         return sum(pool.unfit for pool in self.pools)
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to show of standbys."""
+        """Whether there are any standbys."""
         return bool(self.pools or self.assignments or self.shortages)
 
 

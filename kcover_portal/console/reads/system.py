@@ -1,4 +1,4 @@
-"""The portal's own state: are agents heard, is the queue worked off, how big is the database."""
+"""State of the portal: agents, queue, database."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Count, Min, Q
 
-from kcover import skew
+from kcover import version_skew
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster, Command, Node
 from kcover_portal.incidents.models import Incident
@@ -32,7 +32,7 @@ class Agents:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """Rows that wait for a worker now, and since when the oldest of them does."""
+    """Rows that are due for a worker, and the oldest due date."""
 
     rescues: int
     judgements: int
@@ -53,20 +53,20 @@ def agents(clusters: Collection[Cluster], *, now: datetime) -> Agents:
     off = rows.filter(Q(skew__gt=SKEWED) | Q(skew__lt=-SKEWED)).select_related("node__cluster")
     return Agents(
         **counts,
-        never=Node.objects.filter(cluster__in=clusters, gone_at=None, known=True, gpus__gt=0, agent=None).count(),
+        never=Node.objects.filter(cluster__in=clusters, gone_at=None, in_cluster=True, gpus__gt=0, agent=None).count(),
         versions=versions,
-        usual=skew.usual(dict(versions)),
+        usual=version_skew.most_common(dict(versions)),
         skewed=list(off.order_by("-skew")[:LISTED]),
     )
 
 
 def usual_version(clusters: Collection[Cluster]) -> str:
-    """The agents' version that most nodes of the clusters have, "" where no agent was heard of; one query."""
-    return skew.usual(dict(_versions(clusters)))
+    """The most common agent version in the clusters, "" without agents; one query."""
+    return version_skew.most_common(dict(_versions(clusters)))
 
 
 def _versions(clusters: Collection[Cluster]) -> list[tuple[str, int]]:
-    """How many agents say each version, the most first."""
+    """(version, number of agents), most common first."""
     rows = Agent.objects.filter(node__cluster__in=clusters, node__gone_at=None)
     return list(rows.values_list("version").annotate(n=Count("pk")).order_by("-n", "version"))
 
@@ -74,9 +74,9 @@ def _versions(clusters: Collection[Cluster]) -> list[tuple[str, int]]:
 def queue(clusters: Collection[Cluster], *, now: datetime) -> Queue:
     """What is due in the clusters."""
     due = Rescue.objects.filter(cluster__in=clusters, state__in=("waiting", "running"), due_at__lte=now)
-    judge = Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, judge_at__lte=now)
+    judge = Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, decide_at__lte=now)
     rescues = due.aggregate(n=Count("pk"), oldest=Min("due_at"))
-    judgements = judge.aggregate(n=Count("pk"), oldest=Min("judge_at"))
+    judgements = judge.aggregate(n=Count("pk"), oldest=Min("decide_at"))
     oldest = [one for one in (rescues["oldest"], judgements["oldest"]) if one is not None]
     offered = Command.objects.filter(node__cluster__in=clusters, state=Command.State.OFFERED, expires_at__gt=now)
     return Queue(rescues["n"], judgements["n"], offered.count(), min(oldest, default=None))
@@ -93,5 +93,5 @@ def database_bytes() -> int:
 
 
 def fresh(moment: datetime | None, *, now: datetime, limit: timedelta) -> bool:
-    """Whether a moment is there and no older than the limit."""
+    """Whether a moment is set and no older than the limit."""
     return moment is not None and now - moment <= limit

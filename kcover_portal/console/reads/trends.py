@@ -1,4 +1,4 @@
-"""What changed over a week: how long recovery took, and which faults came when."""
+"""Trends of a week: time to recovery, and new faults by code."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -9,7 +9,7 @@ from django.db.models import Avg, Count, DurationField, ExpressionWrapper, F, Q
 from django.db.models.functions import TruncHour
 from django.utils.translation import gettext as _
 
-from kcover_portal.console.reads import timeline
+from kcover_portal.console.fault_names import fault_name
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 
@@ -29,7 +29,7 @@ class Recovery:
 
     @property
     def change(self) -> int | None:
-        """By how many per cent it changed; less is better."""
+        """The change in per cent; lower is better."""
         return round(self.last / self.before * 100 - 100) if self.last is not None and self.before else None
 
 
@@ -42,18 +42,18 @@ class Trend:
 
     @property
     def rows(self) -> list[tuple[datetime, list[int]]]:
-        """The same as a table, newest first, buckets without a fault left out."""
+        """The trend as table rows, newest first, without empty buckets."""
         counts = [[values[index] for _name, values in self.series] for index in range(len(self.starts))]
         moments = [datetime.fromtimestamp(start, UTC) for start in self.starts]
         return [(moment, row) for moment, row in zip(moments, counts, strict=True) if any(row)][::-1]
 
 
 def recovery(clusters: Collection[Cluster], *, now: datetime) -> Recovery:
-    """From a fault's first sighting until it was proved gone, over faults that closed; programs' own are none."""
+    """Mean time from the first event of a fault until it was closed, without application faults."""
     took = ExpressionWrapper(F("closed_at") - F("opened_at"), output_field=DurationField())
     lately = Q(closed_at__gte=now - WEEK)
     rows = Incident.objects.filter(
-        cluster__in=clusters, program=False, closed_at__gte=now - 2 * WEEK, closed_at__lt=now
+        cluster__in=clusters, is_user_fault=False, closed_at__gte=now - 2 * WEEK, closed_at__lt=now
     )
     found = rows.aggregate(
         last=Avg(took, filter=lately),
@@ -83,9 +83,7 @@ def faults(clusters: Collection[Cluster], *, now: datetime) -> Trend:
         counted[kind, code, (int(hour.timestamp()) - starts[0]) // size] += number
         totals[kind, code] += number
     named = [fault for fault, _number in totals.most_common(NAMED)]
-    series = [
-        (timeline.fault_name(*fault), [counted[(*fault, index)] for index in range(len(starts))]) for fault in named
-    ]
+    series = [(fault_name(*fault), [counted[(*fault, index)] for index in range(len(starts))]) for fault in named]
     if len(totals) > NAMED:
         rest = [0] * len(starts)
         for (kind, code, index), number in counted.items():

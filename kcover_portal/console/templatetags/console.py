@@ -13,15 +13,17 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from kcover import reasons
-from kcover_portal.console import looks, wording
-from kcover_portal.console.reads import approvals, facts, timeline
+from kcover_portal.console import action_labels, fault_names, presentation, wording
+from kcover_portal.console.reads import approvals, entries, step_facts
+from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue.models import Rescue
 
 register = template.Library()
 
 
 @register.simple_tag
 def icon(name: str, css: str = "") -> SafeString:
-    """A picture from the sprite; always beside words, so hidden from screen readers."""
+    """An icon of the sprite; hidden from screen readers, since text stands beside it."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true"><use href="{}#tabler-{}"></use></svg>',
         css,
@@ -32,10 +34,16 @@ def icon(name: str, css: str = "") -> SafeString:
 
 @register.simple_tag
 def state(table: str, name: str, css: str = "") -> SafeString:
-    """A state as a badge: icon, word and tone."""
-    look = looks.of(table, name)
+    """A state as a badge; ``data-state`` names it for scripts and tests."""
+    look = presentation.of(table, name)
     return format_html(
-        '<span class="state tone-{} {}">{}<span>{}</span></span>', look.tone, css, icon(look.icon), look.label
+        '<span class="state tone-{} {}" data-state="{}:{}">{}<span>{}</span></span>',
+        look.tone,
+        css,
+        table,
+        name,
+        icon(look.icon),
+        look.label,
     )
 
 
@@ -47,7 +55,7 @@ def ago(moment: datetime | None, fallback: str = "–") -> SafeString:
 
 @register.simple_tag
 def until(moment: datetime | None, fallback: str = "–") -> SafeString:
-    """A moment to come as a countdown."""
+    """A future moment as a countdown."""
     return _time(moment, "until", fallback)
 
 
@@ -68,26 +76,38 @@ def _time(moment: datetime | None, shape: str, fallback: str) -> SafeString:
 
 @register.filter
 def span(seconds: float | None) -> str:
-    """Seconds as people say them."""
-    return "" if seconds is None else facts.duration(timedelta(seconds=seconds))
+    """Seconds as a duration in words."""
+    return "" if seconds is None else step_facts.duration(timedelta(seconds=seconds))
 
 
 @register.simple_tag
 def lasted(start: datetime | None, end: datetime | None) -> str:
     """How long something took, or has taken so far."""
-    return facts.duration((end or timezone.now()) - start) if start else ""
+    return step_facts.duration((end or timezone.now()) - start) if start else ""
 
 
 @register.simple_tag
 def fault(kind: str, code: str) -> str:
     """A fault's name: Xid 79."""
-    return timeline.fault_name(kind, code)
+    return fault_names.fault_name(kind, code)
+
+
+@register.filter
+def rescued_fault(rescue: Rescue) -> str:
+    """The name of the fault that the rescue is about; "" where it is about none."""
+    return fault_names.of_rescue(rescue)
+
+
+@register.filter
+def symptom(text: str) -> str:
+    """What the nodes of a storm have in common."""
+    return fault_names.symptom(text)
 
 
 @register.simple_tag
 def outcome(name: str) -> Any:
     """A rescue's outcome in words."""
-    return looks.OUTCOMES.get(name, name)
+    return presentation.OUTCOMES.get(name, name)
 
 
 @register.simple_tag
@@ -111,55 +131,55 @@ def gpu_strip(devices: str) -> SafeString:
 
 @register.filter
 def who(actor: str) -> str:
-    """Who acted, as people say it: ann, and not user:ann."""
+    """The name of an actor: ann for user:ann."""
     return approvals.name(actor)
 
 
 @register.filter
 def under(counts: Mapping[str, Any], name: str) -> Any:
-    """What a mapping has under a name that a variable holds."""
+    """The value of a mapping under a variable name."""
     return counts.get(name)
 
 
 @register.filter
-def guard(name: str) -> looks.Verb:
-    """What a guard is called, its picture, and what it does in a sentence."""
-    return looks.GUARDS.get(name) or looks.Verb(name, "shield")
+def guard(name: str) -> action_labels.ActionLabel:
+    """Label, icon and help of a guard."""
+    return presentation.GUARDS.get(name) or action_labels.ActionLabel(name, "shield")
 
 
 @register.filter
 def verb(name: str) -> Any:
-    """What a button says: Cordon, Drain."""
-    return looks.verb(name).label
+    """The label of an action: Cordon, Drain."""
+    return action_labels.verb(name).label
 
 
 @register.filter
 def verb_icon(name: str) -> str:
-    """The picture of a button's verb."""
-    return looks.verb(name).icon
+    """The icon of an action."""
+    return action_labels.verb(name).icon
 
 
 @register.filter
 def verb_help(name: str) -> Any:
-    """What the verb does, in a sentence."""
-    return looks.verb(name).help
+    """The help text of an action."""
+    return action_labels.verb(name).help
 
 
 @register.filter
-def step_title(name: str) -> Any:
-    """What people call a step of a plan."""
-    return looks.STEP_TITLES.get(name, name)
+def step_title(name: str) -> str:
+    """The title of a step."""
+    return presentation.step_title(name)
 
 
 @register.filter
-def happening(kind: str) -> Any:
-    """What people call a kind of happening."""
-    return looks.happening(kind)
+def event_kind(kind: str) -> Any:
+    """The title of a notification event."""
+    return presentation.event_kind(kind)
 
 
 @register.filter
 def shown(value: Any) -> Any:
-    """A fact's value: a moment to come as a countdown, one that passed as a time, everything else as it is."""
+    """The value of a fact: a future moment as a countdown, a past one as a time, anything else unchanged."""
     if not isinstance(value, datetime):
         return value
     return until(value) if value > timezone.now() else at(value)
@@ -173,12 +193,17 @@ def pretty(data: Any) -> str:
 
 @register.filter
 def because(reason: Any) -> str:
-    """A reason, or what was kept of one, in the reader's language."""
-    return wording.say(reason if isinstance(reason, reasons.Reason) else reasons.from_json(reason))
+    """A reason, or the JSON of one, in the reader's language; "" for none."""
+    return wording.say(reason) if isinstance(reason, reasons.Reason) else wording.stored(reason or {})
 
 
 @register.filter
-def gist(data: dict[str, Any]) -> str:
-    """What a ledger entry's data comes down to: the reason given, or why it came so."""
-    said = data.get("reason") or data.get("because") or data.get("error") or ""
-    return "; ".join(map(str, said)) if isinstance(said, list) else str(said)
+def act_title(entry: Entry) -> str:
+    """What an audit entry says was done."""
+    return entries.title(entry)
+
+
+@register.filter
+def act_reason(entry: Entry) -> str:
+    """What a person wrote, or why the portal acted."""
+    return entries.why(entry)

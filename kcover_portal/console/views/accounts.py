@@ -1,4 +1,4 @@
-"""Access: who may do what, and programs' tokens. For admins; a token's secret is shown once and kept nowhere."""
+"""Users, roles and tokens, for admins. A token's secret is shown once and never stored."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -23,7 +23,7 @@ TOKENS = 200
 @require_GET
 @signed_in
 def access(request: Request) -> HttpResponse:
-    """Users with their roles, for whose role covers everything; tokens of the clusters that one is admin of."""
+    """Users and roles, for admins of all clusters; tokens of the clusters that the person administers."""
     _require_admin_somewhere(request)
     now = timezone.now()
     everywhere = queries.may(request.user, Role.ADMIN, None)
@@ -48,7 +48,7 @@ def access(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_token(request: Request) -> HttpResponse:
-    """Makes a token; the answer shows its secret this once."""
+    """Create a token; the response shows its secret once."""
     _require_admin_somewhere(request)
     clusters = queries.clusters_of(request.user, Role.ADMIN)
     everywhere = queries.may(request.user, Role.ADMIN, None)
@@ -72,13 +72,13 @@ def new_token(request: Request) -> HttpResponse:
         else:
             context = {"token": token, "secret": secret, "base": dialog(request)}
             return render(request, "console/pages/token_made.html", context)
-    return _ask(request, form, title=_("New token"), verb=_("Make the token"), icon="key", page="token-new")
+    return _ask(request, form, title=_("New token"), verb=_("Create token"), icon="key", page="token-new")
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def withdraw_token(request: Request, pk: int) -> HttpResponse:
-    """Withdraws a token for good."""
+    """Revoke a token."""
     _require_admin_somewhere(request)
     token = get_object_or_404(_tokens(request).select_related("cluster"), pk=pk)
     form = forms.Act(request.POST or None)
@@ -86,16 +86,16 @@ def withdraw_token(request: Request, pk: int) -> HttpResponse:
     def withdraw(given: dict[str, Any], now: datetime) -> None:
         services.revoke_token(token, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
-    title = _("Withdraw token %(prefix)s…") % {"prefix": token.prefix}
+    title = _("Revoke token %(prefix)s…") % {"prefix": token.prefix}
     return _do(
-        request, form, withdraw, title=title, verb=_("Withdraw"), icon="ban", page="token-withdraw", pk=pk, grave=True
+        request, form, withdraw, title=title, verb=_("Revoke"), icon="ban", page="token-withdraw", pk=pk, grave=True
     )
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_user(request: Request) -> HttpResponse:
-    """Lets a person in, with a role."""
+    """Create a user with a role."""
     require(request, Role.ADMIN, None)
     form = forms.NewUser(request.POST or None)
 
@@ -109,20 +109,20 @@ def new_user(request: Request) -> HttpResponse:
             now=now,
         )
 
-    return _do(request, form, make, title=_("New user"), verb=_("Make the user"), icon="user", page="user-new")
+    return _do(request, form, make, title=_("New user"), verb=_("Create user"), icon="user", page="user-new")
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def role(request: Request, pk: int) -> HttpResponse:
-    """Gives a person a role somewhere, or takes it away; never from oneself, so that nobody locks themselves out."""
+    """Assign or remove a role; not one's own, so that nobody locks themselves out."""
     require(request, Role.ADMIN, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.GiveRole(request.POST or None)
 
     def give(given: dict[str, Any], now: datetime) -> None:
         if user.pk == request.user.pk:
-            raise services.Refused(_("Nobody changes their own role: ask another admin."))
+            raise services.Refused(_("You cannot change your own role. Ask another admin."))
         actor = queries.actor(request.user)
         if given["role"]:
             services.bind(user, given["role"], cluster=given["cluster"], actor=actor, now=now)
@@ -136,7 +136,7 @@ def role(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def password(request: Request, pk: int) -> HttpResponse:
-    """Sets a person's password, which ends their sessions."""
+    """Set a person's password, which ends their sessions."""
     require(request, Role.ADMIN, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.NewPassword(request.POST or None)
@@ -151,7 +151,7 @@ def password(request: Request, pk: int) -> HttpResponse:
 def _do(
     request: Request, form: Any, act: Callable[[dict[str, Any], datetime], None], *, page: str, **shown: Any
 ) -> HttpResponse:
-    """Asks (GET), then acts and goes back to the page (POST); what the service refuses stands in the form."""
+    """Show the form (GET) or act and redirect (POST); a service's refusal becomes a form error."""
     if request.method == "POST" and form.is_valid():
         try:
             act(form.cleaned_data, timezone.now())

@@ -1,4 +1,4 @@
-"""Approvals: the inbox, what a yes would hit, a link for somebody, and the page that such a link opens."""
+"""Approvals: the inbox, the affected pods, approval links and the page that a link opens."""
 
 from collections.abc import Mapping
 
@@ -12,22 +12,22 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms
+from kcover_portal.console import forms, wording
 from kcover_portal.console.access import Request, dialog, require, signed_in
 from kcover_portal.console.reads import approvals as reads
 from kcover_portal.rescue import services
+from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.services import links
 
 # How an answer to a link that opens nothing reads to programs; people read the page.
-STATUS = {links.BAD: 404, links.NOBODY: 403}
+STATUS = {approval_links.BAD: 404, approval_links.NOBODY: 403}
 GONE = 410
 
 
 @require_GET
 @signed_in
 def approvals(request: Request) -> HttpResponse:
-    """What waits for a yes, what expires first on top, and what was answered lately."""
+    """Open requests, the first to expire first, and recently answered ones."""
     clusters = list(accounts.clusters_of(request.user))
     context = {"questions": reads.waiting(clusters, user=request.user), "answered": reads.answered(clusters)}
     return render(request, "console/pages/approvals.html", context)
@@ -36,7 +36,7 @@ def approvals(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def pods(request: Request, pk: int) -> HttpResponse:
-    """What a yes would evict, as the cluster says now; apart from the inbox, which is asked for with every signal."""
+    """The pods that an approval would evict; a separate request, since the inbox is reloaded with every signal."""
     plan = services.preview(_find(request, pk).node, "drain", now=timezone.now())
     return render(request, "console/parts/pods.html", {"pods": plan.pods})
 
@@ -44,7 +44,7 @@ def pods(request: Request, pk: int) -> HttpResponse:
 @require_GET
 @signed_in
 def answered(request: Request, pk: int) -> HttpResponse:
-    """Whether the question still stands: whoever has its dialog open is told when somebody else was faster."""
+    """Whether a request is still open, for dialogs that are open while someone else answers."""
     row = _find(request, pk)
     return render(request, "console/parts/answered.html", {"question": reads.question(row, user=request.user)})
 
@@ -52,7 +52,7 @@ def answered(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def link(request: Request, pk: int) -> HttpResponse:
-    """Asks for whom (GET), then makes the link, shown to be copied (POST)."""
+    """Choose a person (GET), then create the link (POST)."""
     row = _find(request, pk)
     require(request, Role.APPROVER, row.cluster)
     form = forms.Approver(request.POST or None, people=reads.approvers(row, maker=request.user))
@@ -60,9 +60,9 @@ def link(request: Request, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         person = form.cleaned_data["approver"]
         try:
-            made = links.invite(row, person, maker=request.user, now=timezone.now())
-        except services.Refused as error:
-            form.add_error(None, str(error))
+            made = approval_links.invite(row, person, maker=request.user, now=timezone.now())
+        except services.RescueRefused as error:
+            form.add_error(None, wording.say(error.reason))
         else:
             context |= {"person": person, "link": request.build_absolute_uri(made)}
     return render(request, "console/pages/approval_link.html", context, status=422 if form.errors else 200)
@@ -71,14 +71,14 @@ def link(request: Request, pk: int) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 def by_link(request: HttpRequest, token: str) -> HttpResponse:
-    """What a link opens, whoever is signed in: the evidence and two buttons (GET); only a POST answers.
+    """The page of an approval link, whoever is signed in: evidence and two buttons (GET); only a POST answers.
 
     In the named person's language. Never cached, and not to be kept by any index.
     """
     now = timezone.now()
     try:
-        invitation = links.read(token, now=now)
-    except links.LinkError as error:
+        invitation = approval_links.read(token, now=now)
+    except approval_links.LinkError as error:
         return _shut(request, error)
     row, person = invitation.rescue, invitation.user
     with translation.override(person.language or translation.get_language()):
@@ -88,18 +88,18 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
             actor, reason = accounts.actor(person), form.cleaned_data["reason"]
             try:
                 say(row, actor=actor, reason=reason, now=now, plan_hash=row.plan_hash, via="link")
-            except services.Refused as error:
-                form.add_error(None, str(error))
+            except services.RescueRefused as error:
+                form.add_error(None, wording.say(error.reason))
             else:
-                return _page(request, {"rescue": row, "said": request.POST["answer"]})
+                return _page(request, {"rescue": row, "answer": request.POST["answer"]})
         question = reads.question(row, user=None)
         pods = services.preview(row.node, "drain", now=now).pods if question.evicts else []
         context = {"question": question, "person": person, "pods": pods, "form": form}
         return _page(request, context, status=422 if form.errors else 200)
 
 
-def _shut(request: HttpRequest, error: links.LinkError) -> HttpResponse:
-    """Why the link opens nothing. Of the rescue only what its named person was told already."""
+def _shut(request: HttpRequest, error: approval_links.LinkError) -> HttpResponse:
+    """Why a link is not valid; shows no more of the rescue than its person already knows."""
     context = {"shut": error.code, "vote": error.vote, "rescue": error.rescue}
     return _page(request, context, status=STATUS.get(error.code, GONE))
 

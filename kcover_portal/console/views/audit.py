@@ -1,4 +1,4 @@
-"""The ledger: who did what, and the proof that nobody rewrote it."""
+"""The audit log, and the verification of its hash chain."""
 
 from django.http import HttpResponse
 from django.shortcuts import render
@@ -7,6 +7,7 @@ from django.views.decorators.http import require_GET, require_POST
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.ledger import queries
+from kcover_portal.views import audit as shared
 
 PAGE = 100
 
@@ -14,7 +15,7 @@ PAGE = 100
 @require_GET
 @signed_in
 def audit(request: Request) -> HttpResponse:
-    """Entries, newest first; older ones by key, so that a page never moves under the reader."""
+    """Entries, newest first, paged by key so that pages do not shift."""
     found = lists.find(lists.AUDIT, request.user, request.GET)
     rows = found.rows
     before = request.GET.get("before", "")
@@ -35,7 +36,7 @@ def audit(request: Request) -> HttpResponse:
 @require_POST
 @signed_in
 def verify(request: Request) -> HttpResponse:
-    """Walks every chain that the person may see."""
-    seen = lists.entries(request.user).order_by()
+    """Verify every chain that the person can see."""
+    seen = shared.entries(request.user).order_by()
     verdicts = [queries.verify(chain) for chain in sorted(set(seen.values_list("cluster", flat=True).distinct()))]
     return render(request, "console/parts/verdicts.html", {"verdicts": verdicts})

@@ -1,4 +1,4 @@
-"""Runs of checks: the list, one run as its nodes answer, and a new one."""
+"""Check runs: the list, one run, and starting or stopping one."""
 
 from django.core.paginator import Paginator
 from django.db.models import Case, Q, Value, When
@@ -7,21 +7,34 @@ from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import autopilot
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import asking, forms, lists
+from kcover_portal.checks import services
+from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.fleet.models import CheckRun, CheckTurn
-from kcover_portal.fleet.services import checking, selecting
+from kcover_portal.console.forms import checks
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.services import node_selection
 
 PAGE = 50
-TURNS = 100
-# Under way first, then what is wrong, then what is still to come, then what is well.
+COLUMNS = (
+    gettext_lazy("Run"),
+    gettext_lazy("State"),
+    gettext_lazy("Cluster"),
+    gettext_lazy("Checks"),
+    gettext_lazy("Nodes"),
+    gettext_lazy("Requested by"),
+    gettext_lazy("Requested"),
+)
+NODES_PER_PAGE = 100
+# Running nodes first, then failures, then waiting nodes, then passes.
 ORDER = Case(
-    When(state=CheckTurn.State.ASKED, then=Value(0)),
+    When(state=CheckTarget.State.ASKED, then=Value(0)),
     When(finished_at=None, then=Value(2)),
     When(Q(said=[autopilot.OK]) | Q(said=[autopilot.NOT_CHECKED]), then=Value(3)),
     default=Value(1),
@@ -37,6 +50,7 @@ def check_runs(request: Request) -> HttpResponse:
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "state", "node"),
         "page": Paginator(found.rows.select_related("cluster"), PAGE).get_page(request.GET.get("page")),
+        "columns": COLUMNS,
         "any": found.seen.exists(),
         "asks": accounts.may_somewhere(request.user, Role.OPERATOR),
     }
@@ -46,13 +60,13 @@ def check_runs(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def check_run(request: Request, pk: int) -> HttpResponse:
-    """One run: how far it is, and every node's turn, the ones to look at first."""
+    """One run: how far it is, and its nodes, the ones to look at first."""
     run = _find(request, pk)
-    turns = run.turns.select_related("node").order_by(ORDER, "place")
+    targets = run.targets.select_related("node").order_by(ORDER, "place")
     going_on = run.state == CheckRun.State.RUNNING
     context = {
         "run": run,
-        "page": Paginator(turns, TURNS).get_page(request.GET.get("page")),
+        "page": Paginator(targets, NODES_PER_PAGE).get_page(request.GET.get("page")),
         "stops": going_on and accounts.may(request.user, Role.OPERATOR, run.cluster),
     }
     return render(request, "console/pages/check_run.html", context)
@@ -61,19 +75,19 @@ def check_run(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def begin(request: Request) -> HttpResponse:
-    """Asks what is to be run where (GET), then begins it (POST)."""
+    """Show the form (GET), then start the run (POST)."""
     if not accounts.may_somewhere(request.user, Role.OPERATOR):
         require(request, Role.OPERATOR, None)
     clusters = accounts.clusters_of(request.user, Role.OPERATOR)
-    form = asking.Checks(request.POST or None, clusters=clusters, initial={"host": request.GET.get("host", "")})
+    form = checks.Checks(request.POST or None, clusters=clusters, initial={"host": request.GET.get("host", "")})
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         require(request, Role.OPERATOR, given["cluster"])
         try:
-            nodes = selecting.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"])
+            nodes = node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"])
             if not nodes:
-                raise selecting.Refused("host", _("The cluster has no GPU node."))
-            run = checking.begin(
+                raise FieldError("host", _("The cluster has no GPU nodes."))
+            run = services.begin(
                 given["cluster"],
                 nodes,
                 checks=given["checks"],
@@ -82,16 +96,18 @@ def begin(request: Request) -> HttpResponse:
                 actor=accounts.actor(request.user),
                 now=timezone.now(),
             )
-        except selecting.Refused as error:
+        except FieldError as error:
             form.add_error(error.field, str(error))
-        except checking.Refused as error:
+        except services.CheckRunRefused as error:
             form.add_error(None, str(error))
         else:
             return lead(request, reverse("console:check-run", args=(run.pk,)))
     context = {
         "form": form,
         "title": _("Run checks"),
-        "text": _("The nodes' agents run them now. What needs idle GPUs is left out where a pod holds some."),
+        "text": _(
+            "The nodes' agents run the checks now. Checks that need idle GPUs are skipped where a pod uses a GPU."
+        ),
         "verb": _("Run checks"),
         "icon": "list-check",
         "back": reverse("console:check-runs"),
@@ -104,7 +120,7 @@ def begin(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def stop(request: Request, pk: int) -> HttpResponse:
-    """Asks nobody else."""
+    """Stop a run: no further nodes are checked."""
     run = _find(request, pk)
     require(request, Role.OPERATOR, run.cluster)
     form = forms.Act(request.POST or None)
@@ -112,16 +128,18 @@ def stop(request: Request, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
         try:
-            checking.stop(run, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
-        except checking.Refused as error:
+            services.stop(run, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
+        except services.CheckRunRefused as error:
             form.add_error(None, str(error))
         else:
             return lead(request, page)
     context = {
         "form": form,
-        "title": _("Stop the run"),
-        "text": _("No more nodes are asked. A check that an agent has begun runs to its end, and nobody waits for it."),
-        "verb": _("Stop the run"),
+        "title": _("Stop run"),
+        "text": _(
+            "No further nodes are checked. Checks that have started run to the end, but their results are not awaited."
+        ),
+        "verb": _("Stop run"),
         "icon": "ban",
         "back": page,
         "address": reverse("console:check-run-stop", args=(pk,)),

@@ -1,4 +1,4 @@
-"""The demo's button: asks the simulator for a fault. Exists only where a simulator is configured."""
+"""The demo's button that injects a fault; exists only where a simulator is configured."""
 
 import logging
 import secrets
@@ -26,13 +26,13 @@ SECONDS = 5
 @require_POST
 @signed_in
 def inject(request: Request) -> HttpResponse:
-    """Breaks a GPU of a node: the one named, else a random healthy one. Leads to the node's page."""
+    """Break a GPU of the given node or of a random healthy one, and redirect to its page."""
     if not settings.KCOVER_DEMO_URL:
         raise Http404
     form = forms.Inject(request.POST)
     node = _node(request, form.cleaned_data["node"]) if form.is_valid() else None
     if node is None:
-        messages.error(request, _("There is no such node, or no healthy one is left."))
+        messages.error(request, _("Unknown node, or no healthy node is left."))
         return lead(request, reverse("console:overview"))
     require(request, Role.OPERATOR, node.cluster)
     gpu = form.cleaned_data["gpu"]
@@ -44,11 +44,12 @@ def inject(request: Request) -> HttpResponse:
         answer.raise_for_status()
     except requests.RequestException as error:
         log.warning("the simulator did not take the fault: %s", error)
-        messages.error(request, _("The simulator did not take the fault: %(error)s") % {"error": error})
+        messages.error(request, _("The simulator rejected the fault: %(error)s") % {"error": error})
     else:
         messages.success(
             request,
-            _("Xid %(code)s was written to the kernel log of %(node)s, GPU %(gpu)s. Watch it here.") % fault,
+            _("Xid %(code)s was written to the kernel log of %(node)s (GPU %(gpu)s). Follow the rescue on this page.")
+            % fault,
         )
     return lead(request, reverse("console:node", args=(node.cluster.name, node.name)))
 

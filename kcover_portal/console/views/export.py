@@ -1,4 +1,4 @@
-"""Lists as files."""
+"""Exports of lists."""
 
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.utils import timezone
@@ -11,7 +11,7 @@ from kcover_portal.console.access import Request, signed_in
 @require_GET
 @signed_in
 def export(request: Request, name: str, shape: str) -> HttpResponseBase:
-    """The list that the address means, whole: the same filters, the same rows as the page has; 400 for a bad filter."""
+    """The whole list with the same filters as the page; 400 for a bad filter."""
     listing = lists.LISTINGS.get(name)
     if listing is None or shape not in exports.SHAPES:
         raise Http404

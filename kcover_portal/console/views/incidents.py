@@ -1,4 +1,4 @@
-"""Incidents: the list, and one with what its code means and what was decided about it."""
+"""Incidents, their events and decisions."""
 
 from typing import Any
 
@@ -11,10 +11,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import catalog
+from kcover.faults import catalog
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, lists
+from kcover_portal.console import forms, lists, wording
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
@@ -46,7 +46,7 @@ def incidents(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def events(request: Request) -> HttpResponse:
-    """Every sighting that is kept, newest first."""
+    """Every stored event, newest first."""
     found = lists.find(lists.EVENTS, request.user, request.GET)
     context = {
         "found": found,
@@ -60,7 +60,7 @@ def events(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def decisions(request: Request) -> HttpResponse:
-    """Every answer about a fault, newest first, the ones that were no included."""
+    """Every decision about a fault, newest first."""
     found = lists.find(lists.DECISIONS, request.user, request.GET)
     context = {
         "found": found,
@@ -74,7 +74,7 @@ def decisions(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def incident(request: Request, pk: int) -> HttpResponse:
-    """One incident: what it means, what is usually done, what was decided and why, and its sightings."""
+    """One incident: its meaning and remedy, its decisions and its events."""
     seen = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
     numeric = row.kind in ("xid", "sxid") and row.code.isdigit()
@@ -91,7 +91,7 @@ def incident(request: Request, pk: int) -> HttpResponse:
 
 
 def _scope(storm: Incident) -> list[tuple[str, fleet.Tile | None]]:
-    """The nodes of a storm by name, each with its tile if it is a node that the map has."""
+    """The nodes of a storm by name, each with its map tile if it has one."""
     nodes = Node.objects.filter(cluster=storm.cluster, name__in=storm.scope).values_list("pk", flat=True)
     tiles = {tile.name: tile for tile in fleet.tiles([storm.cluster], now=timezone.now(), nodes=list(nodes))}
     return [(name, tiles.get(name)) for name in storm.scope]
@@ -100,7 +100,7 @@ def _scope(storm: Incident) -> list[tuple[str, fleet.Tile | None]]:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def close(request: Request, pk: int) -> HttpResponse:
-    """A person's word that a fault is gone, or that a storm is over; what a storm held back is judged again."""
+    """Close an incident or a storm by hand; what the storm blocked is evaluated again."""
     seen = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
     require(request, Role.OPERATOR, row.cluster)
@@ -110,16 +110,16 @@ def close(request: Request, pk: int) -> HttpResponse:
         reason = form.cleaned_data["reason"]
         try:
             services.close_by_hand(row, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
-        except services.Refused as error:
-            form.add_error(None, str(error))
+        except services.CloseRefused as error:
+            form.add_error(None, wording.say(error.reason))
         else:
             return lead(request, page)
     if row.node is None:
         title = _("Close the storm")
-        text = _("You say that its cause is gone. Its nodes are judged again at once, on what is true then.")
+        text = _("Confirms that the cause is gone. Its nodes are evaluated again at once.")
     else:
         title = _("Close the incident")
-        text = _("You vouch that the fault is gone, without the portal's own proof. A new sighting opens a new one.")
+        text = _("Closes the incident without verification. If the fault recurs, a new incident is opened.")
     context = {"form": form, "title": title, "text": text, "verb": title, "icon": "check", "back": page}
     context |= {"address": reverse("console:incident-close", args=(pk,)), "base": dialog(request)}
     return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)

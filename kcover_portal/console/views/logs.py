@@ -1,4 +1,4 @@
-"""Reading a log that somebody pastes or uploads; nothing of it is kept."""
+"""Analysis of a pasted or uploaded log; nothing is stored."""
 
 from django import forms
 from django.http import HttpResponse
@@ -17,7 +17,7 @@ FILE = 32 * 1024 * 1024  # bytes of a file
 
 
 class Log(forms.Form):
-    """A log, pasted or as a file, and the node against whose labels rules are held."""
+    """A log as text or file, and the node whose labels the rules are matched with."""
 
     text = forms.CharField(
         label=gettext_lazy("Kernel log"),
@@ -27,42 +27,42 @@ class Log(forms.Form):
         widget=forms.Textarea(
             attrs={"class": "form-control mono", "rows": 10, "spellcheck": "false", "autocomplete": "off"}
         ),
-        help_text=gettext_lazy("As dmesg, journalctl -k or nvidia-bug-report print it, whatever stands before a line."),
+        help_text=gettext_lazy("Output of dmesg, journalctl -k or nvidia-bug-report. Line prefixes are ignored."),
     )
     file = forms.FileField(
-        label=gettext_lazy("Or a file"),
+        label=gettext_lazy("Or upload a file"),
         required=False,
         widget=forms.ClearableFileInput(attrs={"class": "form-control"}),
-        help_text=gettext_lazy("Up to 32 MiB. Bytes that are no text do not matter."),
+        help_text=gettext_lazy("Up to 32 MiB. Non-text bytes are ignored."),
     )
     node = forms.CharField(
-        label=gettext_lazy("Node, for the rules that look at labels"),
+        label=gettext_lazy("Node (for rules that match labels)"),
         required=False,
         max_length=253,
         widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
     )
 
     def clean(self) -> dict[str, object]:
-        """Refuses nothing at all and too much."""
+        """Reject an empty form and files over the limit."""
         given = super().clean() or self.cleaned_data
         file = given.get("file")
         if not given.get("text") and file is None and not self.errors:
             raise forms.ValidationError(_("Paste a log or choose a file."))
         if file is not None and file.size > FILE:
-            self.add_error("file", _("The file is larger than 32 MiB: cut it to the hours in question."))
+            self.add_error("file", _("The file is larger than 32 MiB. Cut it to the relevant hours."))
         return given
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def read(request: Request) -> HttpResponse:
-    """The form, and after it what the log says."""
+    """The form, followed by the analysis."""
     form = Log(request.POST, request.FILES) if request.method == "POST" else Log()
     context: dict[str, object] = {"form": form}
     if form.is_bound and form.is_valid():
         node = _node(request, form.cleaned_data["node"])
         if form.cleaned_data["node"] and node is None:
-            form.add_error("node", _("You see no node of this name."))
+            form.add_error("node", _("No node with this name."))
         else:
             file = form.cleaned_data["file"]
             data = file.read() if file is not None else form.cleaned_data["text"].encode(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""Nodes: the list, one node, and acting on it."""
+"""Nodes: the list, one node, and actions on it."""
 
 from typing import Any
 
@@ -9,12 +9,13 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import guards, lifecycle, marks
+from kcover import lifecycle, marks
+from kcover.decisions import guards
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, lists
+from kcover_portal.console import forms, lists, wording
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.console.reads import fleet, many, safety, system, timeline
+from kcover_portal.console.reads import bulk_actions, fleet, safety, system, timeline
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
@@ -30,7 +31,7 @@ OFFERED = 8  # nodes in the palette
 @require_GET
 @signed_in
 def nodes(request: Request) -> HttpResponse:
-    """The list: filtered, sorted, paged; the address holds all of it."""
+    """The list: filtered, sorted and paged by the URL."""
     now = timezone.now()
     found = lists.find(lists.NODES, request.user, request.GET)
     sort = request.GET.get("sort", "")
@@ -48,7 +49,7 @@ def nodes(request: Request) -> HttpResponse:
         "usual": system.usual_version(clusters),
         "sort": order,
         "any": found.seen.filter(gone_at=None).exists(),
-        "verbs": many.NODE_VERBS if accounts.may_somewhere(request.user, Role.OPERATOR) else (),
+        "verbs": bulk_actions.NODE_VERBS if accounts.may_somewhere(request.user, Role.OPERATOR) else (),
     }
     return render(request, "console/pages/nodes.html", context)
 
@@ -56,7 +57,7 @@ def nodes(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def search(request: Request) -> HttpResponse:
-    """From the search box: straight to a node whose name is exactly that, else the list that matches."""
+    """The search box: redirect to the node of that name, else to the filtered list."""
     asked = request.GET.get("q", "").strip()
     exact = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), name=asked).select_related("cluster")
     if asked and len(found := list(exact[:2])) == 1:
@@ -84,7 +85,7 @@ def search_nodes(request: Request) -> JsonResponse:
 @require_GET
 @signed_in
 def node(request: Request, cluster: str, name: str) -> HttpResponse:
-    """One node: its state and GPUs, what is wrong, what was decided and done, and why nothing is, if nothing is."""
+    """One node: state, GPUs, incidents, decisions, timeline, and why it is not being healed."""
     row = _find(request, cluster, name)
     now = timezone.now()
     tile = next(iter(fleet.tiles([row.cluster], now=now, nodes=[row.pk])), None)
@@ -105,7 +106,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
-        "verbs": many.NODE_VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
+        "verbs": bulk_actions.NODE_VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
     }
     return render(request, "console/pages/node.html", context)
 
@@ -113,11 +114,11 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
-    """A dry run first (GET); with a reason, and the node's name where much is hit, the rescue is asked for (POST).
+    """A dry run (GET), then the request of a rescue with a reason, and the typed name if many pods are affected (POST).
 
     An approver may pass over guards that hold it back, each by its name.
     """
-    if verb not in many.NODE_VERBS:
+    if verb not in bulk_actions.NODE_VERBS:
         raise Http404
     row = _find(request, cluster, name)
     require(request, Role.OPERATOR, row.cluster)
@@ -137,8 +138,8 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
                 now=now,
                 override=form.cleaned_data["override"],
             )
-        except services.Refused as error:
-            form.add_error(None, str(error))
+        except services.RescueRefused as error:
+            form.add_error(None, wording.say(error.reason))
         else:
             target = reverse("console:rescue", args=(made.pk,))
             return lead(request, target)
@@ -149,13 +150,13 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
 
 
 def _find(request: Request, cluster: str, name: str) -> Node:
-    """The node, if it is in a cluster that the person sees; else there is none."""
+    """The node, if the person can see its cluster; else Http404."""
     seen: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=cluster)
     return get_object_or_404(Node.objects.select_related("cluster", "agent"), cluster=seen, name=name)
 
 
 def _gpus(row: Node, opened: list[Incident], well: NodeHealth) -> list[dict[str, Any]]:
-    """The node's GPUs with their health and the open faults that name each; faults that name none are the node's."""
+    """The node's GPUs with their health and the open faults that name each of them."""
     return [
         {
             "gpu": gpu,

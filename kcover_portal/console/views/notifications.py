@@ -1,4 +1,4 @@
-"""Notifications: channels, routes, a test of each, and the log of what was delivered. For admins of everything."""
+"""Notifications: channels, routes, tests and the delivery log, for admins of all clusters."""
 
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
@@ -9,8 +9,10 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, lists, telling
+from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.forms import channels
+from kcover_portal.errors import FieldError
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, Delivery, Route
 
@@ -20,7 +22,7 @@ PAGE = 50
 @require_GET
 @signed_in
 def notifications(request: Request) -> HttpResponse:
-    """Channels with their routes, and deliveries, newest first; older ones by key."""
+    """Channels with their routes, and deliveries, newest first, paged by key."""
     require(request, Role.ADMIN, None)
     found = lists.find(lists.DELIVERIES, request.user, request.GET)
     rows = found.rows
@@ -42,7 +44,7 @@ def notifications(request: Request) -> HttpResponse:
 
 
 def state(channel: Channel) -> str:
-    """How a channel is: of ``looks.TABLES["channel"]``."""
+    """The state of a channel, a key of ``presentation.TABLES["channel"]``."""
     if not channel.enabled:
         return "off"
     if channel.trouble:
@@ -53,36 +55,36 @@ def state(channel: Channel) -> str:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_channel(request: Request, kind: str) -> HttpResponse:
-    """Asks what a channel of this kind needs (GET), then makes it (POST)."""
+    """Show the form for this kind (GET), then create the channel (POST)."""
     require(request, Role.ADMIN, None)
     label = dict(Channel.Kind.choices).get(kind)
     if label is None:
         return redirect("console:notifications")
-    form = telling.ChannelForm(request.POST or None, kind=kind)
+    form = channels.ChannelForm(request.POST or None, kind=kind)
     if request.method == "POST" and form.is_valid():
         actor = accounts.actor(request.user)
         try:
             services.make_channel(form.cleaned_data["name"], kind, form.settings(), actor=actor, now=timezone.now())
-        except services.Refused as error:
+        except FieldError as error:
             form.refuse(error)
         else:
             return lead(request, reverse("console:notifications"))
     address = reverse("console:channel-new", args=(kind,))
-    return _ask(request, form, title=_("New channel: %(kind)s") % {"kind": label}, verb=_("Make it"), address=address)
+    return _ask(request, form, title=_("New channel: %(kind)s") % {"kind": label}, verb=_("Create"), address=address)
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def channel(request: Request, name: str) -> HttpResponse:
-    """Changes a channel's settings."""
+    """Change the settings of a channel."""
     require(request, Role.ADMIN, None)
     row = get_object_or_404(Channel.objects.select_related("person"), name=name)
-    form = telling.ChannelForm(request.POST or None, kind=row.kind, channel=row)
+    form = channels.ChannelForm(request.POST or None, kind=row.kind, channel=row)
     if request.method == "POST" and form.is_valid():
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
             services.change_channel(row, form.settings(), actor=actor, reason=reason, now=timezone.now())
-        except services.Refused as error:
+        except FieldError as error:
             form.refuse(error)
         else:
             return lead(request, reverse("console:notifications"))
@@ -93,7 +95,7 @@ def channel(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def delete_channel(request: Request, name: str) -> HttpResponse:
-    """Takes a channel away, with its routes; refused while a rule in force names it."""
+    """Delete a channel with its routes; refused while an active rule uses it."""
     require(request, Role.ADMIN, None)
     row = get_object_or_404(Channel, name=name)
     form = forms.Act(request.POST or None)
@@ -101,12 +103,12 @@ def delete_channel(request: Request, name: str) -> HttpResponse:
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
             services.delete_channel(row, actor=actor, reason=reason, now=timezone.now())
-        except services.Refused as error:
+        except FieldError as error:
             form.add_error(None, str(error))
         else:
             return lead(request, reverse("console:notifications"))
     title = _("Delete channel %(name)s…") % {"name": name}
-    text = _("Its routes go with it. What was delivered stays in the log.")
+    text = _("Its routes are deleted with it. The delivery log is kept.")
     address = reverse("console:channel-delete", args=(name,))
     return _ask(request, form, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True)
 
@@ -114,7 +116,7 @@ def delete_channel(request: Request, name: str) -> HttpResponse:
 @require_POST
 @signed_in
 def test_channel(request: Request, name: str) -> HttpResponse:
-    """Sends a test message; the log below shows what came of it."""
+    """Send a test message; the delivery log shows the result."""
     require(request, Role.ADMIN, None)
     row = get_object_or_404(Channel, name=name)
     services.test(row, actor=accounts.actor(request.user), now=timezone.now())
@@ -124,10 +126,10 @@ def test_channel(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_route(request: Request) -> HttpResponse:
-    """Lets happenings go to a channel."""
+    """Create a route from events to a channel."""
     require(request, Role.ADMIN, None)
     clusters = accounts.clusters_of(request.user)
-    form = telling.RouteForm(request.POST or None, clusters=clusters, channel=request.GET.get("channel", ""))
+    form = channels.RouteForm(request.POST or None, clusters=clusters, channel=request.GET.get("channel", ""))
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         try:
@@ -139,7 +141,7 @@ def new_route(request: Request) -> HttpResponse:
                 actor=accounts.actor(request.user),
                 now=timezone.now(),
             )
-        except services.Refused as error:
+        except FieldError as error:
             form.add_error(error.field, str(error))
         else:
             return lead(request, reverse("console:notifications"))
@@ -150,7 +152,7 @@ def new_route(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def delete_route(request: Request, pk: int) -> HttpResponse:
-    """Takes a route away."""
+    """Delete a route."""
     require(request, Role.ADMIN, None)
     row = get_object_or_404(Route.objects.select_related("channel", "cluster"), pk=pk)
     form = forms.Act(request.POST or None)
@@ -166,12 +168,12 @@ def delete_route(request: Request, pk: int) -> HttpResponse:
 @require_POST
 @signed_in
 def retry(request: Request, pk: int) -> HttpResponse:
-    """Tries a message anew that was given up."""
+    """Retry a failed delivery."""
     require(request, Role.ADMIN, None)
     services.again(get_object_or_404(Delivery, pk=pk), now=timezone.now())
     return lead(request, reverse("console:notifications"))
 
 
-def _ask(request: Request, form: forms.Act | telling.ChannelForm, **shown: object) -> HttpResponse:
+def _ask(request: Request, form: forms.Act | channels.ChannelForm, **shown: object) -> HttpResponse:
     context = {"icon": "bell", "form": form, "back": reverse("console:notifications"), "base": dialog(request), **shown}
     return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)

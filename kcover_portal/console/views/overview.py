@@ -1,4 +1,4 @@
-"""The overview: what needs a person, what the portal is doing, how the fleet is."""
+"""The overview page, its trends and the fleet map."""
 
 import json
 
@@ -19,7 +19,7 @@ TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has them all
 @require_GET
 @signed_in
 def overview(request: Request) -> HttpResponse:
-    """The home page; without clusters, how to enrol the first."""
+    """The home page; without clusters, how to enrol the first one."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user))
     whole = fleet.summary(clusters, now=now)
@@ -42,7 +42,7 @@ def overview(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def trend(request: Request) -> HttpResponse:
-    """How a week went; apart from the rest of the page, which is asked for with every signal."""
+    """The trends of a week; a separate request, since the page is reloaded with every signal."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user))
     found = trends.faults(clusters, now=now)
@@ -58,7 +58,7 @@ def trend(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def fleet_map(request: Request) -> JsonResponse:
-    """Every node and GPU, packed for the canvas."""
+    """Every node and GPU in a compact form for the canvas."""
     tiles = fleet.tiles(list(accounts.clusters_of(request.user)), now=timezone.now())
     return JsonResponse(fleet.packed(fleet.grouped(tiles)), json_dumps_params={"separators": (",", ":")})
 
@@ -66,7 +66,7 @@ def fleet_map(request: Request) -> JsonResponse:
 @require_GET
 @signed_in
 def map_table(request: Request) -> HttpResponse:
-    """The map's twin as a table: pools with their counts, and each node that is anything but healthy."""
+    """The map as a table: pools with their counts, and each node that is not healthy."""
     tiles = fleet.tiles(list(accounts.clusters_of(request.user)), now=timezone.now())
     groups = fleet.grouped(tiles)
     troubled = sorted((tile for group in groups for tile in group.troubled), key=lambda tile: fleet.URGENCY[tile.state])

@@ -1,8 +1,9 @@
-"""Preflight: the runs, and one with the matrix of who met whom."""
+"""Preflight: the list of runs, and one run with its pair matrix."""
 
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.http import require_GET
 
 from kcover_portal.accounts import queries as accounts
@@ -12,6 +13,15 @@ from kcover_portal.console.reads import preflight as reads
 from kcover_portal.preflight.models import PreflightRun
 
 PAGE = 50
+COLUMNS = (
+    gettext_lazy("Run"),
+    gettext_lazy("Workload"),
+    gettext_lazy("State"),
+    gettext_lazy("Reports"),
+    gettext_lazy("Abnormal"),
+    pgettext_lazy("preflight", "Slow"),
+    gettext_lazy("First report"),
+)
 NODES = 100
 REFUSALS = 20
 
@@ -25,6 +35,7 @@ def preflight_runs(request: Request) -> HttpResponse:
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "namespace", "state"),
         "page": Paginator(found.rows.select_related("cluster"), PAGE).get_page(request.GET.get("page")),
+        "columns": COLUMNS,
         "any": found.seen.exists(),
     }
     return render(request, "console/pages/preflight_runs.html", context)
@@ -33,7 +44,7 @@ def preflight_runs(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def preflight_run(request: Request, pk: int) -> HttpResponse:
-    """One run: how many reports are in, the verdict and why, each node slot by slot, the flagged ones first."""
+    """One run: received reports, the verdict with its reasons, and the matrix, flagged nodes first."""
     seen = PreflightRun.objects.filter(cluster__in=accounts.clusters_of(request.user))
     run = get_object_or_404(seen.select_related("cluster"), pk=pk)
     matrix = reads.matrix(run)

@@ -1,4 +1,4 @@
-"""Rescues: the list by tabs, one rescue step by step, and a person's word on it."""
+"""Rescues: the list by tabs, one rescue step by step, and actions on it."""
 
 from typing import Any
 
@@ -13,9 +13,10 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover import lifecycle
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, lists
+from kcover_portal.console import forms, lists, wording
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.console.reads import approvals, many
+from kcover_portal.console.reads import approvals, bulk_actions
+from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
@@ -48,7 +49,9 @@ def rescues(request: Request) -> HttpResponse:
         "rows": [_row(rescue) for rescue in page.object_list],
         "any": found.seen.exists(),
         "verbs": [
-            verb for verb, (_say, role) in many.RESCUE_VERBS.items() if accounts.may_somewhere(request.user, role)
+            verb
+            for verb, (_say, role) in bulk_actions.RESCUE_VERBS.items()
+            if accounts.may_somewhere(request.user, role)
         ],
     }
     return render(request, "console/pages/rescues.html", context)
@@ -70,7 +73,7 @@ def _row(rescue: Rescue) -> dict[str, Any]:
 @require_GET
 @signed_in
 def rescue(request: Request, pk: int) -> HttpResponse:
-    """One rescue: the sentence, the steps with their calls and answers, the decision behind it, what may be done."""
+    """One rescue: summary, steps with their calls, decision, and possible actions."""
     row = _find(request, pk)
     now = timezone.now()
     steps = list(row.steps.all())
@@ -85,9 +88,7 @@ def rescue(request: Request, pk: int) -> HttpResponse:
         "total": total,
         "due_at": reads.countdown(row, now=now),
         "verified": {True: "yes", False: "no", None: "untried"}[row.verified],
-        "entries": [
-            entry for entry in entries if entry.verb.startswith("rescue.") or entry.actor != f"rescue {row.pk}"
-        ],
+        "entries": records.of_people(entries, rescue=row.pk),
         "approvals": list(row.approvals.all()),
         "question": approvals.question(row, user=request.user) if reads.awaits_approval(row) else None,
         "held_back": reads.held_back(row),
@@ -101,7 +102,7 @@ def rescue(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def act(request: Request, pk: int, verb: str) -> HttpResponse:
-    """Asks for a reason (GET), then says the word (POST), about the plan that was on the screen."""
+    """Ask for a reason (GET), then act on the plan that was shown (POST)."""
     if verb not in ROLES:
         raise Http404
     row = _find(request, pk)
@@ -125,8 +126,8 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
                 **({"via": "console"} if verb in ("approve", "reject") else {}),
                 **({"step": _number(request.POST.get("step", ""))} if verb in ("retry", "skip") else {}),
             )
-        except services.Refused as error:
-            form.add_error(None, str(error))
+        except services.RescueRefused as error:
+            form.add_error(None, wording.say(error.reason))
         else:
             target = reverse("console:rescue", args=(row.pk,))
             return lead(request, target)
@@ -139,7 +140,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
 
 
 def _number(text: str) -> int | None:
-    """The place of the step that was on the screen; None where none was sent."""
+    """The index of the step that was shown, or None."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= len("32767") else None
 
 

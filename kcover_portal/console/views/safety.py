@@ -1,6 +1,7 @@
-"""Safety: what bounds automation in each cluster with its present counts, and changing it."""
+"""Safety: the guards of each cluster with their counts, and changing them."""
 
 import zoneinfo
+from datetime import timedelta
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -9,15 +10,18 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import guards
+from kcover.decisions import guards
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import bounding, forms, looks
+from kcover_portal.console import forms, presentation
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.reads import safety as reads
+from kcover_portal.console.reads.step_facts import duration
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 
 # Guards without a count: how they are set is all there is to see.
 PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
@@ -26,7 +30,7 @@ PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
 @require_GET
 @signed_in
 def safety(request: Request) -> HttpResponse:
-    """Every cluster that the person sees: its mode, its guards with their counts, what is left out; and maintenance."""
+    """Every visible cluster with its mode, guards and excluded nodes, and the maintenance windows."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user).order_by("name"))
     operable = set(accounts.clusters_of(request.user, Role.OPERATOR).values_list("pk", flat=True))
@@ -57,32 +61,31 @@ def safety(request: Request) -> HttpResponse:
 def _plain(cluster: Cluster, name: str) -> str:
     """A guard without a count, in words."""
     settings = fleet.guards_of(cluster)
-    span = bounding.Span().prepare_value
     match guards.to_json(settings)[name]:
         case int(seconds):
-            return str(span(seconds)) if seconds else _("none")
+            return duration(timedelta(seconds=seconds)) if seconds else _("none")
         case {"limit": limit, "window": window} | {"reboots": int(limit), "window": window}:
-            return _("%(n)d within %(within)s") % {"n": limit, "within": span(window)}
+            return _("%(n)d within %(within)s") % {"n": limit, "within": duration(timedelta(seconds=window))}
     return _("off")
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
-    """Asks for a guard's settings and why (GET), then sets them (POST), effective before the next call."""
-    if guard not in bounding.PARTS:
+    """Show a guard's settings (GET), then change them with a reason (POST), effective before the next cluster call."""
+    if guard not in guard_settings.PARTS:
         raise Http404
     row = _cluster(request, cluster)
-    form = bounding.Guard(request.POST or None, guard=guard, settings=fleet.guards_of(row))
+    form = guard_settings.Guard(request.POST or None, guard=guard, settings=fleet.guards_of(row))
     if request.method == "POST" and form.is_valid():
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
-            bounds.set_guards(row, form.patch(), actor=actor, reason=reason, now=timezone.now())
+            cluster_settings.set_guards(row, form.patch(), actor=actor, reason=reason, now=timezone.now())
         except guards.SettingError as error:
             form.refuse(error)
         else:
             return lead(request, reverse("console:safety"))
-    look = looks.GUARDS[guard]
+    look = presentation.GUARDS[guard]
     address = reverse("console:safety-guard", args=(row.name, guard))
     return _ask(request, form, title=f"{look.label} · {row.name}", icon=look.icon, text=look.help, address=address)
 
@@ -90,16 +93,20 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def mode(request: Request, cluster: str) -> HttpResponse:
-    """How far automation goes in one cluster; the strictest of environment, installation and cluster holds."""
+    """Change the mode of one cluster; the strictest of environment, global and cluster mode applies."""
     row = _cluster(request, cluster)
     wanted = request.GET.get("mode", "")
-    form = bounding.ClusterMode(request.POST or None, mode=wanted if wanted in looks.TABLES["mode"] else row.mode)
+    form = guard_settings.ClusterMode(
+        request.POST or None, mode=wanted if wanted in presentation.TABLES["mode"] else row.mode
+    )
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         actor = accounts.actor(request.user)
         try:
-            bounds.set_cluster(row, {"mode": given["mode"]}, actor=actor, reason=given["reason"], now=timezone.now())
-        except bounds.Refused as error:
+            cluster_settings.set_cluster(
+                row, {"mode": given["mode"]}, actor=actor, reason=given["reason"], now=timezone.now()
+            )
+        except FieldError as error:
             form.add_error(None, str(error))
         else:
             return lead(request, reverse("console:safety"))
@@ -111,12 +118,12 @@ def mode(request: Request, cluster: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def announce(request: Request) -> HttpResponse:
-    """A maintenance window: in it nothing is taken out of scheduling and nothing rebooted."""
+    """Schedule a maintenance window, in which no node is isolated or rebooted."""
     if not accounts.may_somewhere(request.user, Role.OPERATOR):
         require(request, Role.OPERATOR, None)
     zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
     with timezone.override(zone):
-        form = bounding.Window(
+        form = guard_settings.Window(
             request.POST or None,
             clusters=accounts.clusters_of(request.user, Role.OPERATOR),
             everywhere=accounts.may(request.user, Role.OPERATOR, None),
@@ -127,7 +134,7 @@ def announce(request: Request) -> HttpResponse:
             require(request, Role.OPERATOR, given["cluster"])
             starts_at, ends_at = form.span(now=now)
             try:
-                bounds.open_maintenance(
+                cluster_settings.open_maintenance(
                     given["cluster"],
                     pool=given["pool"],
                     node=given["node"],
@@ -137,26 +144,26 @@ def announce(request: Request) -> HttpResponse:
                     actor=accounts.actor(request.user),
                     now=now,
                 )
-            except bounds.Refused as error:
+            except FieldError as error:
                 form.add_error(form.placed.get(error.field, error.field), str(error))
             else:
                 return lead(request, reverse("console:safety"))
-        text = looks.GUARDS["maintenance"].help
+        text = presentation.GUARDS["maintenance"].help
         address = reverse("console:maintenance-new")
-        return _ask(request, form, title=_("Announce maintenance"), icon="tool", text=text, address=address)
+        return _ask(request, form, title=_("Schedule maintenance"), icon="tool", text=text, address=address)
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def end_maintenance(request: Request, pk: int) -> HttpResponse:
-    """Ends a window now, or takes one back that has not begun."""
+    """End a window now, or cancel one that has not started."""
     now = timezone.now()
     row = get_object_or_404(reads.windows(list(accounts.clusters_of(request.user)), now=now), pk=pk)
     require(request, Role.OPERATOR, row.cluster)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
-        bounds.end_maintenance(row, actor=accounts.actor(request.user), reason=reason, now=now)
+        cluster_settings.end_maintenance(row, actor=accounts.actor(request.user), reason=reason, now=now)
         return lead(request, reverse("console:safety"))
     address = reverse("console:maintenance-end", args=(pk,))
     return _ask(request, form, title=_("End this maintenance"), icon="tool", text=row.reason, address=address)
@@ -168,7 +175,7 @@ def _ask(request: Request, form: forms.Act, **shown: object) -> HttpResponse:
 
 
 def _cluster(request: Request, name: str) -> Cluster:
-    """The cluster, if the person sees it; raises PermissionDenied where they do not operate it."""
+    """The cluster, if the person can see it; raises PermissionDenied unless they are its operator."""
     row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=name)
     require(request, Role.OPERATOR, row)
     return row

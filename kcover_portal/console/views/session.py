@@ -1,4 +1,4 @@
-"""Signing in and out, a person's preferences, and the one button that pauses everything."""
+"""Signing in and out, preferences, and the button that pauses everything."""
 
 import zoneinfo
 from typing import Any
@@ -23,7 +23,7 @@ LANGUAGE_KEPT = 365 * 24 * 3600
 
 
 class SignIn(LoginView):
-    """The door. Somebody who is in already is sent on; a person's language comes with them."""
+    """The sign-in page. A signed-in person is redirected; their language is restored."""
 
     template_name = "console/pages/sign_in.html"
     redirect_authenticated_user = True
@@ -46,7 +46,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def preferences(request: HttpRequest) -> HttpResponse:
-    """Keeps language and zone: with the person, and the language in a cookie for the door."""
+    """Store language and time zone with the person, and the language in a cookie for the sign-in page."""
     wanted = request.POST.get("next", "/")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
     response = redirect(wanted if safe else "/")
@@ -76,14 +76,14 @@ def _keep_language(response: HttpResponse, language: str) -> None:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def pause(request: Request) -> HttpResponse:
-    """Stops every act on every cluster before its next call."""
+    """Stop all actions on all clusters before the next call."""
     return _switch(request, "pause")
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def resume(request: Request) -> HttpResponse:
-    """Lets the portal act again."""
+    """Let the portal act again."""
     return _switch(request, "resume")
 
 

@@ -5,7 +5,7 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
-from kcover import standby
+from kcover.decisions import standby
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import standbys as reads
@@ -15,7 +15,7 @@ from kcover_portal.policies import queries as policies
 @require_GET
 @signed_in
 def standbys(request: Request) -> HttpResponse:
-    """Pools of spares, who stands in for whom, the rules by which one is chosen, and where none was free."""
+    """Standbys by pool, assignments, assignment rules and shortages."""
     clusters = list(accounts.clusters_of(request.user))
     context = {
         "standbys": reads.of(clusters, now=timezone.now()),

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import system as reads
-from kcover_portal.fleet import queries as fleet
+from kcover_portal.runtime import queries as runtime
 
 SWEEP_LATE = timedelta(seconds=30)
 WATCH_LATE = timedelta(seconds=120)
@@ -21,11 +21,11 @@ QUEUE_LATE = timedelta(seconds=10)
 @require_GET
 @signed_in
 def system(request: Request) -> HttpResponse:
-    """Agents, queue and watches of the person's clusters; sweep and database are everybody's."""
+    """Agents, queue and watches of the visible clusters, the sweep and the database."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user))
     queue = reads.queue(clusters, now=now)
-    sweep = fleet.pulse("sweep")
+    sweep = runtime.heartbeat("sweep")
     context = {
         "agents": reads.agents(clusters, now=now),
         "queue": queue,
@@ -36,7 +36,7 @@ def system(request: Request) -> HttpResponse:
             (cluster, reads.fresh(cluster.watched_at, now=now, limit=WATCH_LATE) and not cluster.watch_error)
             for cluster in clusters
         ],
-        "database": connection.vendor,
+        "database": connection.display_name,
         "bytes": reads.database_bytes(),
     }
     return render(request, "console/pages/system.html", context)

@@ -32,26 +32,26 @@ def read(path: Path, *, context: str = "") -> Kubeconfig:
     try:
         raw = path.read_bytes()
     except OSError as error:
-        raise KubeconfigInvalid(f"{path} cannot be read: {error.strerror}") from error
+        raise KubeconfigInvalid(f"cannot read {path}: {error.strerror}") from error
     if len(raw) > MAX_BYTES:
-        raise KubeconfigInvalid(f"{path} has {len(raw)} bytes: at most {MAX_BYTES} are read")
+        raise KubeconfigInvalid(f"{path} has {len(raw)} bytes; the limit is {MAX_BYTES}")
     try:
         content = yaml.safe_load(raw)
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise KubeconfigInvalid(f"{path} is not YAML: {error}") from error
+        raise KubeconfigInvalid(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
-        raise KubeconfigInvalid(f"{path} is no kubeconfig: it needs clusters, contexts and users")
+        raise KubeconfigInvalid(f"{path} is not a kubeconfig; clusters, contexts and users are required")
     contexts = _named(content, "contexts", "context")
     chosen = context or content.get("current-context") or (next(iter(contexts)) if len(contexts) == 1 else "")
     if not chosen:
-        raise KubeconfigInvalid(f"name a context: the file has {', '.join(contexts)} and none is current")
+        raise KubeconfigInvalid(f"no current context; choose one of {', '.join(contexts)}")
     if chosen not in contexts:
-        raise KubeconfigInvalid(f"there is no context {chosen!r}: the file has {', '.join(contexts)}")
+        raise KubeconfigInvalid(f"unknown context {chosen!r}; choose one of {', '.join(contexts)}")
     cluster = _one(content, "clusters", "cluster", contexts[chosen].get("cluster"), chosen)
     user = _one(content, "users", "user", contexts[chosen].get("user"), chosen)
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        raise KubeconfigInvalid(f"the cluster of context {chosen!r} names no server (https://...)")
+        raise KubeconfigInvalid(f"the cluster of context {chosen!r} has no server (https://...)")
     warnings = [*_inline(cluster, CLUSTER_FILES, path), *_inline(user, USER_FILES, path), *_doubts(cluster, user)]
     alone = {
         "apiVersion": "v1",
@@ -68,7 +68,7 @@ def _named(content: dict[str, Any], section: str, key: str) -> dict[str, dict[st
     """A section's entries by name."""
     entries = content.get(section)
     if not isinstance(entries, list) or not entries:
-        raise KubeconfigInvalid(f"this is no kubeconfig: {section} is missing or empty")
+        raise KubeconfigInvalid(f"not a kubeconfig: {section} is missing or empty")
     return {
         entry["name"]: dict(entry.get(key) or {})
         for entry in entries
@@ -79,7 +79,7 @@ def _named(content: dict[str, Any], section: str, key: str) -> dict[str, dict[st
 def _one(content: dict[str, Any], section: str, key: str, name: object, context: str) -> dict[str, Any]:
     entries = _named(content, section, key)
     if not isinstance(name, str) or name not in entries:
-        raise KubeconfigInvalid(f"context {context!r} names the {key} {name!r}, which the file does not have")
+        raise KubeconfigInvalid(f"context {context!r} refers to {key} {name!r}, which is not in the file")
     return entries[name]
 
 
@@ -97,7 +97,7 @@ def _inline(entry: dict[str, Any], files: dict[str, str], path: Path) -> list[st
         try:
             entry[data_key] = base64.b64encode(file.read_bytes()).decode("ascii")
         except OSError as error:
-            raise KubeconfigInvalid(f"{key} {file} cannot be read: {error.strerror}") from error
+            raise KubeconfigInvalid(f"cannot read {key} {file}: {error.strerror}") from error
     return warnings
 
 
@@ -107,7 +107,7 @@ def _doubts(cluster: dict[str, Any], user: dict[str, Any]) -> list[str]:
         program = user["exec"].get("command", "?")
         doubts.append(f"the user signs in by running {program}: it must be installed wherever the portal runs")
     if "auth-provider" in user:
-        doubts.append("auth-provider is no longer part of Kubernetes clients: use a service account's token")
+        doubts.append("auth-provider is no longer supported by Kubernetes clients; use a service account token")
     if "tokenFile" in user:
         doubts.append(f"the token is read from {user['tokenFile']}: the file must exist wherever the portal runs")
     if cluster.get("insecure-skip-tls-verify"):

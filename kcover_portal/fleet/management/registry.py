@@ -1,17 +1,21 @@
 """Which clusters there are: registered and forgotten here, with a ledger entry each."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
+from kcover import audit
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 
+SECRETS = ("kubeconfig",)
 
-class Refused(ValueError):
+
+class ClusterRefused(ValueError):
     """What was asked for cannot be; the message says why."""
 
 
@@ -23,8 +27,8 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
     """
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is not None and not replace:
-        raise Refused(f"there is a cluster {name} already: add --replace to change it")
-    verb = "cluster.added" if cluster is None else "cluster.changed"
+        raise ClusterRefused(f"cluster {name} already exists; add --replace to change it")
+    before = {field: getattr(cluster, field) for field in fields} if cluster is not None else None
     if cluster is None:
         cluster = Cluster(name=name, created_at=now)
     for field, value in fields.items():
@@ -34,11 +38,10 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
         cluster.clean_fields(exclude={field.name for field in Cluster._meta.fields} - checked)
     except ValidationError as error:
         reasons = [f"{field}: {' '.join(said)}" for field, said in error.message_dict.items()]
-        raise Refused("; ".join(reasons)) from error
-    shown = {key: value for key, value in fields.items() if key != "kubeconfig"}
+        raise ClusterRefused("; ".join(reasons)) from error
     with transaction.atomic():
         cluster.save()
-        ledger.write(name, actor=actor, verb=verb, subject=name, now=now, data=shown)
+        ledger.record(name, _registered(name, before, fields), actor=actor, now=now)
     doorbell.tell("cluster", cluster.pk, cluster=name)
     return cluster
 
@@ -50,6 +53,21 @@ def remove(cluster: Cluster, *, actor: str, now: datetime) -> None:
         # In everybody's order: nodes, their cluster, what is of it, the ledger. Deleting alone takes the cluster last.
         list(Node.objects.select_for_update().filter(cluster=cluster).order_by("pk").values_list("pk"))
         list(Cluster.objects.select_for_update().filter(pk=pk).values_list("pk"))
-        ledger.write(cluster.name, actor=actor, verb="cluster.removed", subject=cluster.name, now=now)
+        ledger.record(cluster.name, audit.ClusterRemoved(cluster=cluster.name), actor=actor, now=now)
         cluster.delete()
     doorbell.tell("cluster", pk, cluster=cluster.name)
+
+
+def _registered(name: str, before: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> audit.Act:
+    """The ledger's entry: what was set, or what was changed of a cluster that there was; no value of a secret."""
+    if before is None:
+        settings = {field: value for field, value in fields.items() if field not in SECRETS}
+        return audit.ClusterAdded(cluster=name, settings=settings)
+    changed = {field: value for field, value in fields.items() if before[field] != value}
+    return audit.ClusterChanged(
+        cluster=name,
+        changed={
+            field: audit.SECRET_CHANGED if field in SECRETS else audit.Change(before=before[field], after=value)
+            for field, value in changed.items()
+        },
+    )

@@ -1,30 +1,39 @@
 """Writing the fleet: what the watch saw, what agents said of themselves, what is asked of them, modes."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import reduce
-from operator import or_
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
 
-from kcover import fault, marks
+from kcover import audit, marks
+from kcover.faults import fault
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Cluster, Command, Installation, Mode, Node, Pulse
-from kcover_portal.fleet.services import bounds, late_answers
+from kcover_portal.fleet.models import Cluster, Command, Node
+from kcover_portal.fleet.services import cluster_settings, late_results
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
+from kcover_portal.runtime.models import Installation, Mode
 
-BOOTS = 8  # before the present one that are known as past: a report of the last of them may still be under way
+MAX_PAST_BOOTS = 8  # a report of the last one may still arrive
 
 # What a node's row takes from the cluster; a change of any of them is told to open pages.
 SYNCED = [
-    *("uid", "known", "pool", "model", "labels", "taints", "conditions", "marks", "unschedulable"),
+    *("uid", "in_cluster", "pool", "model", "labels", "taints", "conditions", "marks", "unschedulable"),
     *("ready", "ready_since", "boot_id", "gpus", "kubelet", "address", "gone_at"),
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class Requester:
+    """Who requests a command: a row of another app by kind and key; of a rescue also the index of the step."""
+
+    kind: Command.Requester
+    id: int
+    step: int | None = None
 
 
 def sync_node(cluster: Cluster, seen: port.Node, *, now: datetime) -> tuple[Node, bool]:
@@ -65,9 +74,9 @@ def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -
             row.synced_at = now
             stale.append(row)
     listed = {one.name for one in seen}
-    gone = [row for name, row in rows.items() if row.known and name not in listed]
+    gone = [row for name, row in rows.items() if row.in_cluster and name not in listed]
     for row in gone:
-        row.known, row.ready, row.gone_at = False, False, now
+        row.in_cluster, row.ready, row.gone_at = False, False, now
     with transaction.atomic():
         Node.objects.bulk_create(fresh, batch_size=500)
         Node.objects.bulk_update([*stale, *gone], [*SYNCED, "past_boots", "synced_at"], batch_size=200)
@@ -79,7 +88,7 @@ def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -
 
 def remove_node(cluster: Cluster, name: str, *, now: datetime) -> Node | None:
     """Notes that the cluster no longer has the node; its history stays."""
-    Node.objects.filter(cluster=cluster, name=name, known=True).update(known=False, ready=False, gone_at=now)
+    Node.objects.filter(cluster=cluster, name=name, in_cluster=True).update(in_cluster=False, ready=False, gone_at=now)
     node = Node.objects.filter(cluster=cluster, name=name).first()
     if node is not None:
         doorbell.tell("node", node.pk, cluster=cluster.name)
@@ -88,13 +97,13 @@ def remove_node(cluster: Cluster, name: str, *, now: datetime) -> Node | None:
 
 def _past_boots(row: Node, boot_id: str) -> list[str]:
     """The boots that are over once the node shows this one."""
-    return [past for past in (row.boot_id, *row.past_boots) if past not in ("", boot_id)][:BOOTS]
+    return [past for past in (row.boot_id, *row.past_boots) if past not in ("", boot_id)][:MAX_PAST_BOOTS]
 
 
 def _fields(seen: port.Node) -> dict[str, Any]:
     return {
         "uid": seen.uid,
-        "known": True,
+        "in_cluster": True,
         "pool": queries.pool_of(dict(seen.labels))[:120],
         "model": seen.labels.get(queries.MODEL_LABEL, "")[:120],
         "labels": dict(seen.labels),
@@ -118,21 +127,28 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
     if not error:
         fields["watched_at"] = now
         if not Cluster.objects.filter(pk=cluster.pk, watched_at__gte=now - queries.WATCH_GAP).exists():
-            note_unheard(cluster.pk, now=now)
+            fields["heard_since"] = now
     if version:
         fields["version"] = version
     Cluster.objects.filter(pk=cluster.pk).update(**fields)
 
 
 def note_unheard(cluster: int, *, now: datetime) -> None:
-    """Notes that the cluster (by key) did not answer until now: who needs its word could not be heard."""
-    beat(f"{queries.HEARD_SINCE}{cluster}", now=now)
+    """Records that the cluster (by key) did not answer until now: silence of its nodes proves nothing before that."""
+    Cluster.objects.filter(pk=cluster).update(heard_since=now)
 
 
 def ask_agent(
-    node: Node, kind: str, *, key: str, args: Mapping[str, Any], expires_at: datetime, now: datetime
+    node: Node,
+    kind: str,
+    *,
+    key: str,
+    args: Mapping[str, Any],
+    expires_at: datetime,
+    now: datetime,
+    requester: Requester | None = None,
 ) -> Command:
-    """Asks the node's agent for something; asking again with the same key finds the same command."""
+    """Offers a command to the node's agent; repeating a key returns the command that exists."""
     command, created = Command.objects.get_or_create(
         key=key,
         defaults={
@@ -140,6 +156,9 @@ def ask_agent(
             "node": node,
             "kind": kind,
             "args": dict(args),
+            "requester_kind": requester.kind if requester else "",
+            "requester_id": requester.id if requester else None,
+            "requester_step": requester.step if requester else None,
             "created_at": now,
             "expires_at": expires_at,
         },
@@ -149,16 +168,18 @@ def ask_agent(
     return command
 
 
-def withdraw_commands(prefixes: Sequence[str], *, because: str, now: datetime) -> list[tuple[uuid.UUID, str]]:
-    """Takes back what was asked under keys with one of these prefixes and no agent has answered.
+def withdraw_commands(requester: Requester, *, because: str, now: datetime) -> list[tuple[uuid.UUID, str]]:
+    """Withdraws the requester's commands that no agent has answered; without a step, those of all its steps.
 
-    Returns the ids and kinds of those commands.
+    Returns the ids and kinds of the withdrawn commands.
     """
-    rows = Command.objects.filter(reduce(or_, (Q(key__startswith=prefix) for prefix in prefixes)))
+    rows = Command.objects.filter(requester_kind=requester.kind, requester_id=requester.id)
+    if requester.step is not None:
+        rows = rows.filter(requester_step=requester.step)
     found = list(rows.filter(state=Command.State.OFFERED).order_by("created_at").values_list("pk", "kind"))
     if found:
         Command.objects.filter(pk__in=[pk for pk, _ in found], state=Command.State.OFFERED).update(
-            state=Command.State.EXPIRED, message=f"{late_answers.WITHDRAWN}{because}"[:1000], finished_at=now
+            state=Command.State.EXPIRED, message=f"{late_results.WITHDRAWN}{because}"[:1000], finished_at=now
         )
     return found
 
@@ -178,10 +199,12 @@ def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) ->
         output=dict(result.output),
         finished_at=now,
     )
-    if changed and (run := queries.run_of(wanted)) is not None:
-        doorbell.ring("fleet.advance_run", run)
+    if changed:
+        of_run = Command.objects.filter(pk=wanted, requester_kind=Command.Requester.CHECK_RUN).first()
+        if of_run is not None and of_run.requester_id is not None:
+            doorbell.ring("checks.advance_run", of_run.requester_id)
     if not changed:
-        late_answers.note(node, wanted, result, now=now)
+        late_results.note(node, wanted, result, now=now)
     return bool(changed)
 
 
@@ -192,52 +215,20 @@ def expire_commands(*, now: datetime) -> int:
     )
 
 
-def beat(name: str, *, now: datetime) -> None:
-    """Notes that the process or round of that name is alive."""
-    Pulse.objects.update_or_create(name=name, defaults={"at": now})
-
-
-def note_word(name: str, word: str, *, now: datetime) -> bool:
-    """Keeps a word under a name; whether it is another than the one before. Of two at once one is told so."""
-    if Pulse.objects.filter(name=name).exclude(holder=word).update(holder=word, at=now):
-        return True
-    _, created = Pulse.objects.get_or_create(name=name, defaults={"holder": word, "at": now})
-    return created
-
-
-def beat_on(name: str, *, gap: timedelta, now: datetime) -> None:
-    """Notes that the process of that name is alive, and since when it has been so without such a gap."""
-    if queries.steady_since(name, gap=gap, now=now) is None:
-        beat(f"{name} since", now=now)
-    beat(name, now=now)
-
-
-def lead(name: str, *, holder: str, until: datetime, now: datetime) -> bool:
-    """Takes or keeps the lease ``name``: one holder at a time, by the database's word."""
-    free = Q(until__isnull=True) | Q(until__lte=now) | Q(holder=holder)
-    if Pulse.objects.filter(free, name=name).update(holder=holder, until=until, at=now):
-        return True
-    _, created = Pulse.objects.get_or_create(name=name, defaults={"holder": holder, "until": until, "at": now})
-    return created
-
-
-def resign(name: str, *, holder: str, now: datetime) -> None:
-    """Gives the lease back, so that another takes over at once."""
-    Pulse.objects.filter(name=name, holder=holder).update(until=now)
-
-
 def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) -> None:
     """Stops every act on one cluster, or on all, before its next cluster call; remembers the mode it had."""
-    _set_mode(Mode.PAUSED, cluster=cluster, reason=reason, actor=actor, now=now, verb="automation.paused")
+    _set_mode(Mode.PAUSED, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationPaused)
 
 
 def resume(*, cluster: Cluster | None, reason: str, actor: str, now: datetime, mode: str | None = None) -> None:
     """Lets acts go on, in the mode from before the pause unless another is named: never in a bolder one by itself."""
-    _set_mode(mode, cluster=cluster, reason=reason, actor=actor, now=now, verb="automation.resumed")
+    _set_mode(mode, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationResumed)
 
 
 @transaction.atomic
-def _set_mode(mode: str | None, *, cluster: Cluster | None, reason: str, actor: str, now: datetime, verb: str) -> None:
+def _set_mode(
+    mode: str | None, *, cluster: Cluster | None, reason: str, actor: str, now: datetime, act: type[audit.ModeAct]
+) -> None:
     if cluster is None:
         row: Installation | Cluster = Installation.objects.select_for_update().get_or_create(pk=1)[0]
     else:
@@ -253,14 +244,7 @@ def _set_mode(mode: str | None, *, cluster: Cluster | None, reason: str, actor: 
         row.pause_reason = reason if row.mode == Mode.PAUSED else ""
         row.save(update_fields=["mode", "resumes_as", "pause_reason"])
     if row.mode != before:
-        bounds.note_change(cluster, now=now)
+        cluster_settings.note_change(cluster)
     name = cluster.name if cluster else ""
-    ledger.write(
-        name,
-        actor=actor,
-        verb=verb,
-        subject=name or "installation",
-        now=now,
-        data={"before": before, "mode": row.mode, "reason": reason},
-    )
+    ledger.record(name, act(cluster=name, before=before, mode=row.mode, reason=reason), actor=actor, now=now)
     doorbell.tell("cluster", cluster.pk if cluster else 0, cluster=name)

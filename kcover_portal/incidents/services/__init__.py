@@ -1,29 +1,29 @@
 """Writing incidents: reports are taken in, faults kept, incidents closed."""
 
-from kcover_portal.incidents.services.closing import Refused, close, close_by_hand
-from kcover_portal.incidents.services.ingesting import Delivery, ingest, prune
-from kcover_portal.incidents.services.keeping import (
-    call_for_judgement,
-    judge_anew,
-    judge_under,
+from kcover_portal.incidents.services.closure import CloseRefused, close, close_by_hand
+from kcover_portal.incidents.services.ingestion import Delivery, ingest, prune
+from kcover_portal.incidents.services.node_jobs import note_jobs
+from kcover_portal.incidents.services.record_faults import (
     keep_fault,
     keep_storm,
-    mark_judged,
+    mark_decided,
+    redecide_cluster,
+    redecide_if_labels_changed,
+    redecide_node,
 )
-from kcover_portal.incidents.services.sharing import note_jobs
 
 __all__ = [
+    "CloseRefused",
     "Delivery",
-    "Refused",
-    "call_for_judgement",
     "close",
     "close_by_hand",
     "ingest",
-    "judge_anew",
-    "judge_under",
     "keep_fault",
     "keep_storm",
-    "mark_judged",
+    "mark_decided",
     "note_jobs",
     "prune",
+    "redecide_cluster",
+    "redecide_if_labels_changed",
+    "redecide_node",
 ]

@@ -6,6 +6,7 @@ decodes objects as the live client does, and computes the same patches. Behaviou
 here.
 """
 
-from kcover_portal.kube.fake.cluster import Call, FakeCluster
+from kcover_portal.kube.fake.calls import Call
+from kcover_portal.kube.fake.cluster import FakeCluster
 
 __all__ = ["Call", "FakeCluster"]

@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -10,64 +9,25 @@ import msgspec
 
 from kcover_portal.kube import change as changes
 from kcover_portal.kube import errors, values
-from kcover_portal.kube.fake.hands import Hands
+from kcover_portal.kube.fake.calls import Recorder
 from kcover_portal.kube.fake.objects import Manifest, stamp
-from kcover_portal.kube.verbs import claims as claim_verbs
 from kcover_portal.kube.verbs import events as event_verbs
 from kcover_portal.kube.verbs import jobs as job_verbs
-from kcover_portal.kube.wire import base, claims, events, jobs, nodes, pods
+from kcover_portal.kube.verbs import pvcs as claim_verbs
+from kcover_portal.kube.wire import base, events, jobs, nodes, pods, pvcs
 
 CLAIM: Final = "PersistentVolumeClaim"
 _TRIES: Final = 5
 _GRACE_SECONDS: Final = 30
 
 
-@dataclass(slots=True, kw_only=True)
-class Call:
-    """One call of a port verb. ``wrote``: it came as far as a request that changes the cluster."""
-
-    verb: str
-    kind: str
-    namespace: str
-    name: str
-    wrote: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class _Failure:
-    verb: str
-    error: errors.KubeError
-    times: int
-    after: bool
-    name: str | None
-
-
-class FakeCluster(Hands):
+class FakeCluster(Recorder):
     """A cluster in memory. ``may_create_namespaces`` is whether the portal's account has that right."""
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__(clock=clock)
-        self.calls: list[Call] = []
         self.may_create_namespaces = True
-        self._failures: list[_Failure] = []
         self._tokens: dict[str, values.TokenIdentity] = {}
-
-    # For tests
-
-    def fail(
-        self, verb: str, error: errors.KubeError, *, times: int = 1, after: bool = False, name: str | None = None
-    ) -> None:
-        """The next ``times`` calls of a port verb (about that object) raise; ``after``: once the work is done."""
-        self._failures.append(_Failure(verb=verb, error=error, times=times, after=after, name=name))
-
-    def called(self, verb: str, *, name: str | None = None) -> list[Call]:
-        """The calls of a verb so far (about that object)."""
-        return [call for call in self.calls if call.verb == verb and name in (None, call.name)]
-
-    @property
-    def writes(self) -> list[Call]:
-        """The calls that changed the cluster, or tried."""
-        return [call for call in self.calls if call.wrote]
 
     def add_token(self, token: str, identity: values.TokenIdentity) -> None:
         """A token that reviews as this identity."""
@@ -77,29 +37,25 @@ class FakeCluster(Hands):
         """The token's pod is gone."""
         del self._tokens[token]
 
-    # The port
+    # Verbs of the port
 
     def version(self) -> str:
-        """See the port."""
-        with self._call("version", "", ""):
+        with self.call("version", "", ""):
             return "v1.31.0"
 
     def list_nodes(self) -> values.NodeList:
-        """See the port."""
-        with self._call("list_nodes", "Node", ""), self.objects.changed:
+        with self.call("list_nodes", "Node", ""), self.objects.changed:
             items = tuple(_node(manifest) for manifest in self.objects.list("Node"))
             return values.NodeList(items=items, resource_version=self.objects.version)
 
     def watch_nodes(self, resource_version: str, *, timeout: float) -> Iterator[values.NodeEvent]:
-        """See the port."""
-        with self._call("watch_nodes", "Node", ""):
+        with self.call("watch_nodes", "Node", ""):
             lines = self.objects.watch("Node", resource_version, timeout=timeout)
         for kind, manifest, version in lines:
             yield values.NodeEvent(kind=kind, node=_node(manifest) if manifest else None, resource_version=version)
 
     def get_node(self, name: str) -> values.Node:
-        """See the port."""
-        with self._call("get_node", "Node", name):
+        with self.call("get_node", "Node", name):
             return _node(self.objects.get("Node", "", name))
 
     def apply_node(
@@ -109,8 +65,7 @@ class FakeCluster(Hands):
         *,
         expect: Callable[[values.Node], None] | None = None,
     ) -> tuple[values.Node, values.Node]:
-        """See the port."""
-        with self._call("apply_node", "Node", name) as call:
+        with self.call("apply_node", "Node", name) as call:
             for _ in range(_TRIES):
                 read = msgspec.convert(self.objects.get("Node", "", name), nodes.NodeObject)
                 before = read.value()
@@ -127,15 +82,13 @@ class FakeCluster(Hands):
     def list_pods(
         self, *, node: str | None = None, namespace: str | None = None, labels: Mapping[str, str] | None = None
     ) -> list[values.Pod]:
-        """See the port."""
-        with self._call("list_pods", "Pod", node or "", namespace=namespace or ""):
+        with self.call("list_pods", "Pod", node or "", namespace=namespace or ""):
             found = [_pod(manifest) for manifest in self.objects.list("Pod", namespace)]
         wanted = (labels or {}).items()
         return [pod for pod in found if node in (None, pod.node) and wanted <= pod.labels.items()]
 
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:
-        """See the port."""
-        with self._call("watch_pods", "Pod", ""):
+        with self.call("watch_pods", "Pod", ""):
             lines = self.objects.watch("Pod", resource_version, timeout=timeout)
         for kind, manifest, version in lines:
             yield values.PodEvent(kind=kind, pod=_pod(manifest) if manifest else None, resource_version=version)
@@ -143,8 +96,7 @@ class FakeCluster(Hands):
     def evict(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None, dry_run: bool = False
     ) -> values.Eviction:
-        """See the port."""
-        with self._call("evict", "Pod", pod_name, namespace=pod_namespace) as call, self.objects.changed:
+        with self.call("evict", "Pod", pod_name, namespace=pod_namespace) as call, self.objects.changed:
             call.wrote = not dry_run
             manifest = self.objects.find("Pod", pod_namespace, pod_name)
             if manifest is None or manifest["metadata"]["uid"] != uid:
@@ -168,8 +120,7 @@ class FakeCluster(Hands):
     def delete_pod(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None
     ) -> values.Evicted | values.Gone:
-        """See the port."""
-        with self._call("delete_pod", "Pod", pod_name, namespace=pod_namespace) as call, self.objects.changed:
+        with self.call("delete_pod", "Pod", pod_name, namespace=pod_namespace) as call, self.objects.changed:
             call.wrote = True
             manifest = self.objects.find("Pod", pod_namespace, pod_name)
             if manifest is None or manifest["metadata"]["uid"] != uid:
@@ -178,13 +129,11 @@ class FakeCluster(Hands):
             return values.Evicted()
 
     def budgets(self, namespace: str | None = None) -> list[values.Budget]:
-        """See the port."""
-        with self._call("budgets", "PodDisruptionBudget", "", namespace=namespace or ""):
+        with self.call("budgets", "PodDisruptionBudget", "", namespace=namespace or ""):
             return [_budget(manifest) for manifest in self.objects.list("PodDisruptionBudget", namespace)]
 
     def emit(self, draft: values.EventDraft) -> None:
-        """See the port."""
-        with self._call("emit", "Event", draft.name, namespace=draft.namespace) as call, self.objects.changed:
+        with self.call("emit", "Event", draft.name, namespace=draft.namespace) as call, self.objects.changed:
             call.wrote = True
             if self.may_create_namespaces:
                 self.add_namespace(draft.namespace)
@@ -194,105 +143,77 @@ class FakeCluster(Hands):
                 self.objects.create(event_verbs.event_manifest(draft, namespace=namespace))
 
     def list_events(self) -> values.EventList:
-        """See the port."""
-        with self._call("list_events", "Event", ""), self.objects.changed:
+        with self.call("list_events", "Event", ""), self.objects.changed:
             items = tuple(_event(manifest) for manifest in self.objects.list("Event"))
             return values.EventList(items=items, resource_version=self.objects.version)
 
     def watch_events(self, resource_version: str | None, *, timeout: float) -> Iterator[values.EventEvent]:
-        """See the port."""
-        with self._call("watch_events", "Event", ""):
+        with self.call("watch_events", "Event", ""):
             lines = self.objects.watch("Event", resource_version, timeout=timeout)
         for kind, manifest, version in lines:
             yield values.EventEvent(kind=kind, event=_event(manifest) if manifest else None, resource_version=version)
 
     def ensure_job(self, spec: values.JobSpec) -> values.JobState:
-        """See the port."""
-        with self._call("ensure_job", "Job", spec.name, namespace=spec.namespace) as call, self.objects.changed:
+        with self.call("ensure_job", "Job", spec.name, namespace=spec.namespace) as call, self.objects.changed:
             call.wrote = True
             with contextlib.suppress(errors.Conflict):
                 self.objects.create(job_verbs.job_manifest(spec))
             return _job(self.objects.get("Job", spec.namespace, spec.name))
 
     def job_state(self, namespace: str, name: str) -> values.JobState:
-        """See the port."""
-        with self._call("job_state", "Job", name, namespace=namespace):
+        with self.call("job_state", "Job", name, namespace=namespace):
             manifest = self.objects.find("Job", namespace, name)
             return _job(manifest) if manifest else values.JobState(exists=False)
 
     def delete_job(self, namespace: str, name: str) -> None:
-        """See the port."""
-        with self._call("delete_job", "Job", name, namespace=namespace) as call:
+        with self.call("delete_job", "Job", name, namespace=namespace) as call:
             call.wrote = True
             with contextlib.suppress(errors.NotFound):
                 self.objects.remove("Job", namespace, name)
 
     def ensure_claim(self, spec: values.ClaimSpec) -> values.ClaimState:
-        """See the port."""
-        with self._call("ensure_claim", CLAIM, spec.name, namespace=spec.namespace) as call, self.objects.changed:
+        with self.call("ensure_claim", CLAIM, spec.name, namespace=spec.namespace) as call, self.objects.changed:
             call.wrote = True
             with contextlib.suppress(errors.Conflict):
                 self.objects.create({**claim_verbs.claim_manifest(spec), "status": {"phase": "Pending"}})
             return _claim(self.objects.get(CLAIM, spec.namespace, spec.name))
 
     def claim_state(self, namespace: str, name: str) -> values.ClaimState:
-        """See the port."""
-        with self._call("claim_state", CLAIM, name, namespace=namespace):
+        with self.call("claim_state", CLAIM, name, namespace=namespace):
             manifest = self.objects.find(CLAIM, namespace, name)
             return _claim(manifest) if manifest else values.ClaimState(exists=False)
 
     def delete_claim(self, namespace: str, name: str) -> None:
-        """See the port."""
-        with self._call("delete_claim", CLAIM, name, namespace=namespace) as call:
+        with self.call("delete_claim", CLAIM, name, namespace=namespace) as call:
             call.wrote = True
             with contextlib.suppress(errors.NotFound):
                 self.objects.remove(CLAIM, namespace, name)
 
     def workloads(self, *, labels: Mapping[str, str]) -> list[values.Workload]:
-        """See the port."""
-        with self._call("workloads", "", ""):
+        with self.call("workloads", "", ""):
             found = [_workload(kind, m) for kind in values.WORKLOADS for m in self.objects.list(kind)]
             return [workload for workload in found if labels.items() <= workload.labels.items()]
 
     def workload(self, namespace: str, kind: str, name: str) -> values.Workload:
-        """See the port."""
-        with self._call("workload", kind, name, namespace=namespace):
+        with self.call("workload", kind, name, namespace=namespace):
             return _workload(kind, self.objects.get(kind, namespace, name))
 
     def label_workload(
         self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]
     ) -> values.Workload:
-        """See the port."""
-        with self._call("label_workload", kind, name, namespace=namespace) as call:
+        with self.call("label_workload", kind, name, namespace=namespace) as call:
             call.wrote = True
             patch = {"metadata": {"labels": dict(labels)}}
             return _workload(kind, self.objects.merge(kind, namespace, name, patch))
 
     def review_token(self, token: str, *, audiences: Sequence[str]) -> values.TokenIdentity | None:
-        """See the port."""
-        with self._call("review_token", "TokenReview", ""):
+        with self.call("review_token", "TokenReview", ""):
             identity = self._tokens.get(token)
             if identity is None or (audiences and not set(audiences) & set(identity.audiences)):
                 return None
             return identity
 
-    # Inside
-
-    @contextlib.contextmanager
-    def _call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
-        call = Call(verb=verb, kind=kind, namespace=namespace, name=name)
-        with self.objects.changed:
-            self.calls.append(call)
-            failure = next((f for f in self._failures if f.verb == verb and f.name in (None, name)), None)
-            if failure is not None:
-                failure.times -= 1
-                if failure.times == 0:
-                    self._failures.remove(failure)
-        if failure is not None and not failure.after:
-            raise failure.error
-        yield call
-        if failure is not None:
-            raise failure.error
+    # Pods
 
     def _protecting(self, pod: values.Pod) -> list[values.Budget]:
         found = (_budget(manifest) for manifest in self.objects.list("PodDisruptionBudget", pod.namespace))
@@ -327,7 +248,7 @@ def _event(manifest: Manifest) -> values.SeenEvent:
 
 
 def _claim(manifest: Manifest) -> values.ClaimState:
-    return msgspec.convert(manifest, claims.ClaimObject).value()
+    return msgspec.convert(manifest, pvcs.ClaimObject).value()
 
 
 def _job(manifest: Manifest) -> values.JobState:

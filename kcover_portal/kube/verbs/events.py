@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from kcover_portal.kube import errors, http, values
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import events as wire
 
@@ -14,37 +14,34 @@ _FALLBACK: Final = "default"
 logger = logging.getLogger(__name__)
 
 
-class Events(reading.Verbs):
+class Events(list_watch.Verbs):
     """The port's verbs about Events."""
 
     def emit(self, draft: values.EventDraft) -> None:
-        """See the port."""
         try:
             try:
                 self._write(draft, namespace=draft.namespace)
             except errors.NotFound:
                 self._make_namespace(draft.namespace)
                 self._write(draft, namespace=draft.namespace)
-        except (errors.NotFound, errors.Refused) as error:
+        except (errors.NotFound, errors.RefusedByServer) as error:
             if draft.namespace == _FALLBACK or not _about_namespace(error):
                 raise
             logger.warning("Event %s goes to namespace %s: %s", draft.name, _FALLBACK, error)
             self._write(draft, namespace=_FALLBACK)
 
     def list_events(self) -> values.EventList:
-        """See the port."""
-        items, version = reading.pages(self._connection, _AT, wire.EventObject)
+        items, version = list_watch.pages(self._connection, _AT, wire.EventObject)
         return values.EventList(items=tuple(item.value() for item in items), resource_version=version)
 
     def watch_events(self, resource_version: str | None, *, timeout: float) -> Iterator[values.EventEvent]:
-        """See the port."""
-        for kind, event, version in reading.watch(
+        for kind, event, version in list_watch.watch(
             self._connection, _AT, wire.EventObject, resource_version=resource_version, timeout=timeout
         ):
             yield values.EventEvent(kind=kind, event=event.value() if event else None, resource_version=version)
 
     def _write(self, draft: values.EventDraft, *, namespace: str) -> None:
-        at = reading.path("api", "v1", "namespaces", namespace, "events")
+        at = list_watch.path("api", "v1", "namespaces", namespace, "events")
         try:
             self._connection.request("POST", at, base.AnyObject, body=event_manifest(draft, namespace=namespace))
         except errors.Conflict as error:

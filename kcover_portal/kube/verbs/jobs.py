@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from kcover_portal.kube import errors, http, values
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import jobs as wire
 
@@ -12,11 +12,10 @@ from kcover_portal.kube.wire import jobs as wire
 _KEEP_SECONDS: Final = 24 * 3600
 
 
-class Jobs(reading.Verbs):
+class Jobs(list_watch.Verbs):
     """The port's verbs about Jobs and workloads."""
 
     def ensure_job(self, spec: values.JobSpec) -> values.JobState:
-        """See the port."""
         try:
             return self._connection.request(
                 "POST", _job_path(spec.namespace), wire.JobObject, body=job_manifest(spec)
@@ -27,14 +26,12 @@ class Jobs(reading.Verbs):
             return self.job_state(spec.namespace, spec.name)
 
     def job_state(self, namespace: str, name: str) -> values.JobState:
-        """See the port."""
         try:
             return self._connection.request("GET", _job_path(namespace, name), wire.JobObject).value()
         except errors.NotFound:
             return values.JobState(exists=False)
 
     def delete_job(self, namespace: str, name: str) -> None:
-        """See the port."""
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
         try:
             self._connection.request("DELETE", _job_path(namespace, name), base.AnyObject, body=body)
@@ -42,13 +39,12 @@ class Jobs(reading.Verbs):
             return
 
     def workloads(self, *, labels: Mapping[str, str]) -> list[values.Workload]:
-        """See the port."""
         found = []
         for kind in values.WORKLOADS.values():
-            at = reading.path("apis", kind.group, kind.version, kind.plural)
+            at = list_watch.path("apis", kind.group, kind.version, kind.plural)
             try:
-                items, _ = reading.pages(
-                    self._connection, at, base.AnyObject, query={"labelSelector": reading.selector(labels)}
+                items, _ = list_watch.pages(
+                    self._connection, at, base.AnyObject, query={"labelSelector": list_watch.selector(labels)}
                 )
             except errors.NotFound:
                 continue
@@ -56,14 +52,12 @@ class Jobs(reading.Verbs):
         return found
 
     def workload(self, namespace: str, kind: str, name: str) -> values.Workload:
-        """See the port."""
         at = _workload_path(namespace, kind, name)
         return workload_value(kind, self._connection.request("GET", at, base.AnyObject))
 
     def label_workload(
         self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]
     ) -> values.Workload:
-        """See the port."""
         changed = self._connection.request(
             "PATCH",
             _workload_path(namespace, kind, name),
@@ -108,14 +102,14 @@ def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
 
 
 def _job_path(namespace: str, *name: str) -> str:
-    return reading.path("apis", "batch", "v1", "namespaces", namespace, "jobs", *name)
+    return list_watch.path("apis", "batch", "v1", "namespaces", namespace, "jobs", *name)
 
 
 def _workload_path(namespace: str, kind: str, name: str) -> str:
     known = values.WORKLOADS.get(kind)
     if known is None:
         raise errors.NotFound(f"{kind} {namespace}/{name}: not a kind of training job that is known here")
-    return reading.path("apis", known.group, known.version, "namespaces", namespace, known.plural, name)
+    return list_watch.path("apis", known.group, known.version, "namespaces", namespace, known.plural, name)
 
 
 def workload_value(kind: str, found: base.AnyObject) -> values.Workload:

@@ -5,7 +5,7 @@ from typing import Final
 
 from kcover_portal.kube import change as changes
 from kcover_portal.kube import errors, values
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import nodes as wire
 
@@ -14,27 +14,23 @@ _AT: Final = "/api/v1/nodes"
 _TRIES: Final = 5
 
 
-class Nodes(reading.Verbs):
+class Nodes(list_watch.Verbs):
     """The port's verbs about nodes."""
 
     def version(self) -> str:
-        """See the port."""
         return self._connection.request("GET", "/version", base.Version).git_version
 
     def list_nodes(self) -> values.NodeList:
-        """See the port."""
-        items, version = reading.pages(self._connection, _AT, wire.NodeObject)
+        items, version = list_watch.pages(self._connection, _AT, wire.NodeObject)
         return values.NodeList(items=tuple(item.value() for item in items), resource_version=version)
 
     def watch_nodes(self, resource_version: str, *, timeout: float) -> Iterator[values.NodeEvent]:
-        """See the port."""
-        for kind, node, version in reading.watch(
+        for kind, node, version in list_watch.watch(
             self._connection, _AT, wire.NodeObject, resource_version=resource_version, timeout=timeout
         ):
             yield values.NodeEvent(kind=kind, node=node.value() if node else None, resource_version=version)
 
     def get_node(self, name: str) -> values.Node:
-        """See the port."""
         return self._read(name).value()
 
     def apply_node(
@@ -44,7 +40,6 @@ class Nodes(reading.Verbs):
         *,
         expect: Callable[[values.Node], None] | None = None,
     ) -> tuple[values.Node, values.Node]:
-        """See the port."""
         conflict: errors.Conflict | None = None
         for _ in range(_TRIES):
             node = self._read(name)
@@ -57,7 +52,7 @@ class Nodes(reading.Verbs):
             try:
                 after = self._connection.request(
                     "PATCH",
-                    reading.path("api", "v1", "nodes", name),
+                    list_watch.path("api", "v1", "nodes", name),
                     wire.NodeObject,
                     body=patch,
                     content_type="application/merge-patch+json",
@@ -69,4 +64,4 @@ class Nodes(reading.Verbs):
         raise errors.Conflict(f"node {name}: changed by others {_TRIES} times in a row") from conflict
 
     def _read(self, name: str) -> wire.NodeObject:
-        return self._connection.request("GET", reading.path("api", "v1", "nodes", name), wire.NodeObject)
+        return self._connection.request("GET", list_watch.path("api", "v1", "nodes", name), wire.NodeObject)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from kcover_portal.kube import errors, http, values
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import pods as wire
 
@@ -16,7 +16,7 @@ _BUDGET_NAME: Final = re.compile(r"disruption budget (\S+) ")
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
-class Pods(reading.Verbs):
+class Pods(list_watch.Verbs):
     """The port's verbs about pods and their budgets."""
 
     def __init__(self, connection: http.Connection) -> None:
@@ -27,17 +27,15 @@ class Pods(reading.Verbs):
     def list_pods(
         self, *, node: str | None = None, namespace: str | None = None, labels: Mapping[str, str] | None = None
     ) -> list[values.Pod]:
-        """See the port."""
         query = {"fieldSelector": f"spec.nodeName={node}"} if node is not None else {}
         if labels:
-            query["labelSelector"] = reading.selector(labels)
-        at = reading.path("api", "v1", "namespaces", namespace, "pods") if namespace else "/api/v1/pods"
-        items, _ = reading.pages(self._connection, at, wire.PodObject, query=query)
+            query["labelSelector"] = list_watch.selector(labels)
+        at = list_watch.path("api", "v1", "namespaces", namespace, "pods") if namespace else "/api/v1/pods"
+        items, _ = list_watch.pages(self._connection, at, wire.PodObject, query=query)
         return [item.value() for item in items]
 
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:
-        """See the port."""
-        for kind, pod, version in reading.watch(
+        for kind, pod, version in list_watch.watch(
             self._connection, "/api/v1/pods", wire.PodObject, resource_version=resource_version, timeout=timeout
         ):
             yield values.PodEvent(kind=kind, pod=pod.value() if pod else None, resource_version=version)
@@ -45,7 +43,6 @@ class Pods(reading.Verbs):
     def evict(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None, dry_run: bool = False
     ) -> values.Eviction:
-        """See the port."""
         body = {
             "apiVersion": f"policy/{self._policy()}",
             "kind": "Eviction",
@@ -55,7 +52,7 @@ class Pods(reading.Verbs):
         try:
             self._connection.request(
                 "POST",
-                reading.path("api", "v1", "namespaces", pod_namespace, "pods", pod_name, "eviction"),
+                list_watch.path("api", "v1", "namespaces", pod_namespace, "pods", pod_name, "eviction"),
                 base.AnyObject,
                 query={"dryRun": "All"} if dry_run else None,
                 body=body,
@@ -75,11 +72,10 @@ class Pods(reading.Verbs):
     def delete_pod(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None
     ) -> values.Evicted | values.Gone:
-        """See the port."""
         try:
             self._connection.request(
                 "DELETE",
-                reading.path("api", "v1", "namespaces", pod_namespace, "pods", pod_name),
+                list_watch.path("api", "v1", "namespaces", pod_namespace, "pods", pod_name),
                 base.AnyObject,
                 body={"apiVersion": "v1", "kind": "DeleteOptions", **_delete_options(uid, grace_seconds)},
             )
@@ -90,7 +86,6 @@ class Pods(reading.Verbs):
         return values.Evicted()
 
     def budgets(self, namespace: str | None = None) -> list[values.Budget]:
-        """See the port."""
         try:
             return self._budgets(namespace)
         except errors.NotFound:
@@ -102,8 +97,8 @@ class Pods(reading.Verbs):
     def _budgets(self, namespace: str | None) -> list[values.Budget]:
         version = self._policy()
         place = ("namespaces", namespace) if namespace else ()
-        at = reading.path("apis", "policy", version, *place, "poddisruptionbudgets")
-        items, _ = reading.pages(self._connection, at, wire.BudgetObject)
+        at = list_watch.path("apis", "policy", version, *place, "poddisruptionbudgets")
+        items, _ = list_watch.pages(self._connection, at, wire.BudgetObject)
         return [item.value(empty_selects_all=version == "v1") for item in items]
 
     def _gone(self, namespace: str, name: str, uid: str) -> values.Gone:
@@ -115,7 +110,7 @@ class Pods(reading.Verbs):
     def _uid(self, namespace: str, name: str) -> str:
         """Of the pod that has this name now; empty when there is none."""
         try:
-            at = reading.path("api", "v1", "namespaces", namespace, "pods", name)
+            at = list_watch.path("api", "v1", "namespaces", namespace, "pods", name)
             return self._connection.request("GET", at, base.AnyObject).metadata.uid
         except errors.NotFound:
             return ""

@@ -3,15 +3,14 @@
 from collections.abc import Sequence
 
 from kcover_portal.kube import values
-from kcover_portal.kube.verbs import reading
+from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import tokens as wire
 
 
-class Tokens(reading.Verbs):
+class Tokens(list_watch.Verbs):
     """The port's verb about tokens."""
 
     def review_token(self, token: str, *, audiences: Sequence[str]) -> values.TokenIdentity | None:
-        """See the port."""
         answer = self._connection.request(
             "POST",
             "/apis/authentication.k8s.io/v1/tokenreviews",

@@ -1,6 +1,6 @@
-"""Reading the ledger: timelines, the proof that nobody rewrote it, and what it alone says a rescue came to."""
+"""Reads of the ledger: timelines, verification, and the replay of a rescue."""
 
 from kcover_portal.ledger.queries.chain import Verdict, chains, digest, timeline, verify
-from kcover_portal.ledger.queries.replaying import RescueState, StepState, replay
+from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay
 
 __all__ = ["RescueState", "StepState", "Verdict", "chains", "digest", "replay", "timeline", "verify"]

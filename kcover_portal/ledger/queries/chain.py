@@ -1,4 +1,4 @@
-"""One cluster's chain: its digest, its timeline, and the proof that nobody rewrote it."""
+"""One cluster's chain: its digest, its timeline, and its verification."""
 
 import hashlib
 import json
@@ -8,42 +8,43 @@ from datetime import UTC
 from django.db.models import QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
+from kcover import reasons
 from kcover_portal.ledger.models import Chain, Entry
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How many entries of a chain hold, and what is wrong with the first that does not.
+    """The number of intact entries of a chain, and what is wrong with the first one that is not.
 
-    ``broken_at`` is a place in the chain, ``row`` the id of the row that shows it; None where the row is gone.
+    ``broken_at`` is a sequence number, ``row`` the id of the row that shows the break; None where the row is missing.
     """
 
     cluster: str
     entries: int
     broken_at: int | None = None
-    because: str = ""
+    because: reasons.Reason | None = None
     row: int | None = None
 
     @property
     def intact(self) -> bool:
-        """Whether every link holds."""
+        """Whether the whole chain is intact."""
         return self.broken_at is None
 
 
 def digest(entry: Entry) -> str:
-    """SHA-256 over the entry before and every field of this one, in a canonical form."""
-    content = [
-        entry.previous,
-        entry.cluster,
-        entry.sequence,
-        entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
-        entry.actor,
-        entry.verb,
-        entry.subject,
-        entry.node,
-        entry.rescue,
-        entry.data,
-    ]
+    """SHA-256 over the previous digest and every field of the entry, as canonical JSON."""
+    content = {
+        "previous": entry.previous,
+        "cluster": entry.cluster,
+        "sequence": entry.sequence,
+        "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
+        "actor": entry.actor,
+        "verb": entry.verb,
+        "subject": entry.subject,
+        "node": entry.node,
+        "rescue": entry.rescue,
+        "data": entry.data,
+    }
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -59,39 +60,37 @@ def timeline(cluster: str, *, node: str = "", rescue: int | None = None) -> Quer
 
 
 def chains() -> list[str]:
-    """The clusters that have a chain; "" is the installation's own. One whose head was taken away is named too."""
+    """The clusters that have a chain, including chains without a head; "" is the installation's own."""
     heads = Chain.objects.values_list("cluster", flat=True)
     return sorted({*heads, *Entry.objects.order_by().values_list("cluster", flat=True).distinct()})
 
 
 def verify(cluster: str) -> Verdict:
-    """Walks one chain from its first entry, however long: rows come through a cursor, a thousand at a time.
+    """Verifies one chain from its first entry, reading a thousand rows at a time.
 
-    What is appended meanwhile is left for the next walk: the head is read first.
+    The head is read first, so entries that are appended meanwhile are left for the next verification.
     """
     head = Chain.objects.filter(cluster=cluster).first() or Chain(cluster=cluster)
     previous, expected = "", 1
     entries = Entry.objects.filter(cluster=cluster, sequence__lte=head.sequence).order_by("sequence")
     for entry in entries.iterator(chunk_size=1000):
-        because = ""
+        because = None
         if entry.sequence != expected:
-            because = f"entry {expected} is missing"
+            because = reasons.of("chain_entry_missing", number=str(expected))
         elif entry.previous != previous:
-            because = "it does not follow the entry before it: rows were swapped, or one was replaced"
+            because = reasons.of("chain_out_of_order")
         elif digest(entry) != entry.digest:
-            because = "it was changed after it was written"
-        if because:
+            because = reasons.of("chain_entry_changed")
+        if because is not None:
             return Verdict(cluster, expected - 1, expected, because, entry.pk)
         previous, expected = entry.digest, expected + 1
     if (head.sequence, head.digest) != (expected - 1, previous):
-        return Verdict(
-            cluster, expected - 1, expected, "the newest entries are missing, or the chain's head was changed"
-        )
-    # One statement, so that an append in this very moment is seen whole or not at all.
+        return Verdict(cluster, expected - 1, expected, reasons.of("chain_head_differs"))
+    # One statement, so that a concurrent append is seen completely or not at all.
     current = Chain.objects.filter(cluster=cluster).values("sequence")
     beyond = Entry.objects.filter(cluster=cluster, sequence__gt=Coalesce(Subquery(current), 0))
     stray = beyond.order_by("sequence").first()
     if stray is not None:
-        because = "the chain's head does not know of it: it was put in, or the head was set back"
+        because = reasons.of("chain_beyond_head")
         return Verdict(cluster, expected - 1, stray.sequence, because, stray.pk)
     return Verdict(cluster, expected - 1)

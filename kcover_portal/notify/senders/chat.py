@@ -2,7 +2,7 @@
 
 Sources: Slack "Incoming webhooks" (Mattermost and Rocket.Chat take the same), Microsoft "Workflows webhooks" with an
 Adaptive Card, DingTalk "custom robot" (signed by time), Feishu "custom bot" (signed likewise), WeCom "group robot".
-The Chinese services answer 200 to everything and say in the body whether it was taken.
+The Chinese services answer 200 to everything and say in the body whether the message was accepted.
 """
 
 import base64
@@ -16,24 +16,24 @@ from urllib.parse import quote_plus, urlsplit
 
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import webhook
-from kcover_portal.notify.senders.message import Message, NotTaken
+from kcover_portal.notify.senders.message import Message, SendError
 
-MOST_BYTES: Final = 4096  # of an answer
-WECOM_BYTES: Final = 2048  # of a text; the others take ten times of what a message here can have
-BUSY: Final = frozenset({11232, 45009, 130101, 660026})  # the services' words for "too many, come back later"
+MAX_ANSWER_BYTES: Final = 4096
+WECOM_BYTES: Final = 2048  # of a text; the other services take ten times as much as a message here can have
+BUSY: Final = frozenset({11232, 45009, 130101, 660026})  # the services' codes for "too many requests, retry later"
 
 
 def send(channel: Channel, message: Message) -> str:
-    """Posts what the service wants to get. Raises NotTaken."""
+    """Posts the service's own body. Raises SendError."""
     url, body = BODIES[channel.kind](channel, message)
-    # The services' own signatures are in url or body; ours would tell them our secret's use and nothing else.
-    reply = webhook.post(url, body, secret="", key=message.key, most=MOST_BYTES)
-    _read(reply.data[:MOST_BYTES], host=urlsplit(channel.url).hostname or "")
+    # The services have their own signatures in the URL or the body; the portal's signature would be of no use to them.
+    reply = webhook.post(url, body, secret="", key=message.key, most=MAX_ANSWER_BYTES)
+    _read(reply.data[:MAX_ANSWER_BYTES], host=urlsplit(channel.url).hostname or "")
     return f"answers {reply.status}"
 
 
 def _read(data: bytes, *, host: str) -> None:
-    """Raises NotTaken where the body says that the message was not taken."""
+    """Raises SendError where the body says that the message was not accepted."""
     try:
         said = json.loads(data)
     except (ValueError, RecursionError):
@@ -43,7 +43,7 @@ def _read(data: bytes, *, host: str) -> None:
     code = next((said[name] for name in ("errcode", "code", "StatusCode") if isinstance(said.get(name), int)), 0)
     if code:
         words = str(said.get("errmsg") or said.get("msg") or said.get("StatusMessage") or "")
-        raise NotTaken(f"{host} refuses: {code} {words}"[:300].rstrip(), later=code in BUSY)
+        raise SendError(f"{host} refuses: {code} {words}"[:300].rstrip(), later=code in BUSY)
 
 
 def _slack(channel: Channel, message: Message) -> tuple[str, dict[str, Any]]:

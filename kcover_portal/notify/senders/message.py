@@ -1,4 +1,4 @@
-"""What is sent, and how sending can end."""
+"""The values that are sent, and the error of sending."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,11 +6,11 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """One event for a pager. ``action``: of ``kcover.paging``, ``page``: the same for all events of one page.
+class PagerEvent:
+    """One event for a pager. ``action``: of ``kcover.notify.pager``, ``page``: the same for all events of one page.
 
     ``summary`` and ``lines`` are plain text, ``source`` is the node (or where it is), ``component`` the fault in short,
-    ``severity`` of ``catalog.SEVERITIES``, ``link`` the portal's page about it, ``notices`` the rows that it tells.
+    ``severity`` of ``catalog.SEVERITIES``, ``link`` the portal's page about it, ``notices`` the rows that it covers.
     """
 
     action: str
@@ -30,15 +30,18 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message: ``lines`` are plain text without line breaks, ``link`` leads to the portal ("" where it has no
-    address), ``document`` is what a program gets, ``events`` what a pager does. ``key`` is the same for every try."""
+    """One message.
+
+    ``lines``: plain text without line breaks; ``link``: to the portal ("" where it has no public URL);
+    ``document``: for programs; ``events``: for pagers; ``key``: the same for every attempt.
+    """
 
     key: str
     subject: str
     lines: tuple[str, ...]
     link: str = ""
     document: dict[str, Any] = field(default_factory=dict)
-    events: tuple[Event, ...] = ()
+    events: tuple[PagerEvent, ...] = ()
 
     @property
     def text(self) -> str:
@@ -46,8 +49,8 @@ class Message:
         return "\n".join([self.subject, *self.lines, *([self.link] if self.link else [])])
 
 
-class NotTaken(Exception):
-    """The other side did not take it. ``later``: it may do so another time, in ``wait`` seconds if it says so."""
+class SendError(Exception):
+    """The message was not accepted. ``later``: a retry may help, after ``wait`` seconds if the other side names any."""
 
     def __init__(self, message: str, *, later: bool, wait: float = 0) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
-"""On-call services: one event for each alert, under a name that makes repetitions of it one page, and one for its end.
+"""On-call services: one event for each alert and one for its end, under a name by which repetitions are one page.
 
 Sources: PagerDuty, "Events API v2" (``POST /v2/enqueue``); Opsgenie, "Alert API" (``POST /v2/alerts``, Jira Service
-Management takes the same). Both answer before they have worked on it: 202 says that what came is well-formed, no more.
+Management takes the same). Both answer before they process an event: 202 only says that it is well-formed.
 """
 
 import json
@@ -11,59 +11,61 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from kcover import paging
+from kcover.notify import pager
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import webhook
-from kcover_portal.notify.senders.message import Event
+from kcover_portal.notify.senders.message import PagerEvent
 
-MOST_BYTES: Final = 4096  # of an answer
+MAX_ANSWER_BYTES: Final = 4096
 CLIENT: Final = "kcover portal"
-WHY: Final = 200  # characters of a service's reason
+MAX_REASON: Final = 200  # characters of a service's reason
 SUMMARY: Final = 1024  # characters, as PagerDuty counts them
 MESSAGE, DESCRIPTION, SOURCE, TAG, DETAIL = 130, 15_000, 100, 50, 1000  # as Opsgenie counts; all details: 8000
 SEVERITIES: Final = {"info": "info", "warning": "warning", "degraded": "error", "fatal": "critical"}
 PRIORITIES: Final = {"info": "P5", "warning": "P3", "degraded": "P2", "fatal": "P1"}
-VERBS: Final = {paging.ACKNOWLEDGE: "acknowledge", paging.RESOLVE: "close"}
+VERBS: Final = {pager.ACKNOWLEDGE: "acknowledge", pager.RESOLVE: "close"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """What one service needs: where it is by default, the path that an address may leave out, and how a key looks."""
+    """One service: its default URL, the path that an address may omit, and the format of its key."""
 
     url: str
     path: str
     key: re.Pattern[str]
     key_looks: str
-    call: Callable[[Channel, Event], tuple[str, dict[str, Any], Mapping[str, str]]]
+    call: Callable[[Channel, PagerEvent], tuple[str, dict[str, Any], Mapping[str, str]]]
 
 
-def send(channel: Channel, event: Event, *, key: str) -> str:
-    """Posts the event. Raises NotTaken, with the service's own reason and never with the key."""
+def send(channel: Channel, event: PagerEvent, *, key: str) -> str:
+    """Posts the event. Raises SendError, with the service's own reason and never with the key."""
     url, body, headers = SERVICES[channel.kind].call(channel, event)
 
     def why(data: bytes) -> str:
-        return _why(data).replace(channel.secret or "\0", "…")[:WHY]  # in this order: half a key is hidden, too
+        return _why(data).replace(channel.secret or "\0", "…")[
+            :MAX_REASON
+        ]  # before the cut, so that a part of a key is hidden as well
 
-    reply = webhook.post(url, body, secret="", key=key, most=MOST_BYTES, headers=headers, why=why)
+    reply = webhook.post(url, body, secret="", key=key, most=MAX_ANSWER_BYTES, headers=headers, why=why)
     return f"answers {reply.status}"
 
 
 def address(kind: str, url: str) -> str:
-    """Where events go: the channel's address, which may leave out the path that is the same everywhere."""
+    """The URL of events: the channel's address, which may omit the service's fixed path."""
     service = SERVICES[kind]
     base = url.rstrip("/")
     return base if base.endswith(service.path) else base + service.path
 
 
 def page_name(channel: Channel, page: str) -> str:
-    """What the service tells repetitions by. A service may get events of several portals, so it says whose it is."""
+    """The name by which the service recognises repetitions; unique among the portals that share a service."""
     return f"kcover-{channel.created_at:%Y%m%dT%H%M%S}-{page}"
 
 
 def _why(data: bytes) -> str:
     """The service's reason, in one line."""
     try:
-        said = json.loads(data[:MOST_BYTES])
+        said = json.loads(data[:MAX_ANSWER_BYTES])
     except (ValueError, RecursionError):
         return ""
     if not isinstance(said, dict):
@@ -76,13 +78,13 @@ def _why(data: bytes) -> str:
     return "".join(char for char in text if char.isprintable())
 
 
-def _pagerduty(channel: Channel, event: Event) -> tuple[str, dict[str, Any], Mapping[str, str]]:
+def _pagerduty(channel: Channel, event: PagerEvent) -> tuple[str, dict[str, Any], Mapping[str, str]]:
     body: dict[str, Any] = {
         "routing_key": channel.secret,
         "event_action": event.action,
         "dedup_key": page_name(channel, event.page),
     }
-    if event.action == paging.TRIGGER:
+    if event.action == pager.TRIGGER:
         host = urlsplit(event.link).hostname
         payload: dict[str, Any] = {
             "summary": _short(event.summary, SUMMARY),
@@ -102,10 +104,10 @@ def _pagerduty(channel: Channel, event: Event) -> tuple[str, dict[str, Any], Map
     return address(channel.kind, channel.url), body, {}
 
 
-def _opsgenie(channel: Channel, event: Event) -> tuple[str, dict[str, Any], Mapping[str, str]]:
+def _opsgenie(channel: Channel, event: PagerEvent) -> tuple[str, dict[str, Any], Mapping[str, str]]:
     url, alias = address(channel.kind, channel.url), page_name(channel, event.page)
     headers = {"Authorization": f"GenieKey {channel.secret}"}
-    if event.action != paging.TRIGGER:
+    if event.action != pager.TRIGGER:
         url += f"/{quote(alias, safe='')}/{VERBS[event.action]}?identifierType=alias"
         return url, {"source": CLIENT, "note": _short(event.summary, DESCRIPTION)}, headers
     details = {**event.details, "link": event.link}

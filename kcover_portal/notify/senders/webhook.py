@@ -1,4 +1,4 @@
-"""A program that is told: the signed JSON of ``outgoing``, the same key for every try of one delivery."""
+"""Webhooks: the signed JSON of ``outgoing``, with the same key for every attempt of one delivery."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -6,15 +6,15 @@ from urllib.parse import urlsplit
 
 from kcover_portal import outgoing
 from kcover_portal.notify.models import Channel
-from kcover_portal.notify.senders.message import Message, NotTaken
+from kcover_portal.notify.senders.message import Message, SendError
 
 SECONDS: Final = 10.0
 DELIVERY: Final = "X-Kcover-Delivery"
-LATER: Final = (408, 425, 429)  # and everything from 500 on: it was not taken, and may be another time
+RETRYABLE: Final = (408, 425, 429)  # and every status from 500 on
 
 
 def send(channel: Channel, message: Message) -> str:
-    """Posts the document; any status from 200 to 299 means that it was taken. Raises NotTaken."""
+    """Posts the document; any status from 200 to 299 means that it was accepted. Raises SendError."""
     reply = post(channel.url, message.document, secret=channel.secret, key=message.key, most=0)
     return f"answers {reply.status}"
 
@@ -29,9 +29,9 @@ def post(
     headers: Mapping[str, str] = outgoing.NO_HEADERS,
     why: Callable[[bytes], str] | None = None,
 ) -> outgoing.Reply:
-    """One POST through the portal's own client: addresses looked at, no redirect followed. Raises NotTaken.
+    """One POST through the portal's own client: it checks addresses and follows no redirect. Raises SendError.
 
-    ``why`` reads from the body of a refusal what is to be said of it.
+    ``why`` reads the reason from the body of a refusal.
     """
     host = urlsplit(url).hostname or "the address"
     try:
@@ -39,9 +39,9 @@ def post(
             url, document, secret=secret, seconds=SECONDS, headers={**headers, DELIVERY: key}, most=most
         )
     except outgoing.Silent as silence:
-        raise NotTaken(str(silence), later=True) from silence
+        raise SendError(str(silence), later=True) from silence
     if not 200 <= reply.status < 300:
         said = why(reply.data) if why else ""
-        later = reply.status >= 500 or reply.status in LATER
-        raise NotTaken(f"{host} answers {reply.status}" + (f": {said}" if said else ""), later=later, wait=reply.wait)
+        later = reply.status >= 500 or reply.status in RETRYABLE
+        raise SendError(f"{host} answers {reply.status}" + (f": {said}" if said else ""), later=later, wait=reply.wait)
     return reply

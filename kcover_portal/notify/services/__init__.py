@@ -1,17 +1,15 @@
-"""Telling people: what came about is collected, composed, sent, and settled; channels and routes are arranged."""
+"""Notifications: collect events, render and send messages, and manage channels and routes."""
 
-from kcover_portal.notify.services.arranging import (
-    Refused,
+from kcover_portal.notify.services.channels import (
     change_channel,
     delete_channel,
     delete_route,
     make_channel,
     make_route,
 )
-from kcover_portal.notify.services.sending import again, prune, send, sweep, test
+from kcover_portal.notify.services.deliveries import again, prune, send, sweep, test
 
 __all__ = [
-    "Refused",
     "again",
     "change_channel",
     "delete_channel",

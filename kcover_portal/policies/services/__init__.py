@@ -1,10 +1,10 @@
-"""Policies in and out: YAML with line-exact mistakes, revisions that never change, what changed between two of them."""
+"""Policies in and out: YAML with errors by line, immutable revisions, differences."""
 
-from kcover_portal.policies.services.comparing import Change, Difference, compare, compare_revisions, two_revisions
-from kcover_portal.policies.services.exporting import export
-from kcover_portal.policies.services.reading import Invalid, Parsed, Reading, draft, validate
-from kcover_portal.policies.services.revising import Conflict, NotFound, apply, delete, rollback
+from kcover_portal.policies.services.diff import Change, Difference, compare, compare_revisions, two_revisions
+from kcover_portal.policies.services.export import export
+from kcover_portal.policies.services.revisions import Conflict, NotFound, apply, delete, rollback
 from kcover_portal.policies.services.shipped import install_defaults, missing_defaults
+from kcover_portal.policies.services.validation import Invalid, Parsed, Reading, draft, validate
 
 __all__ = [
     "Change",

@@ -1,11 +1,11 @@
-"""What an author should hear about rules that are valid but may surprise."""
+"""Warnings about rules that are valid but may have unexpected effects."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from kcover import catalog
-from kcover.policy import matching, overlap
+from kcover.decisions import match, overlap
+from kcover.faults import catalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class Advice:
     message: str
 
 
-def weigh(rules: Iterable[matching.Candidate], *, fresh: Collection[str]) -> list[Advice]:
+def weigh(rules: Iterable[match.Candidate], *, fresh: Collection[str]) -> list[Advice]:
     """Warnings about the rules of the ``fresh`` policies, next to all others that would be in force with them."""
-    ranked = matching.rank(rules)
+    ranked = match.rank(rules)
     said = [advice for one in ranked if one.policy in fresh for advice in _about_codes(one)]
     for first, second in combinations(ranked, 2):
         if first.policy in fresh or second.policy in fresh:
@@ -27,14 +27,14 @@ def weigh(rules: Iterable[matching.Candidate], *, fresh: Collection[str]) -> lis
     return said
 
 
-def _about_codes(one: matching.Candidate) -> Iterator[Advice]:
+def _about_codes(one: match.Candidate) -> Iterator[Advice]:
     at: tuple[str | int, ...] = ("spec", "rules", one.rule.index)
     for said, kind, codes, path in (
         ("Xid", "xid", one.rule.codes or (), (*at, "errorCode")),
         ("SXid", "sxid", one.rule.sxids, (*at, "match", "sxid")),
     ):
         for index, code in enumerate(codes):
-            if catalog.is_program_fault(kind, int(code)):
+            if catalog.is_user_fault(kind, int(code)):
                 whose = "a program's doing" if kind == "xid" else "corrected by the switch itself"
                 message = f"{said} {code} is {whose}, not a fault of the node: this rule acts on nodes for it"
                 yield Advice(one.policy, (*path, index), message)
@@ -42,8 +42,8 @@ def _about_codes(one: matching.Candidate) -> Iterator[Advice]:
                 yield Advice(one.policy, (*path, index), f"no catalogue knows {said} {code}")
 
 
-def _about_pair(first: matching.Candidate, second: matching.Candidate, *, fresh: Collection[str]) -> Iterator[Advice]:
-    """What the order of two rules means, ``first`` being asked first. One word a pair: the weightiest."""
+def _about_pair(first: match.Candidate, second: match.Candidate, *, fresh: Collection[str]) -> Iterator[Advice]:
+    """The most important warning about the order of two rules; ``first`` is evaluated first."""
     fault = overlap.shared(first.rule, second.rule)
     if fault is None:
         return
@@ -68,5 +68,5 @@ def _about_pair(first: matching.Candidate, second: matching.Candidate, *, fresh:
     yield Advice(about.policy, place, message)
 
 
-def _nothing_done(first: matching.Candidate) -> str:
+def _nothing_done(first: match.Candidate) -> str:
     return ", and in shadow mode it does nothing" if first.rule.mode == "shadow" else ""

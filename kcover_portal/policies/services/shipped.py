@@ -1,18 +1,18 @@
-"""The policies that come with the portal, in shadow mode: nothing puts them in force but a person."""
+"""The built-in policies, in shadow mode; only a person installs them."""
 
 from datetime import datetime
 
 from django.conf import settings
 
 from kcover_portal.policies.models import Policy
-from kcover_portal.policies.services import revising
-from kcover_portal.policies.services.reading import Parsed, validate
+from kcover_portal.policies.services import revisions
+from kcover_portal.policies.services.validation import Parsed, validate
 
 DEFAULTS = settings.BASE_DIR / "deploy" / "policies" / "defaults.yaml"
 
 
 def missing_defaults() -> list[str]:
-    """The names of the shipped policies that were never put in force here; one that was withdrawn is not missing."""
+    """The names of the built-in policies that were never installed here; a disabled one is not missing."""
     return [one.policy.name for one in _missing()]
 
 
@@ -23,9 +23,9 @@ def install_defaults(*, author: str, reason: str, now: datetime, update: bool = 
     this installation lacks a step that they need.
     """
     if update:
-        return revising.apply(DEFAULTS.read_bytes(), author=author, reason=reason, now=now)
+        return revisions.apply(DEFAULTS.read_bytes(), author=author, reason=reason, now=now)
     text = "---\n".join(one.text for one in _missing())
-    return revising.apply(text, author=author, reason=reason, now=now) if text else []
+    return revisions.apply(text, author=author, reason=reason, now=now) if text else []
 
 
 def _missing() -> list[Parsed]:

@@ -1,8 +1,11 @@
 """YAML text to plain documents, each value with the place where it was written.
 
-Built on PyYAML's events, not on its loader: that shows duplicate keys, keeps line and column of everything, bounds
-depth and size before anything is built, and refuses what YAML 1.1 and 1.2 read differently (``on``, ``012``, ``1:30``)
-instead of guessing.
+Built on PyYAML's events rather than on its loader or composer. That finds duplicate keys, keeps the line and column of
+every value, and rejects what YAML 1.1 and 1.2 read differently (``on``, ``012``, ``1:30``) instead of guessing.
+
+``yaml.compose_all`` would be shorter, but its C composer overflows the stack on a text of 200,000 brackets, which fits
+into MAX_BYTES. Its nodes know neither where an alias stands nor whether a tag was written, and it rejects an anchor
+that is defined twice.
 """
 
 import re
@@ -33,7 +36,7 @@ READ_DIFFERENTLY = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """One mistake (or warning): line and column count from 1, ``path`` is the place in the document."""
+    """An error or a warning; line and column count from 1, ``path`` is the place in the document."""
 
     line: int
     column: int
@@ -41,8 +44,8 @@ class Problem:
     message: str
 
     @property
-    def said(self) -> str:
-        """The message, behind its place in the document where it has one."""
+    def text(self) -> str:
+        """The message, prefixed with its path if it has one."""
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
@@ -64,7 +67,7 @@ class Document:
 
 
 class Unreadable(ValueError):
-    """The text is no YAML that can be read; ``problem`` says where and why."""
+    """The text is not readable YAML; ``problem`` says where and why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"line {problem.line}, column {problem.column}: {problem.message}")
@@ -88,13 +91,13 @@ def decode(source: str | bytes) -> str:
     """The text of a file or request body; raises Unreadable when it is too big or not UTF-8."""
     raw = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
     if len(raw) > MAX_BYTES:
-        raise Unreadable(Problem(1, 1, "", f"the text has {len(raw)} bytes: at most {MAX_BYTES} are read"))
+        raise Unreadable(Problem(1, 1, "", f"the text has {len(raw)} bytes; the limit is {MAX_BYTES}"))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start]
         column = error.start - (before.rfind(b"\n") + 1) + 1
-        message = f"byte 0x{raw[error.start]:02x} is not UTF-8: save the file as UTF-8"
+        message = f"byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
         raise Unreadable(Problem(before.count(b"\n") + 1, column, "", message)) from error
 
 
@@ -120,7 +123,7 @@ class _Reader:
         self._open: list[str] = []
 
     def documents(self) -> Iterator[Document]:
-        """Reads one document after the other."""
+        """The documents in order."""
         begun: list[tuple[int, Any, dict[Path, tuple[int, int]]]] = []
         while not isinstance(event := self._next(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
@@ -157,9 +160,9 @@ class _Reader:
     def _explain(self, error: yaml.MarkedYAMLError, line: int) -> str:
         written = self.lines[line - 1] if line <= len(self.lines) else ""
         if "\t" in written[: len(written) - len(written.lstrip())]:
-            return "a tab cannot indent in YAML: use spaces"
+            return "YAML cannot be indented with tabs; use spaces"
         reason = ", ".join(part for part in (error.context, error.problem) if part)
-        return f"this is not YAML: {reason}"
+        return f"invalid YAML: {reason}"
 
     def _place(self, offset: int) -> tuple[int, int]:
         """Line and column of a byte offset, as libyaml gives it for characters that it refuses."""
@@ -191,7 +194,7 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path, place)
         if event.tag not in (None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"):
-            self._problem(place, path, f"the tag {event.tag} is not read: take it out")
+            self._problem(place, path, f"the tag {event.tag} is not supported; remove it")
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path, marks)
         return self._mapping(path, marks)
@@ -209,7 +212,7 @@ class _Reader:
             key = self._key(event, path, place)
             if key in content:
                 first = marks[(*path, key)][0]
-                self._problem(place, (*path, key), f"the key {key!r} is written twice: first in line {first}")
+                self._problem(place, (*path, key), f"duplicate key {key!r}; first used in line {first}")
                 self._value(self._next(), (*path, key), {})
                 continue
             marks[(*path, key)] = place
@@ -218,10 +221,10 @@ class _Reader:
 
     def _key(self, event: Any, path: Path, place: tuple[int, int]) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            raise Unreadable(Problem(*place, spell(path), "a key must be a word, not a list or a mapping"))
+            raise Unreadable(Problem(*place, spell(path), "a key must be a string, not a list or a mapping"))
         self._count(place)
         if event.value == "<<" and event.implicit[0]:
-            self._problem(place, path, "merge keys (<<) are not read: write the keys out")
+            self._problem(place, path, "merge keys (<<) are not supported; write the keys out")
         return str(event.value)
 
     def _scalar(self, event: Any, path: Path, place: tuple[int, int]) -> Any:
@@ -229,7 +232,7 @@ class _Reader:
         if event.tag in ("!", "tag:yaml.org,2002:str") or (event.tag is None and not event.implicit[0]):
             return text
         if event.tag is not None:
-            self._problem(place, path, f"the tag {event.tag} is not read: take it out")
+            self._problem(place, path, f"the tag {event.tag} is not supported; remove it")
         if NULL.fullmatch(text):
             return None
         if TRUE.fullmatch(text) or FALSE.fullmatch(text):
@@ -239,14 +242,14 @@ class _Reader:
         if DECIMAL.fullmatch(text):
             return float(text)
         if READ_DIFFERENTLY.fullmatch(text):
-            self._problem(place, path, f'YAML readers differ about {text}: write "{text}" if you mean this text')
+            self._problem(place, path, f'YAML 1.1 and 1.2 read {text} differently; write "{text}" to mean the text')
         return text
 
     def _alias(self, anchor: str, path: Path, marks: dict[Path, tuple[int, int]], place: tuple[int, int]) -> Any:
         if anchor in self._open:
-            raise Unreadable(Problem(*place, spell(path), f"*{anchor} stands inside of what it repeats"))
+            raise Unreadable(Problem(*place, spell(path), f"Alias *{anchor} refers to itself."))
         if anchor not in self._anchors:
-            raise Unreadable(Problem(*place, spell(path), f"*{anchor} repeats &{anchor}, which was not written before"))
+            raise Unreadable(Problem(*place, spell(path), f"Alias *{anchor} has no anchor &{anchor} before it."))
         value, inner = self._anchors[anchor]
         for relative in inner:  # what is repeated has the place of the alias: there it can be changed
             self._count(place)
@@ -256,7 +259,7 @@ class _Reader:
     def _count(self, place: tuple[int, int]) -> None:
         self.values += 1
         if self.values > MAX_VALUES:
-            raise Unreadable(Problem(*place, "", f"more than {MAX_VALUES} values, aliases written out"))
+            raise Unreadable(Problem(*place, "", f"more than {MAX_VALUES} values with aliases expanded"))
 
     def _problem(self, place: tuple[int, int], path: Path, message: str) -> None:
         self.problems.append(Problem(*place, spell(path), message))

@@ -1,90 +1,96 @@
-"""drain: evicts what runs on the node, gently, for as long as the policy allows.
+"""drain: evict what runs on the node, gracefully, for as long as the policy allows.
 
-DaemonSet and mirror pods stay; completed and failed pods do not block; a budget's refusal is waited out
-(invariants 24 to 28).
+DaemonSet and mirror pods stay. Completed and failed pods do not block. The step waits while a PodDisruptionBudget
+refuses (invariants 24 to 28).
 """
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
+from kcover import audit, reasons
+from kcover.actions import drain as core
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context, HeldBack
-from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 POLL_SECONDS = 0.5
-BLOCKED_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0)  # between tries against a budget that refuses
-FORCED_WITHIN = timedelta(minutes=10)  # a kubelet that lives has ended them by then
+BLOCKED_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0)  # between tries while a budget refuses
+FORCED_WITHIN = timedelta(minutes=10)  # a working kubelet has ended the pods by then
 NAMED = 8  # pods named in a sentence
 
 
 def run(context: Context) -> Outcome:
-    """One round: asks for every pod that is still in the way, then waits for them to go."""
+    """One round: requests the eviction of every pod that is still in the way, then waits for the pods to exit."""
     _ask(context)
-    marking.restate(context, "draining")
+    node_marks.restate(context, "draining")
     pods = context.kube.list_pods(node=context.node.name)
-    if "asked" not in context.step.progress:  # once they have left nobody could tell any more whose node it was
+    progress = context.step.progress_as(core.Progress)
+    if not progress.asked:  # once the pods have left, nobody could tell any more whose node it was
         incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
     left = in_the_way(pods)
     if not left:
-        evicted = len(context.step.progress.get("evicted", ()))
-        return Done(f"{_counted(evicted)} evicted" if evicted else "no pod was in the way")
+        evicted = len(progress.evicted)
+        return Done(reasons.of("pods_evicted", count=evicted) if evicted else reasons.of("no_pods_to_evict"))
     deadline = _deadline(context)
-    # Nothing is given up that was never asked: a worker may have been away for all of the time.
-    if context.now >= deadline and "asked" in context.step.progress:
+    # Do not give up on pods that were never asked to leave: the worker may have been away the whole time.
+    if context.now >= deadline and progress.asked:
         return _out_of_time(context, left)
     blocked = _evict(context, left)
-    names = _names(left)
     if blocked:
-        round_ = int(context.step.progress.get("refusals", 0))
-        context.remember(refusals=round_ + 1, blocked=blocked)
-        budgets = ", ".join(sorted({name for names in blocked.values() for name in names})) or "a disruption budget"
-        wait = BLOCKED_SECONDS[min(round_, len(BLOCKED_SECONDS) - 1)]
-        return Wait(wait, f"{budgets} refuses to evict {', '.join(sorted(blocked)[:NAMED])}; until {_clock(deadline)}")
-    if context.step.progress.get("blocked"):
+        context.remember(refusals=progress.refusals + 1, blocked=blocked)
+        budgets = ", ".join(sorted({name for names in blocked.values() for name in names}))
+        wait = BLOCKED_SECONDS[min(progress.refusals, len(BLOCKED_SECONDS) - 1)]
+        refused = reasons.of(
+            "drain_blocked",
+            pods=", ".join(sorted(blocked)[:NAMED]),
+            budgets=budgets or reasons.of("a_disruption_budget"),
+            until=_clock(deadline),
+        )
+        return Wait(wait, refused)
+    if progress.blocked:
         context.remember(refusals=0, blocked={})
-    return Wait(POLL_SECONDS, f"{_counted(len(left))} leaving: {names}")
+    return Wait(POLL_SECONDS, _left("drain_leaving", left))
 
 
 def _ask(context: Context) -> None:
-    """The guards, before anything else: what holds the evictions back holds the drain's time, too. Raises HeldBack."""
-    progress = context.step.progress
+    """Evaluates the guards first: while they hold back, the drain's time stands still. Raises HeldBack."""
+    progress = context.step.progress_as(core.Progress)
     try:
         context.check_guards(destructive=True)
     except HeldBack:
-        if "begun" in progress and "held_since" not in progress:
-            context.remember(held_since=context.now.isoformat())
+        if progress.entered and progress.held_since is None:
+            context.remember(held_since=context.now)
         raise
-    if "begun" not in progress:
-        context.remember(begun=True)
-    elif "held_since" in progress:
-        held = (context.now - datetime.fromisoformat(progress["held_since"])).total_seconds()
-        context.step.progress = {key: value for key, value in progress.items() if key != "held_since"}
-        context.remember(held_seconds=progress.get("held_seconds", 0) + held)
+    if not progress.entered:
+        context.remember(entered=True)
+    elif progress.held_since is not None:
+        held = (context.now - progress.held_since).total_seconds()
+        context.remember(held_since=None, held_seconds=progress.held_seconds + held)
 
 
 def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
-    """The pods that a drain must move: not DaemonSets' or mirror pods, not those that have ended."""
+    """The pods that a drain must move: neither DaemonSet nor mirror pods, nor pods that have ended."""
     return [pod for pod in pods if not (pod.daemonset or pod.mirror or pod.terminal)]
 
 
 def jobs_of(pods: Sequence[port.Pod]) -> set[str]:
-    """The jobs that these pods belong to, also of those that have just ended: it may be what they ended of."""
+    """The jobs of these pods, including pods that have just ended: the fault may be what ended them."""
     return {f"{pod.namespace}/{pod.job}" for pod in pods if pod.job}
 
 
 def _deadline(context: Context) -> datetime:
     """Counted from the stored start of the step, so that a restart does not extend it (invariant 26)."""
     started = context.step.started_at or context.now
-    held = timedelta(seconds=context.step.progress.get("held_seconds", 0))
-    return started + held + timedelta(seconds=context.step.args["seconds"])
+    held = timedelta(seconds=context.step.progress_as(core.Progress).held_seconds)
+    return started + held + context.step.args_as(core.Args).time_limit
 
 
 def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:
-    """Asks once for each pod that is not leaving yet; returns the refused with the budgets that refuse."""
-    if "asked" not in context.step.progress:
+    """Requests the eviction of each pod that is not leaving yet; returns the refused pods with their budgets."""
+    if not context.step.progress_as(core.Progress).asked:
         context.remember(asked=True)
     blocked: dict[str, list[str]] = {}
     for pod in left:
@@ -93,50 +99,50 @@ def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:
         name = f"{pod.namespace}/{pod.name}"
         # uid: a pod that took this one's name since the list is not touched (invariant 25).
         evict = partial(context.kube.evict, pod.namespace, pod.name, uid=pod.uid)
-        answer = context.write("evict", evict, subject=f"pod {name}", destructive=True, data={"uid": pod.uid})
+        answer = context.write(
+            audit.Call.EVICT,
+            evict,
+            target=f"pod {name}",
+            destructive=True,
+            wanted=audit.PodRemoval(uid=pod.uid),
+        )
         if isinstance(answer, port.Blocked):
             blocked[name] = list(answer.budgets)
         elif isinstance(answer, port.Evicted):
-            context.remember(evicted=[*context.step.progress.get("evicted", ()), name])
+            context.remember(evicted=(*context.step.progress_as(core.Progress).evicted, name))
     return blocked
 
 
 def _out_of_time(context: Context, left: Sequence[port.Pod]) -> Outcome:
-    """What the rule says about pods that would not go: hold, proceed without them, or force them out."""
-    names = _names(left)
-    context.remember(left=[f"{pod.namespace}/{pod.name}" for pod in left])
-    match context.step.args.get("on_timeout", "hold"):
+    """What the rule says about pods that did not exit: hold, proceed without them, or delete them by force."""
+    context.remember(left=tuple(f"{pod.namespace}/{pod.name}" for pod in left))
+    match context.step.args_as(core.Args).on_timeout:
         case "proceed":
-            return Done(f"time is up; going on with {_counted(len(left))} left: {names}")
+            return Done(_left("drain_timeout_proceed", left))
         case "force":
             if context.now - _deadline(context) > FORCED_WITHIN:
-                return Hold(f"{_counted(len(left))} did not go even by force: {names}; is the kubelet alive?")
+                return Hold(_left("drain_force_failed", left))
             for pod in left:
                 if not pod.deleting:
                     _force(context, pod)
-            return Wait(POLL_SECONDS, f"time is up; {_counted(len(left))} deleted by force: {names}")
+            return Wait(POLL_SECONDS, _left("drain_timeout_force", left))
         case _:
-            return Hold(f"the drain's time is up with {_counted(len(left))} left: {names}")
+            return Hold(_left("drain_timeout", left))
 
 
 def _force(context: Context, pod: port.Pod) -> None:
     context.write(
-        "delete",
+        audit.Call.DELETE,
         lambda: context.kube.delete_pod(pod.namespace, pod.name, uid=pod.uid),
-        subject=f"pod {pod.namespace}/{pod.name}",
+        target=f"pod {pod.namespace}/{pod.name}",
         destructive=True,
-        data={"uid": pod.uid, "forced": True},
+        wanted=audit.PodRemoval(uid=pod.uid, forced=True),
     )
 
 
-def _counted(pods: int) -> str:
-    return "1 pod" if pods == 1 else f"{pods} pods"
-
-
-def _names(pods: Sequence[port.Pod]) -> str:
+def _left(code: str, pods: Sequence[port.Pod]) -> reasons.Reason:
     names = sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    return reasons.of(code, count=len(names), pods=reasons.named(names, most=NAMED))
 
 
 def _clock(moment: datetime) -> str:

@@ -1,9 +1,11 @@
-"""escalate: the portal has done its part, a person must do the rest; the node stays as it is."""
+"""escalate: a person must take over; the node stays as it is."""
 
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Outcome
+from kcover import reasons
+from kcover.actions import escalate as core
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 
 def run(context: Context) -> Outcome:
-    """Says what is asked of people; the engine marks the rescue as theirs."""
-    return Done(str(context.step.args["message"]))
+    """States what people are asked to do; the engine marks the rescue as theirs."""
+    return Done(reasons.of("escalated", message=context.step.args_as(core.Args).message))

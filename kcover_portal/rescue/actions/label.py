@@ -1,12 +1,14 @@
-"""label: says something about the node to whoever selects by it; takes no work away and keeps none away by itself."""
+"""label: set a label for those who select nodes by it. By itself it neither removes work nor keeps work away."""
 
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Outcome
+from kcover import audit, reasons
+from kcover.actions import label as core
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 
 def run(context: Context) -> Outcome:
-    """Sets the label of the plan; the value from before is in the node's mark and comes back with the rest."""
-    key, value = context.step.args["key"], context.step.args["value"]
-    marking.change(context, "label", state=None, label=(key, value))
-    return Done(f"labelled {key}={value}")
+    """Sets the label of the plan; the node's mark keeps the earlier value, which is restored with the rest."""
+    args = context.step.args_as(core.Args)
+    node_marks.change(context, audit.Call.LABEL, state=None, label=(args.key, args.value))
+    return Done(reasons.of("labelled", label=f"{args.key}={args.value}"))

@@ -1,30 +1,32 @@
-"""notify: people are told before anything is taken away.
+"""notify: tell people before anything is taken away.
 
-The telling is another app's, downstream: the step is a waiting row, which that app finds, takes up and settles
-(``services.telling``). Healing never depends on it: what cannot be delivered within ``WITHIN`` is gone on from.
+The notify app, downstream, delivers the message: the step is a waiting row that this app finds and settles
+(``control.notify_steps``). A rescue never depends on it: after ``WITHIN`` the plan continues without delivery.
 """
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Outcome, Wait
+from kcover import reasons
+from kcover.actions import notify as core
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Done, Outcome, Wait
 
 WITHIN = timedelta(minutes=2)
-POLL_SECONDS = 30.0  # it is woken when there is an answer; this is for answers that get lost
+POLL_SECONDS = 30.0  # the answer wakes the step; this is for answers that get lost
 
 
 def run(context: Context) -> Outcome:
-    """Asks once, by leaving the row, then waits for the answer."""
-    if "asked_at" not in context.step.progress:
-        context.remember(asked_at=context.now.isoformat())
-    marking.expect_isolated(context)
+    """Requests the notification once, by the row itself, then waits for the answer."""
+    if context.step.progress_as(core.Progress).asked_at is None:
+        context.remember(asked_at=context.now)
+    node_marks.expect_isolated(context)
     context.step.refresh_from_db(fields=["progress"])
-    told = context.step.progress.get("told")
-    if told:
-        return Done(told["said"])
-    until = datetime.fromisoformat(context.step.progress["asked_at"]) + WITHIN
+    progress = context.step.progress_as(core.Progress)
+    if progress.told is not None:
+        return Done(reasons.from_json(progress.told["because"]))
+    until = (progress.asked_at or context.now) + WITHIN
     left = (until - context.now).total_seconds()
     if left <= 0:
-        return Done(f"not delivered within {WITHIN.total_seconds() / 60:.0f} min: the plan goes on")
-    return Wait(min(left, POLL_SECONDS), "waits until people are told")
+        return Done(reasons.of("notify_timeout", minutes=int(WITHIN.total_seconds() / 60)))
+    return Wait(min(left, POLL_SECONDS), reasons.of("notify_waiting"))

@@ -1,24 +1,26 @@
-"""ready: the node is back, by the cluster's own word: Ready, with a boot id other than the one that was rebooted."""
+"""ready: wait until the cluster reports the node Ready under another boot ID than the one that was rebooted."""
 
 from datetime import timedelta
 
+from kcover import reasons
+from kcover.actions import reboot
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 POLL_SECONDS = 1.0
 
 
 def run(context: Context) -> Outcome:
     """Waits for Ready, bounded by the cluster's ``ready_within``."""
-    node = marking.expect_isolated(context)
-    reboot = queries.step_named(context.rescue, "reboot")
-    old = reboot.progress.get("boot_id") if reboot else None
+    node = node_marks.expect_isolated(context)
+    rebooted = queries.step_named(context.rescue, reboot.SPEC.name)
+    old = rebooted.progress_as(reboot.Progress).boot_id or None if rebooted else None
     if node.ready and node.boot_id and node.boot_id != old:
         context.remember(boot_id=node.boot_id)
-        return Done("Ready with a new boot id")
+        return Done(reasons.of("ready_new_boot"))
     waited = context.now - (context.step.started_at or context.now)
     if waited > timedelta(seconds=context.cluster.ready_within):
-        return Hold(f"the node was not Ready {context.cluster.ready_within} s after its reboot: look at the machine")
-    return Wait(POLL_SECONDS, "booted, not Ready yet" if node.boot_id != old else "not back yet")
+        return Hold(reasons.of("ready_timeout", seconds=context.cluster.ready_within))
+    return Wait(POLL_SECONDS, reasons.of("booted_not_ready" if node.boot_id != old else "not_back_yet"))

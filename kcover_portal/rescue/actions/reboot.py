@@ -1,105 +1,109 @@
-"""reboot: asks for one reboot of the boot that was found, and waits until the node reports another.
+"""reboot: request one reboot that ends the present boot, and wait until the node reports another.
 
-The boot id asked at is stored before the call. Whatever is unclear afterwards (time-out, crash, a lost answer) is
-settled by looking at the node's boot id, never by asking twice for the same boot (invariants 13, 16, 17).
+The boot ID is stored before the request. Whatever is unclear afterwards (a time-out, a crash, a lost answer) is settled
+by the node's boot ID, never by a second request for the same boot (invariants 13, 16, 17).
 
-What was asked ends with the machine that it reboots, too: a job's pod dies and the job has failed, or its deadline
-passes while the firmware counts memory; a command is not answered in time. So that word alone holds nothing: the node
-is looked at after it, and where it went down since it was asked to, or may be about to, its boot id is waited for.
+The request may end with the machine that it reboots: a job's pod dies and the job fails, or its deadline passes while
+the firmware counts memory; a command gets no answer in time. So a failed request alone does not hold the rescue. The
+step looks at the node afterwards, and waits for its boot ID where the node went down or may be about to.
 """
 
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import lifecycle
+from kcover import audit, reasons
+from kcover.actions import reboot as core
 from kcover_portal.kube import port
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.drivers import Driver, agent, job
-from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome, Wait
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.drivers import Driver, agent, job
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 DRIVERS: dict[str, Driver] = {"agent": agent, "job": job}
 POLL_SECONDS = 1.0
 
 
 def run(context: Context) -> Outcome:
-    """Waits out the rule's wait time, asks once, then looks at the boot id until it changes or time is up."""
-    node = marking.expect_isolated(context)
+    """Waits as the rule says, requests the reboot once, then watches the boot ID until it changes or time is up."""
+    node = node_marks.expect_isolated(context)
     done = _rebooted(context, node)
     if done is not None:
         return done
-    if not context.step.progress.get("asked"):
+    if context.step.progress_as(core.Progress).asked is None:
         return _before_asking(context, node)
     return _after_asking(context)
 
 
 def _rebooted(context: Context, node: port.Node) -> Done | None:
-    """The step's end, where the node reports another boot than the one that is to end."""
-    old = context.step.progress.get("boot_id")
-    return Done(f"the node reports a new boot, {node.boot_id[:8]}") if old and node.boot_id not in ("", old) else None
+    """The step's end, where the node reports another boot than the one that was to end."""
+    old = context.step.progress_as(core.Progress).boot_id
+    if not old or node.boot_id in ("", old):
+        return None
+    return Done(reasons.of("reboot_confirmed", boot=node.boot_id[:8]))
 
 
 def _before_asking(context: Context, node: port.Node) -> Outcome:
-    undrained = context.rescue.steps.filter(name="drain").exclude(state__in=lifecycle.FINISHED_STEP).exists()
-    if undrained:
-        return Hold("the drain did not end well, and nothing is rebooted undrained")
-    wait = timedelta(seconds=context.step.args.get("wait_seconds", 0)) - (context.now - _drained_at(context))
+    if queries.undrained(context.rescue):
+        return Hold(reasons.of("not_drained_no_reboot"))
+    wait = timedelta(seconds=context.step.args_as(core.Args).wait_seconds) - (context.now - _drained_at(context))
     if wait > timedelta(0):
-        return Wait(wait.total_seconds(), "the rule waits between drain and reboot")
+        return Wait(wait.total_seconds(), reasons.of("reboot_wait"))
     if not node.boot_id:
-        return Hold("the cluster does not tell the node's boot id, so a reboot could not be told from none")
-    if "driver" not in context.step.progress:
+        return Hold(reasons.of("boot_id_unknown"))
+    progress = context.step.progress_as(core.Progress)
+    if not progress.driver:
         context.check_guards(destructive=True)
-        boot_id = context.step.progress.get("boot_id", node.boot_id)
-        context.remember(boot_id=boot_id, was_ready=node.ready, **_way(context))
-    marking.restate(context, "rebooting")
-    name, key = context.step.progress["driver"], agent.key_of(context, "reboot")
+        context.remember(boot_id=progress.boot_id or node.boot_id, was_ready=node.ready, **_way(context))
+        progress = context.step.progress_as(core.Progress)
+    node_marks.restate(context, "rebooting")
+    name, boot_id, key = progress.driver, progress.boot_id, agent.key_of(context.step)
     driver = DRIVERS[name]
 
-    def ask() -> str:
-        return driver.ask(context, key=key, boot_id=context.step.progress["boot_id"])
+    def ask() -> reasons.Reason:
+        return driver.ask(context, key=key, boot_id=boot_id)
 
-    asked = context.write(
-        "reboot", ask, destructive=True, data={"driver": name, "boot_id": context.step.progress["boot_id"], "key": key}
-    )
-    context.remember(asked=asked, asked_at=context.now.isoformat())
-    return Wait(POLL_SECONDS, f"asked for by {asked}")
+    wanted = audit.RebootRequest(driver=name, boot_id=boot_id, key=key)
+    asked = context.write(audit.Call.REBOOT, ask, destructive=True, wanted=wanted)
+    context.remember(asked=asked, asked_at=context.now)
+    return Wait(POLL_SECONDS, reasons.of("reboot_requested", request=asked))
 
 
 def _drained_at(context: Context) -> datetime:
-    """When the step before ended: not when this one began, which a guard's refusal sets anew."""
+    """When the step before ended. The start of this step does not serve: a guard's refusal resets it."""
     before = context.rescue.steps.filter(index__lt=context.step.index).order_by("-index").first()
     return (before and before.finished_at) or context.step.started_at or context.now
 
 
 def _after_asking(context: Context) -> Outcome:
-    progress = context.step.progress
-    still = "the node still reports the old boot"
-    asked_for = context.now - datetime.fromisoformat(progress["asked_at"])
-    driver = DRIVERS[progress["driver"]]
-    ended = driver.ended(context, key=agent.key_of(context, "reboot"))
+    progress = context.step.progress_as(core.Progress)
+    assert progress.asked is not None  # it was stored together with ``asked_at``
+    assert progress.asked_at is not None
+    waiting = reasons.of("reboot_requested", request=progress.asked)
+    asked_for = context.now - progress.asked_at
+    driver = DRIVERS[progress.driver]
+    ended = driver.ended(context, key=agent.key_of(context.step))
     if ended is not None:
-        node = marking.expect_isolated(context)  # as it is after that word: the look before it is too old to judge by
+        node = node_marks.expect_isolated(context)  # read again: what was read before the request ended is too old
         done = _rebooted(context, node)
         if done is not None:
             return done
-        went_down = progress.get("was_ready") and not node.ready
+        went_down = progress.was_ready and not node.ready
         if not went_down and asked_for >= driver.BELIEVED_AFTER:
-            return Hold(f"{ended}; {still}")
-        where = "went down since, and reports no new boot yet" if went_down else "may be about to go down"
-        still = f"{ended}; the node {where}"
+            return Hold(reasons.both(ended, reasons.of("old_boot")))
+        waiting = reasons.both(waiting, ended, reasons.of("went_down" if went_down else "may_go_down"))
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
-        return Hold(f"asked for by {progress['asked']}, but no new boot was reported in {limit}: look at the machine")
-    return Wait(POLL_SECONDS, f"asked for by {progress['asked']}; {still}")
+        return Hold(reasons.of("reboot_timeout", request=progress.asked, limit=reasons.span(limit)))
+    return Wait(POLL_SECONDS, waiting)
 
 
 def _way(context: Context) -> dict[str, Any]:
-    """By whom it will be asked for; auto takes the agent where one reported lately, else a job, whose name is kept."""
+    """The driver; ``auto`` takes the agent where it reported recently, else a job, whose name is stored."""
     chosen = context.cluster.reboot
     if chosen == "auto":
         chosen = "agent" if agent.usable(context) else "job"
     if chosen != "job":
         return {"driver": chosen}
-    place = job.place(context, key=agent.key_of(context, "reboot"))
-    return {"driver": chosen, "jobs": [*context.step.progress.get("jobs", ()), place]}
+    place = job.place(context, key=agent.key_of(context.step))
+    return {"driver": chosen, "jobs": (*context.step.progress_as(core.Progress).jobs, place)}

@@ -1,4 +1,4 @@
-"""Every step that the engine can run, by its name in plans."""
+"""The actions that the engine can run, by the name of their step in plans."""
 
 from collections.abc import Callable
 
@@ -20,8 +20,8 @@ from kcover_portal.rescue.actions import (
     verify,
     webhook,
 )
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Outcome
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Outcome
 
 ACTIONS: dict[str, Callable[[Context], Outcome]] = {
     "taint": taint.run,

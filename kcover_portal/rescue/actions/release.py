@@ -1,23 +1,27 @@
-"""release: the portal lets go of the node, whatever it had done to it, and touches nothing of anybody else's."""
+"""release: remove everything that the portal did to the node, and nothing of anyone else's."""
 
-from kcover_portal.rescue.actions import handing_over, marking
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Outcome
+from kcover import audit, reasons
+from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import standbys
+from kcover_portal.rescue.step import node_marks, standby_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 
 def run(context: Context) -> Outcome:
-    """Takes back cordon, taints, labels and mark in one patch; the portal's own clean-up only while it is uncordoned.
+    """Removes cordon, taints, labels and mark in one patch; the portal's own clean-up does so only while uncordoned.
 
-    A standby in service is a standby again: an operator's release is what ends its role.
+    A standby in service becomes a standby again: an operator's release ends its role.
     """
-    if context.rescue.requested_by == "system":
+    if context.rescue.requester_kind == Rescue.Requester.SYSTEM:
         if context.kube.get_node(context.node.name).unschedulable:
-            return Done("the node is cordoned after all: nothing was taken back")
-        return Done(marking.take_back(context, "release"))
+            return Done(reasons.of("release_still_cordoned"))
+        return Done(node_marks.take_back(context, audit.Call.RELEASE))
     assignment = standbys.standing_in(context.node)
     if assignment is None:
-        return Done(marking.take_back(context, "release"))
-    said = marking.take_back(context, "release", also=handing_over.given_back(assignment))
-    handing_over.note_given_back(assignment, because=f"released by {context.rescue.requested_by}", now=context.now)
-    return Done(f"{said}; it is a standby again, and no longer in for {assignment.origin.name}")
+        return Done(node_marks.take_back(context, audit.Call.RELEASE))
+    removed = node_marks.take_back(context, audit.Call.RELEASE, also=standby_marks.given_back(assignment))
+    standby_marks.note_given_back(
+        assignment, because=reasons.of("released_by", by=context.rescue.requested_by), now=context.now
+    )
+    return Done(reasons.both(removed, reasons.of("standby_again", origin=assignment.origin.name)))

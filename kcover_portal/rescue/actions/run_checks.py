@@ -1,73 +1,82 @@
-"""run_checks: the node's agent runs health checks now, and their results are part of the proof.
+"""run_checks: the node's agent runs health checks now, and their results are part of the verification.
 
-A failed check is a fault of the node and fails the proof. A check that broke, that nobody ran, or that had nothing to
-look at says nothing about the node, and a person is asked (invariant 42).
+A failed check is a fault of the node and fails the rescue. A check that broke, did not run, or had nothing to check
+says nothing about the node, and a person is asked (invariant 42).
 """
 
 from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any
 
+from kcover import audit, reasons
+from kcover.actions import run_checks as core
 from kcover_portal.fleet.models import Command
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.drivers import agent
-from kcover_portal.rescue.actions.outcome import Done, Failed, Hold, Outcome, Wait
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Wait
 
 PERIODIC = ("remapped", "gpupower", "pciebw", "dcgm")  # what agents run each hour unless told otherwise
 WITHIN = timedelta(hours=1)  # an agent that comes up after a reboot, and DCGM's second level
 POLL_SECONDS = 2.0
 NAMED = 5
-TOLD = ("name", "device", "value", "unit", "message")
+SHOWN = ("name", "device", "value", "unit", "message")
+COUNTED = {"pass": "checks_passed", "warn": "checks_warned", "skipped": "checks_skipped"}
 
 Result = Mapping[str, Any]
 
 
 def run(context: Context) -> Outcome:
-    """Asks once, then waits for the results."""
-    marking.restate(context, "verifying")
-    key = agent.key_of(context, "checks")
-    named: list[str] = context.step.args.get("checks", [])
-    if "asked" not in context.step.progress:
-        args = {"checks": named or list(PERIODIC)}
+    """Requests the checks once, then waits for the results."""
+    node_marks.restate(context, "verifying")
+    key = agent.key_of(context.step)
+    named = context.step.args_as(core.Args).checks
+    if context.step.progress_as(core.Progress).asked is None:
+        args = {"checks": list(named or PERIODIC)}
 
-        def ask() -> str:
+        def ask() -> reasons.Reason:
             return agent.offer(context, "run_check", key=key, args=args, within=WITHIN)
 
-        context.remember(asked=context.write("run_checks", ask, data={"key": key, **args}))
-        return Wait(POLL_SECONDS, f"asked for by {context.step.progress['asked']}")
+        wanted = audit.CheckRequest(key=key, checks=tuple(args["checks"]))
+        context.remember(asked=context.write(audit.Call.RUN_CHECKS, ask, wanted=wanted))
+        return Wait(POLL_SECONDS, _requested(context))
     command = agent.answer(context, key=key)
     if command is None:
-        return Wait(POLL_SECONDS, f"asked for by {context.step.progress['asked']}; no results yet")
+        return Wait(POLL_SECONDS, _requested(context))
     if command.state != Command.State.DONE:
-        return Hold(f"the checks were not run: {command.state}: {command.message or 'no reason given'}")
+        return Hold(reasons.of("checks_not_run", why=agent.outcome_of(command)))
     return _judge(command.output.get("checks"), named)
 
 
+def _requested(context: Context) -> reasons.Reason:
+    request = context.step.progress_as(core.Progress).asked
+    assert request is not None  # stored by the first run
+    return reasons.of("checks_requested", request=request)
+
+
 def _judge(results: object, named: Collection[str]) -> Outcome:
-    """What the results prove."""
+    """The outcome that the results amount to."""
     found = [one for one in results if isinstance(one, dict)] if isinstance(results, list) else []
     by_status: dict[str, list[Result]] = {}
     for one in found:
         by_status.setdefault(str(one.get("status")), []).append(one)
     if "fail" in by_status:
-        return Failed(f"checks failed: {_say(by_status['fail'])}")
+        return Failed(reasons.of("checks_failed", checks=_listed(by_status["fail"])))
     if "error" in by_status:
-        return Hold(f"checks broke, which says nothing about the node: {_say(by_status['error'])}")
+        return Hold(reasons.of("checks_broken", checks=_listed(by_status["error"])))
     missing = sorted(set(named) - {str(one.get("name")) for one in found})
     if missing:
-        return Hold(f"the agent has no check {', '.join(missing)}")
+        return Hold(reasons.of("checks_unknown", checks=", ".join(missing)))
     if not by_status.keys() & {"pass", "warn"}:
-        why = _say(by_status["skipped"]) if "skipped" in by_status else "no result came back"
-        return Hold(f"nothing was proved: {why}")
-    return Done("; ".join(f"{len(ones)} {status}" for status, ones in sorted(by_status.items())))
+        why = _listed(by_status["skipped"]) if "skipped" in by_status else reasons.of("no_results")
+        return Hold(reasons.of("checks_inconclusive", why=why))
+    results = tuple(
+        reasons.of(COUNTED.get(status, "checks_other"), count=len(some)) for status, some in sorted(by_status.items())
+    )
+    return Done(reasons.of("checks_done", results=results))
 
 
-def _say(results: Collection[Result]) -> str:
-    words = [
-        " ".join(
-            str(one[key]) for key in ("name", "device", "value", "unit", "message") if one.get(key) not in (None, "")
-        )
-        for one in results
-    ]
-    return "; ".join(words[:NAMED]) + (f"; and {len(words) - NAMED} more" if len(words) > NAMED else "")
+def _listed(results: Collection[Result]) -> reasons.Value:
+    return reasons.named(
+        [" ".join(str(one[key]) for key in SHOWN if one.get(key) not in (None, "")) for one in results], most=NAMED
+    )

@@ -1,21 +1,24 @@
-"""taint: keeps new pods away that do not tolerate it; running pods stay (as Konduktor does).
+"""taint: keep away new pods that do not tolerate the taint; running pods stay (as in Konduktor).
 
-With the effect NoExecute they do not, and then the guards are asked as before a drain.
+With the effect NoExecute running pods go too, so the guards are evaluated as before a drain.
 """
 
-from kcover import plan
+from kcover import audit, reasons
+from kcover.actions import taint as core
 from kcover_portal.kube import port
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context
-from kcover_portal.rescue.actions.outcome import Done, Hold, Outcome
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome
 
 
 def run(context: Context) -> Outcome:
-    """Adds the taint of the plan; where another's is in its place, a person is asked."""
-    args = context.step.args
-    taint = port.Taint(args["key"], args["value"], args["effect"])
+    """Adds the taint of the plan; where someone else's taint is in the way, a person is asked."""
+    args = context.step.args_as(core.Args)
+    taint = port.Taint(args.key, args.value, args.effect)
     try:
-        marking.change(context, "taint", state="quarantined", taint=taint, destructive=plan.takes_away("taint", args))
-    except marking.ForeignTaint as found:
-        return Hold(f"{found}: nothing was changed")
-    return Done(f"tainted {taint.key}={taint.value}:{taint.effect}")
+        node_marks.change(
+            context, audit.Call.TAINT, state="quarantined", taint=taint, destructive=context.step.takes_away
+        )
+    except node_marks.ForeignTaint as found:
+        return Hold(found.reason)
+    return Done(reasons.of("tainted", taint=f"{taint.key}={taint.value}:{taint.effect}"))

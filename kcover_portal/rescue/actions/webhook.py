@@ -1,12 +1,13 @@
-"""webhook: another system is told, or is given the node until it calls back.
+"""webhook: notify another system, or hand it the node until it calls back.
 
-Without a wait it is told only: a few tries, and the plan goes on whatever came of them. With one the node is its own
-from the moment of the call: the portal does nothing on it until the callback, an operator, or the end of the wait, when
-a person is asked (invariant 10). The call is stored before it is made; one whose end nobody knows counts as made, and
-is not repeated: a repair that is ordered twice is worse than one that is waited for.
+Without a wait the system is only notified: a few tries, and the plan continues whatever came of them. With a wait the
+system has the node from the moment of the call. The portal does nothing on the node until the callback, until an
+operator takes it over, or until the wait ends, when a person is asked (invariant 10). The call is stored before it is
+made. A call with an unknown result counts as made and is not repeated: waiting in vain is better than a second repair
+order.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -15,127 +16,129 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.db import transaction
 
+from kcover import audit, reasons
+from kcover.actions import webhook as core
 from kcover_portal import outgoing
-from kcover_portal.rescue.actions import marking
-from kcover_portal.rescue.actions.context import Context, HeldBack
-from kcover_portal.rescue.actions.drivers import agent
-from kcover_portal.rescue.actions.outcome import Done, Given, Hold, Outcome, Wait
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.outcomes import Done, Given, Hold, Outcome, Wait
 
 SECONDS = 15.0  # for one call; the lease is longer
 BACK_OFF = (1.0, 5.0, 15.0, 60.0)  # between tries: five in all
-POLL_SECONDS = 30.0  # a callback that crosses our own answer is found by then
-LATER = (408, 425, 429, 503)  # it was not taken, and may be another time
+POLL_SECONDS = 30.0  # finds a callback that arrives while the call is under way
+LATER = (408, 425, 429, 503)  # not accepted now; worth another try
 DELIVERY = "X-Kcover-Delivery"
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of one call. ``unclear``: it may have been taken. ``later``: it was not, and may be another time."""
+    """What came of one call. ``unclear``: it may have been accepted. ``later``: it was not, and may be later."""
 
     taken: bool
     unclear: bool
     later: bool
-    said: str
+    reason: reasons.Reason
 
 
 def run(context: Context) -> Outcome:
-    """Calls, or looks for the callback."""
-    wait = context.step.args.get("wait_seconds")
+    """Calls, or checks for the callback."""
+    wait = context.step.args_as(core.Args).wait_seconds
     if wait is None:
         return _tell(context)
-    if context.step.progress.get("given_at"):
+    if context.step.progress_as(core.Progress).given_at is not None:
         return _given(context, timedelta(seconds=wait))
     return _give(context, timedelta(seconds=wait))
 
 
 def _tell(context: Context) -> Outcome:
-    """One try to tell. Telling twice is no harm: the delivery's name is the same."""
-    marking.expect_isolated(context)
+    """One try to notify. Notifying twice does no harm: the delivery has the same name."""
+    node_marks.expect_isolated(context)
     context.check_guards(destructive=False)
-    tries = int(context.step.progress.get("tries", 0))
+    tries = context.step.progress_as(core.Progress).tries
     if tries > len(BACK_OFF):
-        return Done(f"{_host(context)} was not told")
+        return Done(_named("webhook_not_delivered", context))
     context.remember(tries=tries + 1)
     reply = _call(context, until=None)
     if reply.taken:
-        return Done(f"{_host(context)} was told")
+        return Done(_named("webhook_delivered", context))
     if (reply.later or reply.unclear) and tries < len(BACK_OFF):
-        return Wait(BACK_OFF[tries], reply.said)
-    return Done(f"{_host(context)} was not told: {reply.said}")
+        return Wait(BACK_OFF[tries], reply.reason)
+    return Done(reasons.both(_named("webhook_not_delivered", context), reply.reason))
 
 
 def _give(context: Context, wait: timedelta) -> Outcome:
-    """The call that gives the node away."""
-    marking.expect_isolated(context)
+    """The call that hands the node over."""
+    node_marks.expect_isolated(context)
     if not context.cluster.decision_secret:
-        return Hold("the cluster has no decision secret, and nobody could prove a callback: set one, then retry")
+        return Hold(reasons.of("no_callback_secret"))
     context.check_guards(destructive=False)
-    tries = int(context.step.progress.get("tries", 0)) + 1
-    context.remember(tries=tries, given_at=context.now.isoformat())
+    tries = context.step.progress_as(core.Progress).tries + 1
+    context.remember(tries=tries, given_at=context.now)
     try:
         reply = _call(context, until=context.now + wait)
     except HeldBack:  # before the call
         _remember(context, given_at=None)
         raise
     if reply.taken or reply.unclear:
-        return _given(context, wait, reply.said)
+        return _given(context, wait, None if reply.taken else reply.reason)
     if _called_back(context):
-        return _given(context, wait)  # whoever answered no for it, it did take it
+        return _given(context, wait)  # it accepted the node, whatever answered in its place
     _remember(context, given_at=None)
     if reply.later and tries <= len(BACK_OFF):
-        return Wait(BACK_OFF[tries - 1], reply.said)
-    return Hold(f"the node could not be given to {_host(context)}: {reply.said}")
+        return Wait(BACK_OFF[tries - 1], reply.reason)
+    return Hold(_named("handover_failed", context, why=reply.reason))
 
 
-def _given(context: Context, wait: timedelta, said: str = "") -> Outcome:
-    """While the node is the other system's, the cluster is not even looked at."""
+def _given(context: Context, wait: timedelta, doubt: reasons.Reason | None = None) -> Outcome:
+    """While the other system has the node, the cluster is not even read."""
     called_back = _called_back(context)
     if called_back:
-        words = f": {called_back['message']}" if called_back.get("message") else ""
-        if called_back["outcome"] == "done":
-            return Done(f"{_host(context)} gave the node back{words}")
-        return Hold(f"{_host(context)} could not mend the node{words}")
-    until = datetime.fromisoformat(context.step.progress["given_at"]) + wait
+        done, message = called_back["outcome"] == "done", called_back.get("message", "")
+        code, also = "handed_back" if done else "not_repaired", {"message": message} if message else {}
+        because = _named(f"{code}_because" if message else code, context, **also)
+        return Done(because) if done else Hold(because)
+    until = (context.step.progress_as(core.Progress).given_at or context.now) + wait
     left = (until - context.now).total_seconds()
     if left <= 0:
-        return Hold(f"{_host(context)} did not call back in time")
-    doubt = f"; {said}" if said else ""
-    return Given(min(left, POLL_SECONDS), f"given to {_host(context)} until {until:%Y-%m-%d %H:%M:%S UTC}{doubt}")
+        return Hold(_named("callback_timeout", context))
+    handed_over = _named("handed_over", context, until=reasons.moment(until))
+    return Given(min(left, POLL_SECONDS), reasons.both(handed_over, doubt))
 
 
-def _called_back(context: Context) -> dict[str, Any]:
-    """The callback, by the row as it is now: it may have come while the call was under way."""
+def _called_back(context: Context) -> Mapping[str, str]:
+    """The callback, read again from the row: it may have come while the call was under way."""
     context.step.refresh_from_db(fields=["progress"])
-    found: dict[str, Any] = context.step.progress.get("callback") or {}
-    return found
+    return context.step.progress_as(core.Progress).callback or {}
 
 
 def _remember(context: Context, **progress: Any) -> None:
-    """As ``context.remember``, without overwriting a callback."""
+    """``context.remember`` without overwriting a callback."""
     with transaction.atomic():
-        context.renew()  # a callback takes this row's lock, too
+        context.renew()  # a callback takes this row's lock as well
         context.step.refresh_from_db(fields=["progress"])
         context.remember(**progress)
 
 
 def _call(context: Context, *, until: datetime | None) -> Reply:
-    """One signed POST, on record before and after like a write to the cluster."""
-    key = agent.key_of(context, "webhook")
+    """One signed POST, recorded before and after like a write to the cluster."""
+    key = agent.key_of(context.step)
     replies: list[Reply] = []
 
-    def call() -> str:
+    def call() -> audit.WebhookAnswer:
         replies.append(_post(context, key=key, until=until))
-        return replies[0].said or "taken"
+        return audit.WebhookAnswer(taken=replies[0].taken, because=replies[0].reason)
 
-    context.write("webhook", call, subject=f"host {_host(context)}", data={"delivery": key})
+    delivery = audit.WebhookDelivery(delivery=key)
+    context.write(audit.Call.WEBHOOK, call, target=f"host {_host(context)}", wanted=delivery)
     return replies[0]
 
 
 def _post(context: Context, *, key: str, until: datetime | None) -> Reply:
     try:
         reply = outgoing.send(
-            context.step.args["url"],
+            context.step.args_as(core.Args).url,
             _document(context, key=key, until=until),
             secret=context.cluster.decision_secret,
             seconds=SECONDS,
@@ -143,16 +146,17 @@ def _post(context: Context, *, key: str, until: datetime | None) -> Reply:
             most=0,
         )
     except outgoing.Silent as silence:
-        return Reply(taken=False, unclear=silence.arrived, later=not silence.arrived, said=str(silence))
+        failed = reasons.of("host_unreachable", error=str(silence))
+        return Reply(taken=False, unclear=silence.arrived, later=not silence.arrived, reason=failed)
+    answered = _named("host_answered", context, status=str(reply.status))
     if 200 <= reply.status < 300:
-        return Reply(taken=True, unclear=False, later=False, said="")
+        return Reply(taken=True, unclear=False, later=False, reason=answered)
     later = reply.status in LATER
-    said = f"{_host(context)} answers {reply.status}"
-    return Reply(taken=False, unclear=reply.status >= 500 and not later, later=later, said=said)
+    return Reply(taken=False, unclear=reply.status >= 500 and not later, later=later, reason=answered)
 
 
 def _document(context: Context, *, key: str, until: datetime | None) -> dict[str, Any]:
-    """What the other system is told."""
+    """The body of the call."""
     rescue = context.rescue
     back = f"{settings.KCOVER_PUBLIC_URL}/api/v1/rescues/{rescue.pk}/callback" if until else None
     return {
@@ -173,12 +177,16 @@ def _document(context: Context, *, key: str, until: datetime | None) -> dict[str
 
 
 def _steps(context: Context) -> Sequence[dict[str, Any]]:
-    """The plan and how far it is; other systems' addresses may hold secrets and stay out."""
+    """The plan and its progress. Arguments stay out: the addresses of other systems may hold secrets."""
     return [
-        {"index": one.index, "name": one.name, "state": one.state, "because": one.because}
+        {"index": one.index, "name": one.name, "state": one.state, "because": reasons.text(one.because)}
         for one in context.rescue.steps.order_by("index")
     ]
 
 
+def _named(code: str, context: Context, **params: reasons.Value) -> reasons.Reason:
+    return reasons.of(code, host=_host(context), **params)
+
+
 def _host(context: Context) -> str:
-    return urlsplit(context.step.args["url"]).hostname or ""
+    return urlsplit(context.step.args_as(core.Args).url).hostname or ""

@@ -1,4 +1,4 @@
-"""Warm standbys: which nodes are spares and how they are, which stand in for whom, and where one was lacking."""
+"""Warm standbys: which nodes are standbys and their state, which stand in for whom, and where none was free."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -6,19 +6,20 @@ from typing import Any
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from kcover import guards, lifecycle, reasons, standby
+from kcover import actions, lifecycle, reasons
+from kcover.decisions import guards, standby
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Assignment, Rescue, Step
 
 PROMISED = (Assignment.State.RESERVED, Assignment.State.ACTIVE)
-STEP = "standby"
+STEP = actions.standby.SPEC.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spare:
-    """A standby's row and what the kernel is told of it; ``busy``: why it is not free."""
+    """A standby's row and the facts for the core; ``busy``: why it is not free."""
 
     node: Node
     fact: standby.Standby
@@ -26,16 +27,16 @@ class Spare:
 
 
 def spares(nodes: QuerySet[Node], *, now: datetime) -> list[Spare]:
-    """The standbys among these nodes, by name: GPU nodes that the cluster has, labelled as spares, not excluded.
+    """The standbys among these nodes, by name: GPU nodes that the cluster has, labelled as standbys, not excluded.
 
-    One that carries marks of a rescue, has an open fault, or whose agent has fallen silent, is not healthy; one that
-    never had an agent is judged by the cluster alone.
+    A standby is not healthy if it carries marks of a rescue, has an open fault, or its agent is silent. Without an
+    agent, only what the cluster shows counts.
     """
-    labelled = nodes.filter(known=True, gpus__gt=0, **{f"labels__{standby.LABEL}": "true"})
+    labelled = nodes.filter(in_cluster=True, gpus__gt=0, **{f"labels__{standby.LABEL}": "true"})
     excluded = labelled.filter(**{f"labels__{guards.EXCLUDE_LABEL}": "true"})
     rescues = Rescue.objects.filter(node=OuterRef("pk"))
     rows = labelled.exclude(pk__in=excluded.values("pk")).annotate(
-        faulty=Exists(Incident.objects.filter(node=OuterRef("pk"), state=Incident.State.OPEN, program=False)),
+        faulty=Exists(Incident.objects.filter(node=OuterRef("pk"), state=Incident.State.OPEN, is_user_fault=False)),
         in_rescue=Exists(rescues.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}))),
         silent=Exists(Agent.objects.filter(node=OuterRef("pk"), seen_at__lt=now - fleet.AGENT_SILENT_AFTER)),
         promised=Exists(Assignment.objects.filter(spare=OuterRef("pk"), state__in=PROMISED)),
@@ -55,7 +56,7 @@ def _spare(row: Any) -> Spare:
 
 
 def standing_in(node: Node) -> Assignment | None:
-    """What the node is promised to, or does, as a standby; there is at most one."""
+    """The node's own assignment as a standby, reserved or in service; there is at most one."""
     return Assignment.objects.filter(spare=node, state__in=PROMISED).select_related("spare", "origin").first()
 
 
@@ -66,19 +67,19 @@ def of_rescue(rescue: Rescue) -> Assignment | None:
 
 
 def assignments() -> QuerySet[Assignment]:
-    """Promises and roles that stand, newest first."""
+    """Standbys that are reserved or in service, newest first."""
     return Assignment.objects.filter(state__in=PROMISED).select_related("spare__cluster", "origin", "rescue")
 
 
 def shortages() -> QuerySet[Step]:
-    """Where an open rescue, or one whose node is still out of service, went on without a standby, newest first."""
+    """Steps of rescues that continued without a standby and are open or still hold their node, newest first."""
     lacking = Q(rescue__state__in=lifecycle.OPEN_RESCUE) | ~Q(rescue__marks={})
     rows = Step.objects.filter(lacking, name=STEP, progress__shortage=True)
     return rows.select_related("rescue__node", "rescue__cluster").order_by("-pk")
 
 
 def left_over() -> QuerySet[Assignment]:
-    """Promises of rescues that will not keep them: ended, or past their step."""
+    """Standbys that are reserved for rescues that have ended or passed their step."""
     coming = Step.objects.filter(rescue=OuterRef("rescue"), name=STEP).exclude(state__in=lifecycle.FINISHED_STEP)
     kept = Q(Exists(coming), rescue__state__in=lifecycle.OPEN_RESCUE)
     return Assignment.objects.filter(state=Assignment.State.RESERVED).exclude(kept).select_related("spare__cluster")

@@ -1,5 +1,5 @@
 """Tables as ``kubectl get`` prints them.
 
-Belongs here: which columns a kind has and how a cell is worked out, by the columns of
+Belongs here: the columns of each kind and how their cells are computed, after
 ``k8s.io/kubernetes/pkg/printers/internalversion``. Never here: HTTP, or which objects are shown.
 """

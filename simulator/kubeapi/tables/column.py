@@ -15,7 +15,7 @@ UNKNOWN = "<unknown>"
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column; ``wide`` ones are shown by ``-o wide`` only. ``value`` makes a cell from an object and the time."""
+    """One column; only ``-o wide`` shows the ``wide`` ones. ``value`` computes a cell from an object and the time."""
 
     name: str
     value: Callable[[Object, datetime], str | int]

@@ -18,7 +18,7 @@ def _pod_ready(pod: Object, now: datetime) -> str:
 
 
 def _pod_status(pod: Object, now: datetime) -> str:
-    """The one word for a pod: its phase, unless a container or its deletion has more to say."""
+    """The STATUS of a pod: its phase, unless a container or its deletion gives a more specific reason."""
     status = pod.get("status") or {}
     reason = status.get("reason") or status.get("phase") or "Unknown"
     running = False

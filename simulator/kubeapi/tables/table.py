@@ -26,7 +26,6 @@ def columns(resource: resources.Resource) -> list[Object]:
 
 
 def cells(resource: resources.Resource, obj: Object, *, now: datetime) -> list[str | int]:
-    """One row."""
     return [column.value(obj, now) for column in _of(resource)]
 
 

@@ -206,10 +206,10 @@ def test_withdrawing_twice_changes_and_records_nothing_more(east: Cluster, now: 
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        ("robot", {}, "unknown kind 'robot': use one of agent, decision, operator, viewer"),
-        ("agent", {}, "an agent's token needs the cluster that its nodes belong to"),
-        ("viewer", {"node": "gpu-1"}, "only an agent's token is bound to a node, not one of kind viewer"),
-        ("viewer", {"expires_at": "now"}, "the token would have expired already"),
+        ("robot", {}, "unknown kind 'robot'; use one of agent, decision, operator, viewer"),
+        ("agent", {}, "an agent token requires the cluster of its nodes"),
+        ("viewer", {"node": "gpu-1"}, "only agent tokens can be bound to a node, not kind viewer"),
+        ("viewer", {"expires_at": "now"}, "the expiry is in the past"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(kind: str, fields: dict, message: str, now: datetime) -> None:
@@ -232,7 +232,7 @@ def test_a_user_signs_in_with_the_password_and_has_the_role(east: Cluster, now: 
         "east",
         "role.given",
         "user anna",
-        {"role": "approver"},
+        {"user": "anna", "role": "approver"},
     )
 
 
@@ -242,7 +242,7 @@ def test_a_user_signs_in_with_the_password_and_has_the_role(east: Cluster, now: 
         ("anna", "short", "viewer", "too short"),
         ("no spaces", PASSWORD, "viewer", "valid username"),
         ("", PASSWORD, "viewer", "blank"),
-        ("anna", PASSWORD, "boss", "unknown role 'boss': use one of viewer, operator, approver, admin"),
+        ("anna", PASSWORD, "boss", "unknown role 'boss'; use one of viewer, operator, approver, admin"),
     ],
 )
 def test_a_user_who_cannot_be_is_refused(name: str, password: str, role: str, part: str, now: datetime) -> None:
@@ -264,7 +264,7 @@ def test_a_second_role_in_one_place_replaces_the_first(east: Cluster, now: datet
     assert sorted(who.bindings.values_list("role", "cluster__name")) == [("admin", None), ("operator", "east")]
     services.unbind(who, actor="t", now=now)
     assert list(who.bindings.values_list("role", flat=True)) == ["operator"]
-    assert Entry.objects.filter(verb="role.taken", cluster="", data={"role": "admin"}).count() == 1
+    assert Entry.objects.filter(verb="role.taken", cluster="", data={"user": "anna", "role": "admin"}).count() == 1
     services.unbind(who, actor="t", now=now)
     assert Entry.objects.filter(verb="role.taken").count() == 1
 

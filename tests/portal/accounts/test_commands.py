@@ -32,7 +32,7 @@ def test_a_user_is_made_with_a_password_from_a_file(east: Cluster, tmp_path: Pat
     file = tmp_path / "password"
     file.write_text("correct horse battery\nsecond line\n")
     said = run("user", "create", "anna", "--role", "operator", "--cluster", "east", "--password-file", str(file))
-    assert said == "user anna may sign in as operator\n"
+    assert said == "user anna created with role operator\n"
     anna = User.objects.get()
     assert anna.check_password("correct horse battery")
     assert queries.role_in(anna, east) == "operator"
@@ -42,7 +42,7 @@ def test_a_user_is_made_with_a_password_from_a_file(east: Cluster, tmp_path: Pat
 def test_a_password_is_made_up_and_printed_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", StringIO())
     first, second = run("user", "create", "anna", "--role", "admin").splitlines()
-    assert first == "user anna may sign in as admin"
+    assert first == "user anna created with role admin"
     label, _, password = second.partition(": ")
     assert label == "password"
     assert len(password) >= 16
@@ -61,22 +61,22 @@ def test_a_password_is_changed_and_users_are_listed(east: Cluster, now: datetime
     User.objects.create(username="bo", is_active=False)
     file = tmp_path / "password"
     file.write_text("another long password")
-    assert run("user", "password", "anna", "--password-file", str(file)) == "the password of anna is changed\n"
+    assert run("user", "password", "anna", "--password-file", str(file)) == "password of anna changed\n"
     assert User.objects.get(username="anna").check_password("another long password")
     assert run("user", "list").splitlines() == [
         "anna: admin in all clusters, viewer in east",
-        "bo (may not sign in): no role",
+        "bo (inactive): no role",
     ]
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("create", "anna", "--role", "boss"), "unknown role 'boss': use one of viewer, operator, approver, admin"),
-        (("create", "anna", "--role", "viewer", "--cluster", "mars"), "there is no cluster mars: known are east"),
-        (("create", "old", "--role", "viewer"), "there is a user old already"),
-        (("password", "anna"), "there is no user anna"),
-        (("create", "anna", "--role", "viewer", "--password-file", "/nowhere"), "the password file cannot be read"),
+        (("create", "anna", "--role", "boss"), "unknown role 'boss'; use one of viewer, operator, approver, admin"),
+        (("create", "anna", "--role", "viewer", "--cluster", "mars"), "unknown cluster mars; known clusters: east"),
+        (("create", "old", "--role", "viewer"), "user old already exists"),
+        (("password", "anna"), "unknown user anna"),
+        (("create", "anna", "--role", "viewer", "--password-file", "/nowhere"), "cannot read the password file"),
     ],
 )
 def test_a_user_command_that_cannot_be_met_says_why(words: tuple[str, ...], message: str, east: Cluster) -> None:
@@ -124,7 +124,7 @@ def test_an_agents_token_takes_the_only_cluster(east: Cluster, now: datetime) ->
         ("east", "gpu-1"),
     ]
     Cluster.objects.create(name="west", created_at=now)
-    with pytest.raises(CommandError, match="an agent's token needs the cluster"):
+    with pytest.raises(CommandError, match="an agent token requires the cluster of its nodes"):
         run("token", "create", "--kind", "agent")
 
 
@@ -143,9 +143,9 @@ def test_a_list_of_nodes_gives_a_line_each(east: Cluster, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("gpu-1\nGPU_2\n", "'GPU_2' is no node name"),
+        ("gpu-1\nGPU_2\n", "'GPU_2' is not a node name"),
         ("gpu-1\ngpu-1\n", "node gpu-1 is listed twice"),
-        ("# none\n", "names no node"),
+        ("# none\n", "contains no nodes"),
     ],
 )
 def test_a_bad_list_of_nodes_makes_no_token_at_all(content: str, message: str, east: Cluster, tmp_path: Path) -> None:
@@ -160,12 +160,12 @@ def test_a_bad_list_of_nodes_makes_no_token_at_all(content: str, message: str, e
     ("words", "message"),
     [
         (("--kind", "robot"), "unknown kind 'robot'"),
-        (("--kind", "viewer", "--cluster", "mars"), "there is no cluster mars: known are east"),
-        (("--kind", "viewer", "--node", "gpu-1"), "only an agent's token is bound to a node"),
-        (("--kind", "agent", "--node", "Bad_Name"), "'Bad_Name' is no node name"),
-        (("--kind", "viewer", "--expires", "90"), "--expires '90' is not understood: write 90d"),
-        (("--kind", "viewer", "--expires", "0d"), "not understood"),
-        (("--kind", "agent", "--nodes", "/nowhere"), "the list of nodes cannot be read"),
+        (("--kind", "viewer", "--cluster", "mars"), "unknown cluster mars; known clusters: east"),
+        (("--kind", "viewer", "--node", "gpu-1"), "only agent tokens can be bound to a node, not kind viewer"),
+        (("--kind", "agent", "--node", "Bad_Name"), "'Bad_Name' is not a node name"),
+        (("--kind", "viewer", "--expires", "90"), "--expires '90' is invalid; use 90d"),
+        (("--kind", "viewer", "--expires", "0d"), "--expires '0d' is invalid"),
+        (("--kind", "agent", "--nodes", "/nowhere"), "cannot read the list of nodes: "),
         (("--kind", "agent", "--nodes", "f", "--node", "n"), "not allowed with argument"),
     ],
 )
@@ -179,10 +179,10 @@ def test_tokens_are_listed_and_withdrawn(east: Cluster) -> None:
     secret = run("token", "create", "--kind", "viewer", "--cluster", "east", "--name", "wall").strip()
     prefix = secret[:8]
     assert run("token", "list") == f"{prefix}\tviewer\teast\tno expiry\twall\n"
-    assert run("token", "revoke", secret, "--reason", "leaked") == f"token {prefix} is withdrawn\n"
+    assert run("token", "revoke", secret, "--reason", "leaked") == f"token {prefix} revoked\n"
     assert services.find_token(secret, now=timezone.now()) is None
-    assert "withdrawn" in run("token", "list")
-    with pytest.raises(CommandError, match="there is no token that begins with kcv_zzzz"):
+    assert "revoked" in run("token", "list")
+    with pytest.raises(CommandError, match="no token begins with kcv_zzzz"):
         run("token", "revoke", "kcv_zzzz")
 
 

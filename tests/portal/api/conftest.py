@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from kcover import audit
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Event, Incident
@@ -81,7 +82,7 @@ def west(now: datetime) -> Cluster:
 
 def add_node(cluster: Cluster, name: str, now: datetime, **more: Any) -> Node:
     """A healthy node with one GPU and an agent."""
-    settings: dict[str, Any] = {"known": True, "ready": True, "gpus": 8, "pool": "a", **more}
+    settings: dict[str, Any] = {"in_cluster": True, "ready": True, "gpus": 8, "pool": "a", **more}
     node = Node.objects.create(cluster=cluster, name=name, created_at=now, **settings)
     Gpu.objects.create(node=node, index=0, uuid=f"GPU-{name}", pci="0000:4e:00", serial=f"S-{name}", seen_at=now)
     Agent.objects.create(node=node, seen_at=now, boot_id="b", boot_seen_at=now)
@@ -103,7 +104,7 @@ def add_story(node: Node, now: datetime, *, code: str = "62", kind: str = "xid",
         rule="kce#1",
         policy="kce",
         revision=1,
-        because=["it matches"],
+        because=[{"code": "nothing_holds_back", "params": {}}],
         at=now,
         last_at=now,
     )
@@ -113,7 +114,8 @@ def add_story(node: Node, now: datetime, *, code: str = "62", kind: str = "xid",
         decision=decision,
         origin="policy",
         requested_by="policy:kce#1",
-        code=f"{kind} {code}",
+        fault_kind=kind,
+        fault_code=str(code),
         rule="kce#1",
         policy="kce",
         revision=1,
@@ -125,7 +127,7 @@ def add_story(node: Node, now: datetime, *, code: str = "62", kind: str = "xid",
     Step.objects.create(rescue=rescue, index=0, name="cordon", state="done", attempts=1)
     Step.objects.create(rescue=rescue, index=1, name="drain", args={"seconds": 600})
     Approval.objects.create(rescue=rescue, plan_hash="abc", approved=True, by="user:bo", at=now)
-    ledger.write(node.cluster.name, actor="system", verb="told", subject="x", now=now, node=node.name, rescue=rescue.pk)
+    ledger.record(node.cluster.name, audit.MarksFound(node=node.name, rescue=rescue.pk), actor="system", now=now)
     return rescue
 
 

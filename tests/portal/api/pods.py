@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kcover_portal.api.agent import app
-from kcover_portal.api.agent.claims import AUDIENCE
+from kcover_portal.api.agent.jwt_claims import AUDIENCE
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
@@ -21,7 +21,7 @@ NAME = "system:serviceaccount:kcover-system:kcover-agent"
 @contextmanager
 def east(now: datetime) -> Iterator[FakeCluster]:
     """The cluster; the door has not heard anybody yet."""
-    app._accounts.forget()
+    app.known_accounts.forget()
     cluster = Cluster.objects.create(name="east", created_at=now)
     kube = FakeCluster()
     uninstall = connections.install(cluster.pk, kube)

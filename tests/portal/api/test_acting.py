@@ -11,9 +11,11 @@ from django.utils import timezone
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api.models import Answered
-from kcover_portal.fleet.models import Cluster, Installation, Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Approval, Rescue, Step
+from kcover_portal.runtime.models import Installation
+from tests.codes import code_of
 from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, person, problem
 
 pytestmark = pytest.mark.django_db
@@ -29,7 +31,7 @@ def test_nobody_is_asked_to_sign_in() -> None:
 
 
 def test_a_token_out_of_force_is_refused(now: datetime) -> None:
-    assert "unknown, withdrawn or expired" in problem(Api("kcv_nonsense").get("nodes"), 401)["detail"]
+    assert "unknown, revoked or expired" in problem(Api("kcv_nonsense").get("nodes"), 401)["detail"]
     token, secret = accounts.make_token("viewer", created_by="t", now=now)
     assert Api(secret).get("nodes").status_code == 200
     accounts.revoke_token(token, actor="t", now=now)
@@ -40,7 +42,7 @@ def test_an_agents_token_is_told_where_it_belongs(east: Cluster, now: datetime) 
     for node in ("", "gpu-1"):
         _, secret = accounts.make_token("agent", cluster=east, node=node, created_by="t", now=now)
         assert problem(Api(secret).get("policies"), 403)["detail"] == (
-            "An agent's token is good for /api/v1/agent/ and preflight reports only."
+            "Agent tokens can only be used for /api/v1/agent/ and preflight reports."
         )
 
 
@@ -59,7 +61,7 @@ def test_a_session_needs_the_csrf_token_to_act(east: Cluster, now: datetime) -> 
 
 def test_an_address_that_is_none_is_a_problem_document(viewer: Api) -> None:
     for path in ("nothing", "nodes/", "clusters/east/guard", ""):
-        assert "There is nothing at /api/v1/" in problem(viewer.get(path), 404)["detail"]
+        assert "No endpoint at /api/v1/" in problem(viewer.get(path), 404)["detail"]
     problem(Api().post("nothing"), 404)
     problem(viewer.client.get("/api/v2/nodes"), 404)
     assert viewer.client.get("/api/docs").headers["Location"] == "/api/docs/"
@@ -77,20 +79,20 @@ def test_a_method_that_is_not_answered(viewer: Api) -> None:
     [
         ("{", "Expecting property name"),
         ("[1, 2", "Expecting ',' delimiter: line 1 column 6"),
-        ('{"a": NaN}', "NaN is not JSON: write null or leave the key out"),
-        ('{"reason": "x", "reason": "y"}', 'the key "reason" stands twice in one object: write it once'),
+        ('{"a": NaN}', "NaN is not valid JSON; use null or omit the key"),
+        ('{"reason": "x", "reason": "y"}', 'duplicate key "reason"'),
         (b"\xff", "can't decode byte 0xff in position 0"),
-        ("[" * 100_000, "it is nested too deep"),
-        ("[" * 65 + "]" * 65, "it is nested deeper than 64"),
-        ('{"reason": "\\ud800"}', "it holds half a surrogate pair: leave it out"),
-        ('{"\\udfff": "x"}', "it holds half a surrogate pair: leave it out"),
+        ("[" * 100_000, "nested too deeply"),
+        ("[" * 65 + "]" * 65, "nested deeper than 64"),
+        ('{"reason": "\\ud800"}', "contains a lone surrogate; remove it"),
+        ('{"\\udfff": "x"}', "contains a lone surrogate; remove it"),
         ('{"reason": ' + "9" * 5000 + "}", "integer string conversion"),
     ],
 )
 def test_a_body_that_is_no_json(sent: str | bytes, reason: str, operator: Api) -> None:
     response = operator.client.post("/api/v1/pause", sent, content_type="application/json", headers=operator.headers)
     detail = problem(response, 400)["detail"]
-    assert detail.startswith("JSON parse error - ")
+    assert detail.startswith("Invalid JSON: ")
     assert reason in detail
     assert not Installation.objects.exists()
 
@@ -104,7 +106,7 @@ def test_a_body_of_another_kind_is_told_which_to_send(operator: Api) -> None:
 def test_a_body_of_two_mebibytes_is_too_large(operator: Api) -> None:
     body = {"reason": "x" * (2 * 1024 * 1024)}
     assert problem(operator.post("pause", body), 413)["detail"] == (
-        f"The body has {len(json.dumps(body))} bytes: at most 1048576 are read."
+        f"The body has {len(json.dumps(body))} bytes. The limit is 1048576."
     )
     assert not Installation.objects.exists()
 
@@ -116,7 +118,7 @@ def test_a_body_of_two_mebibytes_is_too_large(operator: Api) -> None:
         ({"reason": ""}, {"reason": "This field may not be blank."}),
         ({"reason": "x" * 501}, {"reason": "Ensure this field has no more than 500 characters."}),
         ({"reason": "x", "clutser": "east"}, {"clutser": "Unknown field."}),
-        ({"reason": "x", "cluster": "mars"}, {"cluster": "There is no cluster mars."}),
+        ({"reason": "x", "cluster": "mars"}, {"cluster": "Unknown cluster mars."}),
         ([], {"body": "Invalid data. Expected a dictionary, but got list."}),
     ],
 )
@@ -140,7 +142,7 @@ def test_pausing_and_resuming_everything(operator: Api) -> None:
     assert answer.json() == {"cluster": None, "mode": "approve", "reason": "over"}
     assert Installation.objects.get().mode == "approve"
     assert fields(operator.post("resume", {"reason": "x", "mode": "paused"})) == {
-        "mode": "Write shadow, approve or enforce."
+        "mode": "Must be shadow, approve or enforce."
     }
 
 
@@ -152,7 +154,7 @@ def test_a_token_of_one_cluster_pauses_only_that(east: Cluster, west: Cluster, n
             "Without a cluster this is about all of them and needs the role operator for all clusters; you may name one"
             ' in the body: {"cluster": "east", "reason": "..."}.'
         )
-    assert fields(here.post("pause", {"reason": "x", "cluster": "west"})) == {"cluster": "There is no cluster west."}
+    assert fields(here.post("pause", {"reason": "x", "cluster": "west"})) == {"cluster": "Unknown cluster west."}
     east.refresh_from_db()
     west.refresh_from_db()
     assert (east.mode, east.pause_reason, west.mode) == ("paused", "x", "enforce")
@@ -195,13 +197,13 @@ def test_a_dry_run_shows_the_plan_and_writes_nothing(node: Node, viewer: Api, no
     assert (Rescue.objects.count(), Entry.objects.count()) == (0, before)
     add_story(node, now)
     held = viewer.post("nodes/east/gpu-1/reboot?dry_run=1").json()["held_back"]
-    assert held == [f"rescue {Rescue.objects.get().pk} is open on this node: cancel it, or release the node"]
+    assert held == [f"Rescue {Rescue.objects.get().pk} is open on this node. Cancel it, or release the node."]
 
 
 def test_what_holds_an_act_back_is_said(node: Node, operator: Api, now: datetime) -> None:
     rescue = add_story(node, now)
     detail = problem(operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}), 409)["detail"]
-    assert detail == f"rescue {rescue.pk} is open on this node: cancel it, or release the node"
+    assert detail == f"Rescue {rescue.pk} is open on this node. Cancel it, or release the node."
     assert Rescue.objects.count() == 1
 
 
@@ -223,7 +225,7 @@ def test_an_act_that_is_none(path: str, status: int, node: Node, operator: Api) 
 @pytest.mark.parametrize("body", [None, {}, {"reason": ""}, {"reason": " \n"}, {"reason": None}])
 def test_an_act_by_hand_says_why(body: Any, node: Node, operator: Api) -> None:
     refused = fields(operator.post("nodes/east/gpu-1/reboot", body))
-    assert refused == {"reason": "Say why: a reason is kept with every act by hand."}
+    assert refused == {"reason": "A reason is required for manual actions."}
     assert not Rescue.objects.exists()
     assert operator.post("nodes/east/gpu-1/reboot?dry_run=true", {} if body == {"reason": None} else body).json()[
         "steps"
@@ -232,7 +234,7 @@ def test_an_act_by_hand_says_why(body: Any, node: Node, operator: Api) -> None:
 
 def test_a_viewer_and_a_foreign_operator_act_on_nothing(node: Node, west: Cluster, viewer: Api, now: datetime) -> None:
     assert problem(viewer.post("nodes/east/gpu-1/cordon"), 403)["detail"] == (
-        "This needs the role operator in cluster east."
+        "Requires the role operator in cluster east."
     )
     problem(caller("operator", now, cluster=west).post("nodes/east/gpu-1/cordon"), 404)
     assert not Rescue.objects.exists()
@@ -264,7 +266,7 @@ def test_a_repeated_key_gets_the_first_answer_and_acts_once(node: Node, operator
 def test_a_key_is_good_for_one_request(path: str, body: dict[str, str], node: Node, operator: Api) -> None:
     operator.post("nodes/east/gpu-1/cordon", {"reason": "x"}, Idempotency_Key="k1")
     detail = problem(operator.post(path, body, Idempotency_Key="k1"), 422)["detail"]
-    assert detail == "The Idempotency-Key k1 was used for another request: make a new one."
+    assert detail == "Idempotency-Key k1 was used for a different request. Use a new key."
     assert Rescue.objects.count() == 1
     assert not Installation.objects.exists()
 
@@ -294,8 +296,8 @@ def test_a_refused_request_is_in_the_ledger_with_a_key_and_without_one(
         for verb in ("cordon", "drain") if key else ("cordon",):
             problem(operator.post(f"nodes/east/gpu-1/{verb}", {"reason": "x"}, **key), 409)
     entries = Entry.objects.filter(verb="request.refused").order_by("pk")
-    assert [(one.node, one.data["asked"]) for one in entries] == [("gpu-1", ["cordon"]), ("gpu-1", ["drain"])]
-    assert "is open on this node" in entries[1].data["because"]
+    assert [(one.node, one.data["requested"]) for one in entries] == [("gpu-1", ["cordon"]), ("gpu-1", ["drain"])]
+    assert code_of(entries[1].data["because"]) == "rescue_in_the_way"
     assert not Answered.objects.exists()
 
 
@@ -309,7 +311,7 @@ def test_old_keys_are_forgotten(node: Node, operator: Api) -> None:
 @pytest.mark.parametrize("key", [" ", "x" * 201])
 def test_a_key_has_a_length(key: str, operator: Api) -> None:
     assert fields(operator.post("pause", {"reason": "x"}, Idempotency_Key=key)) == {
-        "Idempotency-Key": "Write 1 to 200 characters."
+        "Idempotency-Key": "Must have 1 to 200 characters."
     }
 
 
@@ -334,7 +336,8 @@ def test_an_approval_is_recorded_and_sets_the_rescue_going(node: Node, approver:
     assert (body["state"], body["needs_human"]) == ("running", False)
     row = Approval.objects.get()
     assert (row.by, row.approved, row.reason, row.plan_hash) == ("user:pat", True, "looks right", "abc")
-    assert "does not wait for approval" in problem(approver.post(f"rescues/{rescue.pk}/approve"), 409)["detail"]
+    late = problem(approver.post(f"rescues/{rescue.pk}/approve"), 409)
+    assert (late["code"], late["params"]) == ("not_awaiting_approval", {"rescue": str(rescue.pk)})
 
 
 def test_a_changed_plan_is_not_approved(node: Node, approver: Api, now: datetime) -> None:
@@ -362,7 +365,7 @@ def test_a_held_step_is_repeated_or_left_out(verb: str, state: str, node: Node, 
     rescue = add_story(node, now)
     Step.objects.filter(name="drain").update(state="failed")
     another = problem(operator.post(f"rescues/{rescue.pk}/{verb}", {"reason": "go on", "step": 0}), 409)
-    assert "stands at step 2 (drain) by now" in another["detail"]
+    assert (another["code"], another["params"]["number"], another["params"]["step"]) == ("other_step", "2", "drain")
     problem(operator.post(f"rescues/{rescue.pk}/{verb}", {"reason": "go on", "step": -1}), 400)
     body = operator.post(f"rescues/{rescue.pk}/{verb}", {"reason": "go on", "step": 1}).json()
     assert [step["state"] for step in body["steps"]] == ["done", state]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent import app
@@ -20,7 +21,7 @@ NODE = {"node": "gpu-1"}
 
 @pytest.fixture
 def cluster(now: datetime) -> Cluster:
-    app._credentials.forget()
+    app.known_credentials.forget()
     return Cluster.objects.create(name="east", created_at=now)
 
 
@@ -70,9 +71,10 @@ def test_a_node_that_is_heard_of_is_not_enrolled_by_another(enrolling: Door) -> 
     agent = speak(enrolling.enrol(NODE))
     refused = enrolling.enrol(NODE)
     detail = refused.problem(409)
-    assert f"node gpu-1 speaks with its credential {agent.secret[:8]}" in detail
-    assert "once that is revoked or was silent for 120 s" in detail
+    assert f"node gpu-1 uses its credential {agent.secret[:8]}" in detail
+    assert "it can enrol again once that is revoked or unused for 120 s" in detail
     assert refused.body["title"] == "The node's credential is in use"
+    assert refused.body["code"] == "credential_in_use"
     assert 110 <= int(refused.headers["retry-after"]) <= 120
     assert ApiToken.objects.filter(node="gpu-1").count() == 1
     assert agent.report(report()).status == 202
@@ -85,7 +87,7 @@ def test_a_node_that_was_silent_enrols_again_and_the_old_credential_is_no_more(e
     assert enrolling.enrol(NODE).status == 409
     silent_for(old, seconds=121)
     second = speak(enrolling.enrol(NODE))
-    app._credentials.forget()  # a revoked token may be heard for a few seconds more
+    app.known_credentials.forget()  # a revoked token may be heard for a few seconds more
     assert "revoked" in first.report(report()).problem(401)
     assert second.report(report()).status == 202
     entry = Entry.objects.get(verb="token.revoked")
@@ -94,7 +96,7 @@ def test_a_node_that_was_silent_enrols_again_and_the_old_credential_is_no_more(e
         f"token:{enrolling.secret[:8]}",
         f"token {old.prefix}",
     )
-    assert entry.data["reason"] == f"the node enrolled again: {second.secret[:8]}"
+    assert entry.data["because"] == reasons.of("token_enrolled_again", token=second.secret[:8]).to_json()
 
 
 def test_a_credential_that_was_revoked_stands_in_nobodys_way(enrolling: Door) -> None:
@@ -149,6 +151,6 @@ def test_an_enrolment_token_that_was_just_revoked_enrols_nobody(cluster: Cluster
     assert door.enrol({"node": "gpu-9"}).status == 201  # it is remembered from here on
     accounts.revoke_token(token, actor="user:ada", now=datetime.now(UTC))
     assert "the enrolment token is expired or revoked" in door.enrol(NODE).problem(401)
-    app._credentials.forget()
+    app.known_credentials.forget()
     assert "unknown, expired or revoked" in door.enrol(NODE).problem(401)
     assert not ApiToken.objects.filter(node="gpu-1").exists()

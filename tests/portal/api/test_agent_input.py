@@ -35,7 +35,7 @@ def cluster(now: datetime) -> Cluster:
 @pytest.fixture(autouse=True)
 def _nobody_remembered() -> None:
     """Forgets the tokens of the test before: their rows are gone."""
-    app._credentials.forget()
+    app.known_credentials.forget()
 
 
 def token(kind: str = "agent", *, cluster: Cluster | None = None, node: str = "", **more: Any) -> str:
@@ -105,7 +105,7 @@ def duplicated(key: str) -> bytes:
 @each(
     "body, reasons",
     [
-        (b"", ["body: is empty: send a report as JSON"]),
+        (b"", ["body: is empty; send a report as JSON"]),
         (b" \n", ["body: is empty"]),
         (b"{", ["body: is not JSON in UTF-8", "line 1 column 2"]),
         (b'{"version": 1,}', ["body: is not JSON in UTF-8", "line 1 column 15"]),
@@ -114,10 +114,10 @@ def duplicated(key: str) -> bytes:
         (b"[]", ["body: must be an object, not a list"]),
         (b'"report"', ['body: must be an object, not "report"']),
         (b"null", ["body: must be an object, not null"]),
-        (deep(100_000), ["body: is nested too deep"]),
+        (deep(100_000), ["body: is nested too deeply"]),
         (duplicated("node"), ['body: has the key "node" twice', "write it once"]),
-        (encoded(report()).replace(b"[]", b"NaN", 1), ["body: holds NaN", "write null or leave the key out"]),
-        (encoded(report()).replace(b"[]", b"-Infinity", 1), ["body: holds -Infinity"]),
+        (encoded(report()).replace(b"[]", b"NaN", 1), ["body: contains NaN", "write null or leave the key out"]),
+        (encoded(report()).replace(b"[]", b"-Infinity", 1), ["body: contains -Infinity"]),
         (encoded(report()).replace(b'"version": 1', b'"version": ' + b"9" * 5000, 1), ["body: is not JSON"]),
     ],
 )
@@ -133,12 +133,12 @@ def test_a_body_that_is_no_report(body: bytes, reasons: list[str], door: Door) -
 @each(
     "changes, field, reason",
     [
-        ({"version": 2}, "version", "2 is not spoken here: write 1"),
-        ({"version": True}, "version", "true is not spoken here: write 1"),
-        ({"version": "1"}, "version", '"1" is not spoken here: write 1'),
+        ({"version": 2}, "version", "2 is not supported: write 1"),
+        ({"version": True}, "version", "true is not supported: write 1"),
+        ({"version": "1"}, "version", '"1" is not supported: write 1'),
         ({"version": None}, "version", "is missing"),
         ({"node": None}, "node", "is missing"),
-        ({"node": "GPU 1"}, "node", "must be a node's name as Kubernetes has it"),
+        ({"node": "GPU 1"}, "node", "must be a Kubernetes node name"),
         ({"node": "x" * 254}, "node", "at most 253"),
         ({"node": 5}, "node", "not 5"),
         ({"boot_id": None}, "boot_id", "is missing"),
@@ -149,9 +149,9 @@ def test_a_body_that_is_no_report(body: bytes, reasons: list[str], door: Door) -
         ({"sent_at": None}, "sent_at", "is missing"),
         ({"sent_at": "yesterday"}, "sent_at", 'must be a time such as "2026-11-21T08:00:00Z"'),
         ({"sent_at": "2026-11-21T08:00:00"}, "sent_at", "must be a time such as"),
-        ({"sent_at": "2026-13-40T08:00:00Z"}, "sent_at", "is no time that exists"),
-        ({"sent_at": "9999-12-31T23:59:59Z"}, "sent_at", "is no time that exists everywhere"),
-        ({"sent_at": "0001-01-01T00:00:00Z"}, "sent_at", "is no time that exists everywhere"),
+        ({"sent_at": "2026-13-40T08:00:00Z"}, "sent_at", "is not a valid time"),
+        ({"sent_at": "9999-12-31T23:59:59Z"}, "sent_at", "must be from 0001-01-02 to 9999-12-30"),
+        ({"sent_at": "0001-01-01T00:00:00Z"}, "sent_at", "must be from 0001-01-02 to 9999-12-30"),
         ({"sent_at": 1_800_000_000}, "sent_at", "must be a time such as"),
     ],
 )
@@ -170,7 +170,7 @@ def test_a_wrong_envelope_is_named_field_by_field(changes: dict[str, Any], field
 def test_two_mebibytes_are_too_large(door: Door) -> None:
     large = encoded(report(agent="x" * (2 * LIMIT)))
     detail = door.report(large).problem(413)
-    assert detail == (f"body: has {len(large)} bytes, at most {LIMIT} are taken (unpacked): send fewer items at once")
+    assert detail == (f"body: has {len(large)} bytes; the limit is {LIMIT} (unpacked). Send fewer items at once")
     unannounced = door.report(large, Content_Length="")
     assert f"has more than {LIMIT} bytes" in unannounced.problem(413)
     assert stored() == {}
@@ -194,19 +194,19 @@ def test_a_bomb_is_not_unpacked(door: Door) -> None:
 @each(
     "body, encoding, status, reason",
     [
-        (packed(report())[:-1], "gzip", 400, "its gzip data is cut off"),
-        (packed(report())[:20], "gzip", 400, "its gzip data is cut off"),
-        (b"", "gzip", 400, "its gzip data is cut off"),
-        (encoded(report()), "gzip", 400, "is no gzip, though Content-Encoding says so"),
-        (zlib.compress(encoded(report())), "gzip", 400, "is no gzip"),
-        (packed(report()) + b"tail", "gzip", 400, "4 bytes follow its gzip data"),
+        (packed(report())[:-1], "gzip", 400, "the gzip data is truncated"),
+        (packed(report())[:20], "gzip", 400, "the gzip data is truncated"),
+        (b"", "gzip", 400, "the gzip data is truncated"),
+        (encoded(report()), "gzip", 400, "is not gzip, as Content-Encoding says"),
+        (zlib.compress(encoded(report())), "gzip", 400, "is not gzip, as Content-Encoding says"),
+        (packed(report()) + b"tail", "gzip", 400, "4 bytes follow the gzip data"),
         (packed(report()) + packed(report()), "gzip", 400, "send one gzip member"),
         (gzip.compress(b""), "gzip", 400, "is empty"),
-        (packed(report())[:-8] + bytes(8), "gzip", 400, "is no gzip"),
+        (packed(report())[:-8] + bytes(8), "gzip", 400, "is not gzip, as Content-Encoding says"),
         (packed(report()), "", 400, "is not JSON in UTF-8"),
-        (zlib.compress(encoded(report())), "deflate", 415, "Content-Encoding: deflate is not understood: send gzip"),
-        (encoded(report()), "br", 415, "br is not understood"),
-        (packed(packed(report())), "gzip, gzip", 415, "gzip, gzip is not understood"),
+        (zlib.compress(encoded(report())), "deflate", 415, "Content-Encoding: deflate is not supported; send gzip"),
+        (encoded(report()), "br", 415, "br is not supported"),
+        (packed(packed(report())), "gzip, gzip", 415, "gzip, gzip is not supported"),
     ],
 )
 def test_packing_gone_wrong(body: bytes, encoding: str, status: int, reason: str, door: Door) -> None:
@@ -258,16 +258,16 @@ BAD_FAULTS = [
     ({"kind": "check", "code": "Über"}, "code", "1 to 64 of a-z"),
     ({"kind": "check", "code": "x" * 65}, "code", "1 to 64 of a-z"),
     ({"pci": "PCI:0000:4e:00"}, "pci", 'without "PCI:"'),
-    ({"pci": 7}, "pci", "must be an address"),
+    ({"pci": 7}, "pci", "must be a PCI address"),
     ({"gpu_uuid": "x" * 97}, "gpu_uuid", "must be a GPU's UUID"),
     ({"gpu_uuid": "GPU 1"}, "gpu_uuid", "must be a GPU's UUID"),
-    ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are taken: shorten it"),
-    ({"message": "a\0b"}, "message", "holds a NUL"),
-    ({"message": "\ud800"}, "message", "half a surrogate pair"),
+    ({"message": "x" * 4097}, "message", "has 4097 characters, at most 4096 are allowed: shorten it"),
+    ({"message": "a\0b"}, "message", "contains a NUL"),
+    ({"message": "\ud800"}, "message", "unpaired surrogate"),
     ({"message": {"text": "x"}}, "message", "must be a string, not an object"),
     ({"seen_at": "2026-11-21T08:00:00"}, "seen_at", "must be a time such as"),
-    ({"seen_at": "2026-02-30T08:00:00Z"}, "seen_at", "is no time that exists"),
-    ({"seen_at": "9999-12-31T23:59:59Z"}, "seen_at", "is no time that exists everywhere"),
+    ({"seen_at": "2026-02-30T08:00:00Z"}, "seen_at", "is not a valid time"),
+    ({"seen_at": "9999-12-31T23:59:59Z"}, "seen_at", "must be from 0001-01-02 to 9999-12-30"),
     ({"source": "x" * 33}, "source", 'a short word such as "kmsg" (at most 32)'),
     ({"source": "a b"}, "source", 'a short word such as "kmsg" (at most 32)'),
     ({"sequence": 2**63}, "sequence", "must be from 0 to 9223372036854775807"),
@@ -304,7 +304,7 @@ def test_bad_faults_are_rejected_and_the_good_ones_are_kept(door: Door) -> None:
         ({"checks": [check(device="x" * 129)]}, "checks/0/device", "at most 128"),
         ({"checks": "none"}, "checks", "must be a list"),
         ({"faults": {}}, "faults", "must be a list"),
-        ({"agent": "x" * 65}, "agent", "at most 64 are taken"),
+        ({"agent": "x" * 65}, "agent", "at most 64 are allowed"),
         ({"inventory": []}, "inventory", "must be an object"),
         ({"inventory": {"gpus": [{"index": 0, "uuid": "x" * 97}]}}, "inventory/gpus/0/uuid", "1 to 96"),
         ({"inventory": {"gpus": [{"index": 0, "uuid": "a", "model": "x" * 129}]}}, "inventory/gpus/0/model", "128"),
@@ -313,7 +313,7 @@ def test_bad_faults_are_rejected_and_the_good_ones_are_kept(door: Door) -> None:
         (
             {"inventory": {"gpus": [{"index": 0, "uuid": "a"}, {"index": 0, "uuid": "b"}]}},
             "inventory/gpus/1/index",
-            "another GPU's too",
+            "used by another GPU",
         ),
         ({"command_results": [{"id": "x", "status": "perhaps"}]}, "command_results/0/status", "must be one of"),
         (
@@ -366,7 +366,7 @@ def test_past_the_most_items_the_rest_is_told_to_go_elsewhere(door: Door) -> Non
     assert answer.body["rejected"] == [
         {
             "path": "faults/1000",
-            "reason": "at most 1000 faults are taken at once: send this one and all after it in another batch",
+            "reason": "a report has at most 1000 faults: send this one and all after it in another batch",
         }
     ]
 
@@ -405,11 +405,11 @@ def enrolment(cluster: Cluster) -> str:
         (lambda cluster: "k" * 100_000, 401, "unknown, expired or revoked"),
         (revoked, 401, "unknown, expired or revoked"),
         (expired, 401, "unknown, expired or revoked"),
-        (lambda cluster: token("operator"), 403, "this is a token of kind operator: agents need one of kind agent"),
+        (lambda cluster: token("operator"), 403, "this token is of kind operator; agents need kind agent"),
         (lambda cluster: token("viewer", cluster=cluster), 403, "kind viewer"),
         (lambda cluster: token("decision", cluster=cluster), 403, "kind decision"),
-        (enrolment, 403, "this token only enrols: POST /api/v1/agent/enrol"),
-        (other_node, 403, "node: this token speaks for node gpu-2, not for 'gpu-1'"),
+        (enrolment, 403, "this token can only enrol; POST /api/v1/agent/enrol"),
+        (other_node, 403, "node: this token belongs to node gpu-2, not 'gpu-1'"),
     ],
 )
 def test_a_token_that_does_not_speak_for_the_node(
@@ -463,13 +463,13 @@ async def ask_with_cluster(door: Door, named: str, *, path: str = "reports", bod
 @each(
     "method, path, status, reason",
     [
-        ("GET", "reports", 405, "reports takes POST, not GET"),
-        ("PUT", "reports", 405, "reports takes POST, not PUT"),
-        ("DELETE", "enrol", 405, "enrol takes POST, not DELETE"),
-        ("POST", "commands", 405, "commands takes GET, not POST"),
-        ("POST", "report", 404, "known are reports, enrol, commands"),
-        ("GET", "", 404, "known are reports, enrol, commands"),
-        ("GET", "x" * 4000, 404, "known are reports, enrol, commands"),
+        ("GET", "reports", 405, "reports requires POST, not GET"),
+        ("PUT", "reports", 405, "reports requires POST, not PUT"),
+        ("DELETE", "enrol", 405, "enrol requires POST, not DELETE"),
+        ("POST", "commands", 405, "commands requires GET, not POST"),
+        ("POST", "report", 404, "supported: reports, enrol, commands"),
+        ("GET", "", 404, "supported: reports, enrol, commands"),
+        ("GET", "x" * 4000, 404, "supported: reports, enrol, commands"),
     ],
 )
 def test_an_address_or_method_that_is_none(method: str, path: str, status: int, reason: str, door: Door) -> None:
@@ -486,9 +486,9 @@ def test_a_wait_that_is_nonsense(wait: str, door: Door) -> None:
     answer = door.commands(f"node=gpu-1&wait={wait}")
     detail = answer.problem(400)
     assert detail.startswith("wait: ")
-    assert detail.endswith("is no number of seconds from 0 to 60")
+    assert answer.body["code"] == "out_of_range"
     assert len(detail) < 120
-    assert answer.body["title"] == "The question for commands cannot be read"
+    assert answer.body["title"] == "The command request cannot be read"
 
 
 @pytest.mark.parametrize("query", ["", "wait=0", "node=gpu-1", "node=gpu-1&wait=0.5", "node=gpu-1&wait=0&x=1"])
@@ -500,7 +500,7 @@ def test_a_question_that_makes_sense(query: str, door: Door, cluster: Cluster, n
 
 @each("node", ["gpu-2", "", "%00", "GPU-1", "x" * 1000])
 def test_a_question_about_another_node(node: str, door: Door) -> None:
-    assert "this token speaks for node gpu-1" in door.commands(f"node={node}").problem(403)
+    assert "this token belongs to node gpu-1" in door.commands(f"node={node}").problem(403)
 
 
 # --- good reports that look odd
@@ -509,7 +509,7 @@ def test_a_question_about_another_node(node: str, door: Door) -> None:
 def test_a_node_that_the_cluster_does_not_have_is_kept_as_unknown(door: Door) -> None:
     assert door.report(report(fault())).status == 202
     node = Node.objects.get()
-    assert (node.name, node.known) == ("gpu-1", False)
+    assert (node.name, node.in_cluster) == ("gpu-1", False)
     assert Incident.objects.get().node == node
 
 
@@ -590,7 +590,7 @@ def test_a_mistake_of_ours_is_a_problem_document_too(door: Door, monkeypatch: py
     monkeypatch.setattr(incidents, "ingest", broken)
     answer = door.report(report(fault()))
     detail = answer.problem(500)
-    assert "keep the report, try later" in detail
+    assert "Keep the report and retry" in detail
     assert "secret" not in detail
     assert answer.headers["retry-after"] == "5"
     assert stored() == {}
@@ -599,18 +599,18 @@ def test_a_mistake_of_ours_is_a_problem_document_too(door: Door, monkeypatch: py
 def test_enrolment_leaves_no_token_behind_when_it_is_refused(cluster: Cluster) -> None:
     door = Door(enrolment(cluster))
     for body, reason in [
-        (b"", 'body: is empty: send {"node": "NAME"}'),
+        (b"", 'body: is empty; send {"node": "NAME"}'),
         (b"{", "body: is not JSON in UTF-8"),
         (b"\xff", "body: is not JSON in UTF-8"),
-        (deep(100_000), "body: is nested too deep"),
+        (deep(100_000), "body: is nested too deeply"),
         (b"[]", "body: must be an object, not a list"),
-        (b'{"node": "gpu-1", "node": "gpu-2"}', "a key stands twice in one object"),
-        (b"{}", 'node: is missing: send {"node": "NAME"}'),
-        (b'{"node": 5}', "node: 5 is no node's name"),
-        (b'{"node": "GPU_1"}', "is no node's name"),
-        (b'{"node": "gpu-1\\u0000"}', "is no node's name"),
-        (encoded({"node": "x" * 254}), "is no node's name"),
-        (encoded({"node": "gpu-1\n"}), "is no node's name"),
+        (b'{"node": "gpu-1", "node": "gpu-2"}', "duplicate key in an object"),
+        (b"{}", 'node: is missing; send {"node": "NAME"}'),
+        (b'{"node": 5}', "node: 5 is not a node name"),
+        (b'{"node": "GPU_1"}', "is not a node name"),
+        (b'{"node": "gpu-1\\u0000"}', "is not a node name"),
+        (encoded({"node": "x" * 254}), "is not a node name"),
+        (encoded({"node": "gpu-1\n"}), "is not a node name"),
     ]:
         answer = door.enrol(body)
         assert reason in answer.problem(400)

@@ -9,10 +9,11 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection, connections
 
+from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts import tasks
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.accounts.services import renewing, tokens
+from kcover_portal.accounts.services import renewal, tokens
 from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
@@ -25,7 +26,7 @@ NODE = {"node": "gpu-1"}
 
 @pytest.fixture
 def cluster(now: datetime) -> Cluster:
-    app._credentials.forget()
+    app.known_credentials.forget()
     return Cluster.objects.create(name="east", created_at=now)
 
 
@@ -63,13 +64,13 @@ def digests(*doors: Door) -> list[str]:
 def half_an_hour_later() -> None:
     """Nothing in these tests is that long ago, but renewals go every half hour at most."""
     for token in ApiToken.objects.all():
-        token.created_at -= renewing.AT_MOST_EVERY
+        token.created_at -= renewal.AT_MOST_EVERY
         token.save(update_fields=["created_at"])
 
 
 def withdraw(door: Door, **more: Any) -> None:
     accounts.revoke_token(token_of(door), actor="user:ada", now=datetime.now(UTC), **more)
-    app._credentials.forget()  # a revoked one may be heard for a few seconds more
+    app.known_credentials.forget()  # a revoked one may be heard for a few seconds more
 
 
 def test_both_are_good_until_the_next_one_is_used(agent: Door) -> None:
@@ -81,7 +82,7 @@ def test_both_are_good_until_the_next_one_is_used(agent: Door) -> None:
     assert in_force() == digests(agent, following)
     assert following.report(report()).status == 202
     assert in_force() == digests(following)
-    app._credentials.forget()
+    app.known_credentials.forget()
     assert "revoked" in agent.report(report()).problem(401)
     made = token_of(following)
     assert (made.kind, made.node, made.cluster, made.scopes) == ("agent", "gpu-1", token_of(agent).cluster, [])
@@ -99,7 +100,7 @@ def test_each_issue_and_revocation_is_in_the_ledger(agent: Door) -> None:
     old, new = token_of(agent).prefix, token_of(following).prefix
     assert (created.verb, created.actor, created.subject) == ("token.created", f"token:{old}", f"token {new}")
     assert (revoked.verb, revoked.actor, revoked.subject) == ("token.revoked", f"token:{new}", f"token {old}")
-    assert revoked.data["reason"] == f"renewed: {new} is in use"
+    assert revoked.data["because"] == reasons.of("token_renewed", token=new).to_json()
 
 
 def test_an_answer_that_was_lost_is_asked_for_again_and_leaves_two_at_most(agent: Door) -> None:
@@ -122,6 +123,7 @@ def test_asked_for_at_once_it_is_given_once(agent: Door) -> None:
     answers = sorted(loop.run(all_at_once()), key=lambda answer: answer.status)
     assert [answer.status for answer in answers] == [201, 429, 429, 429]
     assert "every 30 min at most; this one is good until then" in answers[1].problem(429)
+    assert answers[1].body["code"] == "renewed_recently"
     assert 1700 < int(answers[1].headers["retry-after"]) <= 1800
     assert in_force() == digests(agent, renewed(answers[0]))
     half_an_hour_later()
@@ -134,12 +136,12 @@ def test_what_was_withdrawn_meanwhile_does_not_end_the_old_one(agent: Door) -> N
     stale = token_of(renewed(agent.enrol(NODE)))
     half_an_hour_later()
     following = renewed(agent.enrol(NODE))
-    assert renewing.begin_to_use(stale, now=datetime.now(UTC)) is False
+    assert renewal.begin_to_use(stale, now=datetime.now(UTC)) is False
     assert in_force() == digests(agent, following)
 
 
 def test_it_is_for_the_same_node_only(agent: Door) -> None:
-    assert "speaks for node gpu-1, not for 'gpu-2'" in agent.enrol({"node": "gpu-2"}).problem(403)
+    assert "belongs to node gpu-1, not 'gpu-2'" in agent.enrol({"node": "gpu-2"}).problem(403)
     assert not ApiToken.objects.filter(node="gpu-2").exists()
     agent.enrol(NODE, X_Kcover_Cluster="west").problem(403)
     assert in_force() == digests(agent)
@@ -162,7 +164,9 @@ def test_what_an_administrator_bound_lives_as_long_as_they_said(cluster: Cluster
     bound, secret = accounts.make_token(
         "agent", cluster=cluster, node="gpu-1", expires_at=now + timedelta(days=1), created_by="user:ada", now=now
     )
-    assert "who made it says how long it lives" in Door(secret).enrol(NODE).problem(403)
+    refused = Door(secret).enrol(NODE)
+    assert "was not created by enrolment and cannot be renewed" in refused.problem(403)
+    assert refused.body["code"] == "token_bound"
     _, secret = accounts.enrol_proven(cluster, "gpu-1", by="service account a/b", expires_at=bound.expires_at, now=now)
     Door(secret).enrol(NODE).problem(403)
 

@@ -6,11 +6,11 @@ import pytest
 
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue, Step
-from tests.portal.api.conftest import add_story
+from tests.portal.api.conftest import add_story, problem
 from tests.portal.api.test_rescue_actions import asked, caller
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +28,9 @@ def test_a_decision_system_ends_neither_a_pause_nor_approve_mode(node: Node, eas
 
 def test_a_decision_system_touches_no_maintenance_window(east: Cluster, now: datetime) -> None:
     until = now + timedelta(hours=1)
-    window = bounds.open_maintenance(east, starts_at=now, ends_at=until, reason="x", actor="user:ann", now=now)
+    window = cluster_settings.open_maintenance(
+        east, starts_at=now, ends_at=until, reason="x", actor="user:ann", now=now
+    )
     assert caller(east, now).call("delete", f"maintenance/{window.pk}").status_code == 403
     assert fleet.maintenance(east, now=now)
 
@@ -49,7 +51,8 @@ def test_a_decision_system_steers_no_rescue_of_a_policy(node: Node, east: Cluste
     rescue = add_story(node, now)
     Step.objects.filter(rescue=rescue, index=1).update(name="verify", state="failed")
     Rescue.objects.filter(pk=rescue.pk).update(hold="step")
-    assert caller(east, now).post(f"rescues/{rescue.pk}/{verb}", {"reason": "I vouch"}).status_code == 403
+    refused = problem(caller(east, now).post(f"rescues/{rescue.pk}/{verb}", {"reason": "I vouch"}), 403)
+    assert refused["code"] == "decision_system_token"
     assert Incident.objects.get().state == "open"
 
 
@@ -63,6 +66,7 @@ def test_a_decision_system_may_take_its_own_plan_back(node: Node, east: Cluster,
 def test_a_decision_system_takes_back_nothing_of_a_persons(node: Node, east: Cluster, now: datetime, verb: str) -> None:
     held = services.request(node, "cordon", actor="user:ann", reason="hands off", now=now)
     answer = caller(east, now).post(f"nodes/east/gpu-1/{verb}", {"reason": "free it"})
-    assert (answer.status_code, f"rescue {held.pk} is user:ann's" in answer.json()["detail"]) == (409, True)
+    refused = problem(answer, 409)
+    assert (refused["code"], refused["params"]) == ("requested_by_person", {"by": "user:ann", "rescue": str(held.pk)})
     held.refresh_from_db()
     assert held.state == "running"

@@ -47,8 +47,8 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
     assert not Channel.objects.exists()
     created, moved, deleted = Entry.objects.filter(verb__startswith="channel.").order_by("sequence")
     assert (created.verb, created.subject, created.actor) == ("channel.created", "channel on-call", "user:ada")
-    assert moved.data["changed"]["url"] == {"from": "", "to": "changed"}
-    assert moved.data["changed"]["enabled"] == {"from": True, "to": False}
+    assert moved.data["changed"]["url"] == {"before": "", "after": "changed"}
+    assert moved.data["changed"]["enabled"] == {"before": True, "after": False}
     assert (moved.data["reason"], deleted.verb) == ("moved", "channel.deleted")
     for text in (said, str([created.data, moved.data, deleted.data])):
         assert "hush" not in text
@@ -64,12 +64,12 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
         ({"url": "https://a b"}, "url", "write an address"),
         ({"url": "https://x:99999999/"}, "url", "write an address"),
         ({"url": ""}, "url", "write an address"),
-        ({"url": "https://anna:pass@x.example/"}, "url", "no user and password"),
+        ({"url": "https://anna:pass@x.example/"}, "url", "must not contain a user or password"),
         ({"secret": "short"}, "secret", "16 to 200"),
-        ({"secret": ""}, "secret", "is signed"),
-        ({"kind": "slack"}, "secret", "has no secret"),
-        ({"recipients": ["a@b.example"]}, "recipients", "has a url"),
-        ({"kind": "mail"}, "url", "no url"),
+        ({"secret": ""}, "secret", "16 to 200 characters"),
+        ({"kind": "slack"}, "secret", "have no secret"),
+        ({"recipients": ["a@b.example"]}, "recipients", "have a url"),
+        ({"kind": "mail"}, "url", "not a url"),
         ({"kind": "mail", "url": "", "secret": ""}, "kind", "set KCOVER_MAIL_URL"),
         ({"recipients": ["nobody"]}, "recipients.0", "valid email"),
         ({"language": "fr"}, "language", "not a valid choice"),
@@ -77,8 +77,8 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
         ({"spacing": 86_401}, "spacing", "less than or equal to 86400"),
         ({"remind": -1}, "remind", "greater than or equal to 0"),
         ({"remind": 2_592_001}, "remind", "less than or equal to 2592000"),
-        ({"person": "nobody"}, "person", "There is no user"),
-        ({"person": "ada"}, "person", "reaches a program"),
+        ({"person": "nobody"}, "person", "Unknown user"),
+        ({"person": "ada"}, "person", "cannot deliver to a person"),
         ({"colour": "red"}, "colour", "Unknown field"),
         ({"url": "https://x.example/\0"}, "url", "null"),
     ],
@@ -117,10 +117,10 @@ def test_opsgenie_knows_where_it_goes_too(admin: Api):
         ({"secret": "0123"}, "secret", "32 letters and digits"),
         ({"secret": "0123456789abcdef-0123456789abcde"}, "secret", "32 letters and digits"),
         ({"url": "nowhere"}, "url", "write an address"),
-        ({"url": "https://events.pagerduty.com/?x=1"}, "url", "without '?' and '#'"),
+        ({"url": "https://events.pagerduty.com/?x=1"}, "url", "must not contain '?' or '#'"),
         ({"person": "ada"}, "person", "whoever is on call"),
         ({"remind": 60}, "remind", "by its own escalation"),
-        ({"recipients": ["a@b.example"]}, "recipients", "has a url"),
+        ({"recipients": ["a@b.example"]}, "recipients", "have a url"),
         ({"kind": "opsgenie", "secret": ""}, "secret", "the key of an API integration, alone"),
         ({"kind": "opsgenie", "secret": "GenieKey 01234567-89ab-cdef-0123-456789abcdef"}, "secret", "alone"),
     ],
@@ -145,7 +145,7 @@ def test_when_it_reminds_of_a_question_is_set_and_unset(admin: Api):
     assert admin.call("patch", "channels/on-call", {"remind": 0}).json()["remind"] == 0
     assert admin.call("patch", "channels/on-call", {"remind": None}).json()["remind"] is None
     changed = Entry.objects.filter(verb="channel.changed").latest("sequence").data["changed"]
-    assert changed == {"remind": {"from": 0, "to": None}}
+    assert changed == {"remind": {"before": 0, "after": None}}
 
 
 def test_mail_has_recipients(admin: Api, settings: Any):
@@ -153,19 +153,19 @@ def test_mail_has_recipients(admin: Api, settings: Any):
     body = {"name": "mail", "kind": "mail", "recipients": ["a@example.com"], "person": "ada"}
     made = admin.post("channels", body)
     assert (made.json()["recipients"], made.json()["person"]) == (["a@example.com"], "ada")
-    assert "name 1 to 20" in fields(admin.call("patch", "channels/mail", {"recipients": []}))["recipients"]
+    assert "must list 1 to 20" in fields(admin.call("patch", "channels/mail", {"recipients": []}))["recipients"]
 
 
 def test_a_name_is_taken_once(admin: Api):
     make(admin)
-    assert fields(admin.post("channels", HOOK)) == {"name": "there is a channel on-call already"}
+    assert fields(admin.post("channels", HOOK)) == {"name": "channel on-call already exists"}
 
 
 def test_a_change_that_makes_no_sense_changes_nothing(admin: Api):
     make(admin)
     found = fields(admin.call("patch", "channels/on-call", {"gather": 1, "url": "nowhere"}))
     assert list(found) == ["url"]
-    assert Channel.objects.get().gather == 10
+    assert Channel.objects.get().batching == 10
     assert list(fields(admin.call("patch", "channels/on-call", {"kind": "slack"}))) == ["kind"]
 
 
@@ -173,7 +173,7 @@ def test_a_channel_that_a_rule_names_stays(admin: Api, now: datetime):
     make(admin)
     policies.apply(POLICY, author="t", reason="", now=now)
     detail = problem(admin.call("delete", "channels/on-call"), 409)["detail"]
-    assert detail == "channel on-call is named by rule tell#1: change that first"
+    assert detail == "channel on-call is used by rule tell#1; change the rule first"
 
 
 def test_routes_are_made_listed_and_deleted(admin: Api, east: Cluster):
@@ -215,7 +215,9 @@ def test_a_test_is_asked_for_and_looked_up(admin: Api):
     assert admin.ids("deliveries?channel=on-call&state=pending&test=true") == [number]
     assert admin.ids("deliveries?state=sent") == []
     assert admin.get(f"deliveries/{number}").json()["happenings"] == []
-    assert problem(admin.post(f"deliveries/{number}/retry"), 409)["detail"].startswith(f"Delivery {number} was not")
+    refused = problem(admin.post(f"deliveries/{number}/retry"), 409)
+    assert refused["code"] == "delivery_not_failed"
+    assert refused["detail"].startswith(f"Delivery {number} has not failed")
     Delivery.objects.update(state="failed", attempts=1)
     again = admin.post(f"deliveries/{number}/retry")
     assert (again.status_code, again.json()["state"], again.json()["attempts"]) == (202, "pending", 0)

@@ -56,7 +56,7 @@ def test_yaml_goes_by_several_names(kind: str, viewer: Api) -> None:
 
 def test_every_mistake_has_its_line(viewer: Api) -> None:
     body = problem(viewer.post("policies/validate", text=policy("Bad", codes='["62", 63]')), 422)
-    assert body["detail"] == "The text has 2 mistakes; nothing was applied."
+    assert body["detail"] == "The text has 2 errors. Nothing was applied."
     first, second = body["errors"]
     assert (first["line"], first["path"], first["field"]) == (3, "metadata.name", "metadata.name")
     assert (second["line"], second["column"], second["path"]) == (7, 25, "spec.rules[0].errorCode[1]")
@@ -77,9 +77,9 @@ def test_what_is_too_big_is_refused_with_its_size(admin: Api) -> None:
         admin.post("policies", text=large),
         admin.call("put", "policies/a", text=large),
     ):
-        assert problem(answer, 413)["detail"] == "The body has 300000 bytes: at most 262144 are read."
+        assert problem(answer, 413)["detail"] == "The body has 300000 bytes. The limit is 262144."
     detail = problem(admin.post("policies", {"text": large}), 413)["detail"]
-    assert detail == "text has 300000 bytes: at most 262144 are read."
+    assert detail == "text has 300000 bytes. The limit is 262144."
     assert not Policy.objects.exists()
 
 
@@ -87,7 +87,7 @@ def test_what_is_too_big_is_refused_with_its_size(admin: Api) -> None:
 def test_an_empty_body_is_told_what_to_send(content: dict[str, Any], admin: Api) -> None:
     for method, path in (("post", "policies/validate"), ("post", "policies"), ("put", "policies/a")):
         assert problem(admin.call(method, path, **content), 422)["detail"] == (
-            'The body is empty: send the policies as YAML (Content-Type: application/yaml), or as JSON {"text": "..."}.'
+            'The body is empty. Send the policies as YAML (Content-Type: application/yaml) or as JSON {"text": "..."}.'
         )
 
 
@@ -114,7 +114,7 @@ def test_a_policy_is_put_read_and_put_again(admin: Api, viewer: Api, now: dateti
     assert put(admin, "a", policy("a", codes='["63"]') + "# new\n", If_Match='"1"').headers["ETag"] == '"2"'
     stale = put(admin, "a", policy("a", codes='["64"]'), If_Match='"1"')
     assert problem(stale, 412)["detail"] == (
-        "you edited revision 1 of a, and revision 2 is in force: look at it and apply again"
+        "you edited revision 1 of a, but revision 2 is active; review it and apply again"
     )
     read = viewer.get("policies/a")
     assert (read.status_code, read.headers["ETag"]) == (200, '"2"')
@@ -182,7 +182,7 @@ def test_the_reason_of_a_yaml_body_is_a_parameter(admin: Api) -> None:
     admin.call("put", "policies/a?reason=why", text=policy("a"))
     assert Revision.objects.get().reason == "why"
     assert fields(admin.call("put", f"policies/a?reason={'x' * 501}", text=policy("a"))) == {
-        "reason": "At most 500 characters."
+        "reason": "Must have at most 500 characters."
     }
     assert "resaon" in fields(admin.call("put", "policies/a?resaon=why", text=policy("a")))
 

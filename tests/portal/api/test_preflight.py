@@ -52,7 +52,7 @@ def test_a_run_waits_and_then_is_complete(nodes: list[Node], operator: Api, view
     assert (answer["state"], answer["abnormal_nodes"], answer["because"]) == (
         "complete",
         ["gpu-2"],
-        ["gpu-2 failed gpu_check"],
+        ["gpu-2 failed gpu_check."],
     )
     detail = viewer.get(f"preflight/runs/{run.pk}").json()
     assert [(one["node"], one["verdict"]) for one in detail["reports"]] == [("gpu-1", ""), ("gpu-2", "abnormal")]
@@ -65,10 +65,12 @@ def test_inv_47_an_agent_reports_about_its_own_node_only(
 ) -> None:
     mine = agent(east, "gpu-1", now)
     assert mine.post("preflight/reports", body(1)).status_code == 202
-    assert "is of node gpu-1" in problem(mine.post("preflight/reports", body(2)), 403)["detail"]
+    assert "belongs to node gpu-1" in problem(mine.post("preflight/reports", body(2)), 403)["detail"]
     assert "not west" in problem(mine.post("preflight/reports?cluster=west", body(1)), 403)["detail"]
     enrolment = agent(east, "", now)
-    assert "enrolling only" in problem(enrolment.post("preflight/reports", body(1)), 403)["detail"]
+    refused = problem(enrolment.post("preflight/reports", body(1)), 403)
+    assert refused["code"] == "enrolment_token"
+    assert "can only enrol agents" in refused["detail"]
     problem(mine.get("preflight/runs"), 403)  # and reads nothing
     assert PreflightRun.objects.get().received == 1
 

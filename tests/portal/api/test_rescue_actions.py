@@ -8,7 +8,7 @@ import pytest
 from kcover_portal import outgoing
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
@@ -53,7 +53,7 @@ def test_success_is_kces_and_names_the_rescue(node: Node, east: Cluster, now: da
 def test_parameters_come_before_preconditions_and_preconditions_before_the_limit(
     node: Node, east: Cluster, now: datetime
 ) -> None:
-    bounds.set_guards(east, {"plans": {"limit": 1}}, actor="t", reason="", now=now)
+    cluster_settings.set_guards(east, {"plans": {"limit": 1}}, actor="t", reason="", now=now)
     add_node(east, "gpu-2", now)
     api = caller(east, now)
     assert api.post("rescue-actions", asked("gpu-2")).status_code == 201
@@ -88,10 +88,10 @@ def test_who_may_only_look_may_not_decide(node: Node, east: Cluster, now: dateti
 def test_inv_11_the_same_guards_hold_it_back_unless_the_token_may_override(
     node: Node, east: Cluster, now: datetime
 ) -> None:
-    bounds.set_guards(east, {"floor": {"percent": 100}}, actor="t", reason="", now=now)
+    cluster_settings.set_guards(east, {"floor": {"percent": 100}}, actor="t", reason="", now=now)
     plain, scoped = caller(east, now), caller(east, now, "override")
     held = plain.post("rescue-actions", asked())
-    assert (held.status_code, "keeps at least" in held.json()["message"]) == (409, True)
+    assert (held.status_code, "must keep at least" in held.json()["message"]) == (409, True)
     assert "no override scope" in plain.post("rescue-actions?override=floor", asked()).json()["message"]
     assert scoped.post("rescue-actions?override=gravity", asked()).status_code == 400
     made = scoped.post("rescue-actions?override=floor", asked())
@@ -102,13 +102,13 @@ def test_inv_11_the_same_guards_hold_it_back_unless_the_token_may_override(
     [passed] = caller(east, now, kind="viewer").get(f"rescues/{Rescue.objects.get().pk}").json()["passed_over"]
     assert (passed["guard"], passed["step"]) == ("floor", "")
     assert passed["by"].startswith("token:decision")
-    assert "keeps at least" in passed["why"]
+    assert "must keep at least" in passed["why"]
 
 
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"mode": "shadow"}, "shadow mode"),
+        ({"mode": "shadow"}, "Shadow mode"),
         ({"mode": "paused", "pause_reason": "fire"}, "paused: fire"),
         ({"decision_mode": "policies"}, "leaves decisions to policies"),
     ],
@@ -159,7 +159,7 @@ def test_guards_are_read_and_changed_in_part(east: Cluster, now: datetime) -> No
     assert api.get("clusters/east/guards").json() == after.json()
     assert Cluster.objects.get(name="east").hold_down == 5
     entry = Entry.objects.get(verb="cluster.guards")
-    assert entry.data["changed"]["hold_down"] == {"from": 30, "to": 5}
+    assert entry.data["changed"]["hold_down"] == {"before": 30, "after": 5}
     assert entry.data["reason"] == "drill"
     wrong = api.call("patch", "clusters/east/guards", {"storm": {"nodes": 0}, "cooldown": 9})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "storm.nodes")
@@ -193,7 +193,7 @@ def test_settings_of_a_cluster_are_changed_all_or_none(east: Cluster, now: datet
     api = caller(None, now, kind="operator")
     changed = api.call("patch", "clusters/east", {"decision_mode": "external", "drills": "record", "reason": "trial"})
     assert (changed.status_code, changed.json()["decision_mode"]) == (200, "external")
-    assert Entry.objects.get(verb="cluster.changed").data["changed"]["drills"] == {"from": "act", "to": "record"}
+    assert Entry.objects.get(verb="cluster.changed").data["changed"]["drills"] == {"before": "act", "after": "record"}
     wrong = api.call("patch", "clusters/east", {"drills": "act", "ready_within": 5})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "ready_within")
     assert Cluster.objects.get(name="east").drills == "record"

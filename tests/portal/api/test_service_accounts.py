@@ -42,11 +42,11 @@ def test_a_pod_speaks_for_its_node(kube: FakeCluster) -> None:
 
 def test_inv_47_and_for_no_other(kube: FakeCluster) -> None:
     agent = Agent(kube)
-    assert "speaks for node gpu-1, not for 'gpu-2'" in agent.report(report(node="gpu-2")).problem(403)
+    assert "belongs to node gpu-1, not 'gpu-2'" in agent.report(report(node="gpu-2")).problem(403)
     asked = loop.run(agent.ask("GET", "commands", query="node=gpu-2", X_Kcover_Cluster="east"))
-    assert "not for 'gpu-2'" in asked.problem(403)
+    assert "belongs to node gpu-1, not 'gpu-2'" in asked.problem(403)
     refused = loop.run(agent.ask("POST", "enrol", b'{"node": "gpu-2"}', X_Kcover_Cluster="east"))
-    assert "not for 'gpu-2'" in refused.problem(403)
+    assert "belongs to node gpu-1, not 'gpu-2'" in refused.problem(403)
     assert not Node.objects.exists()
     assert not ApiToken.objects.exists()
 
@@ -54,14 +54,14 @@ def test_inv_47_and_for_no_other(kube: FakeCluster) -> None:
 def test_the_cluster_has_to_be_named(kube: FakeCluster) -> None:
     agent = Agent(kube)
     assert "X-Kcover-Cluster: " in agent.report(report(), X_Kcover_Cluster="").problem(401)
-    assert "there is no cluster 'west'" in agent.report(report(), X_Kcover_Cluster="west").problem(403)
+    assert "unknown cluster 'west'" in agent.report(report(), X_Kcover_Cluster="west").problem(403)
     assert reviews(kube) == 0
 
 
 def test_a_token_that_the_cluster_does_not_know(kube: FakeCluster) -> None:
     stranger = Agent(kube)
     stranger.secret = pods.jwt(jti="forged")
-    assert "cluster east does not know this token" in stranger.report(report()).problem(401)
+    assert "cluster east rejected this token" in stranger.report(report()).problem(401)
 
 
 def test_any_other_pod_speaks_for_nothing(kube: FakeCluster, settings: Any) -> None:
@@ -70,43 +70,47 @@ def test_any_other_pod_speaks_for_nothing(kube: FakeCluster, settings: Any) -> N
     who = identity(username=lab, service_account="lab/default")
     tenant, liar = Agent(kube, who, sub=lab), Agent(kube, who)
     for one in (tenant, tenant, liar, liar, liar):
-        assert f"{lab} does not speak for nodes" in one.report(report()).problem(403)
+        assert f"{lab} may not report for nodes" in one.report(report()).problem(403)
     assert reviews(kube) == 1  # of what says itself who it is none, and what was refused is not asked about again
-    app._accounts.forget()
+    app.known_accounts.forget()
     settings.KCOVER_SERVICE_ACCOUNTS = [ACCOUNT, "lab/default"]
     assert tenant.report(report()).status == 202
 
 
 @pytest.mark.parametrize(
-    ("claims", "reason"),
+    ("claims", "code", "reason"),
     [
-        ({"aud": ["vault"]}, "not for audience kcover-portal"),
-        ({"aud": None}, "not for audience kcover-portal"),
-        ({"exp": 1_700_000_000}, "has expired, 2023-11-14"),
-        ({"exp": None}, "the token has no end"),
-        ({"exp": "soon"}, "the token has no end"),
-        ({"exp": 10**15}, "the token has no end"),
-        ({"sub": "system:node:gpu-1"}, "no service account's"),
-        ({"sub": "system:serviceaccount:kcover-system"}, "no service account's"),
-        ({"sub": None}, "no service account's"),
+        ({"aud": ["vault"]}, "token_audience", "not for audience kcover-portal"),
+        ({"aud": None}, "token_audience", "not for audience kcover-portal"),
+        ({"exp": 1_700_000_000}, "token_expired", "expired at 2023-11-14"),
+        ({"exp": None}, "token_expiry", "the token does not expire"),
+        ({"exp": "soon"}, "token_expiry", "the token does not expire"),
+        ({"exp": 10**15}, "token_expiry", "the token does not expire"),
+        ({"sub": "system:node:gpu-1"}, "token_subject", "not a service account token"),
+        ({"sub": "system:serviceaccount:kcover-system"}, "token_subject", "not a service account token"),
+        ({"sub": None}, "token_subject", "not a service account token"),
     ],
 )
-def test_what_a_token_itself_says_is_wrong_is_not_asked_about(kube: FakeCluster, claims: Any, reason: str) -> None:
-    assert reason in Agent(kube, **claims).report(report()).problem(401)
+def test_what_a_token_itself_says_is_wrong_is_not_asked_about(
+    kube: FakeCluster, claims: Any, code: str, reason: str
+) -> None:
+    refused = Agent(kube, **claims).report(report())
+    assert reason in refused.problem(401)
+    assert refused.body["code"] == code
     assert reviews(kube) == 0
 
 
 @pytest.mark.parametrize("secret", ["eyJ.x.y", "eyJhbGciOiJSUzI1NiJ9.bnVsbA.c2ln", "eyJ.W1tbW1tbW1tb.x"])
 def test_what_only_looks_like_a_token(kube: FakeCluster, secret: str) -> None:
     door = Door(secret)
-    assert "neither one of the portal's nor" in door.report(report(), X_Kcover_Cluster="east").problem(401)
+    assert "neither a portal token nor" in door.report(report(), X_Kcover_Cluster="east").problem(401)
 
 
 def test_a_review_holds_for_a_while(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(kube)
     assert {agent.report(report()).status for _ in range(3)} == {202}
     assert reviews(kube) == 1
-    app._accounts.forget()
+    app.known_accounts.forget()
     monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
     assert {agent.report(report()).status for _ in range(3)} == {202}
     assert reviews(kube) == 4
@@ -163,14 +167,14 @@ def test_a_portal_that_was_restarted_meanwhile_says_whom_it_cannot_hear(kube: Fa
     agent, now = Agent(kube), datetime.now(UTC)
     assert agent.report(report()).status == 202
     Cluster.objects.update(watched_at=now)
-    app._accounts.forget()
+    app.known_accounts.forget()
     kube.fail("review_token", port.Unavailable("connection refused"), times=99)
-    app._beat()
+    app.beat()
     assert fleet.steadily_heard(since=now - timedelta(minutes=5), now=now).exists()
     assert agent.report(report()).status == 503
-    app._beat()
+    app.beat()
     assert not fleet.steadily_heard(since=now - timedelta(minutes=5), now=now).exists()
-    assert app._accounts.blind() == set()
+    assert app.known_accounts.blind() == set()
 
 
 def test_a_definite_no_ends_all_belief(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +189,7 @@ def test_a_definite_no_ends_all_belief(kube: FakeCluster, monkeypatch: pytest.Mo
 
 
 def test_a_portal_without_the_right_to_review(kube: FakeCluster) -> None:
-    kube.fail("review_token", port.Refused("tokenreviews is forbidden"))
+    kube.fail("review_token", port.RefusedByServer("tokenreviews is forbidden"))
     assert "tokenreviews is forbidden" in Agent(kube).report(report()).problem(503)
 
 
@@ -194,11 +198,13 @@ def test_before_kubernetes_1_30_the_pod_tells_the_node(kube: FakeCluster) -> Non
     pod = kube.add_pod("kcover-system", "agent", node="gpu-1")
     agent = Agent(kube, identity(node_name=None, pod_uid=pod.uid))
     assert agent.report(report()).status == 202
-    assert "speaks for node gpu-1" in agent.report(report(node="gpu-2")).problem(403)
+    assert "belongs to node gpu-1" in agent.report(report(node="gpu-2")).problem(403)
     unborn = Agent(kube, identity(node_name=None, pod_uid="another", pod_name="agent-2"), jti="2")
     assert "pod agent-2 of cluster east is not known yet" in unborn.report(report()).problem(503)
     loose = Agent(kube, identity(node_name=None, pod_uid=None), jti="3")
-    assert "bound to no pod" in loose.report(report()).problem(403)
+    refused = loose.report(report())
+    assert "not bound to a pod" in refused.problem(403)
+    assert refused.body["code"] == "token_unbound"
     assert sum(call.verb == "list_pods" for call in kube.calls) == 1
 
 
@@ -206,9 +212,10 @@ def test_what_is_remembered_is_bounded(kube: FakeCluster, monkeypatch: pytest.Mo
     monkeypatch.setattr(service_accounts, "MOST", 2)
     agents = [Agent(kube, jti=str(number)) for number in range(4)]
     assert {agent.report(report()).status for agent in agents} == {202}
-    assert len(app._accounts._known) == 2
     assert agents[3].report(report()).status == 202
     assert reviews(kube) == 4
+    assert agents[0].report(report()).status == 202
+    assert reviews(kube) == 5  # it was forgotten
 
 
 def test_what_was_refused_forgets_nobody(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,20 +223,21 @@ def test_what_was_refused_forgets_nobody(kube: FakeCluster, monkeypatch: pytest.
     monkeypatch.setattr(service_accounts, "MOST_REFUSED", 2)
     agent = Agent(kube)
     assert agent.report(report()).status == 202
-    for number in range(4):
-        stranger = Agent(kube, jti=str(number))
+    strangers = [Agent(kube, jti=str(number)) for number in range(4)]
+    for stranger in strangers:
         kube.remove_token(stranger.secret or "")
         assert stranger.report(report()).status == 401
-    assert len(app._accounts._refused) == 2
     assert (agent.report(report()).status, reviews(kube)) == (202, 5)
+    assert (strangers[3].report(report()).status, reviews(kube)) == (401, 5)
+    assert (strangers[0].report(report()).status, reviews(kube)) == (401, 6)  # its refusal was forgotten
 
 
 def test_a_cluster_asks_its_own_api_server_only(kube: FakeCluster, now: datetime) -> None:
     west = FakeCluster()
     uninstall = connections.install(Cluster.objects.create(name="west", created_at=now).pk, west)
-    app._accounts.forget()
+    app.known_accounts.forget()
     agent = Agent(kube)
-    assert "cluster west does not know this token" in agent.report(report(), X_Kcover_Cluster="west").problem(401)
+    assert "cluster west rejected this token" in agent.report(report(), X_Kcover_Cluster="west").problem(401)
     assert agent.report(report()).status == 202
     uninstall()
 

@@ -45,7 +45,7 @@ def test_a_second_one_is_refused(admin: Api) -> None:
     admin.call("put", f"standby-policies/{NAME}", text=STANDBY_EXAMPLE)
     body = problem(admin.call("put", "standby-policies/other", text=standby("other")), 422)
     assert body["errors"][0]["message"] == (
-        f"there is one WarmStandbyPolicy for everything: {NAME} is in force; use its name, or delete it"
+        f"only one WarmStandbyPolicy is allowed; {NAME} is active. Use its name or disable it"
     )
     assert admin.call("delete", f"standby-policies/{NAME}").status_code == 204
     assert admin.call("put", "standby-policies/other", text=standby("other")).status_code == 201

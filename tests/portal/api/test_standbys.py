@@ -4,7 +4,8 @@ from datetime import datetime
 
 import pytest
 
-from kcover import standby
+from kcover import reasons
+from kcover.decisions import standby
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Assignment, Step
 from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, problem
@@ -18,14 +19,14 @@ def test_spares_assignments_and_shortages(node: Node, west: Cluster, viewer: Api
     free = add_node(node.cluster, "spare-1", datetime.now(now.tzinfo), labels=SPARE)
     ill = add_node(node.cluster, "spare-2", datetime.now(now.tzinfo), labels=SPARE, ready=False)
     busy = add_node(west, "spare-3", datetime.now(now.tzinfo), labels={})
-    Assignment.objects.create(spare=busy, origin=node, rescue=rescue, state="active", because="why", reserved_at=now)
+    Assignment.objects.create(spare=busy, origin=node, rescue=rescue, state="active", reserved_at=now)
     Step.objects.create(
         rescue=rescue,
         index=9,
         name="standby",
         state="done",
         progress={"shortage": True},
-        because="none is free",
+        because=reasons.of("standby_shortage", standbys=0).to_json(),
         finished_at=now,
     )
 
@@ -33,13 +34,13 @@ def test_spares_assignments_and_shortages(node: Node, west: Cluster, viewer: Api
 
     assert [(one["node"], one["free"], one["because"]) for one in found["spares"]] == [
         (free.name, True, ""),
-        (ill.name, False, "standby spare-2 is not Ready"),
+        (ill.name, False, "Standby spare-2 is not Ready."),
     ]
     assert [(one["cluster"], one["spare"], one["origin"], one["state"]) for one in found["assignments"]] == [
         ("west", "spare-3", "gpu-1", "active")
     ]
     assert [(one["rescue"], one["node"], one["because"]) for one in found["shortages"]] == [
-        (rescue.pk, "gpu-1", "none is free")
+        (rescue.pk, "gpu-1", "None of 0 standbys is available. The plan continues without one.")
     ]
     assert viewer.get("standbys?cluster=west").json()["spares"] == []
 

@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from kcover.fault import CommandResult
-from kcover_portal.api.v1.status import answering
+from kcover.faults.fault import CommandResult
+from kcover_portal.api.v1.status import responses
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.services import pvc_check
 from kcover_portal.fleet import queries
 from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.models import Agent, CheckResult, CheckRun, Cluster, Command, Node
-from kcover_portal.fleet.services import checking, storing
+from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Command, Node
 from kcover_portal.kube.fake import FakeCluster
 from tests.portal.api.conftest import Api, add_node, caller, fields, person, problem
 
@@ -44,9 +46,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, str]], None
                 result = CommandResult(id=str(command.pk), status="done", output={"checks": results})
                 fleet.settle_command(command.node, result, now=timezone.now())
         for run in CheckRun.objects.filter(state="running"):
-            checking.advance(run.pk, now=timezone.now())
+            check_runs.advance(run.pk, now=timezone.now())
 
-    monkeypatch.setattr(answering, "pause", look)
+    monkeypatch.setattr(responses, "pause", look)
     return wanted.update
 
 
@@ -122,7 +124,7 @@ def test_iperfs_ring_is_told_as_a_table(nodes: list[Node], kube: FakeCluster, op
 
 
 def test_a_ring_has_a_size(nodes: list[Node], kube: FakeCluster, operator: Api, monkeypatch: Any) -> None:
-    monkeypatch.setattr(checking, "MOST_IN_A_RING", 2)
+    monkeypatch.setattr(check_runs, "MAX_RING_NODES", 2)
     assert "at most 2 nodes" in fields(operator.get("status?cluster=east&check=iperf&batch=3"))["batch"]
     text_of(operator.get("status?cluster=east&check=iperf&host=gpu-2,gpu-3&batch=9&wait=0"))
 
@@ -132,8 +134,8 @@ def test_a_storage_class_of_ones_own(nodes: list[Node], kube: FakeCluster, opera
         operator.call("patch", "clusters/east", {"storage_class": "team.standard"})
         text_of(operator.get(f"status?cluster=east&check=pvc&wait=0{parameter}"))
         run = CheckRun.objects.latest("pk")
-        checking.advance(run.pk, now=timezone.now())
-        claim = kube.objects.get("PersistentVolumeClaim", "kcover-system", storing.name_of(run))
+        check_runs.advance(run.pk, now=timezone.now())
+        claim = kube.objects.get("PersistentVolumeClaim", "kcover-system", pvc_check.name_of(run))
         assert claim["spec"]["storageClassName"] == wanted
     refused = fields(operator.call("patch", "clusters/east", {"storage_class": "no such name"}))
     assert "name of a storage class" in refused["storage_class"]
@@ -144,7 +146,7 @@ def test_nobody_needs_to_listen(nodes: list[Node], operator: Api) -> None:
     text = text_of(operator.get("status?cluster=east&check=remapped&wait=0"))
     run = CheckRun.objects.get()
     assert f"0 of 3 nodes have answered; the run goes on: http://testserver/api/v1/check-runs/{run.pk}" in text
-    checking.advance(run.pk, now=timezone.now())
+    check_runs.advance(run.pk, now=timezone.now())
     shown = operator.get(f"check-runs/{run.pk}").json()
     assert (shown["state"], [one["state"] for one in shown["nodes"]]) == ("running", ["asked"] * 3)
     assert operator.get("check-runs?state=running&node=gpu-2").json()["results"][0]["total"] == 3
@@ -163,13 +165,13 @@ def test_a_caller_who_hangs_up_ends_the_answer_and_not_the_run(nodes: list[Node]
     assert next(pieces).startswith(b"Checking status of 3 nodes")
     hang_up(response)
     assert CheckRun.objects.get().state == "running"
-    for _ in range(answering.LISTENERS + 1):  # its place is free again
-        checking.prune(before=timezone.now())
+    for _ in range(responses.LISTENERS + 1):  # its place is free again
+        check_runs.prune(before=timezone.now())
         hang_up(operator.get("status?cluster=east&check=remapped"))
 
 
 def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operator: Api) -> None:
-    held = [answering.Place() for _ in range(answering.LISTENERS)]
+    held = [responses.Place() for _ in range(responses.LISTENERS)]
     try:
         refused = operator.get("status?cluster=east")
         assert "nothing was asked of any node" in problem(refused, 429)["detail"]
@@ -181,17 +183,17 @@ def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operat
             place.give_back()
     for place in held:
         place.give_back()  # twice is once
-    free = [answering.Place() for _ in range(answering.LISTENERS)]
-    with pytest.raises(answering.Full):
-        answering.Place()
+    free = [responses.Place() for _ in range(responses.LISTENERS)]
+    with pytest.raises(responses.Full):
+        responses.Place()
     for place in free:
         place.give_back()
 
 
 def test_the_wait_is_bounded(nodes: list[Node], operator: Api, monkeypatch: Any) -> None:
     moments = iter(range(0, 1000, 5))
-    monkeypatch.setattr(answering, "clock", lambda: float(next(moments)))
-    monkeypatch.setattr(answering, "pause", lambda seconds: None)
+    monkeypatch.setattr(responses, "clock", lambda: float(next(moments)))
+    monkeypatch.setattr(responses, "pause", lambda seconds: None)
     text = text_of(operator.get("status?cluster=east&check=remapped&wait=60"))
     assert "0 of 3 nodes have answered" in text
     assert "\n\n\n" in text  # a long silence is broken
@@ -201,26 +203,26 @@ def test_the_wait_is_bounded(nodes: list[Node], operator: Api, monkeypatch: Any)
 @pytest.mark.parametrize(
     ("query", "field", "words"),
     [
-        ("check=pciebw,nope", "check", "check not supported: nope; known are all, pciebw"),
-        ("check=", "check", "Name at least one"),
-        ("check=iperf&workload=star", "workload", "no 'star'"),
+        ("check=pciebw,nope", "check", "check not supported: nope; supported: all, pciebw"),
+        ("check=", "check", "Must name at least one"),
+        ("check=iperf&workload=star", "workload", "Unknown workload 'star'"),
         ("check=iperf&pclients=0", "pclients", "whole number from 1 to 64"),
         ("check=iperf&startport=80", "startport", "whole number from 1024 to 65000"),
-        ("check=ping&pclients=4", "pclients", "add check=iperf"),
+        ("check=ping&pclients=4", "pclients", "Requires check=iperf"),
         ("check=pvc&storageclass=Fast", "storageclass", "name of a storage class"),
         ("check=pvc&storageclass=", "storageclass", "name of a storage class"),
-        ("check=ping&storageclass=fast", "storageclass", "add check=pvc"),
-        ("host=gpu-1,gpu-77", "host", "the cluster east has no node gpu-77"),
-        ("host=%00", "host", "No name has a NUL in it."),
+        ("check=ping&storageclass=fast", "storageclass", "Requires check=pvc"),
+        ("host=gpu-1,gpu-77", "host", "cluster east has no node gpu-77"),
+        ("host=%00", "host", "Must not contain NUL characters."),
         ("batch=-1", "batch", "whole number from 0"),
         ("batch=x", "batch", "whole number"),
         ("r=5", "r", "whole number from 1 to 4"),
         ("r=%EF%BC%91", "r", "whole number"),
         ("wait=601", "wait", "whole number from 0 to 600"),
-        ("job=ml", "job", "write namespace:key=value"),
-        ("job=ml:a=b", "job", "no pod in ml"),
-        ("nodelabel=rack", "nodelabel", "write key=value"),
-        ("nodelabel=rack=1", "nodelabel", "no node carries rack=1"),
+        ("job=ml", "job", "must be namespace:key=value"),
+        ("job=ml:a=b", "job", "no scheduled pod in ml"),
+        ("nodelabel=rack", "nodelabel", "must be key=value"),
+        ("nodelabel=rack=1", "nodelabel", "no node has the label rack=1"),
         ("pingnodes=gpu-88", "pingnodes", "has no node gpu-88"),
         ("hosts=gpu-1", "hosts", "Did you mean host?"),
     ],
@@ -233,17 +235,17 @@ def test_bad_parameters_are_told_by_name(nodes: list[Node], operator: Api, query
 
 
 def test_the_cluster_is_the_tokens_or_named(nodes: list[Node], west: Cluster, operator: Api, now: datetime) -> None:
-    assert fields(operator.get("status"))["cluster"] == "You see several clusters: name one."
-    assert fields(operator.get("status?cluster=north"))["cluster"] == "There is no cluster north."
-    assert fields(operator.get("status?cluster=west"))["cluster"] == "The cluster west has no GPU node."
+    assert fields(operator.get("status"))["cluster"] == "Required: you have access to several clusters."
+    assert fields(operator.get("status?cluster=north"))["cluster"] == "Unknown cluster north."
+    assert fields(operator.get("status?cluster=west"))["cluster"] == "Cluster west has no GPU nodes."
     bound = caller("operator", now, cluster=Cluster.objects.get(name="east"))
     assert "in cluster east: pciebw, remapped, dcgm, ping, gpupower" in text_of(bound.get("status?wait=0"))
-    assert fields(bound.get("status?cluster=west"))["cluster"] == "There is no cluster west."
+    assert fields(bound.get("status?cluster=west"))["cluster"] == "Unknown cluster west."
 
 
 def test_it_takes_a_token_of_an_operator(nodes: list[Node], viewer: Api, now: datetime) -> None:
     assert "role operator" in problem(viewer.get("status?cluster=east"), 403)["detail"]
-    assert "takes a token" in problem(person("ann", "admin", now).get("status?cluster=east"), 403)["detail"]
+    assert "Requires a token" in problem(person("ann", "admin", now).get("status?cluster=east"), 403)["detail"]
     problem(Api().get("status?cluster=east"), 401)
     assert not CheckRun.objects.exists()
 
@@ -260,7 +262,7 @@ def test_a_run_is_stopped_by_an_operator(nodes: list[Node], operator: Api, viewe
     run = CheckRun.objects.get()
     problem(viewer.post(f"check-runs/{run.pk}/stop", {"reason": "no"}), 403)
     assert operator.post(f"check-runs/{run.pk}/stop", {"reason": "no"}).json()["state"] == "stopped"
-    assert "is over" in problem(operator.post(f"check-runs/{run.pk}/stop", {"reason": "no"}), 409)["detail"]
+    assert "has ended" in problem(operator.post(f"check-runs/{run.pk}/stop", {"reason": "no"}), 409)["detail"]
     problem(operator.post("check-runs/999/stop", {"reason": "no"}), 404)
 
 

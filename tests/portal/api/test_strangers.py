@@ -143,7 +143,7 @@ def test_a_cluster_that_does_not_list_its_pods_leaves_them_with_the_strangers(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service_accounts, "CROWDED", 1)
-    kube.fail("list_pods", port.Refused("pods is forbidden"), times=99)
+    kube.fail("list_pods", port.RefusedByServer("pods is forbidden"), times=99)
     agent = of_pod(kube, "uid-1")
 
     async def beside_one() -> list[int]:

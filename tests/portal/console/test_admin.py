@@ -62,7 +62,7 @@ def test_a_token_is_withdrawn_with_a_reason(person, world: World):
 def test_what_does_not_fit_together_is_said(person, world: World):
     response = person("admin").post("/access/tokens/new/", {"kind": "agent", "name": "x"})
     assert response.status_code == 422
-    assert "needs the cluster" in text(response)
+    assert "an agent token requires the cluster of its nodes" in text(response)
     assert not ApiToken.objects.exists()
 
 
@@ -103,7 +103,7 @@ def test_a_role_is_given_and_taken_but_never_ones_own(person, world: World):
     assert queries.role_in(User.objects.get(pk=li.pk), None) is None
     own = client.post(f"/access/users/{User.objects.get(username='anna').pk}/role/", {"role": ""})
     assert own.status_code == 422
-    assert "Nobody changes their own role" in text(own)
+    assert "You cannot change your own role" in text(own)
 
 
 def test_a_password_is_set(person, world: World):
@@ -143,22 +143,22 @@ def test_what_waits_for_a_worker_is_counted(world: World):
 
 def test_the_system_page_says_what_is_not_well(person, world: World):
     page = text(person("viewer").get("/system/"))
-    assert "never ran: is a worker running?" in page
-    assert "Not well" in page
-    assert "never had word" in page
+    assert "never ran; check that a worker is running" in page
+    assert "Problem" in page
+    assert "never connected" in page
 
 
 # --------------------------------------------------------------------------------------------------------------- trends
 
 
-def incident(world: World, code: str, *, hours: float, minutes: float | None, program: bool = False) -> None:
+def incident(world: World, code: str, *, hours: float, minutes: float | None, is_user_fault: bool = False) -> None:
     opened = world.now - timedelta(hours=hours)
     Incident.objects.create(
         cluster=world.cluster,
         node=world.node(),
         kind="xid",
         code=code,
-        program=program,
+        is_user_fault=is_user_fault,
         state="open" if minutes is None else "closed",
         opened_at=opened,
         last_at=opened,
@@ -169,7 +169,7 @@ def incident(world: World, code: str, *, hours: float, minutes: float | None, pr
 def test_recovery_is_told_against_the_week_before(world: World):
     incident(world, "62", hours=5, minutes=4)
     incident(world, "62", hours=50, minutes=8)
-    incident(world, "31", hours=50, minutes=500, program=True)
+    incident(world, "31", hours=50, minutes=500, is_user_fault=True)
     incident(world, "48", hours=200, minutes=12)
     incident(world, "48", hours=400, minutes=900)
     incident(world, "79", hours=1, minutes=None)
@@ -217,8 +217,8 @@ def test_sightings_and_decisions_are_listed(person, world: World):
     client = person("viewer")
     assert "Xid 95" in text(client.get("/events/"))
     assert "does not match" in text(client.get("/decisions/"))
-    assert "No sighting matches these filters" in text(client.get("/events/?q=zzz"))
-    assert "No decision matches these filters" in text(client.get("/decisions/?q=zzz"))
+    assert "No events match these filters" in text(client.get("/events/?q=zzz"))
+    assert "No decisions match these filters" in text(client.get("/decisions/?q=zzz"))
 
 
 # -------------------------------------------------------------------------------------------------------------- palette

@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from kcover_portal.accounts.models import User
 from kcover_portal.rescue import services
+from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Approval, Rescue
-from kcover_portal.rescue.services import links
 from tests.portal.rescue.test_approvals import GATED
 from tests.portal.rescue.world import World
 
@@ -35,7 +35,7 @@ def gated(request, db: None):
 
 
 def link_for(name: str, rescue: Rescue) -> str:
-    return links.approve_link(rescue, User.objects.get(username=name))
+    return approval_links.approve_link(rescue, User.objects.get(username=name))
 
 
 # ---------------------------------------------------------------------------------------------------------------- inbox
@@ -44,11 +44,11 @@ def link_for(name: str, rescue: Rescue) -> str:
 def test_the_inbox_shows_what_an_answer_needs(person, gated: World):
     page = words(person("approver").get("/approvals/"))
     assert "gpu-1" in page
-    assert "If nobody answers by then, the node stays isolated and nothing is rebooted." in page
+    assert "If unanswered, the request expires. The node stays isolated and is not rebooted." in page
     assert "Xid 62" in page
-    assert "rule gated#1 (priority 10) matches xid 62" in page
-    assert "guards let it pass" in page
-    assert "Drain waits for the yes" in page
+    assert "Rule gated#1 (priority 10) matches xid 62." in page
+    assert "guards passed" in page
+    assert "Drain needs approval" in page
     assert text(person("viewer").get("/")).count("/approvals/") >= 1
 
 
@@ -62,7 +62,9 @@ def test_before_anything_was_done_the_end_is_that_nothing_is(person, gated: Worl
     world.pass_time()
     world.fault(62)
     world.work()
-    assert "If nobody answers by then, nothing is done." in words(person("approver").get("/approvals/"))
+    assert "If unanswered, the request expires and the node is left as it is." in words(
+        person("approver").get("/approvals/")
+    )
 
 
 def test_the_blast_radius_is_asked_of_the_cluster(person, gated: World):
@@ -73,20 +75,20 @@ def test_the_blast_radius_is_asked_of_the_cluster(person, gated: World):
 def test_who_may_not_answer_is_told_why(person, gated: World):
     Rescue.objects.update(requested_by="user:appa")
     page = text(person("approver", name="appa").get("/approvals/"))
-    assert "You asked for it: somebody else must answer." in page
+    assert "You cannot approve your own request." in page
     assert "/approve/" not in page
-    assert "This needs the role Approver." in text(person("operator").get("/approvals/"))
+    assert "Requires the Approver role." in text(person("operator").get("/approvals/"))
 
 
 @pytest.mark.parametrize("gated", [2], indirect=True)
 def test_four_eyes_say_whose_are_there(person, gated: World):
     client = person("approver", name="ann")
     pk, plan_hash = gated.rescue().pk, gated.rescue().plan_hash
-    assert "0 of 2 said yes" in words(client.get("/approvals/"))
+    assert "0 of 2 approved" in words(client.get("/approvals/"))
     client.post(f"/rescues/{pk}/approve/", {"reason": "seen", "plan_hash": plan_hash})
     page = words(client.get("/approvals/"))
-    assert "1 of 2 said yes: ann" in page
-    assert "You have answered: now it is for others." in page
+    assert "1 of 2 approved: ann" in page
+    assert "You have answered. Waiting for others." in page
     assert Approval.objects.get().via == "console"
 
 
@@ -96,13 +98,13 @@ def test_an_open_dialog_hears_that_somebody_else_was_faster(person, gated: World
     assert "faster" not in text(client.get(f"/approvals/{pk}/answered/"))
     services.approve(gated.rescue(), actor="user:bob", reason="looked at it", now=gated.now)
     told = words(client.get(f"/approvals/{pk}/answered/"))
-    assert "Somebody else was faster" in told
-    assert "bob said yes" in told
+    assert "This request was already answered" in told
+    assert "bob approved" in told
     late = client.post(f"/rescues/{pk}/approve/", {"reason": "r", "plan_hash": plan_hash})
     assert late.status_code == 422
-    assert "bob said yes" in words(late)
+    assert "bob approved" in words(late)
     page = words(client.get("/approvals/"))
-    assert "Nothing waits for a yes" in page
+    assert "Nothing to approve" in page
     assert "looked at it" in page
 
 
@@ -134,7 +136,7 @@ def test_a_link_shows_the_evidence_and_a_get_decides_nothing(person, gated: Worl
     response = Client().get(link_for("ann", gated.rescue()))
     page = words(response)
     assert response.status_code == 200
-    assert "You answer as ann" in page
+    assert "You are answering as ann" in page
     assert "Xid 62" in page
     assert "train/worker-0" in page
     assert "no-store" in response.headers["Cache-Control"]
@@ -148,19 +150,19 @@ def test_a_link_answers_in_the_persons_name_whoever_is_signed_in(person, gated: 
     assert "vera" not in text(viewer.get(link))
     assert viewer.post(link, {"answer": "yes", "reason": ""}).status_code == 422
     said = viewer.post(link, {"answer": "yes", "reason": "from the train"})
-    assert "You said yes" in words(said)
+    assert "You approved this request" in words(said)
     vote = Approval.objects.get()
     assert (vote.by, vote.via, vote.approved, vote.reason) == ("user:ann", "link", True, "from the train")
     assert gated.rescue().state == "running"
     again = viewer.post(link, {"answer": "no", "reason": "again"})
     assert again.status_code == 410
-    assert "You said yes already" in words(again)
+    assert "You already approved this request" in words(again)
 
 
 def test_a_no_by_link_ends_it(person, gated: World):
     person("approver", name="ann")
     said = Client().post(link_for("ann", gated.rescue()), {"answer": "no", "reason": "maintenance soon"})
-    assert "You said no" in words(said)
+    assert "You denied this request" in words(said)
     assert gated.rescue().outcome == "rejected"
 
 
@@ -180,9 +182,9 @@ def test_a_link_needs_the_pages_own_form(person, gated: World):
 @pytest.mark.parametrize(
     ("change", "status", "told"),
     [
-        ({"outcome": "expired", "state": "cancelled"}, 410, "Too late"),
-        ({"plan_hash": "f" * 16}, 410, "The plan is another one now"),
-        ({"state": "cancelled"}, 410, "Nothing is asked any more"),
+        ({"outcome": "expired", "state": "cancelled"}, 410, "Request expired"),
+        ({"plan_hash": "f" * 16}, 410, "The plan has changed"),
+        ({"state": "cancelled"}, 410, "This request is closed"),
     ],
 )
 def test_a_link_that_opens_nothing_says_why(person, gated: World, change, status, told):
@@ -224,7 +226,7 @@ def test_a_link_over_rest(person, gated: World):
     assert made.status_code == 201
     assert made.json()["approver"] == "bob"
     path = made.json()["link"].removeprefix("http://testserver")
-    assert "You answer as bob" in words(Client().get(path))
+    assert "You are answering as bob" in words(Client().get(path))
     assert client.post(address, {"approver": "nobody"}, content_type="application/json").status_code == 400
     assert person("operator").post(address, {"approver": "bob"}, content_type="application/json").status_code == 403
     services.reject(gated.rescue(), actor="user:eve", reason="no", now=gated.now)

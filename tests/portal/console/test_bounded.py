@@ -5,8 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from kcover import reasons
+from kcover.decisions import guards
 from kcover_portal.fleet.models import Maintenance, Node
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
@@ -25,12 +27,12 @@ def ten(db: None):
 
 
 def set_guards(world: World, **patch) -> None:
-    bounds.set_guards(world.cluster, patch, actor="user:t", reason="t", now=world.now)
+    cluster_settings.set_guards(world.cluster, patch, actor="user:t", reason="t", now=world.now)
 
 
 def maintain(world: World, **where: str) -> Maintenance:
     ends_at = timezone.now() + timedelta(hours=1)
-    return bounds.open_maintenance(
+    return cluster_settings.open_maintenance(
         world.cluster,
         starts_at=timezone.now() - timedelta(minutes=1),
         ends_at=ends_at,
@@ -55,17 +57,17 @@ def test_a_rescue_says_what_holds_it_back_and_when_it_is_asked_again(person, ten
     for _ in range(3):
         ten.pass_time()
     page = words(person("viewer").get(f"/rescues/{ten.rescue().pk}/"))
-    assert "This holds it back now: maintenance (node gpu-1)" in page
-    assert "Asked again" in page
+    assert "Currently blocked by: Maintenance window (node gpu-1)" in page
+    assert "Next check" in page
     why = words(person("viewer").get("/nodes/c1/gpu-1/"))
-    assert "is held back: maintenance (node gpu-1)" in why
+    assert "is blocked: Maintenance window (node gpu-1)" in why
 
 
 def test_a_rescue_says_which_guards_it_passed_and_who_passed_over_one(person, ten: World):
     client = person("approver", name="appa")
     maintain(ten, node="gpu-1")
     asked = words(client.get("/nodes/c1/gpu-1/cordon/"))
-    assert "Pass over, in your name and on record" in asked
+    assert "Override guards (recorded in your name)" in asked
     refused = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "r"})
     assert refused.status_code == 422
     done = client.post("/nodes/c1/gpu-1/cordon/", {"reason": "agreed with its owner", "override": ["maintenance"]})
@@ -73,10 +75,10 @@ def test_a_rescue_says_which_guards_it_passed_and_who_passed_over_one(person, te
     rescue = Rescue.objects.get()
     assert rescue.overrides["maintenance"] == "user:appa"
     page = words(client.get(f"/rescues/{rescue.pk}/"))
-    assert "Guards passed over" in page
+    assert "Overridden guards" in page
     assert "Maintenance appa" in page
-    assert "appa Guards passed over: Maintenance maintenance (node gpu-1) until" in page
-    assert "Guards passed over: Breaker" not in page
+    assert "appa Overridden guards: Maintenance Maintenance window (node gpu-1) until" in page
+    assert "Overridden guards: Breaker" not in page
     assert Entry.objects.get(verb="rescue.opened").data["overrides"]["maintenance"] == "user:appa"
 
 
@@ -84,7 +86,7 @@ def test_an_operator_passes_over_nothing(person, ten: World):
     client = person("operator")
     maintain(ten, node="gpu-1")
     asked = words(client.get("/nodes/c1/gpu-1/drain/"))
-    assert "An approver may pass over guards" in asked
+    assert "An approver can override guards" in asked
     assert 'name="override"' not in text(client.get("/nodes/c1/gpu-1/drain/"))
     sent = client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "override": ["maintenance"]})
     assert sent.status_code == 422
@@ -96,7 +98,7 @@ def test_nobody_passes_over_an_exclusion(person, ten: World):
     client = person("admin")
     Node.objects.filter(name="gpu-1").update(labels={"kcover.io/exclude": "true"})
     asked = text(client.get("/nodes/c1/gpu-1/drain/"))
-    assert "hands off" in asked
+    assert str(reasons.of("excluded", node="gpu-1", label=guards.EXCLUDE_LABEL)) in asked
     assert 'value="exclusion"' not in asked
     assert client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "override": ["exclusion"]}).status_code == 422
     assert not Rescue.objects.exists()
@@ -123,12 +125,12 @@ def test_a_second_round_is_shown_as_such(person, ten: World):
     steps = list(rescue.steps.all())
     Step.objects.filter(rescue=rescue).update(state="done")
     Step.objects.filter(rescue=rescue, name__in=("verify", "uncordon")).update(
-        state="cancelled", because="starts over: xid 62 showed again"
+        state="cancelled", because=reasons.of("stays_isolated").to_json()
     )
     for offset, name in enumerate(("drain", "reboot", "ready", "verify", "uncordon")):
-        Step.objects.create(rescue=rescue, index=len(steps) + offset, name=name)
+        Step.objects.create(rescue=rescue, index=len(steps) + offset, name=name, round=2)
     page = words(person("viewer").get(f"/rescues/{rescue.pk}/"))
-    assert page.count("Round 2: the fault showed again, so it starts over.") == 1
+    assert page.count("Round 2: the fault recurred, so the plan starts over.") == 1
     assert "Round 3" not in page
 
 
@@ -139,27 +141,28 @@ def test_a_storm_lists_its_nodes_and_is_closed_with_a_reason(person, ten: World)
     storm = storm_on(ten, "gpu-1", "gpu-2", "gone-9")
     client = person("operator", name="omar")
     page = words(client.get(f"/incidents/{storm.pk}/"))
-    assert "One symptom on 3 nodes at once: code xid 62." in page
+    assert "One symptom on 3 nodes at once: Xid 62." in page
     assert all(name in page for name in ("gpu-1", "gpu-2", "gone-9"))
     assert "This code is in no catalogue" not in page
     address = f"/incidents/{storm.pk}/close/"
     assert "Close the storm" in text(client.get(address))
     assert client.post(address, {"reason": ""}).status_code == 422
     assert client.post(address, {"reason": "the switch was it"}).status_code == 302
-    assert Incident.objects.get(pk=storm.pk).closed_because == "closed by user:omar: the switch was it"
+    closed = reasons.of("closed_by_because", by="user:omar", why="the switch was it")
+    assert Incident.objects.get(pk=storm.pk).closed_why == closed
     late = client.post(address, {"reason": "again"})
     assert late.status_code == 422
-    assert "is closed already" in text(late)
+    assert str(reasons.of("incident_closed_already", incident=storm.pk)) in text(late)
     assert "Close the storm" not in words(client.get(f"/incidents/{storm.pk}/"))
 
 
 def test_an_incident_is_vouched_for_by_an_operator_only(person, ten: World):
     ten.fault(79)
     pk = Incident.objects.get().pk
-    assert "I vouch that it is gone" not in text(person("viewer").get(f"/incidents/{pk}/"))
+    assert "Mark as resolved" not in text(person("viewer").get(f"/incidents/{pk}/"))
     assert person("viewer").post(f"/incidents/{pk}/close/", {"reason": "r"}).status_code == 403
     client = person("operator")
-    assert "I vouch that it is gone" in text(client.get(f"/incidents/{pk}/"))
+    assert "Mark as resolved" in text(client.get(f"/incidents/{pk}/"))
     assert client.post(f"/incidents/{pk}/close/", {"reason": "card replaced"}).status_code == 302
     assert Incident.objects.get().state == "closed"
 
@@ -179,8 +182,8 @@ def test_a_node_in_a_storm_or_in_maintenance_says_so(person, ten: World):
     storm = storm_on(ten, "gpu-1", "gpu-2")
     maintain(ten)
     page = words(client.get("/nodes/c1/gpu-1/"))
-    assert "It is part of a storm, which a person closes: code xid 62" in page
-    assert "People work there: nothing is taken out, nothing rebooted. new switch" in page
+    assert "Part of a storm that a person must close: Xid 62" in page
+    assert "During this window the portal will not cordon, drain or reboot these nodes. new switch" in page
     assert f'href="/incidents/{storm.pk}/"' in text(client.get("/nodes/c1/gpu-1/"))
 
 
@@ -191,8 +194,8 @@ def test_a_refusal_of_a_guard_is_told_on_the_node(person, ten: World):
     ten.fault(62)
     ten.work()
     page = words(person("viewer").get("/nodes/c1/gpu-1/"))
-    assert "breaker tripped: 1 of 10 nodes were isolated within 5 min, 1 at most" in page
-    assert "Asked again" in page
+    assert "Breaker tripped: 1 of 10 nodes were isolated within 5 min (limit 1)." in page
+    assert "Next check" in page
 
 
 def test_a_healthy_node_explains_nothing(person, ten: World):

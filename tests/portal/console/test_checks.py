@@ -8,11 +8,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from kcover_portal.fleet.models import CheckRun, Cluster
-from kcover_portal.fleet.services import checking, selecting
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.models import CheckRun
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import node_selection
 from kcover_portal.preflight.models import PreflightRun
+from tests.portal.checks.test_check_runs import FINE, answer
 from tests.portal.console.conftest import Person
-from tests.portal.fleet.test_checking import FINE, answer
 from tests.portal.preflight.test_runs import raw, receive
 from tests.portal.rescue.world import World
 
@@ -35,31 +37,31 @@ def words(client: Client, path: str) -> str:
 
 
 def begin(world: World) -> CheckRun:
-    nodes = selecting.nodes(world.cluster)
-    run = checking.begin(world.cluster, nodes, checks=("remapped",), actor="user:ann", now=world.now, batch=2)
-    checking.advance(run.pk, now=world.now)
+    nodes = node_selection.nodes(world.cluster)
+    run = check_runs.begin(world.cluster, nodes, checks=("remapped",), actor="user:ann", now=world.now, batch=2)
+    check_runs.advance(run.pk, now=world.now)
     return run
 
 
 def test_a_run_shows_how_far_it_is_and_what_is_wrong_first(world: World, person: Person) -> None:
     client = person("operator")
-    assert "No checks were asked for yet" in words(client, "/checks/")
+    assert "No check runs yet" in words(client, "/checks/")
     run = begin(world)
     answer(world, "gpu-1", FINE)
     answer(world, "gpu-2", {**FINE, "status": "fail", "message": "a row waits for a reset"})
-    checking.advance(run.pk, now=world.now)
+    check_runs.advance(run.pk, now=world.now)
     listed = words(client, "/checks/")
     assert "#1" in listed.replace(f"#{run.pk}", "#1")
     assert "2/4" in listed
-    assert "1 not well" in listed
+    assert "1 with problems" in listed
     page = words(client, f"/checks/{run.pk}/")
     order = [page.index(name) for name in ("gpu-3", "gpu-4", "gpu-2", "gpu-1")]
     assert order == sorted(order)  # under way, wrong, well
     assert "REMAPPED ROWS Failed" in page
     assert "a row waits for a reset" in page
-    assert "Stop the run" in page
-    assert "Stop the run" not in words(person("viewer"), f"/checks/{run.pk}/")
-    assert "No run matches" in words(client, "/checks/?state=finished")
+    assert "Stop run" in page
+    assert "Stop run" not in words(person("viewer"), f"/checks/{run.pk}/")
+    assert "No runs match these filters" in words(client, "/checks/?state=finished")
 
 
 def test_a_person_begins_and_stops_a_run(world: World, person: Person) -> None:
@@ -72,7 +74,7 @@ def test_a_person_begins_and_stops_a_run(world: World, person: Person) -> None:
     assert client.get(f"/checks/{run.pk}/stop/").status_code == 200
     assert client.post(f"/checks/{run.pk}/stop/", {"reason": "wrong"}).status_code == 302
     again = client.post(f"/checks/{run.pk}/stop/", {"reason": "wrong"})
-    assert (again.status_code, b"is over" in again.content) == (422, True)
+    assert (again.status_code, b"has ended" in again.content) == (422, True)
 
 
 def test_what_is_wrong_with_the_form_is_told(world: World, person: Person) -> None:
@@ -80,7 +82,7 @@ def test_what_is_wrong_with_the_form_is_told(world: World, person: Person) -> No
     asked = {"cluster": "c1", "checks": ["remapped"], "level": "1"}
     for change, said in (
         ({"host": "gpu-9"}, "has no node gpu-9"),
-        ({"nodelabel": "a"}, "write key=value"),
+        ({"nodelabel": "a"}, "must be key=value"),
         ({"checks": []}, "This field is required"),
         ({"level": "7"}, "Select a valid choice"),
         ({"batch": "0"}, "greater than or equal to 1"),
@@ -102,7 +104,7 @@ def test_viewers_and_people_of_other_clusters_begin_nothing(world: World, person
 
 def test_preflight_shows_the_matrix_and_the_verdict(world: World, person: Person) -> None:
     client = person("viewer")
-    assert "No preflight report yet" in words(client, "/preflight/")
+    assert "No preflight reports yet" in words(client, "/preflight/")
     for node in range(1, 5):
         failed = {(0, 1), (1, 4), (2, 3)} if node == 2 else {(0, 2)} if node == 1 else set()
         receive(world, raw(node, failed=failed))
@@ -111,10 +113,10 @@ def test_preflight_shows_the_matrix_and_the_verdict(world: World, person: Person
     assert "ml/job" in listed
     assert "4/4" in listed
     page = words(client, f"/preflight/{run.pk}/")
-    assert "gpu-2 failed in each of the 3 slots that count" in page
-    assert page.index("gpu-2 Slow") < page.index("gpu-1 Nothing found")
-    assert "gpu-1 both say so" in page  # in the row of gpu-2
-    assert "gpu-2 the peer says so" in page  # in the rows of gpu-3 and gpu-4
+    assert "gpu-2 failed in each of the 3 slots that count." in page
+    assert page.index("gpu-2 Slow") < page.index("gpu-1 No problems")
+    assert "gpu-1 reported by both" in page  # in the row of gpu-2
+    assert "gpu-2 reported by peer" in page  # in the rows of gpu-3 and gpu-4
     other = Cluster.objects.create(name="c2", created_at=world.now)
     assert person("viewer", cluster=other).get(f"/preflight/{run.pk}/").status_code == 404
     assert "第 1 轮" in client.get(f"/preflight/{run.pk}/", headers={"Accept-Language": "zh-hans"}).content.decode()

@@ -51,7 +51,7 @@ def test_it_picks_a_healthy_node_when_none_is_named(person, world: World, simula
 
 def test_an_unknown_node_is_told_and_a_viewer_refused(person, world: World, simulator):
     response = person("operator").post("/demo/faults/", {"code": "62", "node": "gpu-9"}, follow=True)
-    assert "There is no such node" in response.content.decode()
+    assert "Unknown node" in response.content.decode()
     assert person("viewer").post("/demo/faults/", {"code": "62", "node": "gpu-1"}).status_code == 302
     assert simulator == []
 
@@ -59,7 +59,7 @@ def test_an_unknown_node_is_told_and_a_viewer_refused(person, world: World, simu
 def test_a_simulator_that_is_gone_is_told(person, world: World, settings):
     settings.KCOVER_DEMO_URL = "http://127.0.0.1:1"
     response = person("operator").post("/demo/faults/", {"code": "62", "node": "gpu-1"}, follow=True)
-    assert "The simulator did not take the fault" in response.content.decode()
+    assert "The simulator rejected the fault" in response.content.decode()
 
 
 def test_without_a_simulator_there_is_no_button(person, world: World, settings):

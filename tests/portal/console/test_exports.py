@@ -10,9 +10,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from kcover import reasons
+from kcover import audit, reasons
+from kcover_portal.checks.models import CheckRun
 from kcover_portal.console import exports, lists
-from kcover_portal.fleet.models import Agent, CheckRun, Cluster, Node
+from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Event, Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify.models import Delivery
@@ -50,7 +51,7 @@ QUERIES = 4
 def fill(cluster: Cluster, number: int) -> None:
     """One row of every list."""
     node = Node.objects.create(
-        cluster=cluster, name=f"gpu-{number}", created_at=NOW, known=True, ready=True, gpus=8, labels={"a": "b"}
+        cluster=cluster, name=f"gpu-{number}", created_at=NOW, in_cluster=True, ready=True, gpus=8, labels={"a": "b"}
     )
     Agent.objects.create(node=node, seen_at=NOW, boot_id="b", boot_seen_at=NOW)
     at = {"opened_at": NOW, "last_at": NOW}
@@ -66,7 +67,7 @@ def fill(cluster: Cluster, number: int) -> None:
         incident=incident,
         answer="none",
         mode="enforce",
-        because=["no"],
+        because=[{"code": "no_policy", "params": {}}],
         at=NOW,
         last_at=NOW,
     )
@@ -82,7 +83,8 @@ def fill(cluster: Cluster, number: int) -> None:
         closed_at=NOW + timedelta(minutes=3),
     )
     Delivery.objects.create(name="on-call", key=uuid.uuid4(), subject="=x", opened_at=NOW)
-    ledger.write(cluster.name, actor="@x", verb="told", subject="s", node=node.name, now=NOW)
+    refused = audit.RequestRefused(node=node.name, requested=("drain",), because=reasons.of("pod_gone"))
+    ledger.record(cluster.name, refused, actor="@x", now=NOW)
 
 
 @pytest.fixture
@@ -106,7 +108,7 @@ def test_every_list_is_streamed_in_one_query(person, cluster: Cluster, name: str
     for number in range(rows):
         fill(cluster, number)
         policies.apply(POLICY % number, author="t", reason="", now=NOW)
-    asked = "?verb=told" if name == "audit" else ""
+    asked = "?verb=request" if name == "audit" else ""
     with CaptureQueriesContext(connection) as queries:
         found = table(client.get(f"/export/{name}.csv{asked}"))
     assert len(queries) == QUERIES
@@ -120,10 +122,10 @@ def test_reasons_are_said_as_over_rest(person, cluster: Cluster):
     fill(cluster, 1)
     reason = reasons.of("lists_others", listed="48", code="62")
     tried = [{"rule": "p#1", "matched": False, "because": reason.to_json()}]
-    Decision.objects.update(because=[reason.to_json(), "an older sentence"], tried=tried)
+    Decision.objects.update(because=[reason.to_json()], tried=tried)
     (row,) = table(person("viewer").get("/export/decisions.csv"))
-    assert json.loads(row["because"]) == ["it lists 48, not 62", "an older sentence"]
-    assert json.loads(row["tried"]) == [{"rule": "p#1", "matched": False, "because": "it lists 48, not 62"}]
+    assert json.loads(row["because"]) == ["Lists 48, not 62."]
+    assert json.loads(row["tried"]) == [{"rule": "p#1", "matched": False, "because": "Lists 48, not 62."}]
 
 
 def test_a_file_is_named_by_list_and_day(person, cluster: Cluster):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kcover import notices
+from kcover.notify import events
 from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify import queries, services
@@ -19,7 +19,7 @@ SECRET = "a secret of some length"
 # The session, the person, the frame of every page; then channels, routes, deliveries and what they tell.
 QUERIES = 15
 HOOK = {"name": "on-call", "url": "https://hooks.example/T0/hush", "secret": SECRET, "language": "en"}
-FIRST = {**HOOK, "gather": "10", "spacing": "60"}
+FIRST = {**HOOK, "batching": "10", "min_interval": "60"}
 
 
 def text(response: Any) -> str:
@@ -52,7 +52,7 @@ def test_an_admin_of_one_cluster_is_none_of_everything(person, world: World):
 def test_a_channel_is_made_of_what_its_kind_needs(person, world: World):
     client = person("admin", name="anna")
     page = text(client.get("/notifications/"))
-    assert "No channel yet" in page
+    assert "No channels yet" in page
     form = text(client.get("/notifications/new/webhook/"))
     assert 'name="secret"' in form
     assert 'name="person"' not in form
@@ -74,7 +74,7 @@ def test_a_channel_is_made_of_what_its_kind_needs(person, world: World):
         ({"url": "nowhere"}, "write an address"),
         ({"secret": "short"}, "16 to 200"),
         ({"name": "On Call"}, "lower-case"),
-        ({"gather": "9999"}, "less than or equal"),
+        ({"batching": "9999"}, "less than or equal"),
     ],
 )
 def test_what_is_wrong_stands_beside_its_field(person, world: World, change: dict[str, str], words: str):
@@ -91,7 +91,7 @@ def test_a_pager_asks_for_its_key_and_fills_in_its_address(person, world: World)
     assert "Integration key" in form
     assert "events.eu.pagerduty.com" in form
     assert 'name="person"' not in form
-    given = {"name": "pager", "secret": "", "language": "en", "gather": "10", "spacing": "60"}
+    given = {"name": "pager", "secret": "", "language": "en", "batching": "10", "min_interval": "60"}
     assert client.post("/notifications/new/pagerduty/", given).status_code == 422
     refused = client.post("/notifications/new/pagerduty/", {**given, "secret": "short"})
     assert "32 letters and digits" in text(refused)
@@ -110,27 +110,27 @@ def test_mail_without_a_server_says_what_to_set(person, world: World):
 
 
 def test_what_is_left_empty_stays_as_it_is(person, world: World, channel: Channel):
-    given = {"url": "", "secret": "", "language": "zh-hans", "gather": "3", "spacing": "0", "enabled": "no"}
+    given = {"url": "", "secret": "", "language": "zh-hans", "batching": "3", "min_interval": "0", "enabled": "no"}
     client = person("admin")
     assert client.post("/notifications/channels/on-call/", given).status_code == 422
     assert client.post("/notifications/channels/on-call/", {**given, "reason": "quiet"}).status_code == 302
     channel.refresh_from_db()
     assert (channel.url, channel.secret) == (HOOK["url"], SECRET)
-    assert (channel.language, channel.gather, channel.spacing, channel.enabled) == ("zh-hans", 3, 0, False)
+    assert (channel.language, channel.batching, channel.min_interval, channel.enabled) == ("zh-hans", 3, 0, False)
     assert channel.remind is None
     assert client.post("/notifications/channels/on-call/", {**given, "remind": "900", "reason": "x"}).status_code == 302
     channel.refresh_from_db()
     assert channel.remind == 900
     assert 'value="900"' in text(client.get("/notifications/channels/on-call/"))
     assert Entry.objects.filter(verb="channel.changed").earliest("sequence").data["reason"] == "quiet"
-    assert "Switched off" in text(client.get("/notifications/"))
+    assert "Disabled" in text(client.get("/notifications/"))
 
 
 def test_routes_are_chosen_by_what_happened(person, world: World, channel: Channel):
     client = person("admin")
     form = text(client.get("/notifications/routes/new/?channel=on-call"))
-    assert form.count('name="kinds"') == len(notices.KINDS)
-    assert len(re.findall(r'value="[a-z.]+" checked', form)) == len(notices.URGENT)
+    assert form.count('name="kinds"') == len(events.KINDS)
+    assert len(re.findall(r'value="[a-z.]+" checked', form)) == len(events.URGENT_KINDS)
     assert '<option value="on-call" selected>' in form
     assert client.post("/notifications/routes/new/", {"channel": "on-call"}).status_code == 422
     given = {"channel": "on-call", "kinds": ["rescue.failed", "incident.opened"], "cluster": "c1", "least": "fatal"}
@@ -155,13 +155,13 @@ def test_a_test_and_what_came_of_it(person, world: World):
     services.send(delivery.pk, clock=lambda: delivery.opened_at)
     page = text(client.get("/notifications/"))
     assert "127.0.0.1 answers 500" in page
-    assert "Does not take it" in page
+    assert "Failing" in page
     client.post(f"/notifications/deliveries/{delivery.pk}/retry/")
     delivery.refresh_from_db()
     services.send(delivery.pk, clock=lambda: delivery.due_at)
     receiver.stop()
     page = text(client.get("/notifications/"))
-    assert "Works" in page
+    assert "Working" in page
     assert "If you read this, the channel on-call works." in page
     assert Entry.objects.get(verb="channel.tested").subject == "channel on-call"
 
@@ -172,11 +172,12 @@ def test_the_log_is_narrowed_and_goes_back_by_key(person, world: World, channel:
     for number in range(3):
         fleet.pause(cluster=None, reason=f"drill {number}", actor="user:x", now=world.now)
         services.sweep(now=world.now)
-        Delivery.objects.filter(gathers=True).update(gathers=False, state="sent", subject=f"paused {number}", text="x")
+        sent = {"batching": False, "state": "sent", "subject": f"paused {number}", "text": "x"}
+        Delivery.objects.filter(batching=True).update(**sent)
     client = person("admin")
     assert [f"paused {n}" in text(client.get("/notifications/?state=sent")) for n in range(3)] == [True] * 3
-    assert "No delivery matches" in text(client.get("/notifications/?state=failed"))
-    assert "No delivery matches" in text(client.get("/notifications/?kind=rescue.failed"))
+    assert "No deliveries match" in text(client.get("/notifications/?state=failed"))
+    assert "No deliveries match" in text(client.get("/notifications/?kind=rescue.failed"))
     newest = Delivery.objects.latest("pk")
     page = text(client.get(f"/notifications/?before={newest.pk}"))
     assert "paused 2" not in page

@@ -8,7 +8,6 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.accounts.models import RoleBinding, User
-from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
@@ -16,6 +15,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.policies.models import Policy
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Rescue
+from kcover_portal.runtime import queries as runtime
 from tests.portal.console.conftest import PASSWORD
 from tests.portal.ledger.tampering import unguarded
 from tests.portal.rescue import agents
@@ -130,7 +130,7 @@ def test_the_overview_counts_and_names_what_needs_a_person(person, world: World)
     world.fault(95)  # no rule lists it
     world.work()
     page = text(person("viewer").get("/"))
-    assert "Xid 95 on gpu-1, and nothing is being done" in page
+    assert "Xid 95 on gpu-1: no action taken" in page
     assert "does not match" in page
 
 
@@ -139,7 +139,7 @@ def test_the_overview_shows_a_rescue_under_way(person, world: World):
     world.until_reboot_is_asked()
     page = text(person("viewer").get("/"))
     assert f'href="/rescues/{world.rescue().pk}/"' in page
-    assert "Nothing. The portal has everything in hand." in page
+    assert "All clear." in page
 
 
 def test_the_overview_costs_the_same_for_one_node_and_for_many(person, world: World):
@@ -182,7 +182,7 @@ def test_search_leads_to_the_one_node_of_that_name(person, world: World):
 
 def test_no_match_and_no_node_are_two_things(person, world: World):
     client = person("viewer")
-    assert "No node matches these filters" in text(client.get("/nodes/?q=zzz"))
+    assert "No nodes match these filters" in text(client.get("/nodes/?q=zzz"))
     world.node().delete()
     assert "No cluster yet" in text(client.get("/nodes/"))
 
@@ -192,12 +192,12 @@ def test_the_node_page_says_why_nothing_is_done(person, world: World):
     world.work()
     page = text(person("viewer").get("/nodes/c1/gpu-1/"))
     assert "Why is this node not healing?" in page
-    assert "it lists 48, 62, 64, not 95" in page
+    assert "Lists 48, 62, 64, not 95." in page
 
 
 def test_the_node_page_says_who_owns_the_cordon(person, world: World):
     client = person("viewer")
-    assert "takes work" in text(client.get("/nodes/c1/gpu-1/"))
+    assert "schedulable" in text(client.get("/nodes/c1/gpu-1/"))
     world.fault()
     world.until_reboot_is_asked()
     world.sync()
@@ -209,7 +209,7 @@ def test_an_act_is_previewed_then_asked_for_with_a_reason(person, world: World):
     world.kube.add_pod("train", "worker-0", node="gpu-1")
     preview = text(client.get("/nodes/c1/gpu-1/drain/", headers={"HX-Request": "true"}))
     assert "train/worker-0" in preview
-    assert "1 pod is evicted" in preview
+    assert "1 pod will be evicted" in preview
     assert not Rescue.objects.exists()
 
     refused = client.post("/nodes/c1/gpu-1/drain/", {"reason": ""}, headers={"HX-Request": "true"})
@@ -229,7 +229,7 @@ def test_much_at_stake_asks_for_the_nodes_name(person, world: World):
         world.kube.add_pod("train", f"worker-{index}", node="gpu-1")
     refused = client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "name": "gpu-2"})
     assert refused.status_code == 422
-    assert "This is not gpu-1." in text(refused)
+    assert "Does not match gpu-1." in text(refused)
     assert client.post("/nodes/c1/gpu-1/drain/", {"reason": "r", "name": "gpu-1"}).status_code == 302
 
 
@@ -251,7 +251,7 @@ def test_an_incident_says_what_it_means_and_what_was_decided(person, world: Worl
     world.work()
     page = text(person("viewer").get(f"/incidents/{Incident.objects.get().pk}/"))
     assert "GPU no longer reachable over PCI Express" in page
-    assert "it lists 48, 62, 64, not 79" in page
+    assert "Lists 48, 62, 64, not 79." in page
 
 
 def test_a_healed_rescue_tells_its_story(person, world: World):
@@ -262,7 +262,7 @@ def test_a_healed_rescue_tells_its_story(person, world: World):
     rescue = world.until("succeeded")
     page = text(person("viewer").get(f"/rescues/{rescue.pk}/"))
     assert "gpu-1 was rescued in" in page
-    assert "is verified healthy" in page
+    assert "and verified healthy" in page
     assert all(f'id="step-{number}"' in page for number in range(1, 7))
     assert "pod train/worker-0" in page  # a call, with its answer
     assert "unschedulable: False → True" in page
@@ -274,7 +274,7 @@ def test_the_tabs_count_what_they_list(person, world: World):
     world.work()
     page = text(person("viewer").get("/rescues/?tab=active"))
     assert f"#{world.rescue().pk}" in page
-    assert "No rescue here" in text(person("viewer").get("/rescues/?tab=failed"))
+    assert "No matching rescue" in text(person("viewer").get("/rescues/?tab=failed"))
 
 
 class TestApproval:
@@ -315,7 +315,7 @@ def test_mistakes_are_told_with_their_line(person, world: World):
     broken = HEAL.replace("waittime: 10min", "waittime: 10x")
     page = text(person("admin").post("/policies/validate/", {"text": broken}))
     assert 'data-line="11"' in page
-    assert "cannot be put in force" in page
+    assert "Fix it to publish" in page
 
 
 def test_saving_applies_the_text_or_says_why_not(person, world: World):
@@ -336,7 +336,7 @@ def test_a_revision_shows_what_it_changed(person, world: World):
     assert "<del>" in page
     assert "<ins>" in page
     assert "10min" in page
-    assert "You see revision 1" in text(client.get("/policies/heal/?revision=1"))
+    assert "You are viewing revision 1" in text(client.get("/policies/heal/?revision=1"))
 
 
 # -------------------------------------------------------------------------------------------------- audit and the rest
@@ -346,7 +346,7 @@ def test_the_chain_is_verified_on_the_page(person, world: World):
     world.fault()
     world.work()
     client = person("viewer")
-    assert "the chain holds" in text(client.post("/audit/verify/"))
+    assert "chain intact" in text(client.post("/audit/verify/"))
     with unguarded():
         Entry.objects.filter(sequence=1, cluster="c1").update(actor="mallory")
     assert "broken at entry 1" in text(client.post("/audit/verify/"))
@@ -354,13 +354,13 @@ def test_the_chain_is_verified_on_the_page(person, world: World):
 
 def test_a_refused_request_is_on_the_audit_page_and_on_the_nodes(person, world: World):
     fleet.pause(cluster=world.cluster, reason="fire in the hall", actor="user:ann", now=world.now)
-    with pytest.raises(services.Refused):
+    with pytest.raises(services.RescueRefused):
         services.request(world.node(), "drain", actor="user:bo", reason="it is loud", now=world.now)
     client = person("viewer")
-    for page in ("/audit/?verb=request", "/nodes/c1/gpu-1/"):
+    for page, title in (("/audit/?verb=request", "request.refused"), ("/nodes/c1/gpu-1/", "Request refused")):
         shown = text(client.get(page))
-        assert "request.refused" in shown
-        assert "everything is paused: fire in the hall" in shown
+        assert title in shown
+        assert "Automation is paused: fire in the hall" in shown
 
 
 def test_what_an_agent_said_too_late_is_on_its_rescues_page(person, world: World):
@@ -372,7 +372,7 @@ def test_what_an_agent_said_too_late_is_on_its_rescues_page(person, world: World
     agents.answers(world, agents.commands("reboot")[0], "failed", "the unit is masked")
     page = text(person("viewer").get(f"/rescues/{world.rescue().pk}/"))
     assert "command.late" in page
-    assert "no answer in time; it came later: failed the unit is masked" in page
+    assert "No answer in time; it came later: failed the unit is masked" in page
 
 
 def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):
@@ -390,13 +390,13 @@ def test_pausing_everything_is_confirmed_audited_and_shown(person, world: World)
     client = person("operator", name="omar")
     assert client.post("/pause/", {"reason": ""}).status_code == 422
     assert client.post("/pause/", {"reason": "power works"}).status_code == 302
-    assert fleet_queries.installation().mode == "paused"
+    assert runtime.installation().mode == "paused"
     page = text(client.get("/nodes/"))
     assert "power works" in page
     entry = Entry.objects.get(verb="automation.paused")
     assert (entry.actor, entry.data["reason"]) == ("user:omar", "power works")
     assert client.post("/resume/", {"reason": "done"}).status_code == 302
-    assert fleet_queries.installation().mode == "enforce"
+    assert runtime.installation().mode == "enforce"
 
 
 def test_pausing_everything_needs_the_role_everywhere(person, world: World):
@@ -418,7 +418,7 @@ def test_preferences_stay_with_the_person(person, world: World):
 def test_an_unknown_address_is_answered_in_brand(person, world: World):
     response = person("viewer").get("/nowhere/")
     assert response.status_code == 404
-    assert "There is nothing here" in text(response)
+    assert "Page not found" in text(response)
 
 
 def test_a_role_that_is_taken_away_counts_at_once(person, world: World):

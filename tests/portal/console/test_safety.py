@@ -6,12 +6,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from kcover import guards
-from kcover_portal.console import bounding, looks
+from kcover.decisions import guards
+from kcover_portal.console import presentation
+from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.reads import safety
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Maintenance, Node
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
@@ -29,7 +30,7 @@ def fleet_of_ten(db: None):
 
 
 def set_guards(world: World, **patch) -> None:
-    bounds.set_guards(world.cluster, patch, actor="user:t", reason="t", now=world.now)
+    cluster_settings.set_guards(world.cluster, patch, actor="user:t", reason="t", now=world.now)
 
 
 def gauges(world: World) -> dict[str, list[safety.Gauge]]:
@@ -43,8 +44,8 @@ def gauges(world: World) -> dict[str, list[safety.Gauge]]:
 
 
 def test_every_guard_has_a_name_a_form_and_a_place():
-    assert set(bounding.PARTS) == set(guards.to_json(guards.Settings()))
-    assert set(guards.GUARDS) | set(bounding.PARTS) <= set(looks.GUARDS)
+    assert set(guard_settings.PARTS) == set(guards.to_json(guards.Settings()))
+    assert set(guards.GUARDS) | set(guard_settings.PARTS) <= set(presentation.GUARDS)
 
 
 def test_the_gauges_count_what_the_guards_count(fleet_of_ten: World):
@@ -98,7 +99,7 @@ def test_no_node_to_count_over_trips_nothing(db: None):
 def test_the_page_shows_every_cluster_and_what_is_left_out(person, fleet_of_ten: World):
     Node.objects.filter(name="gpu-7").update(labels={"kcover.io/exclude": "true"})
     page = words(person("viewer").get("/safety/"))
-    assert "counted over 9 nodes" in page
+    assert "9 nodes counted" in page
     assert "gpu-7" in page
     assert "0 of 10 isolated within 5 min" in page
     assert "Change" not in page
@@ -122,8 +123,8 @@ def test_a_guard_is_changed_with_a_reason_on_record(person, fleet_of_ten: World)
 @pytest.mark.parametrize(
     ("guard", "given", "said"),
     [
-        ("breaker", {"limit": "many", "window": "5 min"}, "is no limit"),
-        ("breaker", {"limit": "5", "window": "soon"}, "Write a time like"),
+        ("breaker", {"limit": "many", "window": "5 min"}, "is not a limit"),
+        ("breaker", {"limit": "5", "window": "soon"}, "Enter a duration such as"),
         ("storm", {"nodes": "0", "percent": "3", "window": "5 min"}, "must be a whole number from 1"),
         ("budget", {"limit": "5", "by": "rack"}, "must be cluster, pool or label:KEY"),
         ("hold_down", {"hold_down": "30 d"}, "must be whole seconds from 0 to 86400"),
@@ -136,9 +137,9 @@ def test_what_is_no_setting_is_refused_at_its_field(person, fleet_of_ten: World,
     assert not Entry.objects.filter(verb="cluster.guards").exists()
 
 
-@pytest.mark.parametrize("guard", sorted(bounding.PARTS))
+@pytest.mark.parametrize("guard", sorted(guard_settings.PARTS))
 def test_every_guards_form_saves_what_it_shows(person, fleet_of_ten: World, guard: str):
-    form = bounding.Guard(None, guard=guard, settings=fleet.guards_of(fleet_of_ten.cluster))
+    form = guard_settings.Guard(None, guard=guard, settings=fleet.guards_of(fleet_of_ten.cluster))
     shown = {name: form[name].value() for name in form.fields if name != "reason"}
     given = {name: "on" if value is True else value for name, value in shown.items() if value not in (None, False)}
     response = person("operator").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "as it is"})
@@ -173,17 +174,17 @@ def test_maintenance_is_announced_shown_and_ended(person, fleet_of_ten: World):
     window = Maintenance.objects.get()
     assert (window.pool, window.ends_at - window.starts_at) == ("a", timedelta(hours=2))
     assert "new switch" in text(client.get("/safety/"))
-    assert "Maintenance of a: nothing is taken out" in words(client.get("/nodes/"))
+    assert "Maintenance of a: no node is cordoned" in words(client.get("/nodes/"))
     assert client.post(f"/maintenance/{window.pk}/end/", {"reason": ""}).status_code == 422
     assert client.post(f"/maintenance/{window.pk}/end/", {"reason": "done early"}).status_code == 302
-    assert "No window is announced." in text(client.get("/safety/"))
+    assert "No maintenance scheduled." in text(client.get("/safety/"))
     assert "Maintenance of a" not in words(client.get("/nodes/"))
 
 
 def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
     client = person("operator", name="omar")
     client.post("/preferences/", {"zone": "Asia/Shanghai"})
-    assert "Begins (Asia/Shanghai; empty: now)" in text(client.get("/maintenance/new/"))
+    assert "Starts (Asia/Shanghai; blank = now)" in text(client.get("/maintenance/new/"))
     tomorrow = timezone.now() + timedelta(days=1)
     local = tomorrow.astimezone(zoneinfo.ZoneInfo("Asia/Shanghai"))
     given = {"cluster": "c1", "begins": local.strftime("%Y-%m-%dT%H:%M"), "lasts": "1 h", "reason": "r"}
@@ -194,11 +195,11 @@ def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "name the cluster"),
-        ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "a pool or a node"),
+        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "required for a pool or node"),
+        ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "set a pool or a node, not both"),
         ({"cluster": "c1", "lasts": "400 d"}, "at most 90 days"),
-        ({"cluster": "c1", "lasts": "0 s"}, "ends after it starts"),
-        ({"cluster": "c1", "begins": "2020-01-01T00:00", "lasts": "1 h"}, "over already"),
+        ({"cluster": "c1", "lasts": "0 s"}, "must be after the start"),
+        ({"cluster": "c1", "begins": "2020-01-01T00:00", "lasts": "1 h"}, "must be in the future"),
     ],
 )
 def test_a_window_that_makes_no_sense_is_refused(person, fleet_of_ten: World, given, said):
@@ -211,7 +212,7 @@ def test_a_window_that_makes_no_sense_is_refused(person, fleet_of_ten: World, gi
 def test_windows_for_all_clusters_need_the_role_everywhere(person, fleet_of_ten: World, now):
     local = person("operator", cluster=fleet_of_ten.cluster)
     assert local.post("/maintenance/new/", {"lasts": "1 h", "reason": "r"}).status_code == 422
-    everywhere = bounds.open_maintenance(
+    everywhere = cluster_settings.open_maintenance(
         None,
         starts_at=fleet_of_ten.now,
         ends_at=fleet_of_ten.now + timedelta(hours=1),
@@ -233,12 +234,12 @@ def test_the_banner_tells_of_an_open_breaker_and_a_storm_on_every_page(person, f
     world.fault(62)
     world.work()
     page = words(client.get("/nodes/"))
-    assert "Breaker open: 1 nodes were isolated within 5 min, 1 at most." in page
+    assert "Breaker open: 1 nodes isolated within 5 min (limit 1)." in page
     storm, _ = incidents.keep_storm(
         world.cluster, kind="storm", code="code xid 62", nodes=["gpu-1", "gpu-2"], now=world.now
     )
     page = text(client.get("/nodes/"))
-    assert "Storm: code xid 62 on 2 nodes" in page
+    assert "Storm: Xid 62 on 2 nodes" in page
     assert f"/incidents/{storm.pk}/" in page
 
 

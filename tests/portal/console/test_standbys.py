@@ -3,9 +3,9 @@
 import pytest
 from django.utils import timezone
 
-from kcover import standby
+from kcover.decisions import standby
 from kcover_portal.console.reads import standbys as reads
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services
@@ -43,8 +43,8 @@ def test_a_spare_goes_from_ready_into_service_and_back(person, spares: World):
     client = person("viewer")
     assert figures(spares) == (1, 0, 0, 1)
     page = words(client.get("/standbys/"))
-    assert "1 ready, 0 reserved, 0 in service, 1 not fit" in page
-    assert "standby spare-2 is not Ready" in page
+    assert "1 ready, 0 reserved, 0 in service, 1 unavailable" in page
+    assert "Standby spare-2 is not Ready." in page
 
     spares.fault(62)
     spares.work()
@@ -53,13 +53,13 @@ def test_a_spare_goes_from_ready_into_service_and_back(person, spares: World):
     page = words(client.get("/standbys/"))
     assert "spare-1" in page
     assert "In service gpu-1" in page
-    assert "Nothing is left to take over here." in page
+    assert "No standby is left in this pool." in page
 
     services.request(spares.node("spare-1"), "release", actor="user:omar", reason="repaired", now=spares.now)
     spares.work()
     spares.sync()
     assert figures(spares) == (1, 0, 0, 1)
-    assert "Given back lately" in words(client.get("/standbys/"))
+    assert "Recently released" in words(client.get("/standbys/"))
 
 
 def test_a_shortage_is_told_with_its_reasons(person, spares: World):
@@ -68,13 +68,13 @@ def test_a_shortage_is_told_with_its_reasons(person, spares: World):
     spares.fault(62)
     spares.work()
     page = words(person("viewer").get("/standbys/"))
-    assert "Where none was free" in page
-    assert "none of 1 standbys is free: it goes on without one; standby spare-2 is not Ready" in page
+    assert "Shortages" in page
+    assert "None of 1 standbys is available. The plan continues without one. Standby spare-2 is not Ready." in page
 
 
 def test_the_rules_stand_beside_with_their_policy(person, spares: World):
     client = person("viewer")
-    assert "No rule is in force: any free standby" in words(client.get("/standbys/"))
+    assert "No rules: any free standby" in words(client.get("/standbys/"))
     policies.apply(CHOICE, author="test", reason="", now=spares.now)
     page = text(client.get("/standbys/"))
     assert 'href="/standby-policies/choice/"' in page
@@ -103,9 +103,9 @@ def test_the_overview_has_no_standbys_where_there_are_none(person, world: World)
 
 
 def test_the_overview_shows_how_much_of_breaker_and_budget_is_left(person, world: World):
-    bounds.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:t", reason="t", now=world.now)
+    cluster_settings.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:t", reason="t", now=world.now)
     page = words(person("viewer").get("/"))
-    assert "How much is left" in page
+    assert "Safety limits" in page
     assert "0 of 10 isolated within 5 min" in page
     assert "0 of 3 isolated or in rescue" in page
 
@@ -116,5 +116,5 @@ def test_a_storm_is_first_of_what_needs_a_person(person, world: World):
     incidents.keep_storm(world.cluster, kind="storm", code="code xid 95", nodes=["gpu-1", "gpu-2"], now=world.now)
     page = words(person("viewer").get("/"))
     needs = page[page.index("Needs a person now") :]
-    assert needs.index("Storm: code xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1, and nothing is being done")
-    assert "not judged yet" not in needs
+    assert needs.index("Storm: Xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1: no action taken")
+    assert "no decision yet" not in needs

@@ -6,14 +6,14 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from kcover_portal.console.reads import facts, fleet, rescues
+from kcover_portal.console.reads import fleet, rescues, step_facts
 from kcover_portal.fleet.models import Agent, Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from tests.portal.rescue.world import NODE, World
 
 CALM = {
-    "known": True,
+    "in_cluster": True,
     "ready": True,
     "unschedulable": False,
     "silent": False,
@@ -32,7 +32,7 @@ CALM = {
         ({"unschedulable": True}, "cordoned"),
         ({"silent": True, "unschedulable": True}, "silent"),
         ({"ready": False, "silent": True}, "not-ready"),
-        ({"known": False, "ready": False}, "unknown"),
+        ({"in_cluster": False, "ready": False}, "unknown"),
         ({"faulty": True, "ready": False}, "faulty"),
         ({"faulty": True, "held_back": True}, "held"),
         ({"faulty": True, "rescue": "running", "ready": False, "unschedulable": True}, "healing"),
@@ -91,7 +91,7 @@ def test_the_faulty_gpu_is_marked_however_its_address_is_printed(world: World, p
     world.fault(95, pci=printed)
     (tile,) = fleet.tiles([world.cluster], now=world.now)
     assert tile.devices == ".x......"
-    assert tile.faults == ["xid 95"]
+    assert tile.faults == ["Xid 95"]
 
 
 def test_a_programs_fault_degrades_no_node(world: World):
@@ -105,7 +105,7 @@ def test_a_programs_fault_degrades_no_node(world: World):
     [(-5, "under 1 s"), (0.2, "under 1 s"), (59, "59 s"), (600, "10 min"), (233, "3 min 53 s"), (3660, "1 h 1 min")],
 )
 def test_spans_are_said_in_two_units_and_never_negative(seconds, words):
-    assert facts.duration(timedelta(seconds=seconds)) == words
+    assert step_facts.duration(timedelta(seconds=seconds)) == words
 
 
 def test_time_is_an_argument(world: World):
@@ -116,11 +116,18 @@ def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: Worl
     """Whatever makes a tile anything but healthy makes it one of the summary."""
     Node.objects.filter(pk=world.node().pk).delete()
     changes = [
-        *({}, {}, {"gpus": 0}, {"gpus": 0, "known": False, "ready": False}, {"ready": False}, {"unschedulable": True}),
+        *(
+            {},
+            {},
+            {"gpus": 0},
+            {"gpus": 0, "in_cluster": False, "ready": False},
+            {"ready": False},
+            {"unschedulable": True},
+        ),
         *({"gone_at": world.now}, {}, {}),
     ]
     for number, change in enumerate(changes):
-        usual = {"known": True, "ready": True, "gpus": 8, "created_at": world.now, "pool": "a"}
+        usual = {"in_cluster": True, "ready": True, "gpus": 8, "created_at": world.now, "pool": "a"}
         Node.objects.create(cluster=world.cluster, name=f"node-{number}", **(usual | change))
     one = {"boot_id": "b", "boot_seen_at": world.now, "version": "1"}
     for name, seconds in (("node-0", 10), ("node-1", 200)):
@@ -133,7 +140,7 @@ def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: Worl
             kind="xid",
             code="79",
             state="open",
-            program=program,
+            is_user_fault=program,
             opened_at=world.now,
             last_at=world.now,
         )
@@ -148,7 +155,7 @@ def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: Worl
 
 
 def test_a_node_without_gpus_has_a_tile_where_it_is_asked_for(world: World):
-    one = {"known": True, "ready": True, "gpus": 0, "created_at": world.now}
+    one = {"in_cluster": True, "ready": True, "gpus": 0, "created_at": world.now}
     node = Node.objects.create(cluster=world.cluster, name="cpu-1", **one)
     assert [tile.name for tile in fleet.tiles([world.cluster], now=world.now)] == [NODE]
     (tile,) = fleet.tiles([world.cluster], now=world.now, nodes=[node.pk])

@@ -9,7 +9,9 @@ from django.conf import settings
 
 FOLDER = Path(settings.BASE_DIR) / "locale" / "zh_Hans" / "LC_MESSAGES"
 TEMPLATES = Path(settings.BASE_DIR) / "templates"
-SPEAKING = [Path(settings.BASE_DIR) / "kcover_portal" / name for name in ("console", "notify")]
+SPEAKING = [
+    Path(settings.BASE_DIR) / name for name in ("kcover/actions", "kcover_portal/console", "kcover_portal/notify")
+]
 TAG = re.compile(r'{%\s*translate\s+"([^"]+)"(?:\s+context\s+"([^"]+)")?')
 CALL = re.compile(r'(?:(?<![a-z])_|gettext_lazy|gettext_noop)\(\s*"((?:[^"\\]|\\.)*)",?\s*\)')
 BLOCK = re.compile(r"{%\s*blocktranslate\b[^%]*%}(.*?){%\s*(?:plural|endblocktranslate)\s*%}", re.DOTALL)

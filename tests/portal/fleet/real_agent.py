@@ -2,11 +2,15 @@
 
 from collections.abc import Sequence
 
-from agents import config, execute, loop, spool, store
-from agents.checks.port import Args
-from agents.checks.runner import Runner
+from agents import config
+from agents.agent import Agent
+from agents.checks.check_runner import CheckRunner
+from agents.checks.health_check import Args
+from agents.commands import executor
+from agents.host import store
+from agents.outbox import spool
 from kcover import wire
-from kcover.fault import Check, Command, Inventory
+from kcover.faults.fault import Check, Command, Inventory
 from kcover_portal.fleet import queries
 from kcover_portal.incidents import services as incidents
 from tests.portal.rescue.world import World
@@ -18,28 +22,30 @@ class RealAgent:
     def __init__(self, world: World, node: str, *found: Check) -> None:
         self._world = world
         checks = [Found(name, [one for one in found if one.name == name]) for name in {one.name for one in found}]
-        self._agent = loop.Agent(
+        self._agent = Agent(
             config.Config(node=node),
             sources=(),
             clock=world.clock,
             boot_id=lambda: world.kube.get_node(node).boot_id,
             inventory=Inventory,
             uplink=Line(world, node),
-            spool=spool.Spool(store.Memory()),
-            executor=execute.Host(
-                reboot_command=("false",), checks=Runner(checks, in_use=list, clock=world.clock), clock=world.clock
+            spool=spool.Spool(store.MemoryStore()),
+            executor=executor.HostExecutor(
+                reboot_command=("false",),
+                checks=CheckRunner(checks, gpu_users=list, clock=world.clock),
+                clock=world.clock,
             ),
         )
 
     def tells(self, *checks: Check) -> None:
         """What the timer's checks found."""
-        self._agent.take(checks, (), self._world.now)
+        self._agent.record(checks, (), self._world.now)
         self._report()
 
     def obeys(self) -> None:
         """Does what is on offer, and tells what came of it."""
         self._agent.offer(self._agent.uplink.poll_commands(wait=0))
-        assert self._agent.work()
+        assert self._agent.execute_commands()
         self._report()
 
     def _report(self) -> None:
@@ -48,9 +54,9 @@ class RealAgent:
 
 
 class Found:
-    """An ``agents.checks.port.HealthCheck`` that loads the GPUs and finds what the test says."""
+    """An ``agents.checks.health_check.HealthCheck`` that loads the GPUs and finds what the test says."""
 
-    about_node = True
+    failure_is_node_fault = True
 
     def __init__(self, name: str, found: list[Check]) -> None:
         self.name, self._found = name, found
@@ -63,7 +69,7 @@ class Found:
 
 
 class Line:
-    """An ``agents.uplink.Uplink`` into the service behind the agents' door."""
+    """An ``agents.uplink.protocol.Uplink`` into the service behind the agents' door."""
 
     def __init__(self, world: World, node: str) -> None:
         self._world, self._node = world, node

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kcover import wire
-from kcover.fault import Check, Fault, Gpu, Inventory
+from kcover.faults.fault import Check, Fault, Gpu, Inventory
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services
 

@@ -7,11 +7,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from agents import config, loop, spool, store
-from agents.probes import follow
-from agents.uplink import UplinkError
+from agents import config
+from agents.agent import Agent
+from agents.host import store
+from agents.outbox import spool
+from agents.probes.log import sources
+from agents.uplink.protocol import UplinkError
 from kcover import wire
-from kcover.fault import Inventory
+from kcover.faults.fault import Inventory
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
@@ -50,16 +53,16 @@ class Node:
     def __init__(self, now: datetime) -> None:
         self.now, self.portals_now = now, now
         self.cluster = Cluster.objects.create(name="east", created_at=now)
-        self.ring = follow.Memory()
+        self.ring = sources.MemoryLog()
         self.written: Counter[str] = Counter()
-        self.agents: list[tuple[loop.Agent, store.Memory]] = []
+        self.agents: list[tuple[Agent, store.MemoryStore]] = []
 
-    def agent(self, disk: store.Memory | None = None, *, fails: Callable[[], str] = lambda: "") -> loop.Agent:
+    def agent(self, disk: store.MemoryStore | None = None, *, fails: Callable[[], str] = lambda: "") -> Agent:
         """One more agent on the node, from a disk of its own."""
-        disk = disk or store.Memory()
-        ring = follow.Memory()
+        disk = disk or store.MemoryStore()
+        ring = sources.MemoryLog()
         ring._ring, ring._next = self.ring._ring, self.ring._next  # its own place in the same log
-        made = loop.Agent(
+        made = Agent(
             config.Config(node="gpu-1"),
             sources=[ring],
             clock=lambda: self.now,

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def node(now: datetime) -> Node:
     cluster = Cluster.objects.create(name="east", created_at=now, watched_at=now)
-    node = Node.objects.create(cluster=cluster, name="gpu-1", created_at=now, known=True, ready=True)
+    node = Node.objects.create(cluster=cluster, name="gpu-1", created_at=now, in_cluster=True, ready=True)
     Agent.objects.create(node=node, seen_at=now, boot_id="b", boot_seen_at=now)
     for index in range(2):
         Gpu.objects.create(node=node, index=index, uuid=f"GPU-{index}", pci=f"00000000:0{index}:00.0", seen_at=now)
@@ -73,7 +73,7 @@ def test_what_the_agent_would_have_told_again_counts_no_longer(node: Node, now: 
 
 
 def test_a_programs_doing_is_no_fault_of_the_node(node: Node, now: datetime) -> None:
-    incident(node, now, program=True)
+    incident(node, now, is_user_fault=True)
     assert health(node, now)[0] == "healthy"
 
 
@@ -120,7 +120,9 @@ def test_inv_34_an_old_word_of_the_cluster_says_nothing(node: Node, now: datetim
 
 def test_the_queries_do_not_grow_with_the_nodes(node: Node, now: datetime, django_assert_num_queries) -> None:
     for number in range(20):
-        other = Node.objects.create(cluster=node.cluster, name=f"more-{number}", created_at=now, known=True, ready=True)
+        other = Node.objects.create(
+            cluster=node.cluster, name=f"more-{number}", created_at=now, in_cluster=True, ready=True
+        )
         incident(other, now)
     nodes = list(Node.objects.select_related("cluster", "agent"))
     with django_assert_num_queries(4):

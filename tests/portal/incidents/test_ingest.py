@@ -11,11 +11,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from kcover import wire
-from kcover.fault import Check, CommandResult, Inventory
+from kcover import reasons, wire
+from kcover.faults.fault import Check, CommandResult, Inventory
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Gpu, Node
-from kcover_portal.fleet.services import forgetting, hearing
+from kcover_portal.fleet.services import agent_reports, retention
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Batch, Event, Incident
 from tests.portal.incidents.conftest import check, delivery, inventory, report, xid
@@ -30,7 +30,9 @@ def counts(answer: wire.Answer) -> tuple[int, int]:
 def test_an_unchanged_heartbeat_adds_no_row_and_moves_one(deliver: Deliver, now: datetime) -> None:
     full = {"inventory": inventory(), "checks": (check(),)}
     deliver(report(now=now, **full))
-    turn = now + timedelta(seconds=hearing.REFRESHED - Node.objects.get().pk * 7 % hearing.REFRESHED)
+    turn = now + timedelta(
+        seconds=agent_reports.REFRESH_SECONDS - Node.objects.get().pk * 7 % agent_reports.REFRESH_SECONDS
+    )
     deliver(report(now=turn, **full), at=turn)  # a node's results are written again at a moment of its own
     before = [model.objects.count() for model in (Node, Agent, Gpu, CheckResult, CheckChange, Batch)]
     seen = CheckResult.objects.get().seen_at
@@ -59,7 +61,7 @@ def test_a_result_that_stays_is_shown_as_fresh_after_a_while(deliver: Deliver, n
         at = now + timedelta(minutes=minutes)
         deliver(report(now=at, checks=(check(),)), at=at)
         row = CheckResult.objects.get()
-        assert at - row.seen_at < timedelta(seconds=hearing.REFRESHED)
+        assert at - row.seen_at < timedelta(seconds=agent_reports.REFRESH_SECONDS)
         assert row.changed_at == now
 
 
@@ -113,7 +115,7 @@ def test_a_gpu_that_is_replaced_takes_its_results_along(deliver: Deliver, now: d
 def test_a_check_that_flaps_pushes_out_its_own_past_and_no_others(
     deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "MOST_MOVES", 10)
+    monkeypatch.setattr(retention, "MAX_CHANGES", 10)
     deliver(report(node="gpu-2", now=now, checks=(check("fail"),)))
     deliver(report(now=now, checks=(check("fail"), check("warn", name="disk"))))
     for step in range(1, 26):
@@ -131,7 +133,7 @@ def test_a_check_that_flaps_pushes_out_its_own_past_and_no_others(
 def test_an_agent_that_makes_devices_up_keeps_a_bounded_number_of_moves(
     deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "MOST_MOVES", 10)
+    monkeypatch.setattr(retention, "MAX_CHANGES", 10)
     for batch in range(5):
         told = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
         deliver(report(now=now, checks=told), at=now + timedelta(seconds=batch))
@@ -142,7 +144,7 @@ def test_an_agent_that_makes_devices_up_keeps_a_bounded_number_of_moves(
 def test_a_node_keeps_a_bounded_number_of_results(
     deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgetting, "MOST_RESULTS", 10)
+    monkeypatch.setattr(retention, "MAX_RESULTS", 10)
     for batch in range(3):
         told = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
         deliver(report(now=now, checks=told), at=now + timedelta(seconds=batch))
@@ -156,10 +158,10 @@ def test_results_that_nobody_tells_again_are_forgotten(deliver: Deliver, now: da
     deliver(report(now=now, inventory=inventory(2), checks=told))
     later = now + timedelta(days=1, minutes=1)
     deliver(report(now=later), at=later)
-    assert forgetting.prune() == 0
-    later += forgetting.KEPT
+    assert retention.prune() == 0
+    later += retention.RESULT_RETENTION
     deliver(report(now=later), at=later)
-    assert forgetting.prune() == 3
+    assert retention.prune() == 3
     assert set(CheckResult.objects.values_list("name", "device")) == {("dcgm", ""), ("dcgm", "gpu1 PCIe")}
 
 
@@ -186,7 +188,7 @@ def test_inv_02_a_batch_that_comes_again_changes_nothing(deliver: Deliver, now: 
 def test_a_batch_with_faults_is_known_however_many_came_since(deliver: Deliver, now: datetime) -> None:
     first = report(xid(), now=now)
     deliver(first)
-    for _ in range(3 * hearing.MARKS):
+    for _ in range(3 * agent_reports.REMEMBERED_BATCHES):
         deliver(report(now=now, checks=(check(),)))
     assert counts(deliver(first)) == (0, 1)
 
@@ -276,7 +278,7 @@ def test_what_is_past_its_time_is_forgotten(deliver: Deliver, now: datetime, set
     deliver(report(xid(), now=now, checks=(check("fail"),)))
     deliver(report(xid(62), now=now))
     gone = Incident.objects.get(code="79")
-    services.close([gone.pk], because="t", actor="t", now=now)
+    services.close([gone.pk], because=reasons.of("closed_by_because", by="test", why="t"), actor="t", now=now)
     services.prune(now=now + timedelta(days=29))
     assert (Event.objects.count(), CheckChange.objects.count(), Batch.objects.count()) == (2, 1, 0)
     services.prune(now=now + timedelta(days=31))

@@ -6,9 +6,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from kcover.fault import Fault
+from kcover.faults.fault import Fault
 from kcover_portal.incidents.models import Event, Incident
-from kcover_portal.incidents.services import keeping, sightings
+from kcover_portal.incidents.services import occurrences, record_faults
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db
@@ -50,11 +50,11 @@ def test_lines_of_several_faults_go_to_their_incidents_and_known_ones_are_told(w
 def test_the_worst_line_of_a_report_is_what_the_incident_says(world):
     program, fatal = f"{LINK} (0x00000001 0x00000001)", f"{LINK} (0x00000001 0x00000002)"
     world.report(line(144, message=program), line(144, message=fatal), line(144, message=program))
-    together = Incident.objects.values("program", "severity", "message").get()
+    together = Incident.objects.values("is_user_fault", "severity", "message").get()
     Incident.objects.all().delete()
     for message in (program, fatal, program):
         world.report(line(144, message=message))
-    assert Incident.objects.values("program", "severity", "message").get() == together
+    assert Incident.objects.values("is_user_fault", "severity", "message").get() == together
     assert together["message"] == fatal
 
 
@@ -65,21 +65,21 @@ def test_one_real_line_among_drills_makes_it_real(world):
 
 def seen_within(world, **window):
     incident = Incident.objects.get()
-    assert incident.events.count() == sightings.KEPT
+    assert incident.events.count() == occurrences.MAX_ROWS
     assert sum(incident.events.values_list("count", flat=True)) == incident.count
     lately = incident.events.filter(at__gte=world.now - timedelta(**window))
     return sum(lately.values_list("count", flat=True))
 
 
 def test_a_window_is_counted_when_the_rows_are_full(world):
-    for number in range(sightings.KEPT):
+    for number in range(occurrences.MAX_ROWS):
         world.report(line(sequence=number))
     world.now += timedelta(hours=1)
     for number in range(3):
         world.report(line(sequence=1_000 + number))
     assert seen_within(world, minutes=1) == 3
     begun = Incident.objects.get().events.order_by("pk").values_list("sequence", flat=True)
-    assert list(begun[: sightings.FIRST]) == list(range(sightings.FIRST))
+    assert list(begun[: occurrences.MAX_FIRST_ROWS]) == list(range(occurrences.MAX_FIRST_ROWS))
 
 
 def test_a_long_window_of_a_steady_fault_is_counted_to_within_a_few(world):
@@ -97,20 +97,20 @@ def test_a_long_window_of_a_steady_fault_is_counted_to_within_a_few(world):
 
 def test_of_each_boot_a_row_stays_but_rows_stay_bounded(world):
     world.report(line(), boot_id="first")
-    for _ in range(2 * sightings.KEPT):
+    for _ in range(2 * occurrences.MAX_ROWS):
         world.report(line(), boot_id="second")
     world.report(line(), boot_id="third")
     assert set(Event.objects.values_list("boot_id", flat=True)) == {"first", "second", "third"}
-    for number in range(4 * sightings.KEPT):
+    for number in range(4 * occurrences.MAX_ROWS):
         world.report(line(), boot_id=f"boot-{number}")
-    assert Event.objects.count() <= 2 * sightings.KEPT
+    assert Event.objects.count() <= 2 * occurrences.MAX_ROWS
 
 
 def test_a_fault_that_waits_to_be_judged_is_rung_for_once_and_again_when_it_is_worse(world, monkeypatch):
     rings = []
-    monkeypatch.setattr(keeping.doorbell, "ring", lambda task, *ids: rings.append(task))
+    monkeypatch.setattr(record_faults.doorbell, "ring", lambda task, *ids: rings.append(task))
     for _ in range(3):
         world.report(line(144, message=f"{LINK} (0x00000001 0x00000001)"))
-    assert rings.count("rescue.judge") == 1
+    assert rings.count("rescue.decide") == 1
     world.report(line(144, message=f"{LINK} (0x00000001 0x00000002)"))
-    assert rings.count("rescue.judge") == 2
+    assert rings.count("rescue.decide") == 2

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover import notices
+from kcover.notify import events
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel
 from tests.portal.notify.receiver import Receiver
@@ -34,7 +34,7 @@ def world(db: None) -> Iterator[World]:
 def channel(world: World, receiver: Receiver) -> Channel:
     """A signed webhook that gets everything."""
     row = make_channel(receiver, now=world.now)
-    services.make_route(row, kinds=notices.KINDS, actor="test", now=world.now)
+    services.make_route(row, kinds=events.KINDS, actor="test", now=world.now)
     return row
 
 

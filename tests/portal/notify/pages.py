@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from kcover import reasons
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import closing
+from kcover_portal.incidents.services import closure
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel
 from tests.portal.notify.receiver import Receiver
@@ -35,7 +36,12 @@ def called(receiver: Receiver) -> list[tuple[str, str]]:
 
 
 def close(world: World, *incidents: Incident) -> None:
-    closing.close([one.pk for one in incidents], because="proved", actor="test", now=world.now)
+    closure.close(
+        [one.pk for one in incidents],
+        because=reasons.of("closed_by_because", by="test", why="proved"),
+        actor="test",
+        now=world.now,
+    )
 
 
 def pause(world: World) -> None:

@@ -1,13 +1,13 @@
 """What several tests tell of: a fault that comes back too often, a question that asks two."""
 
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.policies import services as policies
 from tests.portal.rescue.world import World
 
 
 def a_fault_that_comes_back(world: World) -> None:
     """Healed once; then it is there again, of which the cluster's guard allows none."""
-    bounds.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="test", reason="", now=world.now)
+    cluster_settings.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="test", reason="", now=world.now)
     world.fault(62)
     world.until_reboot_is_asked()
     world.reboot()

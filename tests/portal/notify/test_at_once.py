@@ -1,4 +1,4 @@
-"""Many workers in the same moment: each happening is told once, each message sent by one."""
+"""Many workers in the same moment: each event is told once, each message sent by one."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -8,10 +8,11 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
-from kcover import notices
+from kcover.notify import events
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Delivery, Notice
 from kcover_portal.policies import services as policies
+from tests import codes
 from tests.portal.notify.conftest import make_channel
 from tests.portal.notify.receiver import Receiver
 from tests.portal.notify.test_steps import POLICY
@@ -30,7 +31,7 @@ def busy(transactional_db: None, receiver: Receiver) -> Iterator[World]:
     made = World(policy="", nodes=5)
     services.sweep(now=made.now)
     row = make_channel(receiver, now=made.now)
-    services.make_route(row, kinds=notices.KINDS, actor="test", now=made.now)
+    services.make_route(row, kinds=events.KINDS, actor="test", now=made.now)
     policies.apply(POLICY.format(attribute="channel: on-call"), author="test", reason="", now=made.now)
     for index in range(1, 6):
         made.fault(62 if index == 1 else 79, node=f"gpu-{index}")
@@ -66,7 +67,7 @@ def test_each_happening_is_told_once_and_each_message_sent_once(busy: World, rec
     assert len(receiver.asked) == 1
     delivery.refresh_from_db()
     assert (delivery.state, delivery.attempts) == ("sent", 1)
-    assert busy.step("notify").progress["told"]["said"] == "on-call was told"
+    assert codes.code_of(busy.step("notify").progress["told"]["because"]) == "notify_delivered"
 
 
 def test_what_comes_while_a_message_is_claimed_is_in_it_or_in_the_next(busy: World, receiver: Receiver):

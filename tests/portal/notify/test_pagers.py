@@ -8,12 +8,12 @@ import pytest
 
 from kcover_portal.notify import senders
 from kcover_portal.notify.models import Channel
-from kcover_portal.notify.senders import Event, NotTaken, pagers
+from kcover_portal.notify.senders import PagerEvent, SendError, pagers
 from tests.portal.notify.receiver import Receiver
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 KEY = "0123456789abcdef0123456789abcdef"
-EVENT = Event(
+EVENT = PagerEvent(
     action="trigger",
     page="incident-41",
     summary="Incident opened: xid 79 (fatal) · gpu-1 · c1",
@@ -33,12 +33,12 @@ def channel(kind: str, url: str, **more: Any) -> Channel:
     return Channel(**{"name": "x", "kind": kind, "url": url, "secret": KEY, "created_at": NOW, **more})
 
 
-def but(**more: Any) -> Event:
-    return Event(**{**{name: getattr(EVENT, name) for name in EVENT.__dataclass_fields__}, **more})
+def but(**more: Any) -> PagerEvent:
+    return PagerEvent(**{**{name: getattr(EVENT, name) for name in EVENT.__dataclass_fields__}, **more})
 
 
 def test_pagerduty_gets_an_event_of_its_second_version(receiver: Receiver):
-    receiver.statuses, receiver.answer = [202], '{"status":"success","message":"Event processed"}'
+    receiver.statuses, receiver.answer = [202], '{"status":"success","message":"PagerEvent processed"}'
     assert senders.page(channel("pagerduty", receiver.url), EVENT, key="5d4c") == "answers 202"
     assert receiver.paths == ["/hook/hush/v2/enqueue"]
     assert receiver.headers[0]["X-Kcover-Delivery"] == "5d4c"
@@ -133,7 +133,7 @@ def test_opsgenie_takes_so_much_of_each(receiver: Receiver):
 def test_opsgenies_refusal_says_what_is_wrong(receiver: Receiver):
     receiver.statuses = [422]
     receiver.answer = '{"message":"not processable","errors":{"message":"can not be empty"},"took":0.1}'
-    with pytest.raises(NotTaken, match=r"answers 422: message: can not be empty$") as refusal:
+    with pytest.raises(SendError, match=r"answers 422: message: can not be empty$") as refusal:
         senders.page(channel("opsgenie", receiver.url), EVENT, key="k")
     assert not refusal.value.later
 
@@ -181,20 +181,20 @@ def test_pagerdutys_address_may_leave_out_what_is_always_the_same(url: str, addr
 )
 def test_a_refusal_says_why(receiver: Receiver, status: int, answer: str, said: str, later: bool):
     receiver.statuses, receiver.answer = [status], answer
-    with pytest.raises(NotTaken) as refusal:
+    with pytest.raises(SendError) as refusal:
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
     assert (str(refusal.value), refusal.value.later) == (f"127.0.0.1 answers {said}", later)
 
 
 def test_no_refusal_shows_the_key(receiver: Receiver):
     receiver.statuses, receiver.answer = [400], f'{{"errors":["no integration has {KEY}"]}}'
-    with pytest.raises(NotTaken, match=r"no integration has …$"):
+    with pytest.raises(SendError, match=r"no integration has …$"):
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
 
 
 def test_nor_the_half_of_it_that_a_long_one_ends_with(receiver: Receiver):
     receiver.statuses, receiver.answer = [400], f'{{"errors":["{"x" * 180} {KEY} {"y" * 100}"]}}'
-    with pytest.raises(NotTaken, match=r"x … y{17}$"):
+    with pytest.raises(SendError, match=r"x … y{17}$"):
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
 
 
@@ -214,7 +214,7 @@ def test_nor_the_half_of_it_that_a_long_one_ends_with(receiver: Receiver):
 )
 def test_who_is_too_busy_says_for_how_long(receiver: Receiver, header: str, wait: float):
     receiver.statuses, receiver.more_headers = [429], {"Retry-After": header.encode().decode("latin-1")}
-    with pytest.raises(NotTaken) as refusal:
+    with pytest.raises(SendError) as refusal:
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
     assert refusal.value.wait == wait
 
@@ -222,11 +222,11 @@ def test_who_is_too_busy_says_for_how_long(receiver: Receiver, header: str, wait
 def test_or_until_when(receiver: Receiver):
     moment = datetime.now(UTC) + timedelta(hours=1)
     receiver.statuses, receiver.more_headers = [503], {"Retry-After": format_datetime(moment, usegmt=True)}
-    with pytest.raises(NotTaken) as refusal:
+    with pytest.raises(SendError) as refusal:
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
     assert 3000 < refusal.value.wait <= 3600
 
 
 def test_an_address_that_nothing_is_sent_to():
-    with pytest.raises(NotTaken, match="is an address that nothing is sent to"):
+    with pytest.raises(SendError, match="is a blocked address"):
         senders.page(channel("pagerduty", "http://169.254.169.254"), EVENT, key="k")

@@ -16,7 +16,7 @@ from django.core.mail.backends import smtp
 from kcover_portal.notify import senders
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import chat
-from kcover_portal.notify.senders.message import Message, NotTaken
+from kcover_portal.notify.senders.message import Message, SendError
 from tests.portal.notify.receiver import Receiver
 
 MESSAGE = Message(
@@ -94,7 +94,7 @@ def test_wecom_gets_a_text_within_its_bounds(receiver: Receiver):
 )
 def test_a_refusal_in_the_body_of_a_200_is_one(receiver: Receiver, kind: str, answer: str, said: str, later: bool):
     receiver.answer = answer
-    with pytest.raises(NotTaken) as refusal:
+    with pytest.raises(SendError) as refusal:
         senders.send(channel(kind, receiver.url), MESSAGE)
     assert (str(refusal.value), refusal.value.later) == (f"127.0.0.1 {said}", later)
 
@@ -107,11 +107,11 @@ def test_an_answer_that_says_nothing_is_no_refusal(receiver: Receiver, answer: s
 
 def test_no_error_shows_the_secret_address(receiver: Receiver):
     receiver.statuses = [403]
-    with pytest.raises(NotTaken) as refusal:
+    with pytest.raises(SendError) as refusal:
         senders.send(channel("slack", receiver.url), MESSAGE)
     assert "hush" not in str(refusal.value)
     receiver.stop()
-    with pytest.raises(NotTaken) as refusal:
+    with pytest.raises(SendError) as refusal:
         senders.send(channel("slack", receiver.url), MESSAGE)
     assert "hush" not in str(refusal.value)
     assert refusal.value.later
@@ -185,19 +185,19 @@ def test_a_mail_has_a_name_that_a_repetition_keeps(mailbox: Mailbox):
 @pytest.mark.parametrize(("answer", "later"), [("550 no such box", False), ("450 busy", True)])
 def test_a_server_that_refuses_everybody(mailbox: Mailbox, answer: str, later: bool):
     mailbox.refuse = answer
-    with pytest.raises(NotTaken) as refusal:
+    with pytest.raises(SendError) as refusal:
         senders.send(channel("mail", recipients=["anna@example.com"]), MESSAGE)
-    assert (str(refusal.value), refusal.value.later) == ("127.0.0.1 refuses every recipient", later)
+    assert (str(refusal.value), refusal.value.later) == ("127.0.0.1 rejects every recipient", later)
 
 
 def test_a_mail_server_that_is_away_is_asked_later(mailbox: Mailbox, settings: Any):
     settings.EMAIL_PORT = 1
-    with pytest.raises(NotTaken, match="does not answer") as refusal:
+    with pytest.raises(SendError, match="does not answer") as refusal:
         senders.send(channel("mail", recipients=["anna@example.com"]), MESSAGE)
     assert refusal.value.later
 
 
 def test_without_a_mail_server_it_says_what_to_set(settings: Any):
     settings.EMAIL_HOST = ""
-    with pytest.raises(NotTaken, match="KCOVER_MAIL_URL is not set"):
+    with pytest.raises(SendError, match="KCOVER_MAIL_URL is not set"):
         senders.send(channel("mail", recipients=["anna@example.com"]), MESSAGE)

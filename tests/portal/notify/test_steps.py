@@ -5,12 +5,15 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
+from kcover_portal.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Delivery
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.actions import notify
-from kcover_portal.rescue.services import telling
+from kcover_portal.rescue.control import notify_steps
+from tests.codes import code_of
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.pages import pager
 from tests.portal.notify.receiver import Receiver
@@ -54,14 +57,15 @@ def test_people_are_told_and_then_the_plan_goes_on(world: World, silent: Channel
     world.fault(62)
     world.work()
     step = world.step("notify")
-    assert (step.state, step.because) == ("waiting", "waits until people are told")
+    assert (step.state, code_of(step.because)) == ("waiting", "notify_waiting")
     assert world.step("drain").state == "pending"
     pass_time(world, 0)
     pass_time(world, 2)
     (document,) = receiver.asked
     assert document["lines"][0].startswith("Word of a rule: xid 62 · gpu-1 · c1 – Xid 62: call Bo")
     assert document["happenings"][0]["record"] == world.rescue().pk
-    assert (world.step("notify").state, world.step("notify").because) == ("done", "on-call was told")
+    told = reasons.of("notify_delivered", channel="on-call")
+    assert (world.step("notify").state, world.step("notify").why) == ("done", told)
     assert world.step("drain").state == "done"
 
 
@@ -75,7 +79,7 @@ def test_a_channel_that_is_down_stops_no_healing(world: World, silent: Channel, 
     assert world.step("notify").state == "waiting"
     pass_time(world, 16)
     step = world.step("notify")
-    assert (step.state, step.because) == ("done", "not delivered within 2 min: the plan goes on")
+    assert (step.state, step.why) == ("done", reasons.of("notify_timeout", minutes=2))
     assert step.finished_at - step.started_at < notify.WITHIN + timedelta(seconds=30)
     assert world.step("drain").state == "done"
 
@@ -88,12 +92,16 @@ def test_a_refusal_settles_the_step_at_once(world: World, silent: Channel, recei
     pass_time(world, 0)
     pass_time(world, 2)
     step = world.step("notify")
-    assert (step.state, step.because) == ("done", "not delivered: on-call: 127.0.0.1 answers 404")
+    failed = reasons.of("notify_failed", channel="on-call", why="127.0.0.1 answers 404")
+    assert (step.state, step.why) == ("done", failed)
 
 
 @pytest.mark.parametrize(
     ("statuses", "said"),
-    [([400, 202], "on-call was told"), ([202, 400], "not delivered: on-call: 127.0.0.1 answers 400 (1 of 2 events)")],
+    [
+        ([400, 202], "Delivered to on-call."),
+        ([202, 400], "Not delivered to on-call: 127.0.0.1 answers 400 (1 of 2 events)"),
+    ],
 )
 def test_of_a_pagers_events_its_own_counts(world: World, receiver: Receiver, statuses: list[int], said: str):
     pager(world, receiver, "incident.opened", name="on-call")
@@ -105,7 +113,7 @@ def test_of_a_pagers_events_its_own_counts(world: World, receiver: Receiver, sta
     pass_time(world, 2)
     assert [one["payload"]["class"] for one in receiver.asked] == ["incident.opened", "rule.notify"]
     assert Delivery.objects.get().state == "failed"
-    assert world.step("notify").because == said
+    assert str(world.step("notify").why) == said
 
 
 def test_with_nobody_at_work_here_the_plan_goes_on_all_the_same(world: World, silent: Channel):
@@ -113,7 +121,7 @@ def test_with_nobody_at_work_here_the_plan_goes_on_all_the_same(world: World, si
     world.fault(62)
     world.work()
     world.until("done", step="notify", seconds=20)
-    assert world.step("notify").because == "not delivered within 2 min: the plan goes on"
+    assert world.step("notify").why == reasons.of("notify_timeout", minutes=2)
 
 
 def test_without_a_channel_the_routes_decide(world: World, receiver: Receiver):
@@ -127,7 +135,7 @@ def test_without_a_channel_the_routes_decide(world: World, receiver: Receiver):
     pass_time(world, 0)
     pass_time(world, 2)
     assert sorted(one["channel"] for one in receiver.asked) == ["a", "b"]
-    assert world.step("notify").because in ("a was told", "b was told")
+    assert code_of(world.step("notify").because) == "notify_delivered"
 
 
 def test_without_anybody_to_tell_it_says_so(world: World, silent: Channel):
@@ -135,7 +143,7 @@ def test_without_anybody_to_tell_it_says_so(world: World, silent: Channel):
     world.fault(62)
     world.work()
     pass_time(world, 0)
-    assert world.step("notify").because == "nobody was told: no route asks for the words of rules"
+    assert code_of(world.step("notify").because) == "notify_no_route"
 
 
 def test_one_of_two_that_fails_does_not_speak_for_the_other(world: World, receiver: Receiver):
@@ -151,7 +159,7 @@ def test_one_of_two_that_fails_does_not_speak_for_the_other(world: World, receiv
     pass_time(world, 2)
     other.stop()
     assert len(other.asked) == 1
-    assert world.step("notify").because == "b was told"
+    assert world.step("notify").why == reasons.of("notify_delivered", channel="b")
 
 
 def test_a_channel_that_was_switched_off_since(world: World, silent: Channel, receiver: Receiver):
@@ -160,7 +168,7 @@ def test_a_channel_that_was_switched_off_since(world: World, silent: Channel, re
     world.fault(62)
     world.work()
     pass_time(world, 0)
-    assert world.step("notify").because == "nobody was told: there is no channel on-call that is switched on"
+    assert world.step("notify").why == reasons.of("notify_no_channel", channel="on-call")
 
 
 def test_a_hundred_rescues_are_few_messages(db: None, receiver: Receiver):
@@ -191,7 +199,9 @@ def test_a_rescue_that_was_cancelled_is_not_woken(world: World, silent: Channel,
     pass_time(world, 2)
     assert len(receiver.asked) == 1
     assert world.rescue().state == "cancelled"
-    assert not telling.told(world.rescue().steps.get(name="notify").pk, said="x", now=world.now)
+    assert not notify_steps.settle_step(
+        world.rescue().steps.get(name="notify").pk, because=reasons.of("notify_no_route"), now=world.now
+    )
 
 
 def test_a_manual_uncordon_ends_it_while_people_are_told(world: World, silent: Channel):
@@ -222,7 +232,7 @@ def test_a_deleted_channels_word_is_settled(world: World, silent: Channel, recei
     policies.delete("heal", author="test", reason="", now=world.now)
     services.delete_channel(silent, actor="test", reason="", now=world.now)
     pass_time(world, 2)
-    assert world.step("notify").because == "not delivered: the channel on-call was deleted"
+    assert world.step("notify").why == reasons.of("notify_channel_deleted", channel="on-call")
     assert receiver.asked == []
 
 
@@ -235,18 +245,18 @@ def problems(text: str) -> list[tuple[int, str]]:
 
 def test_a_channel_that_nobody_made_is_a_problem_with_its_line(world: World):
     text = POLICY.format(attribute="channel: on-cal")
-    none = "there is no channel on-cal: there is none yet, an admin makes them (page Notifications)"
+    none = "unknown channel on-cal; an admin creates channels on the Notifications page"
     assert problems(text) == [(11, none)]
 
 
 def test_the_channels_that_there_are_are_named(world: World, silent: Channel):
     text = POLICY.format(attribute="channel: on-cal")
-    assert problems(text) == [(11, "there is no channel on-cal: there are on-call (page Notifications)")]
+    assert problems(text) == [(11, "unknown channel on-cal; use one of on-call")]
     assert problems(POLICY.format(attribute="channel: on-call")) == []
 
 
 def test_a_channel_in_use_is_not_deleted(world: World, silent: Channel):
     rule(world)
-    with pytest.raises(services.Refused, match=r"channel on-call is named by rule heal#1: change that first"):
+    with pytest.raises(FieldError, match=r"channel on-call is used by rule heal#1; change the rule first"):
         services.delete_channel(silent, actor="test", reason="", now=world.now)
     assert Channel.objects.filter(name="on-call").exists()

@@ -7,9 +7,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover_portal.fleet import services
-from kcover_portal.fleet.models import Cluster, Pulse
-from kcover_portal.operate import watching
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.operate import watcher
+from kcover_portal.runtime.models import Heartbeat, Lease
+from kcover_portal.runtime.services import heartbeats, leases
 
 pytestmark = pytest.mark.django_db
 
@@ -19,8 +20,8 @@ def _running(settings: Any) -> None:
     """A portal in one process, all of whose parts beat, with two clusters that are heard of."""
     settings.REDIS_URL = ""
     now = timezone.now()
-    services.beat("sweep", now=now)
-    services.lead(watching.LEASE, holder="here", until=now + timedelta(seconds=15), now=now)
+    heartbeats.beat("sweep", now=now)
+    leases.acquire(watcher.LEASE, holder="here", until=now + timedelta(seconds=15), now=now)
     for name in ("east", "west"):
         Cluster.objects.create(name=name, created_at=now, watched_at=now)
 
@@ -31,7 +32,9 @@ def readyz() -> tuple[int, dict[str, Any]]:
 
 
 def late(name: str, **time: float) -> None:
-    Pulse.objects.filter(name=name).update(at=timezone.now() - timedelta(**time))
+    at = timezone.now() - timedelta(**time)
+    Heartbeat.objects.filter(name=name).update(at=at)
+    Lease.objects.filter(name=name).update(renewed_at=at)
 
 
 def test_all_is_well() -> None:
@@ -51,7 +54,8 @@ def test_a_part_that_beats_no_more_makes_the_portal_unready(name: str, seconds: 
     status, found = readyz()
     assert (status, found[name]["well"]) == (503, False)
     assert f"{seconds} s ago" in found[name]["fact"]
-    Pulse.objects.filter(name=name).delete()
+    Heartbeat.objects.filter(name=name).delete()
+    Lease.objects.filter(name=name).delete()
     status, found = readyz()
     assert status == 503
     assert found[name]["fact"].startswith("never ran: is a ")
@@ -66,20 +70,20 @@ def test_a_cluster_that_is_not_heard_of_is_told_and_no_more() -> None:
     assert found["watch west"] == {
         "well": False,
         "needed": False,
-        "fact": "had word 300 s ago; last error: GET /version: connection refused",
+        "fact": "last contact 300 s ago; last error: GET /version: connection refused",
     }
     assert found["watch east"]["well"]
     Cluster.objects.update(watched_at=None, watch_error="")
     status, found = readyz()
-    assert (status, found["watch east"]["fact"]) == (200, "never had word from the cluster")
+    assert (status, found["watch east"]["fact"]) == (200, "never connected to the cluster")
     assert 'kcover_well{check="watch east"} 0.0' in Client().get("/metrics").content.decode()
 
 
 def test_without_clusters_nobody_needs_to_watch() -> None:
     Cluster.objects.all().delete()
-    Pulse.objects.filter(name=watching.LEASE).delete()
+    Lease.objects.filter(name=watcher.LEASE).delete()
     status, found = readyz()
-    assert (status, found["watch"]["fact"]) == (200, "there is no cluster to watch yet")
+    assert (status, found["watch"]["fact"]) == (200, "no cluster to watch yet")
 
 
 def test_a_broker_that_does_not_answer_makes_the_portal_unready(settings: Any) -> None:

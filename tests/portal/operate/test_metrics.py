@@ -10,11 +10,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kcover import wire
-from kcover_portal.api.agent import tallying
-from kcover_portal.fleet.models import Agent, CheckResult, CheckRun, CheckTurn, Cluster, Gpu, Node, Tally
+from kcover_portal.api.agent import ingest_counters
+from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.operate import autopilot
 from kcover_portal.rescue.models import Decision, Rescue, Step
+from kcover_portal.runtime.models import Counter
 
 pytestmark = pytest.mark.django_db
 
@@ -31,7 +33,7 @@ def east(now: datetime) -> Cluster:
 
 def node(cluster: Cluster, name: str, now: datetime, **more: Any) -> Node:
     made = Node.objects.create(
-        cluster=cluster, name=name, created_at=now, **{"known": True, "model": "NVIDIA H100", **more}
+        cluster=cluster, name=name, created_at=now, **{"in_cluster": True, "model": "NVIDIA H100", **more}
     )
     Gpu.objects.create(node=made, index=0, uuid=f"GPU-{name}", model="NVIDIA H100 80GB HBM3", seen_at=now)
     return made
@@ -57,7 +59,7 @@ def test_autopilots_gauge_has_its_labels_and_values(east: Cluster, now: datetime
     result(one, "dcgm", "error", now)
     result(one, "ping", "fail", now, device='10.0.0.9"\\')
     result(one, "disk", "fail", now)  # none of Autopilot's
-    result(node(east, "gone", now, known=False), "pciebw", "fail", now, value=1)
+    result(node(east, "gone", now, in_cluster=False), "pciebw", "fail", now, value=1)
     assert sorted(lines("autopilot_health_checks")) == [
         'autopilot_health_checks{health="pciebw",node="n1",cpumodel="",gpumodel="NVIDIA H100 80GB HBM3",'
         'deviceid="GPU-n1",cluster="east"} 24.5',
@@ -88,11 +90,11 @@ def stored(cluster: Cluster, status: str, now: datetime, *nodes: Node) -> None:
     run = CheckRun.objects.create(
         cluster=cluster, checks=["pvc"], asked_by="x", asked_at=now, storage={"status": status}
     )
-    CheckTurn.objects.bulk_create(CheckTurn(run=run, node=one, place=n, batch=0) for n, one in enumerate(nodes))
+    CheckTarget.objects.bulk_create(CheckTarget(run=run, node=one, place=n, batch=0) for n, one in enumerate(nodes))
 
 
 def test_storage_is_told_by_the_clusters_latest_run(east: Cluster, now: datetime) -> None:
-    one, two, gone = node(east, "n1", now), node(east, "n2", now), node(east, "n3", now, known=False)
+    one, two, gone = node(east, "n1", now), node(east, "n2", now), node(east, "n3", now, in_cluster=False)
     result(one, "pvc", "fail", now)  # an agent has no say in it
     stored(east, "fail", now, one, two, gone)
     shown = [
@@ -194,16 +196,16 @@ def test_refusals_of_guards_are_counted_for_a_day(east: Cluster, now: datetime) 
 
 
 def test_what_came_in_is_counted_across_processes() -> None:
-    tallying.note()
-    Tally.objects.all().delete()
+    ingest_counters.note()
+    Counter.objects.all().delete()
     kept = wire.Answer(accepted=3, duplicates=1, rejected=(), commands=())
-    tallying.taken([kept, kept, ValueError("no")])
-    tallying.refused()
+    ingest_counters.taken([kept, kept, ValueError("no")])
+    ingest_counters.refused()
     assert lines("kcover_ingest_reports_total")[0] == 'kcover_ingest_reports_total{end="kept"} 0.0'
-    tallying.note()
-    tallying.taken([kept])
-    tallying.note()
-    tallying.note()
+    ingest_counters.note()
+    ingest_counters.taken([kept])
+    ingest_counters.note()
+    ingest_counters.note()
     assert lines("kcover_ingest_reports_total") == [
         'kcover_ingest_reports_total{end="kept"} 3.0',
         'kcover_ingest_reports_total{end="failed"} 1.0',
@@ -217,19 +219,19 @@ def test_what_came_in_is_counted_across_processes() -> None:
 
 
 def test_what_could_not_be_noted_is_noted_later(monkeypatch: Any) -> None:
-    tallying.note()
-    Tally.objects.all().delete()
-    tallying.taken([wire.Answer(accepted=1, duplicates=0, rejected=(), commands=())])
+    ingest_counters.note()
+    Counter.objects.all().delete()
+    ingest_counters.taken([wire.Answer(accepted=1, duplicates=0, rejected=(), commands=())])
 
-    def fail(_counts: Any) -> None:
+    def fail(_topic: str, _counts: Any) -> None:
         raise OSError("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr("kcover_portal.fleet.services.tallying.add", fail)
+        patched.setattr("kcover_portal.runtime.services.counters.add", fail)
         with pytest.raises(OSError, match="gone"):
-            tallying.note()
-    tallying.note()
-    assert Tally.objects.get(name="ingest reports").count == 1
+            ingest_counters.note()
+    ingest_counters.note()
+    assert Counter.objects.get(topic="ingest", name="reports").count == 1
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_who_comes_second_waits_for_the_first(other, migrated):
 
 @on_postgresql
 def test_who_waits_too_long_ends_and_names_the_one_that_hangs(other, migrated, monkeypatch):
-    monkeypatch.setattr(migrate, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(migrate, "LOCK_TIMEOUT_SECONDS", 0.0)
     other.execute("SELECT pg_advisory_lock(%s)", [migrate.LOCK])
     with pytest.raises(
         CommandError, match=rf"process {other.info.backend_pid}, .* end it: SELECT pg_terminate_backend"

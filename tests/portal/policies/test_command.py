@@ -48,7 +48,7 @@ def test_a_mistake_is_named_as_compilers_do(tmp_path: Path) -> None:
     with pytest.raises(CommandError) as caught:
         run("apply", "-f", str(file))
     first, second = str(caught.value).split("\n")
-    assert first == f"nothing of {file} was applied:"
+    assert first == f"nothing in {file} was applied:"
     assert second.startswith(
         f'{file}:7:19: spec.rules[0].errorCode[0]: an error code is a string of digits: write "62"'
     )
@@ -60,7 +60,7 @@ def test_a_mistake_without_a_place_in_the_document(tmp_path: Path) -> None:
     file.write_text("# nothing\n")
     with pytest.raises(CommandError) as caught:
         run("apply", "-f", str(file))
-    assert str(caught.value).split("\n")[1] == f"{file}:1:1: there is no policy in this text"
+    assert str(caught.value).split("\n")[1] == f"{file}:1:1: the text contains no policy"
 
 
 def test_warnings_are_printed_and_hinder_nothing(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_warnings_are_printed_and_hinder_nothing(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
-    with pytest.raises(CommandError, match="/nowhere cannot be read: No such file"):
+    with pytest.raises(CommandError, match="cannot read /nowhere: No such file"):
         run("apply", "-f", "/nowhere")
 
 
@@ -82,9 +82,9 @@ def test_policies_are_listed_taken_back_and_deleted(now: datetime) -> None:
     assert run("list")[0] == "a\trevision 2\t1 rule\tby user:anna\n"
     assert run("rollback", "a", "1", "--reason", "why")[0] == "policy a revision 3 applied\n"
     assert queries.candidates()[0].rule.codes == ("62",)
-    assert run("delete", "a", "--reason", "done")[0] == "policy a is no longer in force\n"
+    assert run("delete", "a", "--reason", "done")[0] == "policy a disabled\n"
     for words, message in (
-        (("delete", "a"), "there is no policy a"),
+        (("delete", "a"), "unknown policy a"),
         (("rollback", "a", "9", "--reason", "why"), "a has no revision 9"),
     ):
         with pytest.raises(CommandError, match=message):
@@ -98,7 +98,7 @@ def test_two_revisions_are_compared(now: datetime) -> None:
     assert said[:2] == ["--- a revision 1", "+++ a revision 3"]
     assert '+      errorCode: ["64"]' in said
     assert '+      errorCode: ["63"]' in run("diff", "a", "1", "2")[0]
-    with pytest.raises(CommandError, match="there is no policy b"):
+    with pytest.raises(CommandError, match="unknown policy b"):
         run("diff", "b", "1")
 
 
@@ -118,13 +118,16 @@ def test_standby_policies_go_by_the_same_command(tmp_path: Path) -> None:
     assert run("export", "s")[0] == file.read_text()
     assert "-      targetNode: {env: spare}" in run("diff", "s", "1", "--standby")[0]
     assert run("rollback", "s", "1", "--standby", "--reason", "why")[0] == "standby policy s revision 3 applied\n"
-    assert run("delete", "s", "--standby", "--reason", "done")[0] == "policy s is no longer in force\n"
+    assert run("delete", "s", "--standby", "--reason", "done")[0] == "policy s disabled\n"
     assert run("list", "--archived")[0].rstrip().endswith(": done")
-    with pytest.raises(CommandError, match="there is no policy s"):
+    with pytest.raises(CommandError, match="unknown policy s"):
         run("export", "s")
 
 
 def test_the_shipped_policies_are_installed_once() -> None:
     assert run("defaults")[0] == "policy defaults revision 1 applied\n"
-    assert run("defaults")[0] == "the shipped policies are here already; --update brings them up to date\n"
-    assert queries.in_force()[0].reason == "the shipped policies"
+    assert (
+        run("defaults")[0]
+        == "the built-in policies are already installed; --update replaces them with the current versions\n"
+    )
+    assert queries.in_force()[0].reason == "built-in policies"

@@ -48,10 +48,10 @@ def test_both_kinds_and_the_archive_are_listed(three: None, browser: Browser, no
     shown = page(client.get("/policies/"))
     assert 'href="/policies/a/"' in shown
     assert f'href="{STANDBY_PAGE}"' in shown
-    assert "Out of force" not in shown
+    assert "Disabled" not in shown
     services.delete("a", author="user:bo", reason="too wide", now=now)
     shown = page(client.get("/policies/"))
-    assert "Out of force" in shown
+    assert "Disabled" in shown
     assert "user:bo: too wide" in shown
     assert "user:bo: too wide" in page(client.get("/policies/a/"))
 
@@ -76,7 +76,7 @@ def test_any_two_revisions_are_compared(three: None, browser: Browser) -> None:
     whole = page(client.get("/policies/a/diff/?from=1&to=3"))
     assert "<del>-       errorCode: [&quot;62&quot;]" in whole
     assert "<ins>+       errorCode: [&quot;64&quot;]" in whole
-    assert "They say the same" in page(client.get("/policies/a/diff/?from=2&to=2"))
+    assert "No differences" in page(client.get("/policies/a/diff/?from=2&to=2"))
     for nowhere in ("/policies/a/diff/?from=9", "/policies/b/diff/", "/standby-policies/a/diff/"):
         assert client.get(nowhere).status_code == 404
 
@@ -86,7 +86,7 @@ def test_going_back_asks_for_a_reason_and_shows_what_changes(three: None, browse
     ask = "/policies/a/rollback/?revision=1"
     assert ask in page(client.get("/policies/a/"))
     asked = page(client.get(ask, headers={"HX-Request": "true"}))
-    assert "Go back to revision 1" in asked
+    assert "Roll back to revision 1" in asked
     assert "<ins>+       errorCode: [&quot;62&quot;]" in asked
     assert "<html" not in asked
     page(client.post(ask, {"reason": "", "expected": "3"}), 422)
@@ -95,7 +95,7 @@ def test_going_back_asks_for_a_reason_and_shows_what_changes(three: None, browse
     assert (answer.status_code, answer.url) == (302, "/policies/a/")
     newest = Revision.objects.get(policy__name="a", number=4)
     assert (newest.reason, newest.author) == ("back to revision 1: oops", "user:admin")
-    assert "in force already" in page(client.post("/policies/a/rollback/?revision=4", {"reason": "x"}), 422)
+    assert "already active" in page(client.post("/policies/a/rollback/?revision=4", {"reason": "x"}), 422)
     page(client.get("/policies/a/rollback/?revision=9"), 404)
     page(client.get("/policies/a/rollback/"), 404)
 
@@ -115,7 +115,7 @@ def test_a_policy_is_archived_with_a_reason_and_brought_back(three: None, browse
 
 def test_a_draft_is_compared_with_what_is_in_force(three: None, browser: Browser) -> None:
     said = page(browser("admin").post("/policies/validate/", {"text": policy("a", codes='["48"]')}))
-    assert "What it changes of a, revision 3" in said
+    assert "Changes since a, revision 3" in said
     assert "<ins>+       errorCode: [&quot;48&quot;]" in said
 
 
@@ -130,7 +130,7 @@ def test_what_a_rule_asks_for_is_shown(browser: Browser) -> None:
         "checks remapped",
         "every agent",
         "at least 3 in",
-        "2 approvals first",
+        "2 approvals required",
         "10% of the nodes",
     ):
         assert words in said
@@ -138,9 +138,9 @@ def test_what_a_rule_asks_for_is_shown(browser: Browser) -> None:
 
 def test_the_shipped_policies_are_offered_until_they_are_installed(browser: Browser) -> None:
     client = browser("admin")
-    assert "The shipped policies are not installed" in page(client.get("/policies/"))
+    assert "The built-in policies are not installed" in page(client.get("/policies/"))
     assert client.post("/shipped-policies/").url == "/policies/"
-    assert "The shipped policies are not installed" not in page(client.get("/policies/"))
+    assert "The built-in policies are not installed" not in page(client.get("/policies/"))
     assert {one.rule.mode for one in queries.candidates()} == {"shadow"}
 
 

@@ -3,17 +3,15 @@
 import logging
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from kcover.policy import matching
+from kcover.decisions import match
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
-from kcover_portal.rescue.actions import registry
 from tests.portal.policies.texts import KCE_EXAMPLE, policy
 
 pytestmark = pytest.mark.django_db
@@ -75,7 +73,7 @@ def test_every_mistake_is_named_with_its_line() -> None:
 
 
 def test_a_text_without_a_policy_is_refused() -> None:
-    assert problems("# only a comment\n") == [(1, 1, "", "there is no policy in this text")]
+    assert problems("# only a comment\n") == [(1, 1, "", "the text contains no policy")]
 
 
 def test_a_name_may_stand_once_in_a_text() -> None:
@@ -89,7 +87,7 @@ def test_a_name_may_stand_once_in_a_text() -> None:
 def test_unreadable_yaml_is_one_problem() -> None:
     [(line, _, path, message)] = problems("b: 1\na: [1\n")
     assert (line, path) == (3, "")
-    assert message.startswith("this is not YAML: while parsing a flow sequence")
+    assert message.startswith("invalid YAML: while parsing a flow sequence")
 
 
 def test_all_documents_are_applied_or_none(now: datetime) -> None:
@@ -123,7 +121,7 @@ def test_an_edit_of_an_older_revision_is_refused(now: datetime) -> None:
     apply(policy("a", codes='["63"]'), now, name="a", expected=1)
     with pytest.raises(services.Conflict) as caught:
         apply(policy("a", codes='["64"]'), now, name="a", expected=1)
-    assert str(caught.value) == "you edited revision 1 of a, and revision 2 is in force: look at it and apply again"
+    assert str(caught.value) == "you edited revision 1 of a, but revision 2 is active; review it and apply again"
     with pytest.raises(services.Conflict):
         apply(policy("a", codes='["64"]'), now, expected=0)
     assert Policy.objects.get().revision == 2
@@ -132,7 +130,7 @@ def test_an_edit_of_an_older_revision_is_refused(now: datetime) -> None:
 def test_a_refused_first_edit_leaves_no_policy_behind(now: datetime) -> None:
     with pytest.raises(services.Conflict) as caught:
         apply(policy("a"), now, expected=3)
-    assert str(caught.value) == "you edited revision 3 of a, and it is not in force: look at it and apply again"
+    assert str(caught.value) == "you edited revision 3 of a, but it is not active; review it and apply again"
     assert Policy.objects.count() == 0
 
 
@@ -155,9 +153,9 @@ def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
     assert queries.candidates()[0].rule.codes == ("62",)
     with pytest.raises(services.NotFound):
         services.rollback("a", 9, author="user:bo", reason="why", now=now)
-    with pytest.raises(services.Conflict, match="you edited revision 2 of a, and revision 3 is in force"):
+    with pytest.raises(services.Conflict, match="you edited revision 2 of a, but revision 3 is active"):
         services.rollback("a", 2, author="user:bo", reason="why", now=now, expected=2)
-    with pytest.raises(services.Conflict, match="revision 3 of a is in force already"):
+    with pytest.raises(services.Conflict, match="revision 3 of a is already active"):
         services.rollback("a", 3, author="user:bo", reason="why", now=now)
 
 
@@ -165,7 +163,7 @@ def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
 def test_rolling_back_needs_a_reason(reason: str, now: datetime) -> None:
     apply(policy("a"), now)
     apply(policy("a", codes='["63"]'), now)
-    with pytest.raises(services.Invalid, match="going back to an earlier revision needs a reason"):
+    with pytest.raises(services.Invalid, match="reason: required to roll back to an earlier revision"):
         services.rollback("a", 1, author="user:bo", reason=reason, now=now)
     assert Policy.objects.get().revision == 2
 
@@ -187,7 +185,10 @@ def test_a_deleted_policy_is_out_of_force_and_its_numbers_go_on(now: datetime) -
     assert list(queries.policies()) == []
     assert services.export() == ""
     entry = Entry.objects.latest("pk")
-    assert (entry.verb, entry.data) == ("policy.deleted", {"revision": 1, "reason": "gone"})
+    assert (entry.verb, entry.data) == (
+        "policy.deleted",
+        {"policy": "a", "standby": False, "revision": 1, "reason": "gone"},
+    )
     with pytest.raises(services.NotFound):
         services.delete("a", author="user:bo", reason="", now=now)
     [row] = apply(policy("a"), now, expected=0)
@@ -206,44 +207,6 @@ def test_an_export_can_be_applied_again(now: datetime) -> None:
     apply(text, now)
     assert [one.rule for one in queries.candidates()] == [one.rule for one in before]
     assert services.export() == text
-
-
-# --- what an installation cannot carry out
-
-FEW_STEPS = {"cordon": None, "uncordon": None}
-
-
-@pytest.fixture
-def few_steps(settings: Any) -> None:
-    settings.KCOVER_STEPS = f"{__name__}.FEW_STEPS"
-
-
-def test_what_cannot_be_carried_out_is_refused_with_its_line(few_steps: None, now: datetime) -> None:
-    text = policy("a", extra="      verify: true\n").replace("[{name: cordon}]", "[{name: cordon}, {name: taint}]")
-    message = "cannot be carried out: this installation has no step {0}; take it out"
-    assert problems(text) == [
-        (8, 34, "spec.rules[0].actions[1].name", f"action taint {message.format('taint')}"),
-        (9, 7, "spec.rules[0].verify", f"verify {message.format('verify')}"),
-    ]
-    with pytest.raises(services.Invalid):
-        apply(text, now)
-    assert not Policy.objects.exists()
-    apply(policy("a"), now)
-
-
-def test_a_rule_in_force_that_can_no_longer_be_carried_out_is_left_out(
-    settings: Any, now: datetime, caplog: pytest.LogCaptureFixture
-) -> None:
-    apply(policy("a").replace("[{name: cordon}]", "[{name: taint}]") + "---\n" + policy("b"), now)
-    settings.KCOVER_STEPS = f"{__name__}.FEW_STEPS"
-    apply(policy("c"), now)
-    with caplog.at_level(logging.ERROR):
-        assert [one.policy for one in queries.candidates()] == ["b", "c"]
-    assert "policy a rule 1 is left out: action taint cannot be carried out" in caplog.text
-
-
-def test_the_engines_own_table_is_what_counts() -> None:
-    assert queries.steps() == frozenset(registry.ACTIONS)
 
 
 # --- which rule would win
@@ -433,7 +396,7 @@ def test_a_revision_of_a_newer_version_is_left_out_and_logged(now: datetime, cap
 def test_kces_table_is_carried_out_as_the_help_page_has_it(now: datetime) -> None:
     services.apply((SHIPPED / "kce.yaml").read_bytes(), author="x", reason="", now=now)
     for code, actions in {"48": 3, "62": 3, "64": 3, "79": 1}.items():
-        chosen, _ = matching.match(queries.candidates(), kind="xid", code=code, cause=None, labels={})
+        chosen, _ = match.match(queries.candidates(), kind="xid", code=code, cause=None, labels={})
         assert chosen is not None
         assert [action.name for action in chosen.rule.actions] == ["cordon", "drain", "reboot"][:actions]
         assert chosen.rule.uncordons is (code != "79")

@@ -15,10 +15,6 @@ from tests.portal.policies.texts import policy
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
-ALL_STEPS = (
-    *("cordon", "taint", "label", "notify", "standby", "restart_jobs", "drain", "webhook", "reset", "reboot"),
-    *("ready", "run_checks", "verify", "uncordon", "escalate"),
-)
 
 
 def channels() -> tuple[str, ...]:
@@ -26,8 +22,7 @@ def channels() -> tuple[str, ...]:
 
 
 @pytest.fixture
-def all_steps(settings) -> None:
-    settings.KCOVER_STEPS = f"{__name__}.ALL_STEPS"
+def named_channels(settings) -> None:
     settings.KCOVER_CHANNELS = f"{__name__}.channels"
 
 
@@ -64,7 +59,7 @@ def in_force() -> dict[tuple[str, str], document.Policy | document.StandbyPolicy
 
 @given(texts())
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_exported_says_what_was_applied(all_steps: None, given_text) -> None:
+def test_what_is_exported_says_what_was_applied(named_channels: None, given_text) -> None:
     text, policies = given_text
     Policy.objects.all().delete()
     services.apply(text.encode(), author="x", reason="", now=NOW)

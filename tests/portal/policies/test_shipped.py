@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from kcover import catalog
+from kcover.faults import catalog
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.services import shipped
 from tests.portal.policies.texts import policy
@@ -53,7 +53,7 @@ def test_the_defaults_follow_kces_table(code: int, actions: list[str], person: b
 
 def test_the_defaults_follow_the_catalogue(now: datetime) -> None:
     install(now)
-    for code, fact in catalog.facts("xid").items():
+    for code, fact in catalog.entries("xid").items():
         if code in HANDS:
             expected = (["cordon"], True)
         elif fact.node_response in RESETS and fact.cordon_immediately:
@@ -63,7 +63,7 @@ def test_the_defaults_follow_the_catalogue(now: datetime) -> None:
         else:
             expected = ([], False)
         assert meets("xid", code) == expected, code
-    for code, fact in catalog.facts("sxid").items():
+    for code, fact in catalog.entries("sxid").items():
         wanted = ["cordon", "drain", "reboot"] if fact.node_response in RESETS else []
         assert meets("sxid", code) == (wanted, False), code
 

@@ -12,7 +12,7 @@ from kcover_portal.policies.models import Policy
 from tests.portal.policies.texts import KCE_EXAMPLE, STANDBY_EXAMPLE, policy, standby
 
 pytestmark = pytest.mark.django_db
-MANY = "there is one WarmStandbyPolicy for everything: "
+MANY = "only one WarmStandbyPolicy is allowed; "
 
 
 def apply(text: str, now: datetime, **more: object) -> list[Policy]:
@@ -59,11 +59,11 @@ def test_there_is_one_at_most(now: datetime) -> None:
     assert message(standby("a") + "---\n" + standby("b")) == MANY + "put these matches into a"
     assert "is named twice" in message(standby("a") + "---\n" + standby("a"))
     apply(standby("a"), now)
-    assert message(standby("b")) == MANY + "a is in force; use its name, or delete it"
+    assert message(standby("b")) == MANY + "a is active. Use its name or disable it"
     apply(standby("a").replace("spare", "other"), now)
     services.delete("a", kind=queries.STANDBY, author="x", reason="", now=now)
     apply(standby("b"), now)
-    with pytest.raises(services.Invalid, match="b is in force"):
+    with pytest.raises(services.Invalid, match="b is active"):
         services.rollback("a", 1, kind=queries.STANDBY, author="x", reason="back", now=now)
 
 

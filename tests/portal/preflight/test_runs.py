@@ -87,7 +87,7 @@ def test_inv_41_order_duplicates_and_which_end_told_change_nothing(world: World,
     assert services.tell(now=world.now) == 24
     incident = Incident.objects.get()
     assert (incident.kind, incident.code, incident.node.name, incident.count) == ("preflight", "slow", "gpu-2", 24)
-    assert "preflight of ml/job: gpu-2 failed in each of the 3 slots that count" in incident.message
+    assert "preflight of ml/job: gpu-2 failed in each of the 3 slots that count." in incident.message
     assert services.tell(now=world.now) == 0
 
 
@@ -100,8 +100,8 @@ def test_inv_41_missing_reports_mean_incomplete_never_slow(world: World) -> None
     services.expire(taken.run.pk, now=world.now)
     taken.run.refresh_from_db()
     assert (taken.run.state, taken.run.slow) == ("expired", [])
-    assert "only 3 of 4 reports came within 30 min, from gpu-1, gpu-2, gpu-3" in str(
-        reasons.from_json(taken.run.because[0])
+    assert reasons.from_json(taken.run.because[0]) == reasons.of(
+        "preflight_expired", received=3, expected=4, within="30 min", nodes="gpu-1, gpu-2, gpu-3"
     )
     assert not Incident.objects.exists()
     services.expire(taken.run.pk, now=world.now)
@@ -141,7 +141,7 @@ def test_a_rerun_a_size_of_its_own_and_late_reports_begin_anew(world: World) -> 
     other = receive(world, raw(2, size=2))
     assert (other.change, str(other.because)) == (
         "restarted",
-        "gpu-2 speaks of 2 nodes, not 4: the 1 earlier reports are dropped",
+        "gpu-2 reports a run of 2 nodes, not 4. The 1 earlier reports are dropped.",
     )
     first.refresh_from_db()
     assert (first.state, first.ended_at) == ("expired", world.now)
@@ -173,21 +173,21 @@ def test_a_refused_report_is_not_counted_and_kept_with_its_reason(world: World) 
         (raw(1, node_ip="a\0b"), ""),
         (raw(1, batches=[{"batch_idx": 0, "pair": ["x", "y"]}]), "batches/0/pair/0"),
     ):
-        with pytest.raises(preflight.ReportRefused) as refusal:
+        with pytest.raises(preflight.ReportInvalid) as refusal:
             receive(world, body)
         assert refusal.value.path == path
     run = receive(world, raw(1)).run
     assert (run.received, run.rejected) == (1, 4)  # what came before the run's first good report counts with it
-    with pytest.raises(preflight.ReportRefused):
+    with pytest.raises(preflight.ReportInvalid):
         receive(world, raw(2, workload_size="4"))
     run.refresh_from_db()
     assert (run.received, run.rejected, run.refusals.count()) == (1, 5, 5)
 
 
 def test_refusals_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services, "REFUSALS_KEPT", 3)
+    monkeypatch.setattr(services, "MAX_REFUSALS", 3)
     for number in range(5):
-        with pytest.raises(preflight.ReportRefused):
+        with pytest.raises(preflight.ReportInvalid):
             receive(world, raw(1, workload_size=-number))
     assert PreflightRefusal.objects.count() == 3
 

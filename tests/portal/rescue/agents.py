@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kcover.fault import CommandResult
+from kcover.faults.fault import CommandResult
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command, Gpu
 from tests.portal.rescue.world import NODE, PCI, World

@@ -1,7 +1,7 @@
 """A worker that dies in the middle of a call to the cluster: nothing of it runs any more, not even error handling."""
 
 from kcover_portal.kube.fake import FakeCluster
-from kcover_portal.rescue.actions import turns
+from kcover_portal.rescue.step import node_lock
 from tests.portal.rescue.world import World
 
 
@@ -31,7 +31,7 @@ def work(world: World) -> bool:
     try:
         world.work()
     except Killed:
-        world.now += turns.LEASE
+        world.now += node_lock.LEASE_TIME
         world.sync()
         return True
     return False

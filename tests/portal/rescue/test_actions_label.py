@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kcover import marks
+from kcover import marks, reasons
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from tests.portal.rescue import killing
@@ -50,7 +50,7 @@ def test_the_value_from_before_comes_back(labelled: World, before: str | None) -
     assert node.labels == {**old.labels, "example.com/health": "xid-62"}
     assert not node.unschedulable
     assert labelled.rescue().outcome == "done"
-    assert labelled.step("label").because == "labelled example.com/health=xid-62"
+    assert labelled.step("label").why == reasons.of("labelled", label="example.com/health=xid-62")
 
     back = release(labelled)
     assert (back.labels, back.annotations, back.taints) == (old.labels, old.annotations, old.taints)

@@ -5,10 +5,12 @@ from datetime import timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.rescue.models import Step
+from tests.codes import code_of, found_in
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import HEAL, NODE, World
 
@@ -18,7 +20,7 @@ pytestmark = pytest.mark.django_db
 def asked(world: World) -> str:
     """Goes on until a reboot was asked of a job; returns its name."""
     world.fault(62)
-    return world.until_reboot_is_asked().rpartition("/")[2]
+    return str(world.until_reboot_is_asked()).rpartition("/")[2]
 
 
 def in_the_middle(world: World, act: Callable[[], object]) -> None:
@@ -43,7 +45,7 @@ def test_inv_16_a_job_that_fails_with_the_machine_between_two_looks_is_no_failur
     in_the_middle(world, reboot)
     world.pass_time()
     assert world.step("reboot").state == "done"
-    assert "reports a new boot" in world.step("reboot").because
+    assert code_of(world.step("reboot").because) == "reboot_confirmed"
 
 
 def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world: World) -> None:
@@ -54,7 +56,8 @@ def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world
     world.pass_time()
     step = world.step("reboot")
     assert step.state == "waiting"
-    assert "the reboot job failed: DeadlineExceeded; the node went down since" in step.because
+    failed = reasons.of("reboot_job_failed", why="DeadlineExceeded")
+    assert step.why.parts[1:] == (failed, reasons.of("went_down"))
     world.reboot()
     assert world.step("reboot").state == "done"
 
@@ -65,7 +68,8 @@ def test_a_job_that_is_killed_by_the_shutdown_it_asked_for_is_no_failure(world: 
     world.pass_time(5)  # its pod is gone, and the cluster still calls the node Ready
     step = world.step("reboot")
     assert (step.state, world.rescue().needs_human) == ("waiting", False)
-    assert step.because.endswith("the reboot job failed: BackoffLimitExceeded; the node may be about to go down")
+    failed = reasons.of("reboot_job_failed", why="BackoffLimitExceeded")
+    assert step.why.parts[1:] == (failed, reasons.of("may_go_down"))
     world.reboot()
     assert world.until("succeeded", seconds=2).outcome == "healed"
     assert len(world.kube.called("ensure_job")) == 1
@@ -78,9 +82,8 @@ def test_a_job_that_fails_on_a_node_that_stays_up_is_a_failure_once_its_time_is_
     assert world.rescue().state == "waiting"
     world.pass_time(2)
     assert world.rescue().state == "held"
-    assert world.step("reboot").because == (
-        "the reboot job failed: BackoffLimitExceeded; the node still reports the old boot"
-    )
+    failed = reasons.of("reboot_job_failed", why="BackoffLimitExceeded")
+    assert world.step("reboot").why == reasons.both(failed, reasons.of("old_boot"))
 
 
 def test_a_job_that_never_ran_on_a_node_that_was_down_before_is_a_failure(world: World) -> None:
@@ -97,7 +100,7 @@ def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: Wo
     world.kube.set_ready(NODE, False)
     world.kube.finish_job("kcover-system", job, succeeded=False)
     world.until("held", seconds=100)
-    assert world.step("reboot").because.endswith("no new boot was reported in 0:30:00: look at the machine")
+    assert found_in(world.step("reboot").because, "reboot_timeout").params[0] == ("limit", "30 min")
 
 
 def test_inv_21_nothing_is_rebooted_whose_drain_has_not_ended_wherever_it_stands(world: World) -> None:
@@ -106,7 +109,7 @@ def test_inv_21_nothing_is_rebooted_whose_drain_has_not_ended_wherever_it_stands
     world.fault(62)
     world.until("waiting", step="drain")
     Step.objects.filter(name="drain").update(index=99)  # a plan that no rule makes
-    assert world.until("held").because == "the drain did not end well, and nothing is rebooted undrained"
+    assert code_of(world.until("held").because) == "not_drained_no_reboot"
     assert world.kube.called("ensure_job") == []
 
 
@@ -121,7 +124,7 @@ def test_what_holds_a_reboot_back_does_not_begin_its_wait_anew(db: None) -> None
         Step.objects.filter(name="reboot").update(progress={})  # as where the boot was not known when it was opened
         drained = world.step("drain").finished_at
         window = {"starts_at": world.now + timedelta(minutes=19), "ends_at": world.now + timedelta(minutes=22)}
-        bounds.open_maintenance(world.cluster, **window, reason="x", actor="user:ann", now=world.now)
+        cluster_settings.open_maintenance(world.cluster, **window, reason="x", actor="user:ann", now=world.now)
         while not world.kube.called("ensure_job") and world.now - drained < timedelta(hours=1):
             world.pass_time(60)
         assert timedelta(minutes=22) <= world.now - drained <= timedelta(minutes=24)
@@ -145,7 +148,7 @@ def test_a_reboot_waits_as_long_after_the_drain_as_the_rule_says(db: None) -> No
 def asked_of_the_agent(world: World) -> Command:
     type(world.cluster).objects.update(reboot="agent")
     world.fault(62)
-    assert world.until_reboot_is_asked().startswith("agent command")
+    assert world.until_reboot_is_asked().code == "agent_command"
     [command] = agents.commands("reboot")
     return command
 
@@ -167,7 +170,7 @@ def test_a_command_that_nobody_ever_answers_is_for_a_person_and_asked_for_once(w
     world.now += timedelta(minutes=6)
     fleet.expire_commands(now=world.now)
     world.until("held", seconds=100)
-    assert world.step("reboot").because.endswith("no new boot was reported in 0:30:00: look at the machine")
+    assert found_in(world.step("reboot").because, "reboot_timeout").params[0] == ("limit", "30 min")
     assert len(agents.commands("reboot")) == 1
     assert world.kube.called("ensure_job") == []
 
@@ -177,6 +180,5 @@ def test_an_agent_that_says_that_it_will_not_reboot_is_believed_at_once(world: W
     agents.answers(world, asked_of_the_agent(world), status, "not now")
     world.pass_time()
     assert world.rescue().state == "held"
-    assert (
-        world.step("reboot").because == f"the agent's answer is {status}: not now; the node still reports the old boot"
-    )
+    code = "agent_command_expired" if status == "expired" else f"agent_{status}"
+    assert world.step("reboot").why == reasons.both(reasons.of(code, why="not now"), reasons.of("old_boot"))

@@ -4,13 +4,15 @@ from datetime import timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.fleet.models import Command
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from kcover_portal.rescue.actions import turns
-from kcover_portal.rescue.actions.drivers import agent
+from kcover_portal.rescue.step import node_lock
+from kcover_portal.rescue.step.drivers import agent
+from tests.codes import code_of, found_in
 from tests.portal.rescue import agents, killing
 from tests.portal.rescue.world import NODE, PCI, World
 
@@ -67,7 +69,7 @@ def test_the_gpu_is_reset_and_the_node_healed(reset: World) -> None:
     reset.report()
     rescue = reset.until("succeeded")
     assert (rescue.outcome, rescue.verified) == ("healed", True)
-    assert reset.step("reset").because == f"GPU GPU-{NODE}-0 was reset"
+    assert reset.step("reset").why == reasons.of("gpu_reset", gpu=f"GPU-{NODE}-0")
     assert not reset.kube.get_node(NODE).unschedulable
     assert Incident.objects.get().state == "closed"
     assert len(agents.commands("reset_gpu")) == 1
@@ -102,7 +104,7 @@ def test_another_number_of_gpus_is_a_persons_question(reset: World, kind: str) -
         case "none":
             Incident.objects.update(gpu_uuid="", device="")
     rescue = reset.until("held")
-    assert "reboot the node instead" in rescue.because
+    assert code_of(rescue.because) == ("several_gpus_hit" if kind == "two" else "fault_names_no_gpu")
     assert agents.commands("reset_gpu") == []
 
 
@@ -117,7 +119,7 @@ def test_nothing_is_reset_under_its_users(reset: World) -> None:
     reset.kube.add_budget("default", "keep", match={"app": "train"})
     reset.fault(62)
     rescue = reset.until("held", seconds=60)
-    assert "default/train-0 hold GPUs" in rescue.because
+    assert rescue.why == reasons.of("gpu_in_use", pods="default/train-0")
     assert agents.commands("reset_gpu") == []
 
 
@@ -125,7 +127,7 @@ def test_a_silent_agent_is_no_way_to_reset(reset: World) -> None:
     reset.now += timedelta(minutes=10)
     reset.fault(62)
     reset.node().agent.delete()
-    assert "the node's agent is silent" in reset.until("held").because
+    assert code_of(reset.until("held").because) == "agent_silent_no_reset"
 
 
 @pytest.mark.parametrize("status", ["failed", "refused", "expired", "never"])
@@ -135,7 +137,7 @@ def test_what_is_not_done_is_held_and_never_asked_twice(reset: World, status: st
     if status != "never":
         agents.answers(reset, command, status, "in use")
     rescue = reset.until("held", seconds=30)
-    assert f"GPU GPU-{NODE}-0 is not known to be reset" in rescue.because
+    assert dict(found_in(rescue.because, "reset_unconfirmed").params)["gpu"] == f"GPU-{NODE}-0"
     assert reset.kube.get_node(NODE).unschedulable
     assert len(agents.commands("reset_gpu")) == 1
     services.retry(rescue, actor="user:anna", reason="again", now=reset.now)
@@ -152,7 +154,7 @@ def test_a_fault_that_comes_back_fails_the_proof(reset: World) -> None:
     reset.fault(31)  # a program's
     reset.fault(79)
     rescue = reset.until("failed")
-    assert "since the repair: xid 79" in rescue.because
+    assert "xid 79" in str(found_in(rescue.because, "faults_since_repair"))
 
 
 def test_a_rescue_that_ends_withdraws_the_request(reset: World) -> None:
@@ -187,7 +189,7 @@ def test_a_worker_that_dies_asks_once(reset: World, monkeypatch: pytest.MonkeyPa
         reset.pass_time()
     assert len(agents.commands("reset_gpu")) == after
     reset.report()
-    reset.pass_time(turns.LEASE.total_seconds())
+    reset.pass_time(node_lock.LEASE_TIME.total_seconds())
     reset.work()
     assert len(agents.commands("reset_gpu")) == 1
     agents.answers(reset, agents.commands("reset_gpu")[0])

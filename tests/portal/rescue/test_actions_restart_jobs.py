@@ -7,11 +7,13 @@ from threading import Barrier
 import pytest
 from django.db import connection
 
+from kcover import reasons
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import JobRestart
+from tests.codes import code_of
 from tests.portal.rescue import killing
 from tests.portal.rescue.world import NODE, World
 
@@ -80,7 +82,9 @@ def test_every_pod_of_the_job_is_deleted_after_the_cordon(make, protected: str) 
     order = [call.verb for call in world.kube.writes if call.verb in ("apply_node", "delete_pod")]
     assert order[0] == "apply_node"
     assert world.rescue().state == "succeeded"
-    assert world.step("restart_jobs").because == "restarted train/llm; left alone: default/llm"
+    assert world.step("restart_jobs").why == reasons.both(
+        reasons.of("jobs_restarted", jobs="train/llm"), reasons.of("jobs_left_alone", jobs="default/llm")
+    )
     row = JobRestart.objects.get()
     assert (row.namespace, row.job, row.rescue) == ("train", "llm", world.rescue())
     done = Entry.objects.filter(verb="delete.done").values_list("subject", flat=True)
@@ -96,7 +100,9 @@ def test_what_is_not_protected_or_never_restarted_is_left_alone(make) -> None:
     world.fault(62)
     world.work()
     assert deleted(world) == []
-    assert world.step("restart_jobs").because == "no protected job runs here; left alone: train/free, train/never"
+    assert world.step("restart_jobs").why == reasons.both(
+        reasons.of("no_protected_job"), reasons.of("jobs_left_alone", jobs="train/free, train/never")
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ def test_once_a_job_within_30_seconds_whoever_asks(make) -> None:
     world.fault(62, node="gpu-2")
     world.work()
     step = world.step("restart_jobs", "gpu-2")
-    assert (step.state, step.because) == ("waiting", "restarted less than 30 s ago: train/llm")
+    assert (step.state, step.why) == ("waiting", reasons.of("restarted_lately", seconds=30, jobs="train/llm"))
     assert deleted(world) == ["llm-0", "llm-1"]
 
     for _ in range(26):
@@ -150,7 +156,7 @@ def test_pods_that_are_leaving_ask_for_no_second_restart(make) -> None:
     world.work()
     world.fault(62, node="gpu-2")
     world.work()
-    assert world.step("restart_jobs", "gpu-2").because == "no protected job runs here"
+    assert code_of(world.step("restart_jobs", "gpu-2").because) == "no_protected_job"
     assert deleted(world) == ["llm-0", "llm-1"]
 
 
@@ -192,7 +198,7 @@ def test_a_guard_holds_it_back_before_anything_is_deleted(make) -> None:
     world.work()
     world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
     world.pass_time(5)
-    assert "held back" in world.rescue().because
+    assert world.rescue().hold == "guard"
     assert [call.wrote for call in world.kube.called("delete_pod")] == [False]
     world.kube.label_node(NODE, {"kcover.io/exclude": None})
     world.until("succeeded")
@@ -207,7 +213,7 @@ def test_many_workers_at_once_restart_it_once(make) -> None:
     add_job(world, "llm", *(f"gpu-{number}" for number in range(1, together + 1)))
     for number in range(1, together + 1):
         world.fault(62, node=f"gpu-{number}")
-    rescues = [services.judge(pk, now=world.now) for pk in world.cluster.incidents.values_list("pk", flat=True)]
+    rescues = [services.decide(pk, now=world.now) for pk in world.cluster.incidents.values_list("pk", flat=True)]
     start = Barrier(together)
 
     def work(pk: int) -> None:

@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import run_checks
-from kcover_portal.rescue.actions.drivers import agent
+from kcover_portal.rescue.step.drivers import agent
+from tests.codes import code_of, codes_of
 from tests.portal.rescue import agents, killing
 from tests.portal.rescue.world import NODE, World
 
@@ -54,36 +56,46 @@ def ended(world: World, *results: dict[str, Any], status: str = "done", message:
 
 def test_what_passes_is_proved(checking: World) -> None:
     rescue = ended(checking, PASS, {**PASS, "device": "GPU-2", "status": "warn"}, DCGM)
-    assert (rescue.state, checking.step("run_checks").because) == ("succeeded", "2 pass; 1 warn")
+    assert (rescue.state, checking.step("run_checks").why) == (
+        "succeeded",
+        reasons.of("checks_done", results=(reasons.of("checks_passed", count=2), reasons.of("checks_warned", count=1))),
+    )
 
 
 def test_inv_42_a_failed_check_fails_the_proof(checking: World) -> None:
     rescue = ended(checking, DCGM, {**PASS, "status": "fail", "value": 3.1, "message": "slow"}, PASS)
     assert (rescue.state, rescue.needs_human) == ("failed", True)
-    assert rescue.because == "run_checks: checks failed: pciebw GPU-1 3.1 GB/s slow"
+    failed = reasons.of("checks_failed", checks="pciebw GPU-1 3.1 GB/s slow")
+    assert rescue.why == reasons.of("step_ended", step="run_checks", why=failed)
     assert checking.kube.get_node(NODE).unschedulable
 
 
 @pytest.mark.parametrize(
     ("results", "why"),
     [
-        ([PASS, {**DCGM, "status": "error", "message": "no host engine"}], "checks broke"),
-        ([PASS], "the agent has no check dcgm"),
-        ([{**PASS, "status": "skipped"}, {**DCGM, "status": "skipped", "message": "not installed"}], "not installed"),
-        ([], "the agent has no check dcgm, pciebw"),
-        (["nonsense"], "the agent has no check"),
+        ([PASS, {**DCGM, "status": "error", "message": "no host engine"}], "checks_broken dcgm no host engine"),
+        ([PASS], "checks_unknown dcgm"),
+        (
+            [{**PASS, "status": "skipped"}, {**DCGM, "status": "skipped", "message": "not installed"}],
+            "checks_inconclusive not installed",
+        ),
+        ([], "checks_unknown dcgm, pciebw"),
+        (["nonsense"], "checks_unknown dcgm, pciebw"),
     ],
 )
 def test_inv_42_what_says_nothing_about_the_node_is_held(checking: World, results: list[Any], why: str) -> None:
     rescue = ended(checking, *results)
     assert rescue.state == "held"
-    assert why in rescue.because
+    code, _, named = why.partition(" ")
+    assert (code_of(rescue.because), named in str(rescue.why)) == (code, True)
 
 
 @pytest.mark.parametrize("status", ["refused", "failed", "expired"])
 def test_checks_that_were_not_run_are_held(checking: World, status: str) -> None:
     rescue = ended(checking, status=status, message="cut short")
-    assert (rescue.state, rescue.because) == ("held", f"the checks were not run: {status}: cut short")
+    code = "agent_command_expired" if status == "expired" else f"agent_{status}"
+    refusal = reasons.of("checks_not_run", why=reasons.of(code, why="cut short"))
+    assert (rescue.state, rescue.why) == ("held", refusal)
 
 
 def test_without_names_the_periodic_ones(checking: World) -> None:
@@ -93,7 +105,9 @@ def test_without_names_the_periodic_ones(checking: World) -> None:
     assert command.args == {"checks": list(run_checks.PERIODIC)}
     agents.answers(checking, command, checks=[PASS, {**DCGM, "status": "skipped"}])
     checking.pass_time(2)
-    assert checking.step("run_checks").because == "1 pass; 1 skipped"
+    assert checking.step("run_checks").why == reasons.of(
+        "checks_done", results=(reasons.of("checks_passed", count=1), reasons.of("checks_skipped", count=1))
+    )
 
 
 def test_an_agent_that_never_answers_is_waited_for_and_then_held(checking: World) -> None:
@@ -102,7 +116,7 @@ def test_an_agent_that_never_answers_is_waited_for_and_then_held(checking: World
     checking.pass_time(run_checks.WITHIN.total_seconds() - 1)
     assert checking.rescue().state == "waiting"
     checking.pass_time(2)
-    assert "expired: no answer in time" in checking.until("held").because
+    assert codes_of(checking.until("held").because) == ["checks_not_run", "agent_command_expired", "no_answer_in_time"]
 
 
 def test_a_retry_asks_anew_and_an_end_withdraws(checking: World) -> None:

@@ -8,13 +8,15 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
-from kcover import marks, standby
+from kcover import marks, reasons
+from kcover.decisions import standby
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
+from kcover_portal.rescue.engine import standby_cleanup
 from kcover_portal.rescue.models import Assignment
 from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.services import standing_in
+from tests.codes import codes_of, found_in
 from tests.portal.rescue import killing
 from tests.portal.rescue.world import NODE, World
 
@@ -67,7 +69,7 @@ def test_a_spare_takes_over_and_takes_work(make) -> None:
 
     rescue = world.rescue()
     assert (rescue.state, world.step("standby").state) == ("succeeded", "done")
-    assert "spare-1 stands in" in world.step("standby").because
+    assert dict(found_in(world.step("standby").because, "standing_in").params)["standby"] == "spare-1"
     node = world.kube.get_node("spare-1")
     assert not node.unschedulable
     assert node.labels == ROLE
@@ -98,7 +100,7 @@ def test_an_operators_release_makes_it_a_standby_again_byte_for_byte(make) -> No
     assert set(after[2]) == set(before[2])
     assert writes(world, "spare-1") == 3
     row = Assignment.objects.get()
-    assert (row.state, row.because) == ("released", "released by user:anna")
+    assert (row.state, row.because) == ("released", reasons.of("released_by", by="user:anna").to_json())
     world.sync()
     assert [one.busy for one in standbys.spares(world.cluster.nodes.all(), now=world.now)] == [None]
 
@@ -123,7 +125,9 @@ def test_no_spare_is_said_and_the_plan_goes_on(make) -> None:
     world.work()
     step = world.step("standby")
     assert (world.rescue().state, step.state) == ("succeeded", "done")
-    assert step.because == "none of 1 standbys is free: it goes on without one; standby spare-1 is not Ready"
+    assert step.why == reasons.both(
+        reasons.of("standby_shortage", standbys=1), reasons.of("standby_not_ready", standby="spare-1")
+    )
     assert list(standbys.shortages()) == [step]
     assert writes(world, "spare-1") == 0
 
@@ -147,7 +151,7 @@ def test_a_spare_that_is_not_well_is_not_taken(make, why: str) -> None:
     world.sync()
     world.fault(62)
     world.work()
-    assert "goes on without one" in world.step("standby").because
+    assert "standby_shortage" in codes_of(world.step("standby").because)
     assert not Assignment.objects.exists()
 
 
@@ -156,9 +160,9 @@ def test_two_rescues_never_get_the_same_spare(make) -> None:
     world.fault(62)
     world.fault(62, node="gpu-2")
     world.work()
-    notes = sorted(world.step("standby", node).because for node in ("gpu-1", "gpu-2"))
-    assert "goes on without one; standby spare-1 is promised" in notes[0]
-    assert "spare-1 stands in" in notes[1]
+    notes = sorted(codes_of(world.step("standby", node).because) for node in ("gpu-1", "gpu-2"))
+    assert notes[0] == ["standby_shortage", "standby_promised"]
+    assert notes[1][0] == "standing_in"
 
 
 def test_a_node_that_has_a_standby_gets_no_second(make) -> None:
@@ -170,11 +174,11 @@ def test_a_node_that_has_a_standby_gets_no_second(make) -> None:
     services.request(world.node(), "release", actor="user:anna", reason="mended", now=world.now)
     world.work()
     world.sync()
-    world.now += standing_in.LEASE * 100
+    world.now += standby_cleanup.LEASE * 100
     world.fault(62)
     world.work()
     assert world.rescue().pk > first.pk
-    assert world.step("standby").because.endswith(f"has stood in for it since rescue {first.pk}")
+    assert dict(found_in(world.step("standby").because, "standing_in_since").params)["rescue"] == str(first.pk)
     assert Assignment.objects.count() == 1
 
 
@@ -228,7 +232,7 @@ def test_a_spare_that_turned_unhealthy_is_given_back_and_another_chosen(make) ->
     world.work()
     first, second = Assignment.objects.order_by("pk")
     assert (first.state, first.spare.name, second.state) == ("released", taken[0], "active")
-    assert first.because == f"standby {taken[0]} is not healthy"
+    assert first.because == reasons.of("standby_unhealthy", standby=taken[0]).to_json()
     node = world.kube.get_node(taken[0])
     assert (dict(node.labels), dict(node.annotations), node.unschedulable) == (SPARE, {}, True)
 
@@ -239,7 +243,7 @@ def test_unfit_spares_are_tried_three_times_at_most(make) -> None:
         world.kube.set_ready(f"spare-{number}", False)
     world.fault(62)
     world.work()
-    assert world.step("standby").because == "3 standbys were taken and turned out unfit: it goes on without one"
+    assert world.step("standby").why == reasons.of("standbys_unfit", count=3)
     assert list(Assignment.objects.values_list("state", flat=True)) == ["released"] * 3
     assert all(writes(world, f"spare-{number}") == 0 for number in range(5))
 
@@ -260,14 +264,14 @@ def test_a_promise_of_a_rescue_that_ends_first_is_given_back(make) -> None:
     world.fault(62)
     world.work()
     assert world.kube.get_node("spare-1").labels[marks.STATE_LABEL] == "reserved"
-    assert standing_in.tidy(clock=world.clock) == 0
+    assert standby_cleanup.tidy(clock=world.clock) == 0
     services.cancel(world.rescue(), actor="user:anna", reason="healed", now=world.now)
 
-    assert standing_in.tidy(clock=world.clock) == 0  # the cluster does not answer
+    assert standby_cleanup.tidy(clock=world.clock) == 0  # the cluster does not answer
     world.kube.apply_node = apply_node
-    assert standing_in.tidy(clock=world.clock) == 0  # nor is it asked again at once
-    world.now += standing_in.LEASE
-    assert standing_in.tidy(clock=world.clock) == 1
+    assert standby_cleanup.tidy(clock=world.clock) == 0  # nor is it asked again at once
+    world.now += standby_cleanup.LEASE
+    assert standby_cleanup.tidy(clock=world.clock) == 1
     assert shape(world.kube.get_node("spare-1")) == before
     assert Assignment.objects.get().state == "released"
     verbs = Entry.objects.filter(node="spare-1", actor="system").order_by("sequence").values_list("verb", flat=True)
@@ -295,7 +299,7 @@ spec:
     world.fault(62)
     world.work()
     assert world.kube.get_node("spare-2").labels == {**ROLE, "app": "demo", "fits": "demo"}
-    assert "that rule 1 allows" in world.step("standby").because
+    assert dict(found_in(world.step("standby").because, "standby_by_rule").params)["rule"] == "1"
 
 
 def test_a_manual_uncordon_of_the_node_stops_it(make) -> None:
@@ -306,7 +310,7 @@ def test_a_manual_uncordon_of_the_node_stops_it(make) -> None:
     world.kube.uncordon(NODE)
     world.pass_time(5)
     assert world.rescue().state == "cancelled"
-    assert standing_in.tidy(clock=world.clock) == 1
+    assert standby_cleanup.tidy(clock=world.clock) == 1
     assert Assignment.objects.get().state == "released"
 
 
@@ -320,7 +324,7 @@ def test_nothing_is_written_while_paused(make) -> None:
     world.cluster.mode = "paused"
     world.cluster.save()
     before = len(world.kube.writes)
-    assert standing_in.tidy(clock=world.clock) == 0
+    assert standby_cleanup.tidy(clock=world.clock) == 0
     assert len(world.kube.writes) == before
     assert rescue.pk
 
@@ -336,7 +340,7 @@ def test_inv_40_no_double_promise_with_many_workers_at_once(make) -> None:
     for number in range(1, together + 1):
         world.fault(62, node=f"gpu-{number}")
     due = world.cluster.incidents.values_list("pk", flat=True)
-    rescues = [services.judge(pk, now=world.now) for pk in due]
+    rescues = [services.decide(pk, now=world.now) for pk in due]
     start = Barrier(together)
 
     def work(pk: int) -> None:

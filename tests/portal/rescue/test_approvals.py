@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents
@@ -11,6 +12,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Rescue
+from tests.codes import refused
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -60,7 +62,7 @@ def test_inv_43_a_gated_step_waits_and_what_is_safe_was_done(gated: World) -> No
 
 
 def test_inv_43_a_yes_for_another_plan_is_refused(gated: World) -> None:
-    with pytest.raises(services.Refused, match="plan"):
+    with refused(services.RescueRefused, "plan_changed"):
         services.approve(gated.rescue(), actor="user:ann", reason="", now=gated.now, plan_hash="0" * 16)
     assert not Approval.objects.exists()
 
@@ -82,12 +84,17 @@ def test_inv_44_expiry_leads_to_the_safe_state_isolated_not_rebooted(gated: Worl
     assert gated.kube.get_node(NODE).unschedulable
     assert gated.kube.called("evict") == []
     assert gated.kube.called("ensure_job") == []
-    with pytest.raises(services.Refused):
+    with pytest.raises(services.RescueRefused):
         vote(gated, "ann")
 
 
 def test_inv_44_a_yes_after_the_fault_healed_does_nothing(gated: World) -> None:
-    incidents.close([Incident.objects.get().pk], because="gone", actor="user:bob", now=gated.now)
+    incidents.close(
+        [Incident.objects.get().pk],
+        because=reasons.of("closed_by_because", by="test", why="gone"),
+        actor="user:bob",
+        now=gated.now,
+    )
     rescue = vote(gated, "ann")
     assert (rescue.state, rescue.outcome) == ("cancelled", "void")
     gated.pass_time()
@@ -97,7 +104,7 @@ def test_inv_44_a_yes_after_the_fault_healed_does_nothing(gated: World) -> None:
 @pytest.mark.parametrize("gated", [2], indirect=True)
 def test_inv_44_two_persons_and_neither_counts_twice(gated: World) -> None:
     assert vote(gated, "ann").state == "held"
-    with pytest.raises(services.Refused, match="already"):
+    with refused(services.RescueRefused, "already_answered"):
         vote(gated, "ann")
     assert vote(gated, "bob").state == "running"
 
@@ -112,13 +119,13 @@ def test_one_no_is_enough(gated: World) -> None:
 
 def test_inv_44_who_asked_cannot_approve(gated: World) -> None:
     Rescue.objects.update(requested_by="user:ann")
-    with pytest.raises(services.Refused, match="somebody else"):
+    with refused(services.RescueRefused, "own_request"):
         vote(gated, "ann")
 
 
 def test_inv_45_of_two_clicks_one_is_told_that_it_was_late(gated: World) -> None:
     vote(gated, "ann")
-    with pytest.raises(services.Refused, match="any more"):
+    with refused(services.RescueRefused, "not_awaiting_approval"):
         vote(gated, "bob")
     gated.until_reboot_is_asked()
     assert len(gated.kube.called("ensure_job")) == 1
@@ -164,7 +171,12 @@ def test_inv_20_an_uncordon_by_hand_ends_the_question(gated: World) -> None:
 
 
 def test_a_question_about_what_has_healed_is_taken_back(gated: World) -> None:
-    incidents.close([Incident.objects.get().pk], because="gone", actor="user:bob", now=gated.now)
+    incidents.close(
+        [Incident.objects.get().pk],
+        because=reasons.of("closed_by_because", by="test", why="gone"),
+        actor="user:bob",
+        now=gated.now,
+    )
     services.sweep(now=gated.now)
     assert (gated.rescue().state, gated.rescue().outcome) == ("cancelled", "void")
 
@@ -241,7 +253,7 @@ def test_what_a_person_asked_for_is_its_own_approval_in_approve_mode(world: Worl
 
 
 def test_what_a_program_asked_for_is_not(world: World) -> None:
-    services.request(world.node(), "reboot", actor="token:operator kco_1", reason="", now=world.now, by_person=False)
+    services.request(world.node(), "reboot", actor="token:operator kco_1", reason="", now=world.now, requester="token")
     _approve_mode(world)
     assert world.until("held").hold == "approval"
     assert world.step("drain").state == "waiting"

@@ -2,13 +2,14 @@
 
 import pytest
 
-from kcover import external
-from kcover_portal.fleet.services import bounds
+from kcover import kce_actions
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
+from tests.codes import codes_of, refused
 from tests.portal.rescue.world import CORDON, NODE, World
 
 NO_EXECUTE = """
@@ -37,7 +38,8 @@ def test_inv_18_only_a_person_lifts_a_foreign_cordon(world: World, by_person: bo
     assert services.preview(world.node(), "uncordon", now=world.now, by_person=by_person).steps[0]["args"] == (
         {"foreign": True} if by_person else {}
     )
-    services.request(world.node(), "uncordon", actor=who, reason="", now=world.now, by_person=by_person)
+    requester = "person" if by_person else "token"
+    services.request(world.node(), "uncordon", actor=who, reason="", now=world.now, requester=requester)
     world.work()
     assert world.kube.get_node(NODE).unschedulable is not lifted
 
@@ -65,7 +67,7 @@ def test_inv_44_a_fault_closed_by_a_person_stops_what_would_take_work_away(world
     world.pass_time(20)
     rescue = world.rescue()
     assert (rescue.state, rescue.outcome, rescue.needs_human) == ("cancelled", "void", True)
-    assert "the fault is over" in rescue.because
+    assert "fault_cleared" in codes_of(rescue.because)
     assert len(world.kube.called("evict")) == before
     assert world.kube.called("ensure_job") == []
     assert world.kube.get_node(NODE).unschedulable, "whoever closed it releases the node, too"
@@ -83,34 +85,34 @@ def test_a_reboot_that_was_asked_for_is_seen_through(world: World) -> None:
 def _ask(world: World) -> None:
     """A decision system's request for a reboot, by its own door."""
     actions = [{"name": "cordon"}, {"name": "drain"}, {"name": "reboot", "maps": [{"unCordon": "true"}]}]
-    asked = external.read({"nodeName": NODE, "xid": 62, "actions": actions}, now=world.now)
+    asked = kce_actions.parse({"nodeName": NODE, "xid": 62, "actions": actions}, now=world.now)
     services.request_plan(world.node(), asked, actor="token:decision x", payload={}, now=world.now)
 
 
 @pytest.mark.parametrize(
-    ("limits", "says"),
-    [({"repeats": {"limit": 1}}, "a person must look at it"), ({"ladder": {"reboots": 1}}, "hardware must be")],
+    ("limits", "code"),
+    [({"repeats": {"limit": 1}}, "reboots_repeat"), ({"ladder": {"reboots": 1}}, "inspection")],
 )
 def test_inv_11_a_decision_system_reboots_no_oftener_than_a_policy(
-    world: World, limits: dict[str, object], says: str
+    world: World, limits: dict[str, object], code: str
 ) -> None:
-    bounds.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
+    cluster_settings.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
     _ask(world)
     world.until_reboot_is_asked()
     world.reboot()
     world.until("succeeded")
-    with pytest.raises(services.Refused, match=says):
+    with refused(services.RescueRefused, code):
         _ask(world)
     assert services.request(world.node(), "reboot", actor="user:ann", reason="mine to ask", now=world.now)
 
 
 def test_inv_11_a_program_reboots_no_oftener_by_a_persons_door(world: World) -> None:
-    bounds.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="t", reason="", now=world.now)
-    who = {"actor": "token:decision x", "reason": "", "origin": Rescue.Origin.API, "by_person": False}
+    cluster_settings.set_guards(world.cluster, {"repeats": {"limit": 1}}, actor="t", reason="", now=world.now)
+    who = {"actor": "token:decision x", "reason": "", "origin": Rescue.Origin.API, "requester": "token"}
     rescue = services.request(world.node(), "reboot", now=world.now, **who)
     services.cancel(rescue, actor="token:decision x", reason="again", now=world.now)
     world.pass_time(1)
-    with pytest.raises(services.Refused, match="a person must look at it"):
+    with refused(services.RescueRefused, "reboots_repeat"):
         services.request(world.node(), "reboot", now=world.now, **who)
 
 
@@ -121,12 +123,12 @@ def test_inv_11_what_was_left_to_people_is_no_decision_systems(world: World) -> 
     world.until("waiting", step="verify")
     world.fault(79)
     assert world.until("failed").needs_human
-    with pytest.raises(services.Refused, match="left this node to people"):
+    with refused(services.RescueRefused, "left_to_people"):
         _ask(world)
     for verb in ("uncordon", "release"):
-        with pytest.raises(services.Refused, match="waits for a person"):
+        with refused(services.RescueRefused, "waits_for_person", "step_ended", "faults_since_repair"):
             services.request(
-                world.node(), verb, actor="token:decision x", reason="", now=world.now, origin="api", by_person=False
+                world.node(), verb, actor="token:decision x", reason="", now=world.now, origin="api", requester="token"
             )
 
 
@@ -150,12 +152,12 @@ def test_inv_37_a_taint_that_ends_pods_passes_the_guards(db: None) -> None:
     world = World(policy=NO_EXECUTE % ("", "NoExecute"), nodes=8)
     off = {"enabled": False}
     limits = {"storm": off, "breaker": off, "rate": {"enabled": True}}
-    bounds.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
+    cluster_settings.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
     world.fault(62)
     world.fault(62, node="gpu-2")
     world.work()
     assert (_effects(world), world.kube.get_node(NODE).unschedulable) == ([], True)
-    assert "common cause" in world.step("taint").because
+    assert "rate" in codes_of(world.step("taint").because)
     world.uninstall()
 
 

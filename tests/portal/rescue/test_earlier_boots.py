@@ -5,12 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from kcover.fault import Fault
+from kcover.faults.fault import Fault
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
+from tests.codes import code_of
 from tests.portal.rescue.test_approvals import GATED, vote
 from tests.portal.rescue.world import CORDON, NODE, PCI, World
 
@@ -129,7 +130,7 @@ def test_inv_32_a_boot_that_is_never_shown_is_not_waited_for_for_ever(make):
     world.now += timedelta(days=30)
     world.work()
     assert whys() == ("none", ["rule_matches", "boot_not_shown", "expired"])
-    assert Incident.objects.get().judge_at is None
+    assert Incident.objects.get().decide_at is None
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -163,7 +164,7 @@ def test_inv_15_people_reboot_the_node_while_its_rescue_waits_for_their_yes(make
     world.report()
     world.until("succeeded")
     assert jobs(world) == 0
-    assert "new boot" in world.step("reboot").because
+    assert code_of(world.step("reboot").because) == "reboot_confirmed"
 
 
 def test_inv_15_people_reboot_the_node_while_its_drain_waits(make):
@@ -216,7 +217,7 @@ def test_inv_32_a_rescue_that_a_pause_held_goes_on_by_what_is_so_at_its_end(make
     world.work()
     fleet.pause(cluster=world.cluster, reason="", actor="user:ann", now=world.now)
     world.pass_time(60)
-    assert (world.rescue().state, "paused" in world.rescue().because) == ("waiting", True)
+    assert (world.rescue().state, code_of(world.rescue().because)) == ("waiting", "paused")
     world.now += timedelta(days=2)
     rebooted_by_people(world)
     fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now)

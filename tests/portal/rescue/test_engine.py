@@ -5,8 +5,8 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import marks
-from kcover.fault import Fault
+from kcover import audit, marks, reasons
+from kcover.faults.fault import Fault
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.incidents import services as incidents
@@ -16,8 +16,9 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import registry
-from kcover_portal.rescue.actions.turns import LEASE
 from kcover_portal.rescue.models import Decision, Rescue, Step
+from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from tests.codes import code_of, codes_of, found_in, refused
 from tests.portal.rescue.world import CORDON, NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +35,7 @@ def test_a_fault_is_healed_from_cordon_to_uncordon(world: World) -> None:
     assert marks.parse(node.annotations[marks.ANNOTATION])["rescue"] == world.rescue().pk
 
     asked = world.until_reboot_is_asked()
-    assert asked.startswith("job kcover-system/")
+    assert (asked.code, str(asked).startswith("job kcover-system/")) == ("reboot_job", True)
     world.reboot()
     rescue = world.until("succeeded")
 
@@ -58,9 +59,10 @@ def test_every_cluster_write_has_a_ledger_row_begun_before_it_and_its_answer(wor
     verbs = list(Entry.objects.filter(rescue=world.rescue().pk).order_by("pk").values_list("verb", flat=True))
     for verb in ("cordon", "reboot", "uncordon"):
         assert verbs.index(f"{verb}.begun") < verbs.index(f"{verb}.done")
-    cordon = Entry.objects.get(verb="cordon.done")
-    assert (cordon.data["before"]["unschedulable"], cordon.data["after"]["unschedulable"]) == (False, True)
-    assert (cordon.data["rule"], cordon.data["revision"]) == ("heal#1", 1)
+    cordon = audit.ClusterCallDone.of_entry(Entry.objects.get(verb="cordon.done"))
+    assert isinstance(cordon.answer, audit.NodePatched)
+    assert (cordon.answer.before.unschedulable, cordon.answer.after.unschedulable) == (False, True)
+    assert (cordon.rule, cordon.revision) == ("heal#1", 1)
 
 
 def test_inv_18_a_foreign_cordon_survives(world: World) -> None:
@@ -114,7 +116,8 @@ def test_inv_19_a_foreign_taint_of_the_same_key_is_not_overwritten(db: None) -> 
         world.work()
 
         assert (world.rescue().state, world.rescue().needs_human) == ("held", True)
-        assert "somebody else's taint team/faulty=true:NoSchedule is on gpu-1" in world.step("taint").because
+        found = dict(found_in(world.step("taint").because, "foreign_taint").params)
+        assert (found["taint"], found["node"]) == ("team/faulty=true:NoSchedule", "gpu-1")
         services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
         world.work()
         assert world.kube.get_node(NODE).taints == (theirs,)
@@ -154,7 +157,7 @@ def test_inv_20_a_manual_uncordon_ends_the_rescue(world: World, phase: str) -> N
 
     rescue = world.rescue()
     assert (rescue.state, rescue.outcome) == ("cancelled", "cancelled")
-    assert "uncordoned" in rescue.because
+    assert "uncordoned_by_hand" in codes_of(rescue.because)
     node = world.kube.get_node(NODE)
     assert not node.unschedulable
     assert marks.ANNOTATION not in node.annotations
@@ -171,7 +174,7 @@ def test_inv_24_a_budget_that_refuses_is_named_and_waited_out(world: World) -> N
 
     step = world.step("drain")
     assert step.state == "waiting"
-    assert "keep" in step.because
+    assert dict(found_in(step.because, "drain_blocked").params)["budgets"] == "keep"
     assert world.rescue().state == "waiting"
 
 
@@ -181,7 +184,7 @@ def test_inv_21_a_drain_that_runs_out_of_time_holds_and_nothing_is_rebooted(worl
     world.fault(62)
     rescue = world.until("held", seconds=30)
 
-    assert "default/train-0" in rescue.because
+    assert dict(found_in(rescue.because, "drain_timeout").params)["pods"] == "default/train-0"
     assert rescue.needs_human
     assert world.kube.get_node(NODE).unschedulable
     world.pass_time(3600)
@@ -200,7 +203,7 @@ def test_a_held_drain_can_be_retried_or_skipped_by_a_person(world: World) -> Non
     world.until_reboot_is_asked()
 
     assert world.step("drain").state == "skipped"
-    with pytest.raises(services.Refused, match="not held"):
+    with refused(services.RescueRefused, "nothing_to_skip"):
         services.skip(world.rescue(), actor="user:bo", reason="", now=world.now)
 
 
@@ -216,7 +219,8 @@ def test_inv_22_release_is_one_patch(world: World) -> None:
     assert len([call for call in world.kube.writes if call.verb == "apply_node"]) == before + 1
     node = world.kube.get_node(NODE)
     assert (node.unschedulable, marks.ANNOTATION in node.annotations) == (False, False)
-    assert Incident.objects.get().closed_because == "user:anna took the node back: fixed by hand"
+    taken_back = reasons.of("node_taken_back_because", by="user:anna", why="fixed by hand")
+    assert Incident.objects.get().closed_why == taken_back
 
 
 def test_inv_08_a_node_has_one_open_rescue(world: World) -> None:
@@ -226,8 +230,8 @@ def test_inv_08_a_node_has_one_open_rescue(world: World) -> None:
 
     assert Rescue.objects.count() == 1
     held = Decision.objects.get(answer="hold")
-    assert str(held.reasons[-1]).startswith(f"rescue {world.rescue().pk} is open")
-    with pytest.raises(services.Refused, match="is open on this node"):
+    assert held.reasons[-1] == reasons.of("rescue_open", rescue=str(world.rescue().pk))
+    with refused(services.RescueRefused, "rescue_in_the_way"):
         services.request(world.node(), "reboot", actor="user:anna", reason="", now=world.now)
 
 
@@ -267,7 +271,7 @@ def test_the_agent_reboots_where_one_reports(world: World) -> None:
     asked = world.until_reboot_is_asked()
 
     command = Command.objects.get()
-    assert asked == f"agent command {command.pk}"
+    assert asked == reasons.of("agent_command", command=str(command.pk))
     assert (command.kind, command.args) == ("reboot", {"boot_id": world.kube.get_node(NODE).boot_id})
     world.reboot()
     assert world.until("succeeded").outcome == "healed"
@@ -279,7 +283,7 @@ def test_inv_38_silence_is_no_proof_of_health(world: World) -> None:
     world.kube.reboot(NODE)
     rescue = world.until("held", seconds=30)
 
-    assert "silence is no proof" in rescue.because
+    assert code_of(rescue.because) == "agent_not_back"
     assert world.kube.get_node(NODE).unschedulable
     assert rescue.verified is None
 
@@ -292,14 +296,14 @@ def test_a_fault_after_the_reboot_fails_the_verification(world: World) -> None:
     world.fault(79)
     rescue = world.until("failed")
 
-    assert "xid 79" in rescue.because
+    assert "xid 79" in str(found_in(rescue.because, "faults_since_repair"))
     assert rescue.verified is False
     assert world.kube.get_node(NODE).unschedulable
     world.pass_time(600)
     world.fault(62)
     world.work()
     assert Rescue.objects.count() == 1
-    assert "left this node to people" in str(Decision.objects.filter(answer="hold").latest("pk").reasons[-1])
+    assert Decision.objects.filter(answer="hold").latest("pk").reasons[-1].code == "left_to_people"
 
 
 def test_inv_39_a_fault_during_verification_restarts_the_rescue_and_opens_no_second_one(world: World) -> None:
@@ -374,7 +378,7 @@ def test_pause_stops_before_the_next_call_and_resume_goes_on(world: World) -> No
     world.pass_time(10)
 
     assert len(world.kube.writes) == writes
-    assert world.step("drain").because == "held back: paused: look first"
+    assert world.step("drain").why == reasons.of("paused_because", why="look first")
     fleet.resume(cluster=None, reason="seen", actor="user:anna", now=world.now)
     world.pass_time(10)
     assert len(world.kube.writes) > writes
@@ -402,7 +406,7 @@ def test_inv_37_exclusion_in_the_middle_stops_the_drain(world: World) -> None:
     world.pass_time(20)
 
     assert len(world.kube.called("evict")) == asked
-    assert "exclude" in world.step("drain").because
+    assert code_of(world.step("drain").because) == "excluded"
 
 
 def test_the_same_plan_is_not_repeated_on_an_isolated_node(db: None) -> None:
@@ -415,7 +419,7 @@ def test_the_same_plan_is_not_repeated_on_an_isolated_node(db: None) -> None:
         world.work()
 
         assert Rescue.objects.count() == 1
-        assert "did just this already" in str(Decision.objects.latest("pk").reasons[-1])
+        assert Decision.objects.latest("pk").reasons[-1].code == "done_already"
         assert Incident.objects.get().count == 2
     finally:
         world.uninstall()
@@ -476,13 +480,13 @@ def test_a_step_that_breaks_each_time_is_for_a_person(world: World, monkeypatch:
     for _ in range(60):
         with contextlib.suppress(ValueError):
             world.work()
-        world.now += LEASE + timedelta(seconds=1)
+        world.now += LEASE_TIME + timedelta(seconds=1)
 
     rescue, step = world.rescue(), world.step("drain")
     assert (rescue.state, rescue.hold, rescue.needs_human) == ("held", "step", True)
     assert (step.state, step.attempts) == ("failed", 40)
-    assert "came to no outcome" in step.because
-    assert Entry.objects.filter(verb="step.hold", rescue=rescue.pk).count() == 1
+    assert code_of(step.because) == "no_outcome"
+    assert Entry.objects.filter(verb="step.held", rescue=rescue.pk).count() == 1
     monkeypatch.undo()
     services.retry(rescue, actor="user:ann", reason="mended", now=world.now)
     world.work()
@@ -513,10 +517,10 @@ def test_an_unknown_node_is_kept_and_never_acted_on(world: World) -> None:
     world.work()
 
     assert Decision.objects.get().answer == "none"
-    assert "has no node elsewhere" in str(Decision.objects.get().reasons[0])
+    assert Decision.objects.get().reasons[0] == reasons.of("node_unknown", cluster="c1", node="elsewhere")
     world.kube.add_node("elsewhere", gpus=8, boot_id="b1")
     world.sync()
-    incidents.call_for_judgement(world.node("elsewhere"), now=world.now)
+    incidents.redecide_node(world.node("elsewhere"), now=world.now)
     world.work()
     assert world.rescue("elsewhere").state in ("running", "waiting")
 
@@ -545,7 +549,7 @@ def test_auto_takes_the_job_where_no_agent_reported_lately(world: World) -> None
     world.pass_time(150)
     world.kube.remove_pod("default", "train-0")
 
-    assert world.until_reboot_is_asked().startswith("job kcover-system/")
+    assert str(world.until_reboot_is_asked()).startswith("job kcover-system/")
 
 
 def test_a_node_taken_back_by_hand_is_not_rescued_again_for_what_was_seen_before(world: World) -> None:
@@ -617,7 +621,7 @@ def test_a_fault_of_the_new_boot_is_not_verified_away_however_early_it_came(worl
     world.fault(79)  # delivered before the portal has looked at the node again
     rescue = world.until("failed")
 
-    assert "xid 79" in rescue.because
+    assert "xid 79" in str(found_in(rescue.because, "faults_since_repair"))
     assert Incident.objects.get(code="79").state == "open"
 
 

@@ -4,16 +4,19 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import marks
+from kcover import audit, marks
 from kcover_portal.fleet import services as fleet
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import queries, services
-from kcover_portal.rescue.actions import context
-from kcover_portal.rescue.actions.turns import LEASE
+from kcover_portal.rescue.control import approvals
+from kcover_portal.rescue.engine import runner
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.services import approving
+from kcover_portal.rescue.step import context
+from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from tests.codes import codes_of, found_in, refused
 from tests.portal.rescue import test_actions_webhook
+from tests.portal.rescue.between import before_query
 from tests.portal.rescue.other_system import OtherSystem
 from tests.portal.rescue.test_approvals import GATED
 from tests.portal.rescue.world import CORDON, NODE, World
@@ -39,7 +42,7 @@ def test_a_click_that_meant_another_step_changes_nothing(world: World) -> None:
     type(world.cluster).objects.update(ready_within=5)
     world.until("held", seconds=10)
     assert world.step("reboot").state == "failed"
-    with pytest.raises(services.Refused, match=r"stands at step 3 \(reboot\) by now"):
+    with refused(services.RescueRefused, "other_step"):
         services.skip(seen, actor="user:anna", reason="it may go", now=world.now, step=drain)
     assert (world.step("reboot").state, world.rescue().state) == ("failed", "held")
 
@@ -54,7 +57,7 @@ def test_a_label_that_hangs_is_not_written_to_a_node_that_was_released_meanwhile
         if len(calls) == 2:  # after the cordon: the label hangs until its lease has run out
             services.cancel(world.rescue(), actor="user:ann", reason="", now=world.now)
             released = services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
-            world.now += LEASE + timedelta(seconds=1)
+            world.now += LEASE_TIME + timedelta(seconds=1)
             services.run(released.pk, clock=world.clock)
             assert released.steps.get(state="done").name == "release"
         return real(name, wanted, **more)
@@ -80,14 +83,14 @@ def test_a_label_is_not_written_to_a_node_that_somebody_uncordons_in_that_moment
     world.kube.apply_node = uncordoned
     world.work()
     assert world.rescue().state == "cancelled"
-    assert "by hand" in world.rescue().because
+    assert "uncordoned_by_hand" in codes_of(world.rescue().because)
     assert marks.STATE_LABEL not in world.kube.get_node(NODE).labels
 
 
 def test_a_click_on_a_page_that_is_old_is_held_against_the_plan_as_it_is(world: World) -> None:
     seen = held_drain(world)
     Rescue.objects.update(plan_hash="f" * 16)
-    with pytest.raises(services.Refused, match="not the one you saw"):
+    with refused(services.RescueRefused, "plan_changed"):
         services.retry(seen, actor="user:anna", reason="", now=world.now, plan_hash=seen.plan_hash)
 
 
@@ -96,7 +99,7 @@ def test_a_cancel_between_the_decision_and_its_cordon_is_in_time(
     db: None, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(policy=CORDON)
-    module, name = (services.judging.running, "go_on") if at == "before" else (context.fleet, "mode_now")
+    module, name = (runner, "go_on") if at == "before" else (context.fleet, "mode_now")
     real = getattr(module, name)
 
     def cancelled_first(*args: object, **more: object) -> object:
@@ -107,29 +110,27 @@ def test_a_cancel_between_the_decision_and_its_cordon_is_in_time(
     try:
         world.fault(62)
         monkeypatch.setattr(module, name, cancelled_first)
-        services.judge_and_run(world.node().incidents.get().pk, clock=world.clock)
+        services.decide_and_run(world.node().incidents.get().pk, clock=world.clock)
         assert cordons(world) == 0
-        assert Entry.objects.get(verb="cordon.failed").data["kind"] == "LeaseLost"
+        failed = audit.ClusterCallFailed.of_entry(Entry.objects.get(verb="cordon.failed"))
+        assert not failed.held_back
         assert world.rescue().state == "cancelled"
     finally:
         world.uninstall()
 
 
-def test_a_release_waits_for_the_lease_that_was_renewed_in_this_moment(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_waits_for_the_lease_that_was_renewed_in_this_moment(world: World) -> None:
     """The row is read under its lock, not as it was when the request came in."""
     world.fault(62)
     world.work()
     later = world.now + timedelta(seconds=50)
-    refusals = services.requesting._refusals
+    node = world.node()
 
-    def renewed_meanwhile(*args: object, **more: object) -> object:
+    def renewed_meanwhile() -> None:
         Rescue.objects.update(state="running", lease_until=later)
-        return refusals(*args, **more)
 
-    monkeypatch.setattr(services.requesting, "_refusals", renewed_meanwhile)
-    made = services.request(world.node(), "release", actor="user:anna", reason="", now=world.now)
+    with before_query('FROM "fleet_node"', renewed_meanwhile):
+        made = services.request(node, "release", actor="user:anna", reason="", now=world.now)
     world.pass_time(49)
     assert world.rescue() == made
     assert world.rescue().state == "running"  # the worker that was cut short may be in a call until then
@@ -145,7 +146,7 @@ class TestHeldAndUncordoned:
         world.fault(62)
         world.kube.fail("ensure_job", port.Unavailable("timed out", ambiguous=True), times=1000)
         rescue = world.until("held", seconds=120)
-        assert rescue.because.startswith("tried 40 times")
+        assert dict(found_in(rescue.because, "tried_often").params)["count"] == 40
         world.kube._failures.clear()
         return rescue
 
@@ -205,20 +206,18 @@ class TestHeldAndUncordoned:
         assert marks.ANNOTATION not in world.kube.get_node(NODE).annotations
 
 
-def test_a_vote_that_came_before_the_sweep_ended_the_question_counts(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vote_that_came_before_the_sweep_ended_the_question_counts(db: None) -> None:
     world = World(policy=GATED % 1)
     try:
         world.fault(62)
         world.work()
         later = world.now + timedelta(seconds=3601)
-        answer = approving._end_unanswered
 
-        def approved_first(pk: int, *, now: object) -> bool:
+        def approved_first() -> None:
             services.approve(world.rescue(), actor="user:ann", reason="in time", now=world.now)
-            return answer(pk, now=now)
 
-        monkeypatch.setattr(approving, "_end_unanswered", approved_first)
-        assert approving.expire(now=later) == 0
+        with before_query("SAVEPOINT", approved_first):  # after the rescues that are due were found
+            assert approvals.expire(now=later) == 0
         assert world.rescue().state == "running"
     finally:
         world.uninstall()
@@ -253,7 +252,7 @@ def test_inv_10_a_machine_that_another_system_replaces_is_its_own_until_it_calls
         world.work()
         assert (Rescue.objects.get().state, Rescue.objects.get().outcome) == ("cancelled", "replaced")
         assert not world.kube.get_node(NODE).unschedulable
-        assert queries.due(now=world.now + LEASE) == []
+        assert queries.due(now=world.now + LEASE_TIME) == []
     finally:
         world.uninstall()
         other.stop()

@@ -3,8 +3,8 @@
 import uuid
 from datetime import UTC, datetime, timedelta
 
-from kcover import wire
-from kcover.fault import Check, CommandResult, Fault
+from kcover import reasons, wire
+from kcover.faults.fault import Check, CommandResult, Fault
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incident_queries
@@ -97,8 +97,8 @@ class World:
 
     def work(self) -> None:
         """What workers do once with everything that is due."""
-        for pk, _ in incident_queries.to_judge(now=self.now):
-            services.judge(pk, now=self.now)
+        for pk, _ in incident_queries.due_for_decision(now=self.now):
+            services.decide(pk, now=self.now)
         for pk, _ in queries.due(now=self.now):
             services.run(pk, clock=self.clock)
 
@@ -122,15 +122,15 @@ class World:
             if found and (self.step(step).state if step else found.state) == state:
                 return found
             self.pass_time(seconds)
-        raise AssertionError(f"never {state}: {[(s.name, s.state, s.because) for s in self.rescue().steps.all()]}")
+        raise AssertionError(f"never {state}: {[(s.name, s.state, str(s.why)) for s in self.rescue().steps.all()]}")
 
-    def until_reboot_is_asked(self) -> str:
-        """Goes on until a reboot was asked for; returns by what."""
+    def until_reboot_is_asked(self) -> reasons.Reason:
+        """Runs until a reboot was requested; returns what names the request."""
         for _ in range(100):
             self.work()
             asked = self.rescue().steps.get(name="reboot").progress.get("asked")
             if asked:
-                return asked
+                return reasons.from_json(asked)
             self.pass_time()
         raise AssertionError("no reboot was asked for")
 

@@ -26,21 +26,21 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """One sub-command a deed."""
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|revoke|list")
-        create = verbs.add_parser("create", help="prints a new token, alone on one line, once")
+        create = verbs.add_parser("create", help="create a token and print it once, alone on one line")
         create.add_argument("--kind", required=True, help=" | ".join(ApiToken.Kind.values))
-        create.add_argument("--cluster", help="where it is good; an agent's default is the only cluster there is")
+        create.add_argument("--cluster", help="the cluster it is valid for; default for agents: the only cluster")
         nodes = create.add_mutually_exclusive_group()
-        nodes.add_argument("--node", default="", help="binds an agent's token to this node; without: for enrolling")
-        nodes.add_argument("--nodes", metavar="FILE", help="a node a line; prints node<TAB>token lines")
+        nodes.add_argument("--node", default="", help="bind an agent token to this node; default: an enrolment token")
+        nodes.add_argument("--nodes", metavar="FILE", help="a file with one node per line; prints node<TAB>token lines")
         create.add_argument(
-            "--scope", action="append", default=[], choices=services.SCOPES, help="what else it may: pass over guards"
+            "--scope", action="append", default=[], choices=services.SCOPES, help="extra permission: override guards"
         )
-        create.add_argument("--expires", metavar="90d", help="days (90d) or hours (12h) until it expires")
-        create.add_argument("--name", default="", help="what it is for")
-        revoke = verbs.add_parser("revoke", help="withdraws a token")
-        revoke.add_argument("prefix", help="how it begins, as list shows it")
+        create.add_argument("--expires", metavar="90d", help="days (90d) or hours (12h) until expiry")
+        create.add_argument("--name", default="", help="a description")
+        revoke = verbs.add_parser("revoke", help="revoke a token")
+        revoke.add_argument("prefix", help="the prefix shown by list")
         revoke.add_argument("--reason", default="")
-        verbs.add_parser("list", help="lists the tokens, without their secrets")
+        verbs.add_parser("list", help="list the tokens without their secrets")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Carries out one sub-command."""
@@ -74,11 +74,11 @@ class Command(BaseCommand):
     def _revoke(self, options: dict[str, Any]) -> None:
         found = list(ApiToken.objects.select_related("cluster").filter(prefix=options["prefix"][: services.SHOWN]))
         if not found:
-            raise CommandError(f"there is no token that begins with {options['prefix']}")
+            raise CommandError(f"no token begins with {options['prefix']}")
         if len(found) > 1:
-            raise CommandError(f"{len(found)} tokens begin with {options['prefix']}: withdraw it in the console")
+            raise CommandError(f"{len(found)} tokens begin with {options['prefix']}; revoke it in the console")
         services.revoke_token(found[0], actor=queries.shell_actor(), reason=options["reason"], now=timezone.now())
-        self.stdout.write(f"token {found[0].prefix} is withdrawn")
+        self.stdout.write(f"token {found[0].prefix} revoked")
 
     def _list(self, options: dict[str, Any]) -> None:
         now = timezone.now()
@@ -89,7 +89,7 @@ class Command(BaseCommand):
 
 def _state(token: ApiToken, *, now: datetime) -> str:
     if token.revoked_at:
-        return "withdrawn"
+        return "revoked"
     if token.expires_at is None:
         return "no expiry"
     return "expired" if token.expires_at <= now else f"expires {token.expires_at:%Y-%m-%d %H:%M}"
@@ -100,7 +100,7 @@ def _cluster(name: str | None, *, kind: str) -> Cluster | None:
     if name is not None:
         if name not in clusters:
             known = ", ".join(clusters) or "none yet (make one with: cluster add)"
-            raise CommandError(f"there is no cluster {name}: known are {known}")
+            raise CommandError(f"unknown cluster {name}; known clusters: {known}")
         return clusters[name]
     if kind == ApiToken.Kind.AGENT and len(clusters) == 1:
         return next(iter(clusters.values()))
@@ -112,7 +112,7 @@ def _expiry(text: str | None, *, now: datetime) -> datetime | None:
         return None
     span = SPAN.fullmatch(text)
     if span is None:
-        raise CommandError(f"--expires {text!r} is not understood: write 90d for days or 12h for hours")
+        raise CommandError(f"--expires {text!r} is invalid; use 90d for days or 12h for hours")
     number = int(span[1])
     return now + (timedelta(days=number) if span[2] == "d" else timedelta(hours=number))
 
@@ -122,10 +122,10 @@ def _nodes(path: str) -> list[str]:
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandError(f"the list of nodes cannot be read: {error}") from error
+        raise CommandError(f"cannot read the list of nodes: {error}") from error
     nodes = [line for line in lines if line and not line.startswith("#")]
     if not nodes:
-        raise CommandError(f"{path} names no node")
+        raise CommandError(f"{path} contains no nodes")
     _check_nodes(nodes)
     return nodes
 
@@ -134,7 +134,7 @@ def _check_nodes(nodes: list[str]) -> None:
     seen: set[str] = set()
     for node in nodes:
         if not NODE.fullmatch(node):
-            raise CommandError(f"{node!r} is no node name: lower-case letters, digits, '-' and '.' are")
+            raise CommandError(f"{node!r} is not a node name; use lower-case letters, digits, '-' and '.'")
         if node in seen:
             raise CommandError(f"node {node} is listed twice")
         seen.add(node)

@@ -18,20 +18,20 @@ from kcover_portal.fleet.models import Cluster
 class Command(BaseCommand):
     """Makes and lists users, changes passwords."""
 
-    help = "makes and lists the people who may sign in"
+    help = "create and list users"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """One sub-command a deed."""
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|password|list")
-        create = verbs.add_parser("create", help="makes a user, asks for or prints the password")
+        create = verbs.add_parser("create", help="create a user; prompts for or prints the password")
         create.add_argument("name")
         create.add_argument("--role", required=True, help=" | ".join(queries.ROLES))
-        create.add_argument("--cluster", help="the role holds in this cluster only; without: everywhere")
-        password = verbs.add_parser("password", help="changes a user's password")
+        create.add_argument("--cluster", help="limit the role to this cluster; default: all clusters")
+        password = verbs.add_parser("password", help="change a user's password")
         password.add_argument("name")
         for one in (create, password):
-            one.add_argument("--password-file", help="a file whose first line is the password; - reads it from input")
-        verbs.add_parser("list", help="lists the users and their roles")
+            one.add_argument("--password-file", help="a file whose first line is the password; - for standard input")
+        verbs.add_parser("list", help="list the users and their roles")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Carries out one sub-command."""
@@ -43,9 +43,9 @@ class Command(BaseCommand):
     def _create(self, options: dict[str, Any]) -> None:
         name, role = options["name"], options["role"]
         if role not in Role.values:
-            raise CommandError(f"unknown role {role!r}: use one of {', '.join(Role.values)}")
+            raise CommandError(f"unknown role {role!r}; use one of {', '.join(Role.values)}")
         if queries.find_user(name):
-            raise CommandError(f"there is a user {name} already; change the password with: user password {name}")
+            raise CommandError(f"user {name} already exists; change the password with: user password {name}")
         password, generated = _password(options["password_file"])
         services.make_user(
             name,
@@ -55,22 +55,22 @@ class Command(BaseCommand):
             created_by=queries.shell_actor(),
             now=timezone.now(),
         )
-        self.stdout.write(f"user {name} may sign in as {role}")
+        self.stdout.write(f"user {name} created with role {role}")
         self._show(password, generated)
 
     def _password(self, options: dict[str, Any]) -> None:
         user = queries.find_user(options["name"])
         if user is None:
-            raise CommandError(f"there is no user {options['name']}")
+            raise CommandError(f"unknown user {options['name']}")
         password, generated = _password(options["password_file"])
         services.set_password(user, password, actor=queries.shell_actor(), now=timezone.now())
-        self.stdout.write(f"the password of {user.username} is changed")
+        self.stdout.write(f"password of {user.username} changed")
         self._show(password, generated)
 
     def _list(self, options: dict[str, Any]) -> None:
         for user in User.objects.prefetch_related("bindings__cluster").order_by("username"):
             roles = [f"{one.role} in {one.cluster or 'all clusters'}" for one in user.bindings.all()]
-            state = "" if user.is_active else " (may not sign in)"
+            state = "" if user.is_active else " (inactive)"
             self.stdout.write(f"{user.username}{state}: {', '.join(roles) or 'no role'}")
 
     def _show(self, password: str, generated: bool) -> None:
@@ -83,7 +83,7 @@ def _cluster(name: str | None) -> Cluster | None:
         return None
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
-        raise CommandError(f"there is no cluster {name}: known are {_known()}")
+        raise CommandError(f"unknown cluster {name}; known clusters: {_known()}")
     return cluster
 
 
@@ -99,11 +99,11 @@ def _password(path: str | None) -> tuple[str, bool]:
         try:
             return Path(path).read_text(encoding="utf-8").split("\n")[0].rstrip("\r"), False
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(f"the password file cannot be read: {error}") from error
+            raise CommandError(f"cannot read the password file: {error}") from error
     if sys.stdin.isatty():
         typed = getpass.getpass("Password (nothing: one is made up): ")
         if typed and typed != getpass.getpass("Once more: "):
-            raise CommandError("the two passwords differ")
+            raise CommandError("the passwords differ")
         if typed:
             return typed, False
     return secrets.token_urlsafe(12), True

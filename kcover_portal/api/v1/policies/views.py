@@ -13,16 +13,16 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover_portal.api import idempotency, paging, problems
+from kcover_portal.api import idempotency, pagination, problems
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.policies import shapes, texts
+from kcover_portal.api.v1.policies import documents, schemas
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.policies.services import source
 
 FROM = OpenApiParameter("from", int, description="the earlier revision; default: the one before", required=False)
-TO = OpenApiParameter("to", int, description="the later revision; default: the one in force", required=False)
+TO = OpenApiParameter("to", int, description="the later revision; default: the active one", required=False)
 
 
 class PolicyFilter(filters.FilterSet):
@@ -50,10 +50,10 @@ class Policies(base.Lists[Revision]):
     decision_systems = True  # what is written here takes an admin; a diff of a text does not
     kind = queries.RESCUE
     queryset = Revision.objects.all()
-    serializer_class = shapes.PolicySerializer
+    serializer_class = schemas.PolicySerializer
     filterset_class = PolicyFilter
-    pagination_class = paging.ByName
-    parser_classes = texts.PARSERS
+    pagination_class = pagination.ByName
+    parser_classes = documents.PARSERS
     lookup_url_kwarg = "name"
 
     def get_queryset(self) -> QuerySet[Revision]:
@@ -62,9 +62,9 @@ class Policies(base.Lists[Revision]):
         return (queries.archived if out else queries.in_force)(self.kind).annotate(name=F("policy__name"))
 
     @extend_schema(
-        request={**texts.REQUEST, "application/json": texts.TextBody},
-        parameters=[texts.REASON, texts.KEY],
-        responses={200: shapes.SavedSerializer(many=True)},
+        request={**documents.REQUEST, "application/json": documents.TextBody},
+        parameters=[documents.REASON, documents.KEY],
+        responses={200: schemas.SavedSerializer(many=True)},
         filters=False,
     )
     @idempotency.once
@@ -72,15 +72,15 @@ class Policies(base.Lists[Revision]):
         """Puts every policy of the text in force, of either kind, or none of them."""
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
-        body = texts.text_of(request)
+        body = documents.text_of(request)
         warnings = services.validate(body["text"]).warnings
         applied = services.apply(
-            body["text"], author=texts.author_of(request), reason=body["reason"], now=timezone.now()
+            body["text"], author=documents.author_of(request), reason=body["reason"], now=timezone.now()
         )
         rows = Revision.objects.filter(policy__in=applied, number=F("policy__revision")).select_related("policy")
         found = {row.policy_id: row for row in rows}
         saved = [found[policy.pk] for policy in applied]
-        return Response(shapes.SavedSerializer(saved, many=True, context={"warnings": warnings}).data)
+        return Response(schemas.SavedSerializer(saved, many=True, context={"warnings": warnings}).data)
 
     def retrieve(self, request: Request, name: str) -> Response:
         """One policy in force, with its ETag."""
@@ -88,66 +88,66 @@ class Policies(base.Lists[Revision]):
         return self._answer(name)
 
     @extend_schema(
-        request={**texts.REQUEST, "application/json": texts.TextBody},
-        parameters=[texts.REASON, texts.IF_MATCH, texts.IF_NONE_MATCH],
-        responses={200: shapes.SavedSerializer, 201: shapes.SavedSerializer},
+        request={**documents.REQUEST, "application/json": documents.TextBody},
+        parameters=[documents.REASON, documents.IF_MATCH, documents.IF_NONE_MATCH],
+        responses={200: schemas.SavedSerializer, 201: schemas.SavedSerializer},
     )
     def update(self, request: Request, name: str) -> Response:
         """Puts this one policy in force: 201 when there was none of its name, 412 when another revision is in force."""
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
-        body = texts.text_of(request)
+        body = documents.text_of(request)
         warnings = services.validate(body["text"]).warnings
         existed = self.get_queryset().filter(policy__name=name).exists()
         services.apply(
             body["text"],
-            author=texts.author_of(request),
+            author=documents.author_of(request),
             reason=body["reason"],
             now=timezone.now(),
             name=name,
             kind=self.kind,
-            expected=texts.expected(request, exists=existed),
+            expected=documents.expected(request, exists=existed),
         )
         return self._answer(name, status=200 if existed else 201, warnings=warnings)
 
-    @extend_schema(parameters=[texts.REASON, texts.IF_MATCH], responses={204: None})
+    @extend_schema(parameters=[documents.REASON, documents.IF_MATCH], responses={204: None})
     def destroy(self, request: Request, name: str) -> Response:
         """Takes a policy out of force; its revisions stay, plans under way go on."""
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
         services.delete(
             name,
-            author=texts.author_of(request),
-            reason=texts.reason_of(request),
+            author=documents.author_of(request),
+            reason=documents.reason_of(request),
             now=timezone.now(),
             kind=self.kind,
-            expected=texts.expected(request, exists=True),
+            expected=documents.expected(request, exists=True),
         )
         return Response(status=204)
 
     @extend_schema(
-        request=texts.RollbackBody,
-        parameters=[texts.IF_MATCH, texts.KEY],
-        responses={200: shapes.PolicySerializer},
+        request=documents.RollbackBody,
+        parameters=[documents.IF_MATCH, documents.KEY],
+        responses={200: schemas.PolicySerializer},
     )
     @idempotency.once
     def rollback(self, request: Request, name: str) -> Response:
         """Puts an earlier revision's text in force again, as a new revision; also of a policy that is archived."""
         base.known_only(request)
         require(request, base.ADMIN, None)
-        body = base.body_of(request, texts.RollbackBody)
+        body = base.body_of(request, documents.RollbackBody)
         services.rollback(
             name,
             body["revision"],
-            author=texts.author_of(request),
+            author=documents.author_of(request),
             reason=body["reason"],
             now=timezone.now(),
             kind=self.kind,
-            expected=texts.expected(request, exists=True),
+            expected=documents.expected(request, exists=True),
         )
         return self._answer(name)
 
-    @extend_schema(parameters=[FROM, TO], responses={200: shapes.DifferenceSerializer}, filters=False)
+    @extend_schema(parameters=[FROM, TO], responses={200: schemas.DifferenceSerializer}, filters=False)
     def difference(self, request: Request, name: str) -> Response:
         """What changed between two revisions: as a unified diff, and as values."""
         base.known_only(request, ("from", "to"))
@@ -159,29 +159,29 @@ class Policies(base.Lists[Revision]):
         return Response(_difference(services.compare_revisions(earlier, later), earlier.number, later.number))
 
     @extend_schema(
-        request={**texts.REQUEST, "application/json": texts.TextBody},
-        responses={200: shapes.DifferenceSerializer},
+        request={**documents.REQUEST, "application/json": documents.TextBody},
+        responses={200: schemas.DifferenceSerializer},
         filters=False,
     )
     def proposal(self, request: Request, name: str) -> Response:
         """What applying the text would change of the policy in force; 422 with every mistake's line."""
         base.known_only(request)
         row = get_object_or_404(self.get_queryset(), policy__name=name)
-        reading = services.validate(texts.text_of(request)["text"])
+        reading = services.validate(documents.text_of(request)["text"])
         if reading.problems:
             return problems.unreadable(reading.problems)
         mine = [one for one in reading.policies if one.key == (self.kind, name)]
         if not mine:
-            raise problems.Unprocessable(f"The text does not hold the policy {name}.")
+            raise problems.Unprocessable(f"The text does not contain the policy {name}.", code="policy_missing")
         names = (f"{name} revision {row.number}", "the text")
         changed = services.compare((row.text, row.document), (mine[0].text, mine[0].document), names=names)
         return Response(_difference(changed, row.number, None))
 
     def _answer(self, name: str, *, status: int = 200, warnings: tuple[source.Problem, ...] | None = None) -> Response:
         row = get_object_or_404(self.get_queryset(), policy__name=name)
-        shape = shapes.PolicySerializer(row)
+        shape = schemas.PolicySerializer(row)
         if warnings is not None:
-            shape = shapes.SavedSerializer(row, context={"warnings": warnings})
+            shape = schemas.SavedSerializer(row, context={"warnings": warnings})
         return Response(shape.data, status=status, headers={"ETag": f'"{row.number}"'})
 
 
@@ -196,7 +196,7 @@ class Revisions(base.Lists[Revision]):
 
     kind = queries.RESCUE
     queryset = Revision.objects.all()
-    serializer_class: type[serializers.BaseSerializer[Revision]] = shapes.RevisionSerializer
+    serializer_class: type[serializers.BaseSerializer[Revision]] = schemas.RevisionSerializer
 
     def get_queryset(self) -> QuerySet[Revision]:
         """Those of the policy that the address names."""
@@ -215,23 +215,23 @@ class Validate(base.Acts):
     """What the portal makes of a text, without applying it."""
 
     decision_systems = True
-    parser_classes = texts.PARSERS
+    parser_classes = documents.PARSERS
 
     @extend_schema(
         operation_id="policies_validate",
-        request={**texts.REQUEST, "application/json": texts.TextBody},
-        responses={200: shapes.ValidSerializer},
+        request={**documents.REQUEST, "application/json": documents.TextBody},
+        responses={200: schemas.ValidSerializer},
     )
     def post(self, request: Request) -> Response:
         """The policies as understood and what may surprise; 422 with every mistake's line and column."""
         base.known_only(request)
-        reading = services.validate(texts.text_of(request)["text"])
+        reading = services.validate(documents.text_of(request)["text"])
         if reading.problems:
             return problems.unreadable(reading.problems)
         return Response(
             {
                 "valid": True,
-                "policies": [shapes.parsed(one.policy) for one in reading.policies],
+                "policies": [schemas.parsed(one.policy) for one in reading.policies],
                 "warnings": [asdict(warning) for warning in reading.warnings],
             }
         )
@@ -243,7 +243,7 @@ def _number(request: Request, name: str) -> int | None:
     if text is None:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise exceptions.ValidationError({name: ["Write the number of a revision."]})
+        raise exceptions.ValidationError({name: ["Must be a revision number."]}, code="invalid")
     return int(text)
 
 

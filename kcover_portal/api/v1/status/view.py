@@ -18,9 +18,9 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.status import answering, asking
-from kcover_portal.fleet.models import CheckRun
-from kcover_portal.fleet.services import checking
+from kcover_portal.api.v1.status import params, responses
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.models import CheckRun
 
 
 class Text(renderers.BaseRenderer):
@@ -39,7 +39,7 @@ class Busy(exceptions.APIException):
 
     status_code = HTTPStatus.TOO_MANY_REQUESTS
     default_detail = (
-        f"{answering.LISTENERS} callers wait for runs of checks here already, and nothing was asked of any node:"
+        f"{responses.LISTENERS} callers wait for runs of checks here already, and nothing was asked of any node:"
         " try again in a moment, or add wait=0 and read the run later."
     )
     default_code = "busy"
@@ -55,7 +55,7 @@ class Status(base.Acts):
         operation_id="status",
         parameters=[
             OpenApiParameter("cluster", str, description="where the token is not bound to one"),
-            OpenApiParameter("check", str, description=f"with commas: all, {', '.join(asking.OFFERED)}"),
+            OpenApiParameter("check", str, description=f"with commas: all, {', '.join(params.OFFERED)}"),
             OpenApiParameter(
                 "host", str, description="nodes, with commas; without host, job, nodelabel: all GPU nodes"
             ),
@@ -73,7 +73,7 @@ class Status(base.Acts):
             OpenApiParameter("startport", int, description="of iperf: the first of these ports"),
             OpenApiParameter("cleanup", str, description="of iperf: nothing is left to clean up, it changes nothing"),
             OpenApiParameter("storageclass", str, description="of pvc; without: the cluster's storage_class"),
-            OpenApiParameter("wait", int, description=f"seconds to listen, at most {asking.LONGEST_WAIT}; 0: just ask"),
+            OpenApiParameter("wait", int, description=f"seconds to listen, at most {params.LONGEST_WAIT}; 0: just ask"),
         ],
         responses={(200, "text/plain"): OpenApiTypes.STR, (200, "application/json"): OpenApiTypes.OBJECT},
     )
@@ -83,11 +83,13 @@ class Status(base.Acts):
         Takes a token of the role operator: what a GET does here a link must not do in the name of a signed-in person.
         """
         if not isinstance(request.auth, ApiToken):
-            raise exceptions.PermissionDenied("This takes a token; signed in, use the page Checks.")
-        question = asking.read(request)
+            raise exceptions.PermissionDenied(
+                "Requires a token. In the browser, use the Checks page.", code="token_required"
+            )
+        question = params.read(request)
         try:
-            place = answering.Place() if question.wait else None
-        except answering.Full as error:
+            place = responses.Place() if question.wait else None
+        except responses.Full as error:
             raise Busy from error
         try:
             run = self._begin(request, question)
@@ -98,7 +100,7 @@ class Status(base.Acts):
         here = reverse("api:status", request=request)
         alike = {"cluster": question.cluster.name, "check": ",".join(question.checks), "r": question.level}
         as_json = request.accepted_renderer.format == "json"
-        answer = answering.Answer(
+        answer = responses.Answer(
             run=run,
             wait=question.wait,
             place=place,
@@ -111,8 +113,8 @@ class Status(base.Acts):
             answer, content_type=kind, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
 
-    def _begin(self, request: Request, question: asking.Question) -> CheckRun:
-        return checking.begin(
+    def _begin(self, request: Request, question: params.Question) -> CheckRun:
+        return check_runs.begin(
             question.cluster,
             question.nodes,
             checks=question.checks,

@@ -1,4 +1,4 @@
-"""What the pages of policies share: a difference line by line, addresses by kind, what a query or a form carries."""
+"""Shared parts of the policy pages: diffs, URLs by kind, parameters."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,12 +35,12 @@ def addresses(row: Policy) -> dict[str, str]:
 
 
 def number(request: Request, name: str) -> int | None:
-    """A revision's number from the query; anything else is as if it were not there."""
+    """A revision number from the query, or None."""
     text = request.GET.get(name, "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else None
 
 
 def expected(request: Request) -> int | None:
-    """The revision that the person saw in force."""
+    """The active revision that the person saw."""
     text = request.POST.get("expected", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= 9 else None

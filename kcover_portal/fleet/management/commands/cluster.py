@@ -9,12 +9,14 @@ from django.contrib.auth.management import get_system_username
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from kcover import guards
+from kcover.decisions import guards
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.management import kubeconfig, registry
-from kcover_portal.fleet.models import Cluster, Mode
-from kcover_portal.fleet.services import bounds
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.kube import port
+from kcover_portal.runtime.models import Mode
 
 
 class Command(BaseCommand):
@@ -25,29 +27,29 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """One sub-command a deed."""
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|set|guards|list|remove")
-        add = verbs.add_parser("add", help="registers a cluster")
+        add = verbs.add_parser("add", help="register a cluster")
         add.add_argument("name")
         access = add.add_mutually_exclusive_group(required=True)
-        access.add_argument("--kubeconfig", metavar="FILE", help="kept in the database, with the files it names put in")
-        access.add_argument("--in-cluster", action="store_true", help="the cluster that the portal runs in")
-        add.add_argument("--context", default="", help="the kubeconfig's context; without: its current one")
-        add.add_argument("--replace", action="store_true", help="changes a cluster that is registered already")
-        add.add_argument("--reboot", help=" | ".join(Cluster.Reboot.values) + " (auto: agent where one reports)")
+        access.add_argument("--kubeconfig", metavar="FILE", help="stored in the database, with the files it refers to")
+        access.add_argument("--in-cluster", action="store_true", help="use the cluster that the portal runs in")
+        add.add_argument("--context", default="", help="the kubeconfig context; default: the current one")
+        add.add_argument("--replace", action="store_true", help="change a registered cluster")
+        add.add_argument("--reboot", help=" | ".join(Cluster.Reboot.values) + " (auto: agent if one reports)")
         add.add_argument("--job-image", metavar="IMAGE", help="the image of the reboot job")
         add.add_argument("--job-namespace", metavar="NAMESPACE", help="the namespace of the reboot job")
         add.add_argument("--mode", help=" | ".join(Mode.values))
-        change = verbs.add_parser("set", help="changes settings of a cluster")
+        change = verbs.add_parser("set", help="change settings of a cluster")
         change.add_argument("name")
-        change.add_argument("setting", nargs="+", metavar="KEY=VALUE", help=", ".join(bounds.SETTINGS))
+        change.add_argument("setting", nargs="+", metavar="KEY=VALUE", help=", ".join(cluster_settings.SETTINGS))
         change.add_argument("--reason", default="")
-        limits = verbs.add_parser("guards", help="shows or changes a cluster's guards")
+        limits = verbs.add_parser("guards", help="show or change the guards of a cluster")
         limits.add_argument("name")
-        limits.add_argument("--set", metavar="JSON", help='such as {"storm": {"enabled": false}, "cooldown": 600}')
+        limits.add_argument("--set", metavar="JSON", help='for example {"storm": {"enabled": false}, "cooldown": 600}')
         limits.add_argument("--reason", default="")
-        verbs.add_parser("list", help="lists the clusters")
-        remove = verbs.add_parser("remove", help="forgets a cluster and all that was recorded of it")
+        verbs.add_parser("list", help="list the clusters")
+        remove = verbs.add_parser("remove", help="delete a cluster and its records")
         remove.add_argument("name")
-        remove.add_argument("--yes", action="store_true", help="it is meant")
+        remove.add_argument("--yes", action="store_true", help="confirm the deletion")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Carries out one sub-command."""
@@ -62,9 +64,9 @@ class Command(BaseCommand):
             cluster = registry.add(
                 options["name"], actor=_actor(), now=timezone.now(), replace=options["replace"], **asked
             )
-        except registry.Refused as error:
+        except registry.ClusterRefused as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(f"cluster {cluster.name} is registered (mode {cluster.mode}, reboot {cluster.reboot})")
+        self.stdout.write(f"cluster {cluster.name} registered (mode {cluster.mode}, reboot {cluster.reboot})")
         self._try(cluster)
 
     def _try(self, cluster: Cluster) -> None:
@@ -74,17 +76,17 @@ class Command(BaseCommand):
             version, nodes = kube.version(), kube.list_nodes().items
         except port.KubeError as error:
             self.stderr.write(
-                f"warning: {cluster.name} does not answer as it should: {error}. The watch keeps trying;"
-                f" another way in: cluster add {cluster.name} --replace ..."
+                f"warning: {cluster.name} cannot be reached: {error}. The watch keeps trying;"
+                f" to change the access: cluster add {cluster.name} --replace ..."
             )
             return
         gpus = sum(node.gpus > 0 for node in nodes)
-        self.stdout.write(f"it answers: Kubernetes {version}, {len(nodes)} nodes, {gpus} of them with GPUs")
+        self.stdout.write(f"connected: Kubernetes {version}, {len(nodes)} nodes, {gpus} with GPUs")
 
     def _access(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["in_cluster"]:
             if options["context"]:
-                raise CommandError("--context goes with --kubeconfig")
+                raise CommandError("--context requires --kubeconfig")
             return {"in_cluster": True, "kubeconfig": "", "context": ""}
         try:
             read = kubeconfig.read(Path(options["kubeconfig"]), context=options["context"])
@@ -101,21 +103,23 @@ class Command(BaseCommand):
             key, sign, value = one.partition("=")
             if not sign:
                 raise CommandError(
-                    f"{one!r} is no setting: write KEY=VALUE, with a KEY of {', '.join(bounds.SETTINGS)}"
+                    f"{one!r} is not KEY=VALUE with one of the keys {', '.join(cluster_settings.SETTINGS)}"
                 )
             changes[key] = int(value) if value.isdecimal() else value
         try:
-            bounds.set_cluster(cluster, changes, actor=_actor(), reason=options["reason"], now=timezone.now())
-        except bounds.Refused as error:
+            cluster_settings.set_cluster(cluster, changes, actor=_actor(), reason=options["reason"], now=timezone.now())
+        except FieldError as error:
             raise CommandError(f"{error.field}: {error}") from error
-        self.stdout.write(f"cluster {cluster.name} is changed: {', '.join(changes)}")
+        self.stdout.write(f"cluster {cluster.name} changed: {', '.join(changes)}")
 
     def _guards(self, options: dict[str, Any]) -> None:
         cluster = _known(options["name"])
         if options["set"] is not None:
             try:
                 patch = json.loads(options["set"])
-                bounds.set_guards(cluster, patch, actor=_actor(), reason=options["reason"], now=timezone.now())
+                cluster_settings.set_guards(
+                    cluster, patch, actor=_actor(), reason=options["reason"], now=timezone.now()
+                )
             except ValueError as error:  # guards.SettingError is one, too
                 raise CommandError(f"--set: {error}") from error
         self.stdout.write(json.dumps(guards.to_json(queries.guards_of(cluster)), indent=2))
@@ -126,31 +130,31 @@ class Command(BaseCommand):
             access = "in-cluster" if cluster.in_cluster else f"context {cluster.context}"
             trouble = f"\t{cluster.watch_error}" if cluster.watch_error else ""
             self.stdout.write(
-                f"{cluster.name}\t{access}\tmode {cluster.mode}\treboot {cluster.reboot}\tlast heard {heard}{trouble}"
+                f"{cluster.name}\t{access}\tmode {cluster.mode}\treboot {cluster.reboot}\tlast contact {heard}{trouble}"
             )
 
     def _remove(self, options: dict[str, Any]) -> None:
         cluster = _known(options["name"])
         if not options["yes"]:
             raise CommandError(
-                f"this forgets {cluster.nodes.count()} nodes of {cluster.name} with their incidents, rescues and"
-                " tokens (the ledger stays): say --yes"
+                f"this deletes {cluster.nodes.count()} nodes of {cluster.name} with their incidents, rescues and"
+                " tokens (the audit log is kept); confirm with --yes"
             )
         registry.remove(cluster, actor=_actor(), now=timezone.now())
-        self.stdout.write(f"cluster {cluster.name} is forgotten")
+        self.stdout.write(f"cluster {cluster.name} deleted")
 
 
 def _known(name: str) -> Cluster:
     cluster = next(iter(queries.clusters([name])), None)
     if cluster is None:
         known = ", ".join(one.name for one in queries.clusters()) or "none"
-        raise CommandError(f"there is no cluster {name}: known are {known}")
+        raise CommandError(f"unknown cluster {name}; known clusters: {known}")
     return cluster
 
 
 def _one_of(known: list[str], options: dict[str, Any], name: str) -> None:
     if options[name] is not None and options[name] not in known:
-        raise CommandError(f"unknown --{name} {options[name]!r}: use one of {', '.join(known)}")
+        raise CommandError(f"unknown --{name} {options[name]!r}; use one of {', '.join(known)}")
 
 
 def _actor() -> str:

@@ -1,4 +1,4 @@
-"""``manage.py ledger``: ``verify`` walks every chain; ``replay`` says what the ledger alone knows of a rescue."""
+"""``manage.py ledger``: ``verify`` checks every chain; ``replay`` rebuilds a rescue from the ledger alone."""
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -7,14 +7,14 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from kcover_portal.ledger import queries
-from kcover_portal.ledger.queries import replaying
+from kcover_portal.ledger.queries import rescue_replay
 from kcover_portal.rescue.models import Rescue
 
 RESCUE_FIELDS = ("plan_hash", "outcome", "verified", "needs_human", "opened_at", "closed_at")
 
 
 class Command(BaseCommand):
-    """Holds the record against itself."""
+    """Verifies the audit log and replays rescues from it."""
 
     help = (
         "verify: proves that no entry of the ledger was changed, removed or put in. "
@@ -25,16 +25,16 @@ class Command(BaseCommand):
         """Takes the verb and what it is about."""
         parser.add_argument("verb", choices=("verify", "replay"))
         parser.add_argument(
-            "--cluster", help="verify: only this cluster's chain; replay: where the rescue's row is gone"
+            "--cluster", help="verify: only this cluster's chain; replay: required if the rescue's row is gone"
         )
         parser.add_argument("--rescue", type=int, metavar="N", help="replay: the rescue's number")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Prints a line a chain, or the rescue; fails where the record does not hold."""
+        """Prints a line per chain, or the rescue. Fails if verification does."""
         if options["verb"] == "verify":
             self._verify([options["cluster"]] if options["cluster"] else queries.chains())
         elif options["rescue"] is None:
-            raise CommandError("replay: say which rescue, --rescue N")
+            raise CommandError("replay requires --rescue N")
         else:
             self._replay(options["rescue"], cluster=options["cluster"])
 
@@ -50,26 +50,26 @@ class Command(BaseCommand):
                 row = f" (row {verdict.row})" if verdict.row else ""
                 self.stdout.write(f"{name}: broken at entry {verdict.broken_at}{row}: {verdict.because}")
         if broken:
-            raise CommandError(f"{broken} of {len(clusters)} chains do not hold")
+            raise CommandError(f"{broken} of {len(clusters)} chains are broken")
 
     def _replay(self, rescue: int, *, cluster: str | None) -> None:
         row = Rescue.objects.select_related("cluster", "node").filter(pk=rescue).first()
         if row is None and cluster is None:
-            raise CommandError(f"rescue {rescue} has no row (any more): say whose ledger, --cluster NAME")
+            raise CommandError(f"rescue {rescue} has no row; give its cluster with --cluster NAME")
         try:
             state = queries.replay(cluster or (row.cluster.name if row else ""), rescue=rescue)
         except LookupError as error:
             raise CommandError(str(error)) from error
         self._print(state)
         if row is None:
-            self.stdout.write("the row is gone: there is nothing to compare with")
+            self.stdout.write("the row is gone; nothing to compare")
             return
         differences = list(_differences(state, row))
         for difference in differences:
             self.stdout.write(f"differs: {difference}")
         if differences:
-            raise CommandError(f"rescue {rescue}: the row and its ledger tell {len(differences)} things differently")
-        self.stdout.write("equals the row")
+            raise CommandError(f"rescue {rescue}: {len(differences)} differences between the row and the ledger")
+        self.stdout.write("matches the row")
 
     def _print(self, state: queries.RescueState) -> None:
         ended = f", {state.outcome}" if state.outcome else ""
@@ -82,8 +82,8 @@ class Command(BaseCommand):
 
 
 def _differences(state: queries.RescueState, row: Rescue) -> Iterator[str]:
-    """What the row says otherwise; pauses of a worker are not in the ledger."""
-    if state.state != replaying.PAUSES.get(row.state, row.state):
+    """Differences between the row and the replay; retries of a worker are not in the ledger."""
+    if state.state != rescue_replay.PAUSES.get(row.state, row.state):
         yield f"state is {row.state}, the ledger says {state.state}"
     if state.node != row.node.name:
         yield f"node is {row.node.name}, the ledger says {state.node}"
@@ -96,7 +96,7 @@ def _differences(state: queries.RescueState, row: Rescue) -> Iterator[str]:
         if kept is None or told is None:
             yield f"step {index} is {'not there' if kept is None else kept.name}, the ledger says the opposite"
             continue
-        shown = "pending" if kept.state in replaying.UNFINISHED else kept.state
+        shown = "pending" if kept.state in rescue_replay.UNFINISHED else kept.state
         known = (told.name, dict(told.args), told.state, told.finished_at)
         if (kept.name, kept.args, shown, kept.finished_at) != known:
             yield f"step {index} {kept.name} is {kept.state}, the ledger says {told.name} {told.state}"

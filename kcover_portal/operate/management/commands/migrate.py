@@ -1,4 +1,4 @@
-"""``manage.py migrate``: Django's own, one at a time, however many processes of a new version start at once."""
+"""``manage.py migrate``: Django's command under a lock, because several new processes may start at once."""
 
 import contextlib
 import time
@@ -11,9 +11,9 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import Error as DatabaseError
 
-LOCK = 0x6B636F766572  # "kcover"; PostgreSQL knows such locks by a number, in each database its own
+LOCK = 0x6B636F766572  # "kcover" as a number: the key of a PostgreSQL advisory lock, per database
 LOOK_SECONDS = 0.5
-PATIENCE_SECONDS = 600.0  # who waits longer ends, and is seen to by a person or started again by what started it
+LOCK_TIMEOUT_SECONDS = 600.0  # then the process ends and its supervisor restarts it
 
 HOLDER = """
     SELECT pid, coalesce(host(client_addr), 'its own machine')
@@ -24,10 +24,10 @@ HOLDER = """
 
 
 class Command(migrate.Command):
-    """Django's, which would let two that begin together create the same table."""
+    """Django's command, which two processes cannot run at the same time."""
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Migrates once whoever migrates already is done. SQLite, which one process uses, has no such lock."""
+        """Waits for a running migration, then migrates. SQLite has no lock, as one process uses it."""
         connection = connections[options["database"]]
         if connection.vendor == "postgresql":
             with _alone(connection, say=self.stderr.write):
@@ -40,16 +40,16 @@ class Command(migrate.Command):
 def _alone(connection: BaseDatabaseWrapper, *, say: Callable[[str], object]) -> Iterator[None]:
     """Holds the lock of the session that migrates: if that ends in the middle, so does the lock.
 
-    Raises CommandError where another one holds it for PATIENCE_SECONDS.
+    Raises CommandError where another one holds it for LOCK_TIMEOUT_SECONDS.
     """
-    # Asked for again and again, as who waits inside a statement would be waited for by CREATE INDEX CONCURRENTLY.
+    # Polled: a session that waits inside a statement would block CREATE INDEX CONCURRENTLY.
     if not _taken(connection):
         say(f"migrate: another process does{_holder(connection)}; waiting for it")
-        until = time.monotonic() + PATIENCE_SECONDS
+        until = time.monotonic() + LOCK_TIMEOUT_SECONDS
         while not _taken(connection):
             if time.monotonic() > until:
                 raise CommandError(
-                    f"another process migrates for more than {PATIENCE_SECONDS / 60:.0f} min{_holder(connection)}: "
+                    f"another process migrates for more than {LOCK_TIMEOUT_SECONDS / 60:.0f} min{_holder(connection)}: "
                     "wait for it and start again, or, where it hangs, end it: SELECT pg_terminate_backend(PID)"
                 )
             time.sleep(LOOK_SECONDS)
@@ -67,7 +67,7 @@ def _taken(connection: BaseDatabaseWrapper) -> bool:
 
 
 def _holder(connection: BaseDatabaseWrapper) -> str:
-    """Who holds the lock, as PostgreSQL knows it; "" where it was just given back."""
+    """The holder of the lock as PostgreSQL names it; "" if it was just released."""
     with connection.cursor() as cursor:
         cursor.execute(HOLDER, [LOCK])
         found = cursor.fetchone()

@@ -1,4 +1,4 @@
-"""``manage.py serve``: the production processes, each its own, all on this machine, one address for everything."""
+"""``manage.py serve``: all production processes on one machine behind one address."""
 
 import os
 import queue
@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.utils import OperationalError
 
-from kcover_portal.operate import listening
+from kcover_portal.operate import sockets
 from kcover_portal.operate.processes import Child, Children
 
 LOOK_SECONDS = 0.2
@@ -30,29 +30,29 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Takes the address."""
-        parser.add_argument("--port", type=listening.port, default=os.environ.get("PORT") or "8000")
+        parser.add_argument("--port", type=sockets.port, default=os.environ.get("PORT") or "8000")
         parser.add_argument("--host", default="0.0.0.0")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Runs until SIGTERM or Ctrl-C. Raises CommandError for what would keep the processes from working."""
+        """Runs until SIGTERM or Ctrl-C. Raises CommandError if the processes could not work."""
         _check_settings()
         ended: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put() may be called from a signal handler
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, lambda number, _frame: ended.put(number))
         with (
-            closing(listening.listen(options["host"], options["port"])) as front,
-            closing(listening.listen("127.0.0.1", 0)) as back,
-            tempfile.TemporaryDirectory(prefix="kcover-") as folder,  # beat's notes, which it can do without
+            closing(sockets.listen(options["host"], options["port"])) as front,
+            closing(sockets.listen("127.0.0.1", 0)) as back,
+            tempfile.TemporaryDirectory(prefix="kcover-") as folder,  # of beat's schedule file, which may be lost
         ):
             _migrate()
             self._warn_of_redis()
             children = Children(
-                _children(front=front.fileno(), back=back.fileno(), notes=f"{folder}/beat"),
+                processes(front=front.fileno(), back=back.fileno(), notes=f"{folder}/beat"),
                 folder=settings.BASE_DIR,
-                environment={**os.environ, "KCOVER_WEB_URL": f"http://127.0.0.1:{listening.port_of(back)}"},
+                environment={**os.environ, "KCOVER_WEB_URL": f"http://127.0.0.1:{sockets.port_of(back)}"},
                 say=lambda text: self.stderr.write(f"serve: {text}"),
             )
-            self.stdout.write(f"kcover portal on http://127.0.0.1:{listening.port_of(front)} (Ctrl-C ends all of it)")
+            self.stdout.write(f"kcover portal on http://127.0.0.1:{sockets.port_of(front)} (Ctrl-C to stop)")
             self.stdout.flush()
             try:
                 while _nothing(ended, seconds=LOOK_SECONDS):
@@ -61,7 +61,7 @@ class Command(BaseCommand):
                 children.stop()
 
     def _warn_of_redis(self) -> None:
-        """Says so when Redis does not answer. It is only the doorbell, and may come later."""
+        """Warns if Redis does not answer. It only carries wake-ups, and may start later."""
         with closing(redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)) as client:
             try:
                 client.ping()
@@ -102,8 +102,8 @@ def _nothing(ended: "queue.SimpleQueue[int]", *, seconds: float) -> bool:
     return False
 
 
-def _children(*, front: int, back: int, notes: str) -> list[Child]:
-    """The five processes, as docs/operations.md lists them.
+def processes(*, front: int, back: int, notes: str) -> list[Child]:
+    """The five processes, as docs/operations/install.md lists them.
 
     The sockets are ours and outlive their servers: while one starts again its clients wait instead of being refused.
     """

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from kcover_portal.celery import app
-from kcover_portal.operate import demo, listening
+from kcover_portal.operate import demo, sockets
 from kcover_portal.operate.embedded import Embedded
 
 
@@ -25,17 +25,17 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Takes the address, and the demo with its size."""
-        parser.add_argument("--port", type=listening.port, default=os.environ.get("PORT") or "8000")
+        parser.add_argument("--port", type=sockets.port, default=os.environ.get("PORT") or "8000")
         parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--demo", action="store_true", help="start a simulated cluster beside it")
+        parser.add_argument("--demo", action="store_true", help="also start a simulated cluster")
         parser.add_argument("--nodes", type=int, default=os.environ.get("DEMO_NODES") or "200")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrates, then serves until SIGTERM or Ctrl-C."""
-        # The web server ends on these and raises them again; as an exception they let everything else end too.
+        # The web server stops on these signals and raises them again; as an exception they stop everything else too.
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
-        with closing(listening.listen(options["host"], options["port"])) as listener:
+        with closing(sockets.listen(options["host"], options["port"])) as listener:
             if not options["demo"]:
                 call_command("migrate", interactive=False, verbosity=0)
                 asyncio.run(serve(listener))
@@ -43,7 +43,7 @@ class Command(BaseCommand):
             with demo.alone():
                 demo.begin_afresh()
                 call_command("migrate", interactive=False, verbosity=0)
-                with demo.start(port=listening.port_of(listener), nodes=options["nodes"], say=self.stdout.write):
+                with demo.start(port=sockets.port_of(listener), nodes=options["nodes"], say=self.stdout.write):
                     asyncio.run(serve(listener))
 
 

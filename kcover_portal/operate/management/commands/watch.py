@@ -1,4 +1,4 @@
-"""``manage.py watch``: keeps the fleet in step with every cluster; any number may run, one leads."""
+"""``manage.py watch``: synchronizes the fleet with every cluster; any number may run, one leads."""
 
 import queue
 import signal
@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from kcover_portal.operate.watching import Watch
+from kcover_portal.operate.watcher import Watch
 
 
 class Command(BaseCommand):
@@ -33,6 +33,6 @@ class Command(BaseCommand):
         thread.start()
         ended.get()
         if not thread.is_alive():
-            raise CommandError("the watch ended by itself: what it met stands above")
+            raise CommandError("the watch ended unexpectedly; see the errors above")
         stop.set()
         thread.join()

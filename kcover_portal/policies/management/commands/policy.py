@@ -22,27 +22,31 @@ class Command(BaseCommand):
         """One sub-command a deed."""
         names = "apply|export|list|diff|rollback|delete|defaults"
         verbs = parser.add_subparsers(dest="verb", required=True, metavar=names)
-        apply = verbs.add_parser("apply", help="puts the policies of YAML files in force, all of a file or none")
-        apply.add_argument("-f", "--file", action="append", required=True, help="a YAML file; - reads from input")
-        export = verbs.add_parser("export", help="prints the policies in force as one YAML text")
+        apply = verbs.add_parser(
+            "apply", help="publish the policies of YAML files; each file applies completely or not at all"
+        )
+        apply.add_argument("-f", "--file", action="append", required=True, help="a YAML file; - for standard input")
+        export = verbs.add_parser("export", help="print the active policies as one YAML text")
         export.add_argument("names", nargs="*", help="only these policies")
-        every = verbs.add_parser("list", help="lists the policies in force")
-        every.add_argument("--archived", action="store_true", help="those that were taken out of force instead")
-        diff = verbs.add_parser("diff", help="what changed between two revisions")
+        every = verbs.add_parser("list", help="list the active policies")
+        every.add_argument("--archived", action="store_true", help="list the disabled ones instead")
+        diff = verbs.add_parser("diff", help="show what changed between two revisions")
         diff.add_argument("name")
         diff.add_argument("old", type=int, help="the number of the earlier revision")
-        diff.add_argument("new", type=int, nargs="?", help="of the later one; the one in force")
-        rollback = verbs.add_parser("rollback", help="puts an earlier revision in force again")
+        diff.add_argument("new", type=int, nargs="?", help="the number of the later revision; default: the active one")
+        rollback = verbs.add_parser("rollback", help="publish an earlier revision again")
         rollback.add_argument("name")
         rollback.add_argument("revision", type=int)
-        delete = verbs.add_parser("delete", help="takes a policy out of force; its revisions stay")
+        delete = verbs.add_parser("delete", help="disable a policy; its revisions are kept")
         delete.add_argument("name")
-        defaults = verbs.add_parser("defaults", help="puts the shipped policies in force, in shadow mode")
-        defaults.add_argument("--update", action="store_true", help="also those that were changed or withdrawn here")
+        defaults = verbs.add_parser("defaults", help="publish the built-in policies in shadow mode")
+        defaults.add_argument(
+            "--update", action="store_true", help="also replace those that were changed or disabled here"
+        )
         for one in (diff, rollback, delete):
-            one.add_argument("--standby", action="store_true", help="the name is a WarmStandbyPolicy's")
+            one.add_argument("--standby", action="store_true", help="the name is that of a WarmStandbyPolicy")
         for one in (apply, rollback, delete, defaults):
-            one.add_argument("--reason", default="", required=one is rollback, help="why, for the record")
+            one.add_argument("--reason", default="", required=one is rollback, help="the reason for the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Carries out one sub-command."""
@@ -64,8 +68,8 @@ class Command(BaseCommand):
                     text, author=accounts.shell_actor(), reason=options["reason"], now=timezone.now()
                 )
             except services.Invalid as error:
-                lines = [f"{path}:{p.line}:{p.column}: {p.said}" for p in error.problems]
-                raise CommandError("\n".join([f"nothing of {path} was applied:", *lines])) from error
+                lines = [f"{path}:{p.line}:{p.column}: {p.text}" for p in error.problems]
+                raise CommandError("\n".join([f"nothing in {path} was applied:", *lines])) from error
             for policy in applied:
                 said = "unchanged" if before.get((policy.kind, policy.name)) == policy.revision else "applied"
                 self.stdout.write(f"{_called(policy)} revision {policy.revision} {said}")
@@ -74,7 +78,7 @@ class Command(BaseCommand):
         known = {row.name for row in Policy.objects.filter(revision__gt=0)}
         for name in options["names"]:
             if name not in known:
-                raise CommandError(f"there is no policy {name}")
+                raise CommandError(f"unknown policy {name}")
         self.stdout.write(services.export(options["names"]), ending="")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -112,19 +116,21 @@ class Command(BaseCommand):
             reason=options["reason"],
             now=timezone.now(),
         )
-        self.stdout.write(f"policy {options['name']} is no longer in force")
+        self.stdout.write(f"policy {options['name']} disabled")
 
     def _defaults(self, options: dict[str, Any]) -> None:
         applied = services.install_defaults(
             author=accounts.shell_actor(),
-            reason=options["reason"] or "the shipped policies",
+            reason=options["reason"] or "built-in policies",
             now=timezone.now(),
             update=options["update"],
         )
         for policy in applied:
             self.stdout.write(f"{_called(policy)} revision {policy.revision} applied")
         if not applied:
-            self.stdout.write("the shipped policies are here already; --update brings them up to date")
+            self.stdout.write(
+                "the built-in policies are already installed; --update replaces them with the current versions"
+            )
 
 
 def _kind(options: dict[str, Any]) -> str:
@@ -139,4 +145,4 @@ def _read(path: str) -> bytes:
     try:
         return sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
     except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror}") from error
+        raise CommandError(f"cannot read {path}: {error.strerror}") from error

@@ -1,4 +1,4 @@
-"""``manage.py release``: takes the portal's cordons, taints and labels off, and only the portal's."""
+"""``manage.py release``: removes the portal's own cordons, taints and labels from nodes."""
 
 from argparse import ArgumentParser
 from typing import Any
@@ -19,7 +19,7 @@ class Command(BaseCommand):
     help = "takes the portal's own cordons, taints and labels off the nodes"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Takes nodes, or all that the portal marked in a cluster."""
+        """Nodes by name, or every node of a cluster that carries the portal's mark."""
         parser.add_argument("nodes", nargs="*", metavar="NODE")
         parser.add_argument(
             "--all", action="store_true", help="every node of the cluster that carries the portal's mark"
@@ -39,7 +39,7 @@ class Command(BaseCommand):
                     node, "release", actor=accounts.shell_actor(), reason=options["reason"], now=timezone.now()
                 )
                 self.stdout.write(f"{node.name}: rescue {rescue.pk} releases it")
-            except services.Refused as refusal:
+            except services.RescueRefused as refusal:
                 refused += 1
                 self.stdout.write(f"{node.name}: not released: {refusal}")
         if refused:

@@ -1,0 +1,28 @@
+"""Where a boot begins in a kernel log file: at the kernel's first line, which names its version."""
+
+import os
+import re
+
+MAX_SEARCH_BYTES = 256 << 20  # before the end of the file
+_NEEDLE = b"Linux version "
+_BLOCK, _LINE = 1 << 20, 4096
+# What may precede it: nothing, the header of /dev/kmsg, or that of syslog; then an optional timestamp.
+_BEFORE = re.compile(
+    rb"(?:[0-9]{1,10},[0-9]{1,19},[0-9]{1,19},[^;\n]{0,200};|[^\n]* kernel: )?(?:\[ *0\.0+\](?:\[ *[TC][0-9]+\])? ?)?"
+)
+
+
+def last_boot_offset(handle: int, *, after: int = 0) -> int | None:
+    """The offset of the first line of the last boot; None where there is none at ``after`` or later."""
+    size = os.fstat(handle).st_size
+    start, least = size, max(after, size - MAX_SEARCH_BYTES)
+    while start > least:
+        start = max(least, start - _BLOCK)
+        base = max(0, start - _LINE)
+        data = os.pread(handle, _BLOCK + start - base, base)
+        found = len(data)
+        while (found := data.rfind(_NEEDLE, 0, found)) >= 0:
+            line = data.rfind(b"\n", 0, found) + 1
+            if base + line >= after and _BEFORE.fullmatch(data, line, found):
+                return base + line
+    return None

@@ -1,0 +1,42 @@
+"""The certificate authorities that the agent trusts."""
+
+import os
+import pathlib
+import re
+import ssl
+
+HASHED_CERTIFICATE = re.compile(
+    r"[0-9a-f]{8}\.[0-9]+"
+)  # the name under which OpenSSL looks for a certificate in a folder
+
+
+class TrustStore:
+    """The certificate authorities to trust: those of ``ca_file``, else those of the system.
+
+    The system's bundle costs 2.5 MiB for as long as the agent lives. ``hashed_folder`` is a folder with one file for
+    each authority, in which OpenSSL finds just the one it needs; the bundle is then loaded only where that is not
+    enough.
+    """
+
+    def __init__(self, ca_file: pathlib.Path | None = None, *, hashed_folder: pathlib.Path | None = None) -> None:
+        """Raises OSError for an unreadable ``ca_file``."""
+        self.context = ssl.create_default_context(cafile=ca_file, capath=hashed_folder)
+        self._is_complete = hashed_folder is None
+
+    def add_system_bundle(self) -> bool:
+        """Load the bundle of the system, after a certificate was not trusted. False: it is loaded already."""
+        if self._is_complete:
+            return False
+        self._is_complete = True
+        self.context.load_default_certs()
+        return True
+
+
+def hashed_certificates(paths: ssl.DefaultVerifyPaths | None = None) -> pathlib.Path | None:
+    """The system's folder of certificates by hash. None where there is none, or where the environment names another
+    place."""
+    paths = paths or ssl.get_default_verify_paths()
+    if not paths.capath or os.environ.keys() & {paths.openssl_cafile_env, paths.openssl_capath_env}:
+        return None
+    folder = pathlib.Path(paths.capath)
+    return folder if any(HASHED_CERTIFICATE.fullmatch(entry.name) for entry in folder.iterdir()) else None

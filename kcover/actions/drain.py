@@ -1,0 +1,71 @@
+"""drain: evicts what runs on the node, gently, for as long as the policy allows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from kcover import durations
+from kcover.actions import attributes, record
+from kcover.actions.record import Form, hidden, shown
+from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
+from kcover.sentences.i18n import gettext_noop as _
+
+DEFAULT_TIME = timedelta(minutes=10)  # interfaces: "Drain without a wait time: 10min, then hold"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args(record.Args):
+    """``seconds``: how long to evict. ``on_timeout``: what to do with the pods that are left then."""
+
+    seconds: int = shown(_("Time limit"), Form.SECONDS)
+    on_timeout: str = shown(
+        _("On timeout"),
+        Form.CHOICE,
+        default="hold",
+        always=True,
+        choices={
+            "hold": _("hold and ask a person"),
+            "proceed": _("continue without them"),
+            "force": _("force delete them"),
+        },
+    )
+
+    @property
+    def time_limit(self) -> timedelta:
+        """The time of the drain."""
+        return timedelta(seconds=self.seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(record.Progress):
+    """``entered``: the guards let the step begin. ``asked``: at least one pod was asked to leave. ``held_since`` and
+    ``held_seconds``: how long guards held the evictions back, which is no part of the drain's time."""
+
+    entered: bool = hidden(default=False)
+    asked: bool = hidden(default=False)
+    held_since: datetime | None = shown(_("Held back since"), Form.MOMENT, default=None)
+    held_seconds: float = shown(_("Held back for"), Form.SECONDS, default=0.0)
+    evicted: tuple[str, ...] = shown(_("Pods evicted"), Form.NAMES, default=())
+    left: tuple[str, ...] = shown(_("Pods left"), Form.NAMES, default=())
+    blocked: Mapping[str, Sequence[str]] = shown(_("Blocked by a disruption budget"), Form.BUDGETS, default={})
+    refusals: int = shown(_("Refused rounds"), Form.NUMBER, default=0)
+
+
+def _plan(attribute: Attributes, options: RuleOptions) -> Args:
+    written = durations.parse(attribute.get("waittime", ""))
+    wait = DEFAULT_TIME if written is None else written
+    return Args(seconds=int(wait.total_seconds()), on_timeout=options.on_drain_timeout)
+
+
+SPEC = ActionSpec(
+    name="drain",
+    title=_("Drain"),
+    place=(Stage.MOVE, 2),
+    policy=PolicyAction(name="drain", own=False, attributes={"waittime": attributes.wait}),
+    implies=("cordon",),
+    plan=_plan,
+    args=Args,
+    progress=Progress,
+    isolates=True,
+    takes_work_away=True,
+)

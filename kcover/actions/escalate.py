@@ -1,0 +1,26 @@
+"""escalate: the portal has done its part, a person must do the rest; the node stays as it is."""
+
+from dataclasses import dataclass
+
+from kcover.actions import record
+from kcover.actions.record import shown
+from kcover.actions.spec import ActionSpec, Stage
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args(record.Args):
+    """``message``: what a person is to do."""
+
+    message: str = shown(_("Message"), default="", always=True)
+
+
+SPEC = ActionSpec(
+    name="escalate",
+    title=_("Call a person"),
+    place=(Stage.HAND_OVER, 0),
+    asked_by=lambda options: options.escalate is not None,
+    plan=lambda _attribute, options: Args(message=options.escalate or ""),
+    args=Args,
+    calls_person=True,
+)

@@ -1,0 +1,46 @@
+"""notify: people are told before anything is taken away."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from kcover.actions import attributes, record
+from kcover.actions.record import Form, hidden, shown
+from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args(record.Args):
+    """The message. ``channel`` None: every channel that asks for news of rescues."""
+
+    channel: str | None = shown(_("Channel"), default=None)
+    message: str | None = shown(_("Message"), default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(record.Progress):
+    """``told``: what came of it, as the JSON of a reason in ``because``, and when, in ``at``."""
+
+    asked_at: datetime | None = shown(_("Requested at"), Form.MOMENT, default=None)
+    told: Mapping[str, Any] | None = hidden(default=None)
+
+
+def _plan(attribute: Attributes, options: RuleOptions) -> Args:
+    message = attribute.get("message")
+    return Args(
+        channel=attribute.get("channel"),
+        message=message.replace("<code>", options.code) if message is not None else None,
+    )
+
+
+SPEC = ActionSpec(
+    name="notify",
+    title=_("Notify people"),
+    place=(Stage.TELL, 0),
+    policy=PolicyAction(name="notify", attributes={"channel": attributes.channel, "message": attributes.text}),
+    plan=_plan,
+    args=Args,
+    progress=Progress,
+)

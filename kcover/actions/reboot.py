@@ -1,0 +1,72 @@
+"""reboot: asks for one reboot of the boot that was found, and waits until the node reports another."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from kcover import durations
+from kcover.actions import attributes, record
+from kcover.actions.record import Form, hidden, shown
+from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
+from kcover.reasons import Reason
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args(record.Args):
+    """``wait_seconds``: how long to wait between the drain and the reboot."""
+
+    wait_seconds: int = shown(_("Wait before the reboot"), Form.SECONDS, default=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(record.JobsProgress):
+    """``boot_id``: the boot that is to end, known however long the plan waits before. ``driver``: by which way, chosen
+    before the request. ``was_ready``: whether the node was Ready then. ``asked``: the request."""
+
+    boot_id: str = shown(_("Boot ID"), default="", kept=True)
+    driver: str = shown(
+        _("Reboot via"),
+        Form.CHOICE,
+        default="",
+        choices={"agent": _("the node's agent"), "job": _("a job on the node")},
+    )
+    was_ready: bool = hidden(default=False)
+    asked: Reason | None = shown(_("Requested via"), Form.REASON, default=None)
+    asked_at: datetime | None = shown(_("Requested at"), Form.MOMENT, default=None)
+
+    @classmethod
+    def initial(cls, *, boot_id: str) -> Self:
+        """A reboot is to end the boot in which its rescue was opened, and none but it."""
+        return cls(boot_id=boot_id)
+
+    @property
+    def committed(self) -> bool:
+        """A reboot that was asked for is seen through."""
+        return self.asked is not None
+
+
+def _plan(attribute: Attributes, _options: RuleOptions) -> Args:
+    wait = durations.parse(attribute.get("waittime", ""))
+    return Args(wait_seconds=int(wait.total_seconds()) if wait else 0)
+
+
+SPEC = ActionSpec(
+    name="reboot",
+    title=_("Reboot"),
+    place=(Stage.REPAIR, 2),
+    policy=PolicyAction(
+        name="reboot",
+        own=False,
+        attributes={"waittime": attributes.wait, "unCordon": attributes.truth("unCordon")},
+        needs=(("drain",),),
+    ),
+    implies=("cordon", "ready", "verify"),
+    plan=_plan,
+    args=Args,
+    progress=Progress,
+    isolates=True,
+    takes_work_away=True,
+    mends=True,
+    request_key="reboot",
+)

@@ -1,0 +1,43 @@
+"""reset: one GPU is reset where exactly one is hit and nothing uses it any more; the node keeps running."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from kcover.actions import attributes, record
+from kcover.actions.record import Form, shown
+from kcover.actions.spec import ActionSpec, PolicyAction, Stage
+from kcover.reasons import Reason
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(record.Progress):
+    """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: by which way it is reset. ``asked``: the request."""
+
+    gpu: Mapping[str, str] = shown(_("GPU"), Form.VALUES, default={})
+    driver: str = shown(_("Reset via"), Form.CHOICE, default="", choices={"agent": _("the node's agent")})
+    asked: Reason | None = shown(_("Requested via"), Form.REASON, default=None)
+
+    @property
+    def committed(self) -> bool:
+        """A reset that was asked for is seen through."""
+        return self.asked is not None
+
+
+SPEC = ActionSpec(
+    name="reset",
+    title=_("Reset the GPU"),
+    place=(Stage.REPAIR, 1),
+    policy=PolicyAction(
+        name="gpuReset",
+        attributes={"unCordon": attributes.truth("unCordon")},
+        needs=(("drain",),),
+        excludes={"reboot": "a reboot resets the GPUs as well"},
+    ),
+    implies=("cordon", "verify"),
+    progress=Progress,
+    isolates=True,
+    takes_work_away=True,
+    mends=True,
+    request_key="reset",
+)

@@ -1,0 +1,26 @@
+"""uncordon: the node takes work again; the portal's cordon, taints, label and mark are taken back in one patch."""
+
+from dataclasses import dataclass
+
+from kcover.actions import record
+from kcover.actions.record import Form, shown
+from kcover.actions.spec import ActionSpec, PolicyAction, Stage
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args(record.Args):
+    """``foreign``: a person asked for a schedulable node, whoever cordoned it."""
+
+    foreign: bool = shown(_("Removes someone else's cordon"), Form.YES_NO, default=False)
+
+
+SPEC = ActionSpec(
+    name="uncordon",
+    title=_("Uncordon"),
+    place=(Stage.RETURN, 0),
+    policy=PolicyAction(name="unCordon", own=False, needs=(("reboot", "gpuReset"),)),
+    asked_by=lambda options: options.uncordons,
+    args=Args,
+    returns_node=True,
+)

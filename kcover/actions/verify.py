@@ -1,0 +1,35 @@
+"""verify: proof that the node is healthy, before anything runs on it again (invariant 38)."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kcover.actions import record
+from kcover.actions.record import Form, shown
+from kcover.actions.spec import ActionSpec, Stage
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args(record.Args):
+    """``agent``: False for a node without an agent, whose report is then no part of the proof."""
+
+    agent: bool = shown(_("Agent report required"), Form.YES_NO, default=True, always=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(record.Progress):
+    """``silent_at``: when the agent was first found silent at the end of the hold-down time."""
+
+    silent_at: datetime | None = shown(_("Agent silent since"), Form.MOMENT, default=None)
+
+
+SPEC = ActionSpec(
+    name="verify",
+    title=_("Verify"),
+    place=(Stage.PROVE, 1),
+    asked_by=lambda options: options.verify,
+    plan=lambda _attribute, options: Args(agent=options.verify_agent),
+    args=Args,
+    progress=Progress,
+    proves=True,
+)

@@ -1,0 +1,48 @@
+"""webhook: another system is told, or is given the node until it calls back."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from kcover import durations
+from kcover.actions import attributes, record
+from kcover.actions.record import Form, hidden, shown
+from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Args(record.Args):
+    """``wait_seconds``: how long the other system may have the node; None: it is only told."""
+
+    url: str = shown(_("Address"))
+    wait_seconds: int | None = shown(_("Waits for a callback for"), Form.SECONDS, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(record.Progress):
+    """``callback``: the other system's ``outcome``, ``message`` and when it came, in ``at``."""
+
+    tries: int = shown(_("Calls made"), Form.NUMBER, default=0)
+    given_at: datetime | None = shown(_("Handed over at"), Form.MOMENT, default=None)
+    callback: Mapping[str, str] | None = hidden(default=None)
+
+
+def _plan(attribute: Attributes, _options: RuleOptions) -> Args:
+    wait = durations.parse(attribute.get("waittime", ""))
+    return Args(url=attribute["url"], wait_seconds=int(wait.total_seconds()) if wait else None)
+
+
+SPEC = ActionSpec(
+    name="webhook",
+    title=_("Call another system"),
+    place=(Stage.REPAIR, 0),
+    policy=PolicyAction(
+        name="webhook", attributes={"url": attributes.url, "waittime": attributes.wait}, required=("url",)
+    ),
+    plan=_plan,
+    args=Args,
+    progress=Progress,
+    gives_node_away=True,
+    request_key="webhook",
+)

@@ -1,0 +1,124 @@
+"""What every entry of the ledger has in common: a verb, typed fields, and the row that keeps them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, Self, TypeVar
+
+from kcover import reasons
+from kcover.audit import codec
+
+
+class UnknownVerb(LookupError):
+    """The ledger has an entry of a verb that this version does not know."""
+
+
+class EntryLike(Protocol):
+    """The columns of an entry that make up an act."""
+
+    @property
+    def verb(self) -> str:
+        """What was done: one of the registry's verbs."""
+
+    @property
+    def subject(self) -> str:
+        """What it was done to, for people."""
+
+    @property
+    def node(self) -> str:
+        """The node's name; empty where the act is not about a node."""
+
+    @property
+    def rescue(self) -> int | None:
+        """The rescue's id; None where the act is not part of one."""
+
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """The act's other fields, as JSON."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """An act as the ledger stores it. ``subject`` is for people; programs read the fields in ``data``."""
+
+    verb: str
+    subject: str
+    node: str = ""
+    rescue: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Act:
+    """One kind of ledger entry. Subclasses set ``VERB``, or override ``verbs`` and ``verb`` for a family of verbs."""
+
+    VERB: ClassVar[str] = ""
+    COLUMNS: ClassVar[Mapping[str, str]] = {"node": "node", "rescue": "rescue"}  # fields that have a column
+
+    @classmethod
+    def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
+        """Every verb of the class, and the fields that the verb itself fixes."""
+        return {cls.VERB: {}}
+
+    @property
+    def verb(self) -> str:
+        """The verb of this act: stable, and what the audit log is filtered by."""
+        return self.VERB
+
+    @property
+    def subject(self) -> str:
+        """What the act is about, for people."""
+        raise NotImplementedError
+
+    @property
+    def own_words(self) -> str:
+        """Why a person did it, in their own words; "" where nobody gave a reason."""
+        return str(getattr(self, "reason", ""))
+
+    @property
+    def explanation(self) -> reasons.Reason | None:
+        """Why the portal did it; None where it gives no reason."""
+        because = getattr(self, "because", None)
+        given = because if isinstance(because, tuple) else (because,)
+        parts = [part for part in (*given, getattr(self, "withdrawn", None)) if isinstance(part, reasons.Reason)]
+        return reasons.both(*parts) if parts else None
+
+    def title(self) -> reasons.Reason:
+        """What was done, in a few words, for people."""
+        return reasons.of(f"audit.{self.verb}")
+
+    def to_entry(self) -> Columns:
+        """The columns of the entry."""
+        fixed = self.verbs()[self.verb]
+        stored = {column: getattr(self, name) for name, column in self.COLUMNS.items() if hasattr(self, name)}
+        data = codec.encode_fields(self, leave_out=frozenset({*fixed, *self.COLUMNS}))
+        return Columns(**{"verb": self.verb, "subject": self.subject, **stored, "data": data})
+
+    @classmethod
+    def of_entry(cls, entry: EntryLike) -> Self:
+        """The act of an entry of one of this class's verbs."""
+        known = codec.hints(cls)  # type: ignore[arg-type]  # mypy takes no type[Self] for hashable
+        stored = {name: getattr(entry, column) for name, column in cls.COLUMNS.items() if name in known}
+        data = {name: codec.decode(known[name], value) for name, value in entry.data.items()}
+        return cls(**{**stored, **cls.verbs()[entry.verb], **data})
+
+
+REGISTRY: dict[str, type[Act]] = {}
+A = TypeVar("A", bound=type[Act])
+
+
+def register(cls: A) -> A:
+    """Makes a class known under its verbs. Raises ValueError for a verb that another class has."""
+    for verb in cls.verbs():
+        if not verb or verb in REGISTRY:
+            raise ValueError(f"{cls.__name__}: the verb {verb!r} is empty or taken")
+        REGISTRY[verb] = cls
+    return cls
+
+
+def from_entry(entry: EntryLike) -> Act:
+    """The typed act of an entry. Raises UnknownVerb."""
+    try:
+        cls = REGISTRY[entry.verb]
+    except KeyError as error:
+        raise UnknownVerb(f"the ledger has an entry {entry.verb!r}, which is not known here") from error
+    return cls.of_entry(entry)

@@ -1,0 +1,248 @@
+"""The values in the entries of a call: what it is to bring about, and what the other side answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from kcover import reasons
+from kcover.reasons import Reason
+
+# What a call is to bring about.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePatch:
+    """A change of a node. ``label``: "key=value"; ``taint``: "key=value:effect"."""
+
+    CODE: ClassVar[str] = "node_patch"
+    state: str | None = None
+    cordon: bool = False
+    label: str = ""
+    taint: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRemoval:
+    """The eviction or deletion of one pod. ``job``: of the training job that is restarted; ``forced``: no grace."""
+
+    CODE: ClassVar[str] = "pod_removal"
+    uid: str
+    job: str = ""
+    forced: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebootRequest:
+    """A reboot that ends the boot ``boot_id``, asked for through ``driver``."""
+
+    CODE: ClassVar[str] = "reboot"
+    driver: str
+    boot_id: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReset:
+    """The reset of one GPU, named by its UUID or its PCI address."""
+
+    CODE: ClassVar[str] = "gpu_reset"
+    driver: str
+    key: str
+    gpu_uuid: str = ""
+    pci: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRequest:
+    """Checks that the node's agent is to run."""
+
+    CODE: ClassVar[str] = "checks"
+    key: str
+    checks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookDelivery:
+    """A signed POST to another system."""
+
+    CODE: ClassVar[str] = "webhook"
+    delivery: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyChange:
+    """A standby is reserved, activated for ``origin``, or given back."""
+
+    CODE: ClassVar[str] = "standby"
+    assignment: int
+    origin: str = ""
+    because: Reason | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthLabel:
+    """The value of Autopilot's health label; None: no label of the portal's."""
+
+    CODE: ClassVar[str] = "health_label"
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageClaim:
+    """A claim of storage. ``storage_class`` "": the cluster's default."""
+
+    CODE: ClassVar[str] = "storage_claim"
+    namespace: str
+    claim: str
+    storage_class: str = ""
+
+
+Wanted = (
+    NodePatch
+    | PodRemoval
+    | RebootRequest
+    | GpuReset
+    | CheckRequest
+    | WebhookDelivery
+    | StandbyChange
+    | HealthLabel
+    | StorageClaim
+)
+
+
+# What the other side answered.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodEvicted:
+    """The pod is on its way out, with its grace period still running."""
+
+    CODE: ClassVar[str] = "evicted"
+
+    def sentence(self) -> Reason | None:
+        """The answer in words."""
+        return reasons.of("pod_evicted")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodGone:
+    """The pod was not there any more."""
+
+    CODE: ClassVar[str] = "gone"
+
+    def sentence(self) -> Reason | None:
+        """The answer in words."""
+        return reasons.of("pod_gone")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvictionBlocked:
+    """Disruption budgets refused the eviction. ``detail``: the API server's message."""
+
+    CODE: ClassVar[str] = "blocked"
+    budgets: tuple[str, ...] = ()
+    detail: str = ""
+
+    def sentence(self) -> Reason | None:
+        """The answer in words."""
+        return reasons.of("eviction_blocked")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeShape:
+    """What of a node the portal may change. ``state``: the value of its state label; ``labels``: others of its own."""
+
+    unschedulable: bool
+    taints: tuple[str, ...] = ()
+    state: str | None = None
+    boot_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodePatched:
+    """The node before and after the patch; equal where nothing had to be written."""
+
+    CODE: ClassVar[str] = "patched"
+    before: NodeShape
+    after: NodeShape
+
+    def sentence(self) -> Reason | None:
+        """None: readers show what differs."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelsPatched:
+    """Labels of a node before and after a patch; None for a label that it does not have."""
+
+    CODE: ClassVar[str] = "labels_patched"
+    before: Mapping[str, str | None] = field(default_factory=dict)
+    after: Mapping[str, str | None] = field(default_factory=dict)
+
+    def sentence(self) -> Reason | None:
+        """None: readers show what differs."""
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The other side took the request. ``because`` names it: an agent's command, or a job."""
+
+    CODE: ClassVar[str] = "accepted"
+    because: Reason
+
+    def sentence(self) -> Reason | None:
+        """The answer in words."""
+        return self.because
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobRemoved:
+    """The job "namespace/name" was deleted. ``had_run``: it had succeeded before."""
+
+    CODE: ClassVar[str] = "job_removed"
+    job: str
+    had_run: bool
+
+    def sentence(self) -> Reason | None:
+        """The answer in words."""
+        return reasons.of("job_had_run" if self.had_run else "job_deleted", job=self.job)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookAnswer:
+    """The other system's answer; ``taken`` False: it was refused, or is unclear."""
+
+    CODE: ClassVar[str] = "webhook_answer"
+    taken: bool
+    because: Reason
+
+    def sentence(self) -> Reason | None:
+        """The answer in words."""
+        return self.because
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimMade:
+    """The claim of storage exists, in this phase."""
+
+    CODE: ClassVar[str] = "claim_made"
+    claim: str
+    phase: str
+
+    def sentence(self) -> Reason | None:
+        """None: the claim's name and phase say it."""
+        return None
+
+
+Answer = (
+    PodEvicted
+    | PodGone
+    | EvictionBlocked
+    | NodePatched
+    | LabelsPatched
+    | Accepted
+    | JobRemoved
+    | WebhookAnswer
+    | ClaimMade
+)

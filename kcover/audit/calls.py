@@ -1,0 +1,113 @@
+"""Calls that change a cluster, or ask another system to act on a node: one entry before, one after."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from kcover import reasons
+from kcover.audit.base import Act, register
+from kcover.audit.call_values import Answer, Wanted
+from kcover.reasons import Reason
+
+
+class Call(StrEnum):
+    """Every kind of call. The values are the first part of the verb."""
+
+    ACTIVATE = "activate"
+    AUTOPILOT_LABELS = "autopilot_labels"
+    CORDON = "cordon"
+    DELETE = "delete"
+    EVICT = "evict"
+    GIVE_BACK = "give_back"
+    LABEL = "label"
+    PVC_CREATE = "pvc.create"
+    PVC_DELETE = "pvc.delete"
+    REBOOT = "reboot"
+    RELEASE = "release"
+    RESERVE = "reserve"
+    RESET = "reset"
+    RUN_CHECKS = "run_checks"
+    TAINT = "taint"
+    UNCORDON = "uncordon"
+    WEBHOOK = "webhook"
+    WITHDRAW = "withdraw"
+    YIELD = "yield"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterCall(Act):
+    """A call. ``target``: what it is made to, e.g. "node gpu-3" or "pod train/worker-1".
+
+    ``step`` and ``name``: the step of the rescue that makes it, by its place in the plan and its action; ``rule`` and
+    ``revision``: by which policy the rescue was opened. ``check_run``: for which run of checks it is made.
+    """
+
+    COLUMNS: ClassVar[Mapping[str, str]] = {"node": "node", "rescue": "rescue", "target": "subject"}
+
+    call: Call
+    target: str
+    node: str = ""
+    rescue: int | None = None
+    step: int | None = None
+    name: str = ""
+    rule: str = ""
+    revision: int | None = None
+    check_run: int | None = None
+
+    PHASE: ClassVar[str] = ""
+
+    @classmethod
+    def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
+        """``<call>.<phase>``."""
+        return {f"{call.value}.{cls.PHASE}": {"call": call} for call in Call}
+
+    @property
+    def verb(self) -> str:
+        """``<call>.<phase>``."""
+        return f"{self.call.value}.{self.PHASE}"
+
+    @property
+    def subject(self) -> str:
+        """What the call is made to."""
+        return self.target
+
+    def title(self) -> Reason:
+        """The call, and how far it is."""
+        return reasons.of(f"audit.call_{self.PHASE}", call=reasons.of(f"audit.call.{self.call.value}"))
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterCallBegun(ClusterCall):
+    """Written before the call, in the transaction that holds the lease and asked the guards.
+
+    ``passed_over``: the guards that a named person overrode for it.
+    """
+
+    PHASE: ClassVar[str] = "begun"
+
+    wanted: Wanted | None = None
+    attempt: int | None = None
+    passed_over: tuple[Reason, ...] = ()
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterCallFailed(ClusterCall):
+    """The call failed. ``held_back``: a guard, a pause or the mode stopped it, so it was never made."""
+
+    PHASE: ClassVar[str] = "failed"
+
+    because: Reason
+    held_back: bool
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterCallDone(ClusterCall):
+    """The call was answered. ``answer``: None where the call answers nothing."""
+
+    PHASE: ClassVar[str] = "done"
+
+    answer: Answer | None = None

@@ -1,0 +1,181 @@
+"""Clusters, their settings, pauses, maintenance windows and runs of checks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, ClassVar
+
+from kcover.audit.base import Act, register
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A setting before and after, as plain JSON. Of a secret: "" and "changed"."""
+
+    before: Any
+    after: Any
+
+
+SECRET_CHANGED = Change(before="", after="changed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAct(Act):
+    """An act on a cluster; ``cluster`` "": on the whole installation."""
+
+    cluster: str
+
+    @property
+    def subject(self) -> str:
+        """The cluster."""
+        return f"cluster {self.cluster}" if self.cluster else "installation"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModeAct(ClusterAct):
+    """A change of the mode; ``before`` and ``mode``: the mode before and after it."""
+
+    before: str
+    mode: str
+    reason: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomationPaused(ModeAct):
+    """Automation was paused."""
+
+    VERB: ClassVar[str] = "automation.paused"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AutomationResumed(ModeAct):
+    """Automation goes on after a pause."""
+
+    VERB: ClassVar[str] = "automation.resumed"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAdded(ClusterAct):
+    """A cluster was registered. ``settings``: without secrets."""
+
+    VERB: ClassVar[str] = "cluster.added"
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterChanged(ClusterAct):
+    """Settings of a cluster were changed."""
+
+    VERB: ClassVar[str] = "cluster.changed"
+
+    changed: Mapping[str, Change]
+    reason: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterGuardsChanged(ClusterAct):
+    """Guards of a cluster were changed."""
+
+    VERB: ClassVar[str] = "cluster.guards"
+
+    changed: Mapping[str, Change]
+    reason: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRemoved(ClusterAct):
+    """A cluster was removed; its entries stay."""
+
+    VERB: ClassVar[str] = "cluster.removed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceAct(Act):
+    """An act on a maintenance window."""
+
+    maintenance: int
+
+    @property
+    def subject(self) -> str:
+        """The window."""
+        return f"maintenance {self.maintenance}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceOpened(MaintenanceAct):
+    """A window was announced, for a pool, a node, or (neither) a whole cluster."""
+
+    VERB: ClassVar[str] = "maintenance.opened"
+
+    starts_at: datetime
+    ends_at: datetime
+    node: str = ""
+    pool: str = ""
+    reason: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MaintenanceEnded(MaintenanceAct):
+    """A window was ended early, or withdrawn before it began."""
+
+    VERB: ClassVar[str] = "maintenance.ended"
+
+    node: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRunAct(Act):
+    """An act on a run of checks."""
+
+    check_run: int
+
+    @property
+    def subject(self) -> str:
+        """The run."""
+        return f"check run {self.check_run}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRunRequested(CheckRunAct):
+    """A run was requested. ``nodes``: names of the first ones; ``count``: of all; ``batch`` 0: all at the same time."""
+
+    VERB: ClassVar[str] = "checks.requested"
+
+    checks: tuple[str, ...]
+    level: int
+    batch: int
+    nodes: tuple[str, ...]
+    count: int
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRunStopped(CheckRunAct):
+    """A person stopped the run."""
+
+    VERB: ClassVar[str] = "checks.stopped"
+
+    reason: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRunFinished(CheckRunAct):
+    """The run is over. ``wrong``: by node, what is wrong with the first ones; ``wrong_count``: with how many."""
+
+    VERB: ClassVar[str] = "checks.finished"
+
+    count: int
+    wrong: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    wrong_count: int = 0

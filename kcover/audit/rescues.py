@@ -1,0 +1,274 @@
+"""A rescue and its steps, from the decision to the end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from kcover import reasons
+from kcover.audit.base import Act, register
+from kcover.plan import PlannedStep
+from kcover.reasons import Reason
+
+
+class Decided(StrEnum):
+    """The answers of a decision."""
+
+    RESCUE = "rescue"
+    APPROVE = "approve"
+    HOLD = "hold"
+    SHADOW = "shadow"
+    NONE = "none"
+
+
+class Ended(StrEnum):
+    """The states in which a rescue is closed."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionMade(Act):
+    """A decision about an open incident."""
+
+    incident: int
+    node: str
+    decision: int
+    answer: Decided
+    mode: str
+    revision: int | None
+    because: tuple[Reason, ...]
+
+    @classmethod
+    def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
+        """``decision.<answer>``."""
+        return {f"decision.{answer.value}": {"answer": answer} for answer in Decided}
+
+    @property
+    def verb(self) -> str:
+        """``decision.<answer>``."""
+        return f"decision.{self.answer.value}"
+
+    @property
+    def subject(self) -> str:
+        """The incident."""
+        return f"incident {self.incident}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StormOpened(Act):
+    """Automation stops for a symptom on ``nodes`` nodes; ``reached``: the least number that is a storm."""
+
+    VERB: ClassVar[str] = "storm.opened"
+
+    incident: int
+    trait: str
+    value: str
+    nodes: int
+    reached: int
+
+    @property
+    def subject(self) -> str:
+        """The storm's own incident."""
+        return f"incident {self.incident}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRefused(Act):
+    """A request that was not met. ``requested``: names of the steps; ``reason``: the requester's own words.
+
+    ``override``: the guards that it asked to pass over; ``xid``: the code that a decision system named.
+    """
+
+    VERB: ClassVar[str] = "request.refused"
+
+    node: str
+    requested: tuple[str, ...]
+    because: Reason
+    reason: str = ""
+    override: tuple[str, ...] = ()
+    xid: int | None = None
+
+    @property
+    def subject(self) -> str:
+        """The node."""
+        return f"node {self.node}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueAct(Act):
+    """An act on a whole rescue."""
+
+    rescue: int
+    node: str
+
+    @property
+    def subject(self) -> str:
+        """The rescue."""
+        return f"rescue {self.rescue}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueOpened(RescueAct):
+    """A rescue with its plan. ``overrides``: guards that a named person may pass over; ``passed_over``: that were."""
+
+    VERB: ClassVar[str] = "rescue.opened"
+
+    steps: tuple[PlannedStep, ...]
+    plan_hash: str
+    state: str
+    reason: str = ""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    passed_over: tuple[Reason, ...] = ()
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueHeld(RescueAct):
+    """The rescue waits for a person's approval before the step."""
+
+    VERB: ClassVar[str] = "rescue.held"
+
+    step: int
+    name: str
+    because: Reason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote(RescueAct):
+    """A person's answer about the gated step; ``via``: the door they used."""
+
+    step: int
+    plan_hash: str
+    reason: str = ""
+    via: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueApproved(Vote):
+    """A person said yes. ``granted``: with it the step has all the votes that it needs."""
+
+    VERB: ClassVar[str] = "rescue.approved"
+
+    granted: bool
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueRejected(Vote):
+    """A person said no."""
+
+    VERB: ClassVar[str] = "rescue.rejected"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalLinkMade(RescueAct):
+    """A signed link by which ``approver`` can answer; ``channel``: of the notification that carries it."""
+
+    VERB: ClassVar[str] = "rescue.link_made"
+
+    approver: str
+    step: int
+    plan_hash: str
+    channel: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueCalledBack(RescueAct):
+    """The system that had the node reported ``outcome``: done or failed. ``message``: its own words."""
+
+    VERB: ClassVar[str] = "rescue.called_back"
+
+    outcome: str
+    message: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueEnded(RescueAct):
+    """The rescue is closed. ``withdrawn``: what had been asked for and was taken off the offer with it."""
+
+    state: Ended
+    outcome: str
+    needs_human: bool
+    because: Reason | None
+    withdrawn: Reason | None = None
+
+    @classmethod
+    def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
+        """``rescue.<state>``."""
+        return {f"rescue.{state.value}": {"state": state} for state in Ended}
+
+    @property
+    def verb(self) -> str:
+        """``rescue.<state>``."""
+        return f"rescue.{self.state.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarksAct(Act):
+    """The portal's marks on a node were found to differ from its rows."""
+
+    rescue: int
+    node: str
+
+    @property
+    def subject(self) -> str:
+        """The node."""
+        return f"node {self.node}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarksGone(MarksAct):
+    """The node no longer carries the marks of the rescue."""
+
+    VERB: ClassVar[str] = "marks.gone"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarksFound(MarksAct):
+    """The node carries marks of a rescue whose rows had none."""
+
+    VERB: ClassVar[str] = "marks.found"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandAnsweredLate(Act):
+    """An agent answered a command after the rescue had stopped waiting for it. ``message``: the agent's own words.
+
+    ``withdrawn``: the command had been taken off the offer, and the agent had fetched it before.
+    """
+
+    VERB: ClassVar[str] = "command.late"
+
+    rescue: int
+    node: str
+    command: str
+    kind: str
+    key: str
+    status: str
+    message: str = ""
+    withdrawn: bool = False
+
+    @property
+    def subject(self) -> str:
+        """The command."""
+        return f"command {self.command}"
+
+    @property
+    def explanation(self) -> Reason:
+        """What the agent answered."""
+        code = "late_answer_withdrawn" if self.withdrawn else "late_answer"
+        return reasons.of(code, status=self.status, message=self.message)

@@ -1,0 +1,158 @@
+"""Approvals: whether a gated step may run, given people's votes.
+
+An approval is bound to the rescue, the step, the plan's hash and the node. A change of any of them voids it. Requesters
+cannot approve their own request, each person counts once, one rejection is enough, and approvals expire (invariants 43
+to 45).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+
+from kcover import reasons
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """What is to be approved: one step of one plan for one node. ``uid`` distinguishes machines of the same name."""
+
+    rescue: int
+    step: int
+    plan_hash: str
+    node: str
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """The request for approval.
+
+    ``holds``: how long the request and each approval stay valid. ``approvers``: how many people must approve.
+    ``requested_by``: the requester, named as votes name people.
+    """
+
+    subject: Subject
+    requested_by: str
+    asked_at: datetime
+    holds: timedelta
+    approvers: int = 1
+
+    @property
+    def expires_at(self) -> datetime:
+        """From this moment on, votes no longer count."""
+        return self.asked_at + self.holds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One person's vote, and what the person saw."""
+
+    subject: Subject
+    approved: bool
+    by: str
+    at: datetime
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approved:
+    """The step may run before ``until``."""
+
+    by: tuple[str, ...]
+    until: datetime
+    because: tuple[reasons.Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Waiting:
+    """``missing`` more people must approve."""
+
+    missing: int
+    because: tuple[reasons.Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejected:
+    """A person rejected the request."""
+
+    by: str
+    because: tuple[reasons.Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expired:
+    """Not enough approvals in time: the node stays as it is, isolated and not rebooted."""
+
+    because: tuple[reasons.Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Void:
+    """Nothing is left to approve: the plan changed, or the fault has cleared."""
+
+    because: tuple[reasons.Reason, ...]
+
+
+Answer = Approved | Waiting | Rejected | Expired | Void
+
+
+def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: bool, now: datetime) -> Answer:
+    """Count the votes. ``actual``: the step, plan and node as they are now. ``healed``: the fault has cleared.
+
+    The reasons also say which votes did not count, and why.
+    """
+    changed = _difference(request.subject, actual)
+    if changed is not None:
+        part, asked, found = changed
+        return Void(because=(reasons.of("approval_void", part=part, asked=asked, actual=found),))
+    if healed:
+        return Void(because=(reasons.of("approval_healed"),))
+    in_time = sorted((vote for vote in votes if vote.at <= now), key=lambda vote: (vote.at, vote.by))
+    refusals = [_refusal(vote, request) for vote in in_time]
+    counted = [vote for vote, refusal in zip(in_time, refusals, strict=True) if refusal is None]
+    ignored = tuple(refusal for refusal in refusals if refusal is not None)
+    for vote in counted:
+        if not vote.approved:
+            return Rejected(by=vote.by, because=(_no(vote), *ignored))
+    standing = {vote.by: vote.at + request.holds for vote in counted if now < vote.at + request.holds}
+    missing = request.approvers - len(standing)
+    if missing <= 0:
+        until = sorted(standing.values(), reverse=True)[request.approvers - 1]
+        names = tuple(standing)
+        granted = reasons.of("approval_granted", by=", ".join(names), until=reasons.moment(until))
+        return Approved(by=names, until=until, because=(granted, *ignored))
+    ends = reasons.moment(request.expires_at)
+    if now >= request.expires_at:
+        return Expired(because=(reasons.of("approval_expired", until=ends), *ignored))
+    waits = reasons.of("approval_waits", missing=missing, needed=request.approvers, until=ends)
+    return Waiting(missing=missing, because=(waits, *ignored))
+
+
+def _difference(one: Subject, other: Subject) -> tuple[str, str, str] | None:
+    """The first part in which two subjects differ."""
+    for part in fields(Subject):
+        first, second = getattr(one, part.name), getattr(other, part.name)
+        if first != second:
+            return part.name, str(first), str(second)
+    return None
+
+
+def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
+    """Why a vote does not count."""
+    changed = _difference(request.subject, vote.subject)
+    if changed is not None:
+        part, asked, voted = changed
+        return reasons.of("vote_void", by=vote.by, part=part, asked=asked, voted=voted)
+    if vote.by == request.requested_by:
+        return reasons.of("vote_of_requester", by=vote.by)
+    if vote.at < request.asked_at:
+        return reasons.of("vote_early", by=vote.by, at=reasons.moment(vote.at))
+    if vote.at >= request.expires_at:
+        return reasons.of("vote_late", by=vote.by, at=reasons.moment(vote.at))
+    return None
+
+
+def _no(vote: Vote) -> reasons.Reason:
+    if vote.reason:
+        return reasons.of("rejected_because", by=vote.by, why=vote.reason)
+    return reasons.of("rejected", by=vote.by)

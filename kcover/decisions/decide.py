@@ -1,0 +1,295 @@
+"""Decide what to do about one fault on one node. All facts go in; a Decision with its reasons comes out.
+
+``decide`` reads neither a clock nor a database, so a replay of the same facts gives the same decision.
+"""
+
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from kcover import actions, plan, reasons
+from kcover.decisions import guards, match
+from kcover.policy import document
+
+EXCLUDE_LABEL = guards.EXCLUDE_LABEL
+
+# rescue: create the rescue and run it. approve: create it; a person must approve first. shadow: record what would have
+# been done. hold: a rule matches but something holds it back; decide again later. none: do nothing.
+ANSWERS = ("rescue", "approve", "shadow", "hold", "none")
+
+# Reasons to hold that only a person can resolve.
+NEEDS_PERSON_CODES = ("reboots_repeat", "inspection")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeFacts:
+    """A node as the portal knows it. ``known``: the cluster has it. ``gpus``: its GPU capacity."""
+
+    name: str
+    known: bool
+    gpus: int
+    labels: dict[str, str] = field(default_factory=dict)
+    open_rescue: int | None = None
+    left_to_people: int | None = None  # the rescue that ended by leaving the node to people
+    isolated_by: int | None = None  # the closed rescue whose marks the node still carries
+    isolated_plan: str = ""  # the hash of that rescue's plan
+    recent_rescues: int = 0  # automatic reboots and resets within the window of the ``repeats`` guard
+    rebooted_since: bool = False  # the agent reports another boot since the fault was last seen
+    unshown_boot: str = ""  # the boot of the fault, where the cluster has not shown whether that boot has ended
+    reboots_for_code: int = 0  # reboots for this code within the window of the ``ladder`` guard
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultFacts:
+    """An open incident, reduced to what rules can refer to."""
+
+    kind: str
+    code: str
+    cause: int | None = None
+    fatal: bool | None = None  # the severity that the log line itself printed
+    count: int = 1
+    seen_within: dict[int, int] = field(default_factory=dict)  # occurrences by window in seconds (match.windows)
+    drill: bool = False
+    last_seen_at: datetime | None = None  # by the portal's clock; None: a held decision does not expire
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterFacts:
+    """The cluster settings that bound every decision."""
+
+    name: str
+    installation_mode: str = "enforce"
+    mode: str = "enforce"
+    pause_reason: str = ""
+    decision_mode: str = "policies"  # policies | external | both
+    drills: str = "act"  # act | record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """Everything that one decision depends on.
+
+    ``external_asked``: the external decider was asked, so that ``decision_mode`` ``external`` no longer stops the
+    decision: ``rules`` holds the decider's answer, or the policies stand in for a silent decider. ``counts``: what the
+    guards evaluate; None where they are not evaluated (see ``needs_counts``). ``matched``: the rule that applies,
+    computed by whoever gathered the facts; None where ``decide`` is to compute it.
+    """
+
+    now: datetime
+    fault: FaultFacts
+    node: NodeFacts
+    cluster: ClusterFacts
+    rules: tuple[match.Candidate, ...]
+    settings: guards.Settings = field(default_factory=guards.Settings)
+    counts: guards.Facts | None = None
+    external_asked: bool = False
+    matched: match.Matched | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """The answer and its reasons, in the order of evaluation.
+
+    ``candidate``: the rule that applies, and where it comes from. ``passed``: the guards that held nothing back.
+    ``again_at``: when to decide again after ``hold``. ``storm``: the storm that held it back; a storm has one incident,
+    and no node is acted on.
+    """
+
+    answer: str
+    because: tuple[reasons.Reason, ...]
+    mode: str
+    candidate: match.Candidate | None = None
+    steps: tuple[plan.PlannedStep, ...] = ()
+    tried: tuple[match.Tried, ...] = ()
+    passed: tuple[reasons.Reason, ...] = ()
+    again_at: datetime | None = None
+    storm: guards.Storm | None = None
+
+    @property
+    def rule(self) -> str | None:
+        """The name of the rule that applies: ``heal#2``."""
+        return self.candidate.name if self.candidate else None
+
+    @property
+    def policy(self) -> str | None:
+        """The policy of that rule, or ``external:HOST`` for the answer of an external decider."""
+        return self.candidate.policy if self.candidate else None
+
+    @property
+    def revision(self) -> int | None:
+        """The revision of that policy; 0 for the answer of an external decider."""
+        return self.candidate.revision if self.candidate else None
+
+
+def strictest(*modes: str) -> str:
+    """The strictest of the modes: paused > shadow > approve > enforce."""
+    return min(modes, key=document.MODES.index)
+
+
+def decide(situation: Situation) -> Decision:
+    """Decide one fault. The decision gives its reasons also where nothing is to be done."""
+    fault, cluster = situation.fault, situation.cluster
+    installed = strictest(cluster.installation_mode, cluster.mode)
+    refusal = _beyond_rules(situation)
+    if refusal:
+        return Decision(answer="none", because=(refusal,), mode=installed)
+    chosen, tried = situation.matched or match_rules(situation)
+    if chosen is None:
+        return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried)
+    matched = reasons.of(
+        "rule_matches", rule=chosen.name, priority=chosen.rule.priority, kind=fault.kind, code=fault.code
+    )
+    evaluated = _evaluate(situation, chosen)
+    return replace(evaluated, because=(matched, *evaluated.because), tried=tried)
+
+
+def needs_counts(situation: Situation, chosen: match.Candidate) -> bool:
+    """Whether the answer depends on ``counts``: nothing that precedes the guards decides it.
+
+    Counting is expensive, and most decisions that are made again wait for a person, a pause or another rescue.
+    """
+    planned = _planned(situation, chosen)
+    return _taken(situation, planned) is None and _stop(situation, planned) is None
+
+
+def helps_nobody(situation: Situation, steps: tuple[plan.PlannedStep, ...]) -> reasons.Reason | None:
+    """Why the plan that another system requests would not help, given the node's past rescues; None where it may.
+
+    Neither rules nor guards are evaluated.
+    """
+    if situation.node.left_to_people is not None:
+        return reasons.of("left_to_people", rescue=str(situation.node.left_to_people))
+    return _stop(situation, Decision(answer="none", because=(), mode="enforce", steps=steps))
+
+
+def match_rules(situation: Situation) -> match.Matched:
+    """The rule that applies to the situation's fault."""
+    fault = situation.fault
+    return match.match(
+        situation.rules,
+        kind=fault.kind,
+        code=fault.code,
+        cause=fault.cause,
+        labels=situation.node.labels,
+        fatal=fault.fatal,
+        seen_within=fault.seen_within,
+    )
+
+
+def _beyond_rules(situation: Situation) -> reasons.Reason | None:
+    """Why no rule is tried at all."""
+    fault, node, cluster = situation.fault, situation.node, situation.cluster
+    if not node.known:
+        return reasons.of("node_unknown", cluster=cluster.name, node=node.name)
+    if node.gpus < 1:
+        return reasons.of("node_without_gpus", node=node.name)
+    if fault.drill and cluster.drills == "record":
+        return reasons.of("drill_recorded")
+    if cluster.decision_mode == "external" and not situation.external_asked:
+        return reasons.of("left_to_external")
+    return None
+
+
+def _no_rule(tried: tuple[match.Tried, ...]) -> tuple[reasons.Reason, ...]:
+    if not tried:
+        return (reasons.of("no_policy"),)
+    return tuple(reasons.of("rule_mismatch", rule=one.rule, why=one.because) for one in tried)
+
+
+def _evaluate(situation: Situation, chosen: match.Candidate) -> Decision:
+    """The answer for the rule that applies, and what holds it back; the caller adds the match itself."""
+    decision = _planned(situation, chosen)
+    taken = _taken(situation, decision)
+    if taken is not None:
+        return taken
+    stop = _stop(situation, decision)
+    if stop is not None:
+        return _hold(situation, decision, stop)
+    verdict = _guards(situation, chosen, steps=decision.steps)
+    if verdict is not None:
+        decision = replace(decision, passed=verdict.passed)
+        if verdict.held:
+            found = guards.storm(situation.settings, situation.counts) if situation.counts else None
+            return _hold(situation, replace(decision, storm=found), *verdict.held, again_at=verdict.again_at)
+    if decision.mode == "shadow":
+        return replace(decision, answer="shadow", because=(reasons.of("shadow"),))
+    if decision.mode == "approve":
+        return replace(decision, answer="approve", because=(reasons.of("approve"),))
+    if chosen.rule.approval is not None:
+        return replace(decision, answer="approve", because=(reasons.of("approval_required"),))
+    return replace(decision, answer="rescue", because=(reasons.of("nothing_holds_back"),))
+
+
+def _planned(situation: Situation, chosen: match.Candidate) -> Decision:
+    """The plan of the rule, without an answer yet."""
+    cluster, rule = situation.cluster, chosen.rule
+    return Decision(
+        answer="none",
+        because=(),
+        mode=strictest(cluster.installation_mode, cluster.mode, rule.mode),
+        candidate=chosen,
+        steps=plan.of_rule(rule, code=situation.fault.code),
+    )
+
+
+def _taken(situation: Situation, decision: Decision) -> Decision | None:
+    """The answer where somebody else is in charge of the node, or nothing needs to be done."""
+    node = situation.node
+    if node.labels.get(EXCLUDE_LABEL) == "true":
+        return replace(decision, because=(reasons.of("excluded", node=node.name, label=EXCLUDE_LABEL),))
+    if decision.mode == "paused":
+        why = situation.cluster.pause_reason
+        return _hold(situation, decision, reasons.of("paused_because", why=why) if why else reasons.of("paused"))
+    again = situation.now + guards.REDECIDE_AFTER
+    if node.open_rescue is not None:
+        why_not = reasons.of("rescue_open", rescue=str(node.open_rescue))
+        return replace(decision, answer="hold", because=(why_not,), again_at=again)
+    if node.left_to_people is not None:
+        why_not = reasons.of("left_to_people", rescue=str(node.left_to_people))
+        return replace(decision, answer="hold", because=(why_not,), again_at=again)
+    if node.rebooted_since:
+        return replace(decision, because=(reasons.of("rebooted_since", node=node.name),))
+    if node.unshown_boot:
+        return _hold(situation, decision, reasons.of("boot_not_shown", boot=node.unshown_boot))
+    if node.isolated_by is not None and plan.digest(decision.steps) == node.isolated_plan:
+        return replace(decision, because=(reasons.of("done_already", rescue=str(node.isolated_by)),))
+    return None
+
+
+def _stop(situation: Situation, decision: Decision) -> reasons.Reason | None:
+    """Why another reboot, or reset of a GPU, would not help; None where it may."""
+    mending = {step.name for step in decision.steps if actions.ACTIONS[step.name].mends}
+    if not mending:
+        return None
+    node, repeats, ladder = situation.node, situation.settings.repeats, situation.settings.ladder
+    if node.recent_rescues >= repeats.limit:
+        return reasons.of("reboots_repeat", rescues=node.recent_rescues, within=reasons.span(repeats.window))
+    if actions.reboot.SPEC.name in mending and ladder.reboots is not None and node.reboots_for_code >= ladder.reboots:
+        return reasons.of(
+            "inspection",
+            reboots=node.reboots_for_code,
+            within=reasons.span(ladder.window),
+            kind=situation.fault.kind,
+            code=situation.fault.code,
+        )
+    return None
+
+
+def _guards(
+    situation: Situation, chosen: match.Candidate, *, steps: tuple[plan.PlannedStep, ...]
+) -> guards.Verdict | None:
+    """The guards' verdict; None where the plan isolates nothing, or nothing was counted."""
+    if situation.counts is None or not any(actions.ACTIONS[step.name].isolates for step in steps):
+        return None
+    limits = guards.RuleLimits(name=chosen.name, budget=chosen.rule.budget, cooldown=chosen.rule.cooldown)
+    return guards.isolation(situation.settings, situation.counts, now=situation.now, rule=limits)
+
+
+def _hold(
+    situation: Situation, decision: Decision, *held: reasons.Reason, again_at: datetime | None = None
+) -> Decision:
+    """Hold, to be decided again; give up where the fault was last seen longer ago than ``expiry`` (invariant 32)."""
+    seen, expiry = situation.fault.last_seen_at, situation.settings.expiry
+    if seen is not None and situation.now - seen > expiry:
+        expired = reasons.of("expired", seen=reasons.moment(seen), within=reasons.span(expiry))
+        return replace(decision, answer="none", because=(*held, expired))
+    return replace(decision, answer="hold", because=held, again_at=again_at or situation.now + guards.REDECIDE_AFTER)

@@ -1,0 +1,59 @@
+"""Guards bound automation that is right about one node and wrong about many.
+
+``isolation`` is evaluated when a rule matches, ``destructive`` right before each call that takes work away. ``storm``
+tells whether a fault is one of many with a shared cause. Pure: settings and counted facts in, reasons out.
+"""
+
+from kcover.decisions.guards.evaluate import (
+    GUARDS,
+    MAX_REDECIDE_AFTER,
+    REDECIDE_AFTER,
+    RuleLimits,
+    Storm,
+    Verdict,
+    destructive,
+    isolation,
+    storm,
+    too_many_plans,
+)
+from kcover.decisions.guards.facts import (
+    EXCLUDE_LABEL,
+    SCOPES,
+    TRAITS,
+    Facts,
+    Faulty,
+    Maintenance,
+    Pool,
+    RuleFacts,
+    Slots,
+    Symptom,
+)
+from kcover.decisions.guards.settings import SettingError, Settings, merge, parse, to_json
+
+__all__ = [
+    "EXCLUDE_LABEL",
+    "GUARDS",
+    "MAX_REDECIDE_AFTER",
+    "REDECIDE_AFTER",
+    "SCOPES",
+    "TRAITS",
+    "Facts",
+    "Faulty",
+    "Maintenance",
+    "Pool",
+    "RuleFacts",
+    "RuleLimits",
+    "SettingError",
+    "Settings",
+    "Slots",
+    "Storm",
+    "Symptom",
+    "Verdict",
+    "destructive",
+    "isolation",
+    "merge",
+    "parse",
+    "storm",
+    "to_json",
+    "too_many_plans",
+]

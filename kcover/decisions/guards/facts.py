@@ -1,0 +1,119 @@
+"""What the guards evaluate: counts that the portal gathers for one node at one moment.
+
+The counts and the act that relies on them belong in one transaction under the cluster's lock. Otherwise two nodes that
+are decided at once would both see the last free slot (invariant 29).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from datetime import datetime
+from typing import Any
+
+EXCLUDE_LABEL = "kcover.io/exclude"
+
+TRAITS = ("code", "job", "switch", "agent_version")
+SCOPES = ("all", "cluster", "pool", "node")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slots:
+    """The nodes that one budget covers. ``scope`` names them: "cluster east", "pool a100", "zone=b".
+
+    ``taken``: nodes with an open rescue or with the portal's marks. A stuck node counts until it is released.
+    """
+
+    scope: str
+    eligible: int
+    taken: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """The node's pool. ``healthy``: nodes that are Ready and schedulable, including the node itself if it is."""
+
+    name: str
+    eligible: int
+    healthy: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Symptom:
+    """Something that the fault at hand shares with faults of other nodes.
+
+    ``nodes``: distinct nodes, this one included, that showed it within the storm's window. ``trait``: one of
+    ``TRAITS``. A value that all nodes share (the only agent version) distinguishes nothing and is left out.
+    """
+
+    trait: str
+    value: str
+    nodes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Faulty:
+    """Distinct nodes of the cluster on which a node fault was first seen within the last 10 min, 1 h and 6 h."""
+
+    ten_minutes: int = 0
+    hour: int = 0
+    six_hours: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Maintenance:
+    """A maintenance window from ``start`` until before ``end``, for all clusters or for one cluster, pool or node."""
+
+    start: datetime
+    end: datetime
+    scope: str = "all"
+    name: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleFacts:
+    """A rule with a budget or a cooldown: its slots over the nodes it selects, and the end of its last rescue here."""
+
+    slots: Slots
+    last_ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """One node and its surroundings.
+
+    ``eligible``: GPU nodes of the cluster that are not excluded. Isolated nodes count, so that the denominator does not
+    shrink. ``isolated_lately``: distinct nodes that the portal isolated within the breaker's window. ``holds_slot``:
+    the node has an open rescue or marks. ``serving``: it is Ready and schedulable; False under a foreign cordon.
+    ``slots``: those of the cluster's budget. ``rules``: by ``Candidate.name``, for rules with a budget or cooldown.
+    """
+
+    cluster: str
+    node: str
+    eligible: int
+    isolated_lately: int
+    slots: Slots
+    pool: Pool
+    labels: Mapping[str, str] = field(default_factory=dict)
+    serving: bool = True
+    holds_slot: bool = False
+    symptoms: tuple[Symptom, ...] = ()
+    faulty: Faulty = field(default_factory=Faulty)
+    last_rescue_ended_at: datetime | None = None
+    maintenance: tuple[Maintenance, ...] = ()
+    rules: Mapping[str, RuleFacts] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The facts as plain JSON, stored with a decision."""
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    if is_dataclass(value):
+        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return value

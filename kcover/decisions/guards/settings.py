@@ -1,0 +1,245 @@
+"""The settings of one cluster's guards, as values and as the JSON of ``/clusters/{name}/guards``.
+
+Times are whole seconds in JSON. A limit is a count or a percentage (``5`` or ``"10%"``). Percentages round down, to at
+least one node. docs/interfaces.md lists the defaults; the others are given here with their reasons.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any
+
+from kcover import limits
+
+MAX_COUNT = 1_000_000  # nodes or rescues: far more than any cluster has
+MAX_WINDOW = timedelta(days=30)
+DEFAULT_BREAKER_LIMIT = limits.Limit(count=10)  # a larger wave of faults needs a person, however large the cluster is
+_LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+
+Json = dict[str, Any]
+
+
+class SettingError(ValueError):
+    """An invalid setting. ``path`` names it; ``reason`` says what is wrong and what to write instead."""
+
+    def __init__(self, path: str, reason: str) -> None:
+        super().__init__(f"{path}: {reason}" if path else reason)
+        self.path, self.reason = path, reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storm:
+    """A symptom on ``nodes`` nodes and on ``percent`` of the eligible nodes within ``window`` is a storm."""
+
+    enabled: bool = True
+    nodes: int = 3
+    percent: int = 3
+    window: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """Hold destructive acts while more nodes are faulty than chance explains (``guards.chance``)."""
+
+    enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breaker:
+    """At most ``limit`` nodes of a cluster are isolated within ``window``."""
+
+    enabled: bool = True
+    limit: limits.Limit = DEFAULT_BREAKER_LIMIT
+    window: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """At most ``limit`` nodes are isolated or under rescue at the same time, counted by cluster, pool or label.
+
+    None: no budget.
+    """
+
+    limit: limits.Limit | None = None
+    by: str = "cluster"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Floor:
+    """The minimum percentage of a pool's eligible nodes that stays in service. None: no floor."""
+
+    percent: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plans:
+    """How many plans of decision systems may be open in the cluster at the same time (KCE's plan limit)."""
+
+    limit: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeats:
+    """After ``limit`` rescues with a reboot or reset on one node within ``window``, a person takes over.
+
+    The default is NVSentinel's: 5 remediations in 168 h.
+    """
+
+    limit: int = 5
+    window: timedelta = timedelta(days=7)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ladder:
+    """After ``reboots`` for one code on one node in ``window``, the hardware needs an inspection (gpud: 2 in 3 days).
+
+    None (default): off. ``Repeats`` bounds every node already, and two reboots are too few for codes that a program can
+    cause again at once (gpud itself exempts 94).
+    """
+
+    reboots: int | None = None
+    window: timedelta = timedelta(days=3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """All guards of one cluster.
+
+    ``cooldown``: how long a node is left alone after a rescue. ``hold_down``: how long a node must be without a fault
+    before it counts as healthy. ``expiry``: a held decision is given up when the fault was not seen for this long.
+    """
+
+    storm: Storm = field(default_factory=Storm)
+    rate: Rate = field(default_factory=Rate)
+    breaker: Breaker = field(default_factory=Breaker)
+    budget: Budget = field(default_factory=Budget)
+    floor: Floor = field(default_factory=Floor)
+    cooldown: timedelta = timedelta(0)
+    hold_down: timedelta = timedelta(seconds=30)
+    plans: Plans = field(default_factory=Plans)
+    repeats: Repeats = field(default_factory=Repeats)
+    ladder: Ladder = field(default_factory=Ladder)
+    expiry: timedelta = timedelta(hours=24)
+
+
+def parse(data: object) -> Settings:
+    """Parse the JSON; omitted settings have their defaults. Raises SettingError."""
+    return Settings(**_object(data, "", _READERS))
+
+
+def merge(settings: Settings, patch: object) -> Settings:
+    """The settings with ``patch`` applied, section by section. Raises SettingError."""
+    _object(patch, "", _READERS)  # validated on its own, so that error paths refer to the patch
+    return parse(_merged(to_json(settings), patch))
+
+
+def to_json(settings: Settings) -> Json:
+    """The JSON of all settings, times in seconds; the inverse of ``parse``."""
+    return {one.name: _plain(getattr(settings, one.name)) for one in fields(settings)}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case timedelta():
+            return int(value.total_seconds())
+        case limits.Limit():
+            return limits.render(value)
+        case None | bool() | int() | str():
+            return value
+    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+
+
+def _merged(settings: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    return {**settings, **{name: _merged(settings[name], value) for name, value in patch.items()}}
+
+
+# --- one reader per setting; each gets the value and its path
+
+Reader = Callable[[object, str], Any]
+
+
+def _object(data: object, path: str, readers: Mapping[str, Reader]) -> dict[str, Any]:
+    if not isinstance(data, dict):
+        raise SettingError(path, f"must be an object with {', '.join(readers)}, not {_shown(data)}")
+    for name in data:
+        if name not in readers:
+            near = difflib.get_close_matches(str(name), readers)
+            hint = f": did you mean {near[0]}?" if near else f": there are {', '.join(readers)}"
+            raise SettingError(_join(path, str(name)), f"unknown setting{hint}")
+    return {name: readers[name](value, _join(path, name)) for name, value in data.items()}
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _section(kind: Callable[..., Any], **readers: Reader) -> Reader:
+    return lambda data, path: kind(**_object(data, path, readers))
+
+
+def _flag(value: object, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise SettingError(path, f"must be true or false, not {_shown(value)}")
+    return value
+
+
+def _whole(least: int, most: int, what: str) -> Callable[[object, str], int]:
+    def read(value: object, path: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise SettingError(path, f"must be {what} from {least} to {most}, not {_shown(value)}")
+        return value
+
+    return read
+
+
+def _seconds(least: int, most: timedelta) -> Reader:
+    read = _whole(least, int(most.total_seconds()), "whole seconds")
+    return lambda value, path: timedelta(seconds=read(value, path))
+
+
+def _limit(value: object, path: str) -> limits.Limit:
+    try:
+        return limits.parse(value)
+    except limits.LimitError as error:
+        raise SettingError(path, str(error)) from error
+
+
+def _or_null(reader: Reader) -> Reader:
+    return lambda value, path: None if value is None else reader(value, path)
+
+
+def _by(value: object, path: str) -> str:
+    label = value[len("label:") :] if isinstance(value, str) and value.startswith("label:") else None
+    if label is not None and not _LABEL.fullmatch(label):
+        raise SettingError(path, f"{_shown(label)} is not a label key; write for example label:rack")
+    if label is None and value not in ("cluster", "pool"):
+        raise SettingError(path, f"must be cluster, pool or label:KEY, not {_shown(value)}")
+    return str(value)
+
+
+def _shown(value: object) -> str:
+    written = {True: "true", False: "false", None: "null"}.get(value) if isinstance(value, bool | None) else None
+    text = written or repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_NODES = _whole(1, MAX_COUNT, "a whole number")
+_PERCENT = _whole(1, 100, "a whole percentage")
+_WINDOW = _seconds(1, MAX_WINDOW)
+_READERS: Mapping[str, Reader] = {
+    "storm": _section(Storm, enabled=_flag, nodes=_NODES, percent=_PERCENT, window=_WINDOW),
+    "rate": _section(Rate, enabled=_flag),
+    "breaker": _section(Breaker, enabled=_flag, limit=_limit, window=_WINDOW),
+    "budget": _section(Budget, limit=_or_null(_limit), by=_by),
+    "floor": _section(Floor, percent=_or_null(_PERCENT)),
+    "cooldown": _seconds(0, MAX_WINDOW),
+    "hold_down": _seconds(0, timedelta(days=1)),
+    "plans": _section(Plans, limit=_NODES),
+    "repeats": _section(Repeats, limit=_NODES, window=_WINDOW),
+    "ladder": _section(Ladder, reboots=_or_null(_NODES), window=_WINDOW),
+    "expiry": _seconds(1, MAX_WINDOW),
+}

@@ -1,0 +1,139 @@
+"""Find the rule that applies to a fault on a node. The rule with the highest priority wins, and only that rule runs.
+
+Rules of equal priority are ordered by the age of their policy, then by their place in it (KCE help page).
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+from kcover import durations, reasons
+from kcover.faults import catalog, fault
+from kcover.policy import document
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A rule and its origin. ``external``: an external decider gave it as its answer; no policy contains it."""
+
+    policy: str
+    revision: int
+    created_at: datetime
+    rule: document.Rule
+    external: bool = False
+
+    @property
+    def name(self) -> str:
+        """The policy and the rule's place in it, counted from 1: ``heal#2``."""
+        return f"{self.policy}#{self.rule.index + 1}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """One rule that was compared with the fault, and why it did or did not match."""
+
+    rule: str
+    matched: bool
+    because: reasons.Reason
+
+
+class Matched(NamedTuple):
+    """The rule that applies, None where no rule does, and every rule that was tried, the applying one last."""
+
+    candidate: Candidate | None
+    tried: tuple[Tried, ...]
+
+
+def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """The candidates in the order in which they are tried."""
+    return sorted(candidates, key=lambda c: (-c.rule.priority, c.created_at, c.policy, c.rule.index))
+
+
+def match(
+    candidates: Iterable[Candidate],
+    *,
+    kind: str,
+    code: str,
+    cause: int | None,
+    labels: Mapping[str, str],
+    fatal: bool | None = None,
+    seen_within: Mapping[int, int] | None = None,
+) -> Matched:
+    """Compare the fault with the candidates by rank until one matches.
+
+    ``fatal``: the severity that the log line itself printed. ``seen_within``: occurrences of this fault on this device,
+    by window in seconds (see ``windows``); a missing window counts as one occurrence.
+    """
+    tried: list[Tried] = []
+    for candidate in rank(candidates):
+        refusal = fault_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal)
+        refusal = refusal or label_refusal(candidate.rule, labels)
+        refusal = refusal or _count_refusal(candidate.rule, seen_within or {})
+        tried.append(Tried(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
+        if refusal is None:
+            return Matched(candidate, tuple(tried))
+    return Matched(None, tuple(tried))
+
+
+def windows(candidates: Iterable[Candidate]) -> tuple[int, ...]:
+    """The windows, in seconds, in which some rule requires a minimum number of occurrences."""
+    rules = (candidate.rule for candidate in candidates)
+    return tuple(sorted({int(rule.minimum.within.total_seconds()) for rule in rules if rule.minimum is not None}))
+
+
+def fault_refusal(
+    rule: document.Rule, *, kind: str, code: str, cause: int | None = None, fatal: bool | None = None
+) -> reasons.Reason | None:
+    """Why the rule does not cover this fault; None where it does.
+
+    A rule that lists the code covers it, whatever caused the fault. A rule that names only a kind, or nothing, covers
+    faults of the node but not those of a user's program.
+    """
+    listed = {"xid": rule.codes or (), "sxid": rule.sxids, "check": rule.checks}
+    if code in listed.get(kind, ()):
+        return None
+    if kind not in rule.kinds and not (rule.any_fault and kind in fault.NUMERIC_KINDS):
+        return _not_named(rule, kind=kind, code=code)
+    if kind not in fault.NUMERIC_KINDS:
+        return None
+    if catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal):
+        return reasons.of("program_fault", kind=kind, code=code)
+    if catalog.describe(kind, int(code)) is None:
+        return reasons.of("not_catalogued", kind=kind, code=code)
+    return None
+
+
+def _not_named(rule: document.Rule, *, kind: str, code: str) -> reasons.Reason:
+    """What the rule covers instead."""
+    if rule.any_fault:
+        return reasons.of("means_xids", kind=kind)
+    if rule.codes and not (rule.sxids or rule.checks or rule.kinds):
+        if kind != "xid":
+            return reasons.of("lists_xids", kind=kind)
+        return reasons.of("lists_others", listed=", ".join(rule.codes), code=code)
+    named = [f"xid {one}" for one in rule.codes or ()]
+    named += [f"sxid {one}" for one in rule.sxids] + [f"check {one}" for one in rule.checks]
+    named += [f"{one} *" for one in rule.kinds]
+    return reasons.of("names_others", named=", ".join(named), kind=kind, code=code)
+
+
+def _count_refusal(rule: document.Rule, seen_within: Mapping[int, int]) -> reasons.Reason | None:
+    if rule.minimum is None:
+        return None
+    seen = seen_within.get(int(rule.minimum.within.total_seconds()), 1)
+    if seen >= rule.minimum.count:
+        return None
+    within = durations.render(rule.minimum.within)
+    return reasons.of("seen_too_seldom", wanted=rule.minimum.count, within=within, seen=seen)
+
+
+def label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> reasons.Reason | None:
+    """Why the rule does not select a node with these labels; None where it does."""
+    if not rule.labels:
+        return None
+    hits = [labels.get(key) == value for key, value in rule.labels.items()]
+    wanted = ", ".join(f"{key}={value}" for key, value in rule.labels.items())
+    if rule.operator == "any":
+        return None if any(hits) else reasons.of("no_label", labels=wanted)
+    return None if all(hits) else reasons.of("not_all_labels", labels=wanted)

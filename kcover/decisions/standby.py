@@ -1,0 +1,228 @@
+"""Warm standbys: choose the standby that replaces a node, and what it takes over of the node's role.
+
+KCE's WarmStandbyPolicy: the first rule that the node meets and that has a free standby decides; one of its standbys is
+chosen at random. If no rule finds one, any free standby is chosen. If none is free, the rescue continues without one.
+"""
+
+import json
+import random
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from kcover import reasons
+from kcover.policy import document
+
+LABEL = "kcover.io/standby"  # marks a spare; set by operators
+ANNOTATION = (
+    "kcover.io/standing-in"  # what the portal changed on it; separate from a rescue's mark, because it may carry both
+)
+RESERVED = "reserved"  # its state label from the reservation until it enters service
+
+Taint = tuple[str, str, str]  # key, value, effect
+
+# Labels and taints with these prefixes describe the machine or somebody's state, never a role.
+_ROLE = "node-role.kubernetes.io/"
+_NOT_A_ROLE = (
+    "kcover.io/",
+    "kubernetes.io/",
+    "beta.kubernetes.io/",
+    "node.kubernetes.io/",
+    "topology.kubernetes.io/",
+    "failure-domain.beta.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "feature.node.kubernetes.io/",
+    "nvidia.com/",
+    "autopilot.ibm.com/",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standby:
+    """A node that carries ``LABEL``. ``healthy``: no open fault, not isolated. ``promised``: another rescue has it."""
+
+    name: str
+    labels: Mapping[str, str]
+    ready: bool
+    healthy: bool
+    promised: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """The chosen standby. ``rule``: the index of the rule that selected it, None where no rule did."""
+
+    name: str
+    rule: int | None
+    because: tuple[reasons.Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """No standby is free. The reasons say why, for each of them."""
+
+    because: tuple[reasons.Reason, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handover:
+    """The changes that give the standby the node's role."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    drop_labels: tuple[str, ...] = ()
+    add_taints: tuple[Taint, ...] = ()
+    drop_taints: tuple[Taint, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """What the portal changed on a standby, stored on the standby, so that exactly that can be reverted.
+
+    ``before``, ``after``: the old and the new value of each label that was set or removed (None: absent). ``added``,
+    ``dropped``: taints. ``active`` False: it is only reserved.
+    """
+
+    assignment: int
+    rescue: int
+    origin: str
+    active: bool = False
+    uncordoned: bool = False
+    before: Mapping[str, str | None] = field(default_factory=dict)
+    after: Mapping[str, str | None] = field(default_factory=dict)
+    added: tuple[Taint, ...] = ()
+    dropped: tuple[Taint, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of the annotation and of the database row."""
+        return {
+            "assignment": self.assignment,
+            "rescue": self.rescue,
+            "origin": self.origin,
+            "active": self.active,
+            "before": {
+                "unschedulable": self.uncordoned,
+                "labels": dict(self.before),
+                "taints": [list(taint) for taint in self.dropped],
+            },
+            "after": {"labels": dict(self.after), "taints": [list(taint) for taint in self.added]},
+        }
+
+    def render(self) -> str:
+        """The annotation's text."""
+        return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
+
+
+def read_mark(text: str) -> Mark | None:
+    """Parse an annotation. None for anything that the portal did not write."""
+    try:
+        content = json.loads(text)
+        before, after = content["before"], content["after"]
+        return Mark(
+            assignment=int(content["assignment"]),
+            rescue=int(content["rescue"]),
+            origin=str(content["origin"]),
+            active=content["active"] is True,
+            uncordoned=before["unschedulable"] is True,
+            before=_labels(before["labels"]),
+            after=_labels(after["labels"]),
+            added=_taints(after["taints"]),
+            dropped=_taints(before["taints"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
+        return None
+
+
+def choose(
+    rules: Iterable[document.StandbyRule],
+    standbys: Iterable[Standby],
+    *,
+    origin: str,
+    labels: Mapping[str, str],
+    chance: random.Random,
+) -> Chosen | Shortage:
+    """Choose the standby for the node ``origin`` with these labels.
+
+    The answer may be outdated at once: lock the standby's row and ask again before reserving it.
+    """
+    spares = sorted((one for one in standbys if one.name != origin), key=lambda one: one.name)
+    busy = [why_busy(one) for one in spares]
+    free = [one for one, why in zip(spares, busy, strict=True) if why is None]
+    for rule in sorted(rules, key=lambda rule: rule.index):
+        fitting = [one for one in free if _meets(one.labels, rule.target)] if _meets(labels, rule.origin) else []
+        if fitting:
+            taken = chance.choice(fitting)
+            reason = reasons.of("standby_by_rule", standby=taken.name, rule=str(rule.index + 1), free=len(fitting))
+            return Chosen(name=taken.name, rule=rule.index, because=(reason,))
+    if free:
+        taken = chance.choice(free)
+        reason = reasons.of("standby_of_any", standby=taken.name, free=len(free))
+        return Chosen(name=taken.name, rule=None, because=(reason,))
+    shortage = reasons.of("standby_shortage", standbys=len(spares))
+    return Shortage(because=(shortage, *(why for why in busy if why is not None)))
+
+
+def rule_met(
+    rules: Iterable[document.StandbyRule], *, labels: Mapping[str, str], standby_labels: Mapping[str, str]
+) -> document.StandbyRule | None:
+    """The first rule by which the standby may replace a node with these labels."""
+    in_order = sorted(rules, key=lambda rule: rule.index)
+    return next((one for one in in_order if _meets(labels, one.origin) and _meets(standby_labels, one.target)), None)
+
+
+def handover(
+    *,
+    labels: Mapping[str, str],
+    taints: Collection[Taint],
+    standby_labels: Mapping[str, str],
+    standby_taints: Collection[Taint],
+    keys: Collection[str] = (),
+    rule: document.StandbyRule | None = None,
+    ours: Collection[Taint] = (),
+) -> Handover:
+    """Which labels and taints of the node move to the standby.
+
+    A label moves if it is a role: ``node-role.kubernetes.io/…``, one of ``keys`` (such as the pool label), or a label
+    by which the rule selects nodes. A label that the rule also requires of the standby stays as it is. Facts about the
+    machine (host name, zone, GPU model) never move. Taints move unless Kubernetes or the portal added them (``ours``:
+    those of rescues), or the standby has one with that key and effect. The standby's own label and taint are removed.
+    """
+    target = rule.target if rule else {}
+    wanted = {*keys, *(rule.origin if rule else {})} - target.keys()
+    moved = {
+        key: value
+        for key, value in labels.items()
+        if (key in wanted or key.startswith(_ROLE)) and not key.startswith(_NOT_A_ROLE)
+    }
+    kept = {(key, effect) for key, _, effect in standby_taints}
+    added = [
+        one for one in taints if not one[0].startswith(_NOT_A_ROLE) and one not in ours and (one[0], one[2]) not in kept
+    ]
+    return Handover(
+        labels={key: value for key, value in sorted(moved.items()) if standby_labels.get(key) != value},
+        drop_labels=(LABEL,) if LABEL in standby_labels else (),
+        add_taints=tuple(sorted(added)),
+        drop_taints=tuple(sorted(one for one in standby_taints if one[0] == LABEL)),
+    )
+
+
+def _meets(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return all(labels.get(key) == value for key, value in wanted.items())
+
+
+def why_busy(standby: Standby) -> reasons.Reason | None:
+    """Why a standby is not free; None where it is."""
+    if not standby.ready:
+        return reasons.of("standby_not_ready", standby=standby.name)
+    if not standby.healthy:
+        return reasons.of("standby_unhealthy", standby=standby.name)
+    if standby.promised:
+        return reasons.of("standby_promised", standby=standby.name)
+    return None
+
+
+def _labels(content: Mapping[Any, Any]) -> dict[str, str | None]:
+    return {str(key): None if value is None else str(value) for key, value in content.items()}
+
+
+def _taints(content: Iterable[Iterable[Any]]) -> tuple[Taint, ...]:
+    return tuple((str(key), str(value), str(effect)) for key, value, effect in content)

@@ -1,0 +1,93 @@
+"""The values that agent and portal exchange: faults, checks and inventory of a node, and commands to its agent."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from kcover.sequence_ranges import Ranges
+
+KINDS = ("xid", "sxid", "check", "agent", "preflight", "pod", "other")
+NUMERIC_KINDS = ("xid", "sxid")  # their codes are int32; the codes of all others are short words
+CODE_WORD = re.compile(r"[a-z0-9_.-]{1,64}")  # a code of any other kind, the name of a check
+CHECK_STATUSES = ("pass", "warn", "fail", "error", "skipped")  # error: the check itself broke
+COMMAND_KINDS = ("run_check", "reboot", "reset_gpu")
+RESULT_STATUSES = ("done", "failed", "refused", "expired")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault as its source reports it.
+
+    ``code`` is an int (0 to 2**31-1) for ``xid`` and ``sxid``, a word ``[a-z0-9_.-]{1,64}`` for every other kind.
+    ``pci`` is the address as printed, lower case, without ``PCI:`` and MIG part. ``seen_at`` is the agent's clock: it
+    is displayed, but never used for ordering. ``drill`` marks a line that a program wrote to the kernel log (facility
+    1). ``records``: the sequence numbers of the log records it stands for, if there are more than ``sequence`` alone.
+    """
+
+    kind: str
+    code: int | str
+    pci: str | None = None
+    gpu_uuid: str | None = None
+    message: str = ""
+    seen_at: datetime | None = None
+    source: str = "other"
+    sequence: int | None = None
+    drill: bool = False
+    count: int = 1
+    records: Ranges = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """One GPU, named as by its driver."""
+
+    index: int
+    uuid: str
+    pci: str | None = None
+    model: str = ""
+    serial: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """The driver, kernel and GPUs of a node; sent when they change."""
+
+    driver: str = ""
+    kernel: str = ""
+    gpus: tuple[Gpu, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One result of a health check; ``device`` is the UUID of a GPU, a peer node or empty."""
+
+    name: str
+    status: str
+    device: str = ""
+    value: float | None = None
+    unit: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A request of the portal to the agent of one node, executed at most once by id."""
+
+    id: str
+    kind: str
+    created_at: datetime
+    expires_at: datetime
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandResult:
+    """How a command ended; the agent sends it in its next report."""
+
+    id: str
+    status: str
+    finished_at: datetime | None = None
+    message: str = ""
+    output: Mapping[str, Any] = field(default_factory=dict)

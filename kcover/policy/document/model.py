@@ -1,0 +1,139 @@
+"""The parsed form of a document: policies, rules, actions, and the problems of an invalid document."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from kcover import limits
+from kcover.actions import in_policies
+
+KSYUN, KCOVER = "rescue.ksyun.com/v1", "kcover.io/v1"
+RESCUE, STANDBY = "RescuePolicy", "WarmStandbyPolicy"
+MODES = ("paused", "shadow", "approve", "enforce")  # strictest first
+RULE_MODES = ("shadow", "approve", "enforce")
+UNCORDON = "unCordon"  # an action, and an attribute of those that end with a node that could take work again
+CHANNEL = "channel"  # the attribute of actions that tell people
+DRAIN_TIMEOUTS = ("hold", "proceed", "force")
+
+Path = tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One problem: its path (keys and indexes from the root of the document) and what to write instead."""
+
+    path: Path
+    message: str
+
+
+class PolicyInvalid(ValueError):
+    """The document is not a valid policy; ``problems`` lists every problem found."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("; ".join(f"{'.'.join(map(str, p.path))}: {p.message}" for p in problems))
+        self.problems = problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One action as written: ``attribute`` holds its strings (waittime, unCordon, key, value, effect, ...)."""
+
+    name: str
+    attribute: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Minimum:
+    """How often a fault must have occurred: ``count`` times within the duration before the decision."""
+
+    count: int
+    within: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """The approval that is required: by how many people, and when the request expires (None: the cluster's default)."""
+
+    approvers: int = 1
+    expires: timedelta | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One rule.
+
+    It selects the union of ``codes`` (Xids), ``sxids``, ``checks`` (failed health checks by name) and ``kinds`` (every
+    fault of the kind); without any of them it selects every fault of the node itself, Xid or SXid. ``labels`` None: any
+    node. ``budget``: how many of its nodes the rule may keep isolated at one time. ``cooldown``: how long the rule does
+    not act on a node again. ``minimum``: how often the fault must have occurred to match.
+    """
+
+    index: int
+    priority: int
+    codes: tuple[str, ...] | None = None
+    sxids: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
+    kinds: tuple[str, ...] = ()
+    minimum: Minimum | None = None
+    operator: str = "all"
+    labels: Mapping[str, str] | None = None
+    actions: tuple[Action, ...] = ()
+    mode: str = "enforce"
+    budget: limits.Limit | None = None
+    cooldown: timedelta | None = None
+    approval: Approval | None = None
+    on_drain_timeout: str = "hold"
+    verify: bool = False
+    verify_agent: bool = True
+    escalate: str | None = None
+
+    @property
+    def any_fault(self) -> bool:
+        """Whether the rule names no fault, and so selects any fault of the node."""
+        return self.codes is None and not (self.sxids or self.checks or self.kinds)
+
+    @property
+    def channels(self) -> tuple[tuple[int, str], ...]:
+        """The notification channels that its actions name, each with the index of the action."""
+        named = enumerate(action.attribute.get(CHANNEL) for action in self.actions)
+        return tuple((index, name) for index, name in named if name is not None)
+
+    @property
+    def uncordons(self) -> bool:
+        """Whether the node becomes schedulable again after the repair."""
+        takes = {name for name, kind in in_policies().items() if UNCORDON in kind.attributes}
+        return any(
+            action.name == UNCORDON or (action.name in takes and action.attribute.get(UNCORDON) == "true")
+            for action in self.actions
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One RescuePolicy document."""
+
+    name: str
+    api_version: str
+    rules: tuple[Rule, ...]
+
+    kind = RESCUE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyRule:
+    """Which standbys may replace which nodes; a node must have all labels of its side (semantics section 4)."""
+
+    index: int
+    origin: Mapping[str, str]
+    target: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyPolicy:
+    """The WarmStandbyPolicy document; an installation has one at most."""
+
+    name: str
+    api_version: str
+    matches: tuple[StandbyRule, ...]
+
+    kind = STANDBY

@@ -1,0 +1,157 @@
+"""Parse a RescuePolicy and its rules."""
+
+from typing import Any
+
+from kcover import limits
+from kcover.policy.document import actions, fault_selector
+from kcover.policy.document.model import (
+    DRAIN_TIMEOUTS,
+    KCOVER,
+    RULE_MODES,
+    Approval,
+    Path,
+    Policy,
+    Rule,
+)
+from kcover.policy.document.problem_collector import ProblemCollector
+from kcover.quote import short_repr
+
+KEYS = ("priority", "errorCode", "nodeSelector", "actions")
+OWN_KEYS = ("mode", "match", "budget", "cooldown", "approval", "onDrainTimeout", "verify", "escalate")
+APPROVAL = ("required", "approvers", "expires")
+
+
+def read(document: dict[Any, Any], name: str, problems: ProblemCollector) -> Policy | None:
+    """The policy in a RescuePolicy document; None if it has no rules to parse."""
+    spec = document.get("spec")
+    if not isinstance(spec, dict):
+        problems.add(("spec",), "spec is missing: write spec: with a list of rules")
+        return None
+    problems.check_keys(spec, ("rules",), ("spec",))
+    rules = spec.get("rules")
+    if not isinstance(rules, list) or not rules:
+        problems.add(("spec", "rules"), "rules must be a list with at least one rule")
+        return None
+    message = "a rule must be a mapping with priority, errorCode, nodeSelector and actions"
+    mappings = problems.mappings(rules, ("spec", "rules"), message)
+    parsed = tuple(_rule(rule, index, at, problems) for index, at, rule in mappings)
+    return Policy(name=name, api_version=str(document.get("apiVersion")), rules=parsed)
+
+
+def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector) -> Rule:
+    for key in OWN_KEYS:
+        if key in rule and not problems.own:
+            problems.add((*at, key), f"{key} needs apiVersion: {KCOVER}")
+    problems.check_keys(rule, (*KEYS, *OWN_KEYS), at)
+    selected = fault_selector.read(rule, at, problems)
+    parsed_actions = actions.read(rule, (*at, "actions"), problems)
+    selector = _Selector(rule.get("nodeSelector"), (*at, "nodeSelector"), problems)
+    verify, verify_agent = _verify(rule.get("verify"), (*at, "verify"), problems)
+    parsed = Rule(
+        index=index,
+        priority=_priority(rule.get("priority", 0), (*at, "priority"), problems),
+        codes=selected.codes,
+        sxids=selected.sxids,
+        checks=selected.checks,
+        kinds=selected.kinds,
+        minimum=selected.minimum,
+        operator=selector.operator,
+        labels=selector.labels,
+        actions=parsed_actions,
+        mode=problems.choice(rule, "mode", RULE_MODES, "enforce", at),
+        budget=_budget(rule, at, problems),
+        cooldown=problems.duration("cooldown", rule["cooldown"], (*at, "cooldown")) if "cooldown" in rule else None,
+        approval=_approval(rule.get("approval"), (*at, "approval"), problems),
+        on_drain_timeout=problems.choice(rule, "onDrainTimeout", DRAIN_TIMEOUTS, "hold", at),
+        verify=verify,
+        verify_agent=verify_agent,
+        escalate=_escalate(rule.get("escalate"), (*at, "escalate"), problems),
+    )
+    if rule.get("actions") == [] and parsed.escalate is None:
+        problems.add((*at, "actions"), "a rule needs at least one action, cordon for example")
+    if "onDrainTimeout" in rule and not any(action.name == "drain" for action in parsed_actions):
+        problems.add((*at, "onDrainTimeout"), "onDrainTimeout needs the action drain")
+    return parsed
+
+
+def _priority(value: object, at: Path, problems: ProblemCollector) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**31 - 1:
+        problems.add(at, f"priority must be a whole number of at least 0, not {short_repr(value)}")
+        return 0
+    return value
+
+
+class _Selector:
+    """KCE's ``nodeSelector``: an operator and labels. ``labels`` is None (any node) if it is absent."""
+
+    def __init__(self, value: object, at: Path, problems: ProblemCollector) -> None:
+        self.operator = "all"
+        self.labels: Any = None
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            problems.add(at, "nodeSelector must be a mapping with operator (any or all) and labels")
+            return
+        problems.check_keys(value, ("operator", "labels"), at)
+        operator = value.get("operator")
+        if operator not in ("any", "all"):
+            what = "is missing" if operator is None else f"{short_repr(operator)} is unknown"
+            problems.add((*at, "operator"), f'operator {what}: write "any" (one label is enough) or "all"')
+        else:
+            self.operator = str(operator)
+        labels = value.get("labels")
+        self.labels = {} if labels is None else problems.labels(labels, (*at, "labels"))
+
+
+def _budget(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> limits.Limit | None:
+    if "budget" not in rule:
+        return None
+    try:
+        return limits.parse(rule["budget"])
+    except limits.LimitError as error:
+        problems.add((*at, "budget"), str(error))
+        return None
+
+
+def _approval(value: object, at: Path, problems: ProblemCollector) -> Approval | None:
+    """The approval that the rule requires: ``true``, or a mapping; None if it requires none."""
+    if value is None or value is False:
+        return None
+    if value is True:
+        return Approval()
+    if not isinstance(value, dict):
+        problems.add(
+            at, "approval must be true or a mapping: write approval: {required: true, approvers: 2, expires: 1h}"
+        )
+        return None
+    problems.check_keys(value, APPROVAL, at)
+    required, approvers = value.get("required", True), value.get("approvers", 1)
+    if not isinstance(required, bool):
+        problems.add((*at, "required"), f"required must be true or false, not {short_repr(required)}")
+    if type(approvers) is not int or approvers not in (1, 2):
+        problems.add((*at, "approvers"), f"approvers must be 1, or 2 for two persons, not {short_repr(approvers)}")
+    expires = problems.duration("expires", value["expires"], (*at, "expires")) if "expires" in value else None
+    return Approval(approvers=approvers, expires=expires) if required is True else None
+
+
+def _verify(value: object, at: Path, problems: ProblemCollector) -> tuple[bool, bool]:
+    """Whether to verify, and whether a fresh agent report is part of it (invariant 38)."""
+    verify: object = value
+    agent: object = True
+    if isinstance(value, dict):
+        problems.check_keys(value, ("agent",), at)
+        verify, agent = True, value.get("agent", True)
+    if not isinstance(verify, bool | None) or not isinstance(agent, bool):
+        problems.add(at, "verify must be true or a mapping: write verify: {agent: false} if the node has no agent")
+    return bool(verify), bool(agent)
+
+
+def _escalate(value: object, at: Path, problems: ProblemCollector) -> str | None:
+    if value is None or value is False:
+        return None
+    if value is True:
+        return "a person must look at this node"
+    if isinstance(value, str) and 0 < len(value) <= 500:
+        return value
+    problems.add(at, "escalate must be true, or a sentence of at most 500 characters that says what to do")
+    return None

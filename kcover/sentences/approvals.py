@@ -1,0 +1,29 @@
+"""Approvals, and refusals of a vote or a link."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    "approval_granted": _("Approved by {by}, valid until {until}."),
+    "approval_waits": _("{missing} of {needed} approvals are missing. The request expires at {until}."),
+    "approval_expired": _("Not enough approvals by {until}. The node stays as it is."),
+    "approval_void": _("The request was about {part} {asked}, which is now {actual}. Ask again."),
+    "approval_healed": _("The fault has cleared; there is nothing left to approve."),
+    "rejected": _("{by} rejected it."),
+    "rejected_because": _("{by} rejected it: {why}"),
+    "vote_void": _("The answer of {by} was about {part} {voted}, not {asked}, and does not count."),
+    "vote_of_requester": _("{by} made the request; someone else must approve it."),
+    "vote_early": _("{by} answered at {at}, before the request was made; the answer does not count."),
+    "vote_late": _("{by} answered at {at}, too late; the answer does not count."),
+    "awaiting_approval": _("Waiting for approval."),
+    "not_awaiting_approval": _("Rescue {rescue} does not wait for approval (any more)."),
+    "own_request": _("You cannot approve your own request."),
+    "already_answered": _("You have already answered."),
+    "plan_changed": _("The plan has changed since you saw it. Review it again."),
+    "may_not_approve": _("{user} may not approve in cluster {cluster}."),
+    "approver_is_requester": _("{user} made the request and cannot approve it."),
+    "own_request_link": _("You cannot hand out approval links for your own request."),
+    "admin_makes_links": _("Where several approvals are needed, only an admin can make a link for someone else."),
+    "role_needed": _("Requires the {role} role."),
+}

@@ -1,0 +1,54 @@
+"""Why a decision came out as it did: rules, and what is weighed once a rule matches."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    # No rule is asked.
+    "node_unknown": _("Cluster {cluster} has no node {node}. Its reports are kept, but nothing is done to it."),
+    "node_without_gpus": _("Node {node} has no GPUs. Policies act on GPU nodes only."),
+    "drill_recorded": _("Drill: the log line was written by a program, and this cluster only records drills."),
+    "left_to_external": _("This cluster leaves every decision to an external system (decision_mode external)."),
+    # Rules.
+    "no_policy": _("No policy is in force."),
+    "rule_matches": _("Rule {rule} (priority {priority}) matches {kind} {code}."),
+    "rule_mismatch": _("Rule {rule} does not match. {why}"),
+    "code_and_labels_match": _("Code and labels match."),
+    "lists_xids": _("Lists Xid codes; this fault is of kind {kind}."),
+    "lists_others": _("Lists {listed}, not {code}."),
+    "names_others": _("Names {named}, not {kind} {code}."),
+    "seen_too_seldom": _("Requires {wanted} occurrences within {within}; seen {seen}."),
+    "means_xids": _("Covers Xid and SXid faults, not kind {kind}."),
+    "program_fault": _("{kind} {code} is not a node fault; only a rule that lists it matches."),
+    "not_catalogued": _("{kind} {code} is not in any catalog; only a rule that lists it matches."),
+    "no_label": _("The node has none of these labels: {labels}."),
+    "not_all_labels": _("The node does not have all of these labels: {labels}."),
+    # What is weighed once a rule matches.
+    "excluded": _("Node {node} is excluded (label {label}=true)."),
+    "paused": _("Automation is paused."),
+    "paused_because": _("Automation is paused: {why}"),
+    "resume_first": _("Resume it first."),
+    "shadow_no_writes": _("Shadow mode: nothing is written to the cluster."),
+    "rescue_open": _("Rescue {rescue} is open on this node. A node has one rescue at a time."),
+    "left_to_people": _("Rescue {rescue} left this node to people. Release it to let policies act again."),
+    "done_already": _("Rescue {rescue} already did exactly this, and the node is still isolated."),
+    "shadow": _("Shadow mode: this is what would have been done."),
+    "approve": _("Approve mode: a person must approve first."),
+    "nothing_holds_back": _("Nothing stands in the way."),
+    "approval_required": _("The rule requires approval first."),
+    "reboots_repeat": _(
+        "Rescues rebooted this node, or reset one of its GPUs, {rescues} times within {within}. A person must look "
+        "at it."
+    ),
+    "inspection": _("{reboots} reboots within {within} did not fix {kind} {code}. The hardware must be inspected."),
+    "expired": _("Last seen at {seen}, more than {within} ago. The action that was held back is dropped."),
+    "rebooted_since": _("Node {node} has rebooted since this fault was seen, and the fault has not come back."),
+    "boot_not_shown": _(
+        "Reported for boot {boot}, which the cluster has not confirmed. Waiting to learn whether that boot has ended."
+    ),
+    "external_nothing": _("{system} was asked and wants no action."),
+    "external_silent": _("{system} was asked to decide and gave no usable answer: {why}"),
+    # The answer to a decision system at the limit of its plans, in KCE's own words.
+    "plan_limit": _("Exceed the maximum plans limit {{{limit}}}"),
+}

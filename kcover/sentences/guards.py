@@ -1,0 +1,56 @@
+"""What the guards say: what holds an action back, and what lets it pass."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    "none_eligible": _("Cluster {cluster} has no eligible nodes to count. Nothing is done."),
+    "overridden": _("{user} overrode the guard {guard}: {why}"),
+    "not_excluded": _("Node {node} is not excluded (no label {label}=true)."),
+    "maintenance": _("Maintenance window ({scope}) until {until}."),
+    "maintenance_because": _("Maintenance window ({scope}) until {until}: {why}"),
+    "no_maintenance": _("No maintenance window is active here."),
+    "storm_code": _(
+        "Storm: {value} on {nodes} nodes within {within} (threshold {limit}). A shared cause is likely, so no node "
+        "is acted on."
+    ),
+    "storm_job": _(
+        "Storm: {nodes} nodes of job {value} failed within {within} (threshold {limit}). A shared cause is likely, "
+        "so no node is acted on."
+    ),
+    "storm_switch": _(
+        "Storm: {nodes} nodes on switch {value} failed within {within} (threshold {limit}). A shared cause is "
+        "likely, so no node is acted on."
+    ),
+    "storm_agent_version": _(
+        "Storm: {nodes} nodes with agent {value} failed within {within} (threshold {limit}). A shared cause is "
+        "likely, so no node is acted on."
+    ),
+    "no_storm": _("No storm: no symptom on more than {nodes} nodes within {within} (threshold {limit})."),
+    "rate": _(
+        "Fault rate too high: {nodes} of {eligible} nodes failed within {within} (limit {limit}). {act} postponed."
+    ),
+    "rate_of_chance": _(
+        "Fault rate is within normal variation: {ten_minutes} within 10 min, {hour} within 1 h, {six_hours} within 6 "
+        "h, of {eligible} nodes."
+    ),
+    "act_drain": _("Drain"),
+    "act_reboot": _("Reboot"),
+    "act_reset": _("GPU reset"),
+    "act_restart_jobs": _("Job restart"),
+    "act_taint": _("Taint"),
+    "breaker": _("Breaker tripped: {isolated} of {eligible} nodes were isolated within {within} (limit {limit})."),
+    "breaker_closed": _(
+        "Breaker not tripped: {isolated} of {eligible} nodes were isolated within {within} (limit {limit})."
+    ),
+    "budget": _("No budget left for {scope}: {taken} of {eligible} nodes are isolated or in rescue (limit {limit})."),
+    "budget_left": _("Budget left for {scope}: {taken} of {eligible} nodes are isolated or in rescue (limit {limit})."),
+    "floor": _("Pool {pool} has {healthy} healthy nodes of {eligible} and must keep at least {floor}."),
+    "above_floor": _(
+        "Pool {pool} is above its floor: {healthy} of {eligible} nodes are healthy, at least {floor} are required."
+    ),
+    "cooldown": _("Cooldown until {until}: the last rescue of this node ended at {ended}."),
+    "rule_cooldown": _("Cooldown until {until}: the last rescue of this node by rule {rule} ended at {ended}."),
+    "cooled_down": _("No cooldown: no rescue of this node ended within {within}."),
+}

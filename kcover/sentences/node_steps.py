@@ -1,0 +1,74 @@
+"""What the steps that change the node say: cordon, taint, label, drain, reboot, reset, release."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    # Requests that steps make of others, as other sentences name them.
+    "agent_command": _("agent command {command}"),
+    "reboot_job": _("job {job}"),
+    "no_reason_given": _("no reason given"),
+    "no_answer_in_time": _("no answer in time"),
+    "names_and_more": _("{names} and {more} more"),
+    "a_disruption_budget": _("a PodDisruptionBudget"),
+    "agent_refused": _("The agent refused ({why})."),
+    "agent_failed": _("The agent failed ({why})."),
+    "agent_command_expired": _("The agent command expired ({why})."),
+    # Changes of the node.
+    "cordoned": _("Cordoned."),
+    "cordoned_already": _("Already cordoned by someone else."),
+    "tainted": _("Tainted: {taint}."),
+    "labelled": _("Label set: {label}."),
+    "foreign_taint": _(
+        "Nothing was changed: taint {taint} on {node} belongs to someone else, and {wanted} would replace it."
+    ),
+    "marks_removed": _("Removed: {changes}."),
+    "mark_removed": _("Removed the portal's mark."),
+    "change_cordon": _("cordon"),
+    "change_taint": _("taint {taint}"),
+    "change_label": _("label {label}"),
+    "foreign_cordon_kept": _("The node stays cordoned by someone else."),
+    "release_still_cordoned": _("The node is cordoned again, so nothing was removed."),
+    "escalated": _("{message}"),
+    # drain
+    "pods_evicted": _("Pods evicted: {count}."),
+    "no_pods_to_evict": _("No pods to evict."),
+    "drain_blocked": _("Eviction of {pods} is refused by {budgets}. Retrying until {until}."),
+    "drain_leaving": _("Waiting for pods to exit ({count}): {pods}."),
+    "drain_timeout": _("Drain timed out with pods left ({count}): {pods}."),
+    "drain_timeout_proceed": _("Drain timed out. Continuing with pods left ({count}): {pods}."),
+    "drain_timeout_force": _("Drain timed out. Pods deleted by force ({count}): {pods}."),
+    "drain_force_failed": _("Pods did not exit even after forced deletion ({count}): {pods}. Check the kubelet."),
+    "pod_evicted": _("Evicted."),
+    "pod_gone": _("Already gone."),
+    "eviction_blocked": _("Refused: a PodDisruptionBudget is in the way."),
+    # reboot and ready
+    "not_drained_no_reboot": _("Not rebooted: the drain did not finish."),
+    "reboot_wait": _("Waiting between drain and reboot, as the rule requires."),
+    "boot_id_unknown": _("The cluster reports no boot ID for the node, so a reboot could not be confirmed."),
+    "reboot_requested": _("Reboot requested ({request}). Waiting for a new boot ID."),
+    "reboot_confirmed": _("The node reports a new boot ({boot})."),
+    "reboot_job_failed": _("The reboot job failed ({why})."),
+    "old_boot": _("The node still reports the old boot."),
+    "went_down": _("The node has gone down and reports no new boot yet."),
+    "may_go_down": _("The node may be about to go down."),
+    "reboot_timeout": _(
+        "Reboot requested ({request}), but no new boot was reported within {limit}. Check the machine."
+    ),
+    "ready_new_boot": _("Ready with a new boot ID."),
+    "booted_not_ready": _("Booted; waiting for Ready."),
+    "not_back_yet": _("Waiting for the node to come back."),
+    "ready_timeout": _("The node was not Ready {seconds} s after its reboot. Check the machine."),
+    # reset
+    "not_drained_no_reset": _("No GPU was reset: the drain did not finish."),
+    "reset_requested": _("GPU reset requested ({request}). Waiting for the result."),
+    "gpu_reset": _("GPU {gpu} was reset."),
+    "reset_unconfirmed": _("The reset of GPU {gpu} is not confirmed. {why}"),
+    "gpu_users_leaving": _("Waiting for pods that still use GPUs to exit: {pods}."),
+    "gpu_in_use": _("No GPU was reset: pods still use GPUs of this node ({pods})."),
+    "fault_names_no_gpu": _("{kind} {code} does not name a GPU, so none can be reset. Reboot the node instead."),
+    "several_gpus_hit": _("{count} GPUs are affected, and a reset repairs only one. Reboot the node instead."),
+    "no_gpu_named": _("No open fault names a GPU, so none can be reset. Reboot the node instead."),
+    "agent_silent_no_reset": _("No GPU was reset: the node's agent is silent, and only the agent can reset a GPU."),
+}

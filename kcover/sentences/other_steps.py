@@ -1,0 +1,62 @@
+"""What the other steps of a rescue say: jobs, checks, notifications, webhooks, verification."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    # restart_jobs
+    "node_schedulable": _("No job was restarted: the node is schedulable, so their pods would come back to it."),
+    "restarted_lately": _("Restarted less than {seconds} s ago: {jobs}."),
+    "jobs_restarted": _("Restarted: {jobs}."),
+    "no_protected_job": _("No protected job runs on this node."),
+    "jobs_left_alone": _("Left alone: {jobs}."),
+    # run_checks
+    "checks_requested": _("Health checks requested ({request}). Waiting for the results."),
+    "checks_not_run": _("The checks did not run. {why}"),
+    "checks_failed": _("Checks failed: {checks}"),
+    "checks_broken": _("Checks could not be completed, which says nothing about the node: {checks}"),
+    "checks_unknown": _("The agent does not have these checks: {checks}."),
+    "checks_inconclusive": _("The checks proved nothing: {why}"),
+    "no_results": _("no result was returned"),
+    "checks_done": _("Checks finished: {results}."),
+    "checks_passed": _("{count} passed"),
+    "checks_warned": _("{count} with warnings"),
+    "checks_skipped": _("{count} skipped"),
+    "checks_other": _("{count} with another result"),
+    # notify
+    "notify_waiting": _("Waiting for the notification to be delivered."),
+    "notify_timeout": _("Not delivered within {minutes} min. The plan continues."),
+    "notify_delivered": _("Delivered to {channel}."),
+    "notify_failed": _("Not delivered to {channel}: {why}"),
+    "notify_channel_deleted": _("Not delivered: channel {channel} was deleted."),
+    "notify_no_channel": _("Nobody was notified: channel {channel} does not exist or is switched off."),
+    "notify_no_route": _("Nobody was notified: no route takes messages from rules."),
+    # webhook
+    "webhook_delivered": _("{host} was notified."),
+    "webhook_not_delivered": _("{host} was not notified."),
+    "host_answered": _("{host} answered HTTP {status}."),
+    "host_unreachable": _("The call failed: {error}"),
+    "no_callback_secret": _(
+        "The cluster has no decision secret, so a callback could not be verified. Set one, then retry."
+    ),
+    "handover_failed": _("The node could not be handed to {host}. {why}"),
+    "handed_over": _("Handed to {host} until {until}."),
+    "handed_back": _("{host} returned the node."),
+    "handed_back_because": _("{host} returned the node: {message}"),
+    "not_repaired": _("{host} could not repair the node."),
+    "not_repaired_because": _("{host} could not repair the node: {message}"),
+    "callback_timeout": _("{host} did not call back in time."),
+    # verify
+    "faults_since_repair": _("Faults since the repair: {faults}."),
+    "rebooted_again": _("The node rebooted again, and not by this rescue."),
+    "verify_not_ready": _("Waiting for the node to become Ready."),
+    "agent_not_back": _("No agent report since the node came back. Silence does not prove health."),
+    "verify_waits_for_agent": _("Waiting for the agent's first report since the repair."),
+    "agent_fell_silent": _("The node's agent has gone silent. Silence does not prove health."),
+    "verify_waits_for_silent_agent": _("The node's agent has gone silent. Waiting for a report."),
+    "hold_down": _("Healthy so far; {seconds} s without a fault are required."),
+    "checks_still_fail": _("Checks still fail: {checks}."),
+    "checks_not_passed_yet": _("Checks have not passed yet: {checks}."),
+    "verified_healthy": _("Ready, agent reporting, no fault since."),
+}

@@ -1,0 +1,18 @@
+"""Find the usual agent version, and so the agents that differ: an update that stopped half-way shows two versions."""
+
+import re
+from collections.abc import Mapping
+
+
+def most_common(versions: Mapping[str, int]) -> str:
+    """The version that most agents report; the newer one on a tie. "" if no agent reports one.
+
+    ``versions``: the number of agents by version.
+    """
+    reported = {version: count for version, count in versions.items() if version and count > 0}
+    return max(reported, key=lambda version: (reported[version], _sort_key(version)), default="")
+
+
+def _sort_key(version: str) -> tuple[list[int], str]:
+    """Numeric order of parts: 1.10 is newer than 1.9."""
+    return [int(digits) for digits in re.findall(r"[0-9]{1,18}", version)], version

@@ -1,0 +1,272 @@
+"""Decode messages: the envelope first, then item by item."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from kcover.faults.fault import (
+    CHECK_STATUSES,
+    COMMAND_KINDS,
+    KINDS,
+    NUMERIC_KINDS,
+    RESULT_STATUSES,
+    Check,
+    Command,
+    CommandResult,
+    Fault,
+    Gpu,
+    Inventory,
+)
+from kcover.wire import fields, strict_json
+from kcover.wire.fields import EnvelopeError, JsonObject, WireError
+from kcover.wire.messages import Answer, Decoded, Rejected, Report
+
+MAX_CODE = 2**31 - 1  # Xid and SXid codes are int32
+
+_Value = TypeVar("_Value")
+
+
+def decode(body: bytes) -> Decoded:
+    """The report in a request's body (plain JSON, already decompressed).
+
+    Raises EnvelopeError if nothing can be kept: not JSON (UTF-8, no duplicate key, no NaN), too long, nested too
+    deeply, or an invalid version, node, boot_id, batch_id or sent_at. An invalid item is left out and listed in
+    ``rejected``. An invalid inventory is left out as a whole, because a GPU missing from it would look removed.
+    """
+    item = strict_json.load(body)
+    try:
+        _version(item)
+        node = _node(item)
+        boot_id = _identifier(item, "boot_id", maximum=fields.MAX_BOOT_ID)
+        batch_id = _batch_id(item)
+        sent_at = fields.required_moment(item, "sent_at")
+    except WireError as error:
+        raise EnvelopeError(error.path, error.reason) from None
+    rejected: list[Rejected] = []
+    report = Report(
+        node=node,
+        boot_id=boot_id,
+        batch_id=batch_id,
+        sent_at=sent_at,
+        agent=_optional(item, "agent", _agent, rejected) or "",
+        inventory=_optional(item, "inventory", _inventory, rejected),
+        faults=_items(item, "faults", _fault, rejected, maximum=fields.MAX_FAULTS),
+        checks=_items(item, "checks", _check, rejected, maximum=fields.MAX_CHECKS),
+        command_results=_items(item, "command_results", _result, rejected, maximum=fields.MAX_RESULTS),
+    )
+    return Decoded(report, tuple(rejected))
+
+
+def decode_answer(value: object) -> Answer:
+    """The answer to a report, or to a long poll (commands only), from its parsed JSON.
+
+    Raises WireError if it is not an answer. A command that this version does not support is left out and listed in
+    ``unsupported``.
+    """
+    item = _object(value)
+    unsupported: list[Rejected] = []
+    return Answer(
+        accepted=fields.integer(item, "accepted", maximum=fields.MAX_SEQUENCE) or 0,
+        duplicates=fields.integer(item, "duplicates", maximum=fields.MAX_SEQUENCE) or 0,
+        rejected=_items(item, "rejected", _rejected, unsupported, maximum=fields.MAX_BYTES),
+        commands=_items(item, "commands", decode_command, unsupported, maximum=fields.MAX_RESULTS),
+        unsupported=tuple(unsupported),
+    )
+
+
+def decode_command(value: object) -> Command:
+    """A command from its parsed JSON. Raises WireError."""
+    item = _object(value)
+    return Command(
+        id=_identifier(item, "id"),
+        kind=fields.choice(item, "kind", COMMAND_KINDS),
+        created_at=fields.required_moment(item, "created_at"),
+        expires_at=fields.required_moment(item, "expires_at"),
+        args=fields.mapping(item, "args"),
+    )
+
+
+def _version(item: JsonObject) -> None:
+    version = fields.required(item, "version")
+    if type(version) is not int or version != fields.VERSION:
+        raise WireError("version", f"{fields.short_json(version)} is not supported: write {fields.VERSION}")
+
+
+def _node(item: JsonObject) -> str:
+    name = fields.required(item, "node")
+    if type(name) is not str or len(name) > 253 or not fields.NODE.fullmatch(name):
+        expected = "a Kubernetes node name (lower-case letters, digits, '-' and '.', at most 253)"
+        raise WireError("node", f"must be {expected}, not {fields.short_json(name)}")
+    return name
+
+
+def _batch_id(item: JsonObject) -> str:
+    fields.required(item, "batch_id")
+    value = fields.matching(
+        item, "batch_id", fields.UUID, expected='a UUID such as "0d9b6c1e-3a55-4c0e-9d3f-5f2b8f0c7a11"'
+    )
+    return str(value).lower()
+
+
+def _identifier(item: JsonObject, key: str, *, maximum: int = fields.MAX_IDENTIFIER) -> str:
+    expected = f"1 to {maximum} printable ASCII characters without spaces"
+    value = fields.matching(item, key, fields.IDENTIFIER, expected=expected, limit=maximum)
+    return value if value is not None else str(fields.required(item, key))
+
+
+def _object(value: object) -> JsonObject:
+    if type(value) is not dict:
+        raise WireError("", f"must be an object, not {fields.short_json(value)}")
+    return value
+
+
+def _optional(
+    item: JsonObject, key: str, read: Callable[[JsonObject], _Value], rejected: list[Rejected]
+) -> _Value | None:
+    """The value of a key, None if it is absent or invalid; ``read`` is given the whole item."""
+    if item.get(key) is None:
+        return None
+    try:
+        return read(item)
+    except WireError as error:
+        rejected.append(Rejected(error.path, error.reason))
+        return None
+
+
+def _items(
+    item: JsonObject, key: str, read: Callable[[object], _Value], rejected: list[Rejected], *, maximum: int
+) -> tuple[_Value, ...]:
+    """The valid items of a list; the others, and those over the limit, are added to ``rejected``."""
+    values = item.get(key)
+    if values is None:
+        return ()
+    if type(values) is not list:
+        rejected.append(Rejected(key, f"must be a list, not {fields.short_json(values)}"))
+        return ()
+    items = []
+    for index, value in enumerate(values[:maximum]):
+        try:
+            items.append(read(value))
+        except WireError as error:
+            rejected.append(Rejected("/".join(filter(None, (key, str(index), error.path))), error.reason))
+    if len(values) > maximum:
+        reason = f"a report has at most {maximum} {key}: send this one and all after it in another batch"
+        rejected.append(Rejected(f"{key}/{maximum}", reason))
+    return tuple(items)
+
+
+def _agent(item: JsonObject) -> str:
+    return fields.text(item, "agent", limit=64)
+
+
+def _inventory(report: JsonObject) -> Inventory:
+    path = "inventory"
+    try:
+        item = _object(report["inventory"])
+        gpus: list[Gpu] = []
+        listed = item.get("gpus")
+        if listed is not None and (type(listed) is not list or len(listed) > fields.MAX_GPUS):
+            raise WireError("gpus", f"must be a list of at most {fields.MAX_GPUS}")
+        inventory = Inventory(
+            driver=fields.text(item, "driver", limit=64), kernel=fields.text(item, "kernel", limit=128)
+        )
+        indexes: set[int] = set()
+        uuids: set[str] = set()
+        for position, value in enumerate(listed or ()):
+            path = f"inventory/gpus/{position}"
+            gpu = _gpu(value)
+            if gpu.index in indexes:
+                raise WireError("index", f"{gpu.index} is used by another GPU")
+            if gpu.uuid in uuids:
+                raise WireError("uuid", f"{fields.short_json(gpu.uuid)} is used by another GPU")
+            indexes.add(gpu.index)
+            uuids.add(gpu.uuid)
+            gpus.append(gpu)
+    except WireError as error:
+        raise WireError(f"{path}/{error.path}".rstrip("/"), error.reason) from None
+    return Inventory(driver=inventory.driver, kernel=inventory.kernel, gpus=tuple(gpus))
+
+
+def _gpu(value: object) -> Gpu:
+    item = _object(value)
+    index = fields.integer(item, "index", maximum=1023)
+    return Gpu(
+        index=index if index is not None else int(fields.required(item, "index")),
+        uuid=_identifier(item, "uuid", maximum=fields.MAX_GPU_UUID),
+        pci=fields.pci(item),
+        model=fields.text(item, "model", limit=128),
+        serial=fields.text(item, "serial", limit=64),
+    )
+
+
+def _fault(value: object) -> Fault:
+    item = _object(value)
+    kind = fields.choice(item, "kind", KINDS)
+    return Fault(
+        kind=kind,
+        code=_code(item, kind),
+        pci=fields.pci(item),
+        gpu_uuid=fields.matching(
+            item, "gpu_uuid", fields.IDENTIFIER, expected="a GPU's UUID", limit=fields.MAX_GPU_UUID
+        ),
+        message=fields.text(item, "message", limit=fields.MAX_MESSAGE),
+        seen_at=fields.moment(item, "seen_at"),
+        source=fields.matching(
+            item,
+            "source",
+            fields.WORD,
+            expected=f'a short word such as "kmsg" (at most {fields.MAX_SOURCE})',
+            limit=fields.MAX_SOURCE,
+        )
+        or "other",
+        sequence=fields.integer(item, "sequence", maximum=fields.MAX_SEQUENCE),
+        drill=fields.boolean(item, "drill"),
+        count=_count(item),
+        records=fields.ranges(item, "records"),
+    )
+
+
+def _code(item: JsonObject, kind: str) -> int | str:
+    fields.required(item, "code")
+    if kind in NUMERIC_KINDS:
+        return fields.integer(item, "code", maximum=MAX_CODE) or 0
+    return _word(item, "code")
+
+
+def _word(item: JsonObject, key: str) -> str:
+    value = fields.matching(item, key, fields.WORD, expected="1 to 64 of a-z, 0-9, '_', '.' and '-'")
+    return value if value is not None else str(fields.required(item, key))
+
+
+def _count(item: JsonObject) -> int:
+    count = fields.integer(item, "count", minimum=1, maximum=fields.MAX_COUNT)
+    return 1 if count is None else count
+
+
+def _check(value: object) -> Check:
+    item = _object(value)
+    return Check(
+        name=_word(item, "name"),
+        status=fields.choice(item, "status", CHECK_STATUSES),
+        device=fields.text(item, "device", limit=128),
+        value=fields.number(item, "value"),
+        unit=fields.text(item, "unit", limit=32),
+        message=fields.text(item, "message", limit=fields.MAX_MESSAGE),
+    )
+
+
+def _result(value: object) -> CommandResult:
+    item = _object(value)
+    return CommandResult(
+        id=_identifier(item, "id"),
+        status=fields.choice(item, "status", RESULT_STATUSES),
+        finished_at=fields.moment(item, "finished_at"),
+        message=fields.text(item, "message", limit=fields.MAX_MESSAGE),
+        output=fields.mapping(item, "output"),
+    )
+
+
+def _rejected(value: object) -> Rejected:
+    item = _object(value)
+    return Rejected(
+        fields.text(item, "path", limit=fields.MAX_MESSAGE), fields.text(item, "reason", limit=fields.MAX_MESSAGE)
+    )

@@ -1,0 +1,43 @@
+"""How much came in at this door: counted in memory, added to the rows at each heartbeat.
+
+A process that is killed takes with it what it counted since its last heartbeat, ten seconds at most.
+"""
+
+import threading
+from collections import Counter
+
+from kcover import wire
+from kcover_portal.runtime.services import counters
+
+_lock = threading.Lock()
+_counts: Counter[str] = Counter()
+
+
+def taken(answers: list[wire.Answer | Exception]) -> None:
+    """Counts reports and their items."""
+    kept = [answer for answer in answers if isinstance(answer, wire.Answer)]
+    with _lock:
+        _counts["reports"] += len(kept)
+        _counts["failed"] += len(answers) - len(kept)
+        _counts["accepted"] += sum(answer.accepted for answer in kept)
+        _counts["duplicates"] += sum(answer.duplicates for answer in kept)
+        _counts["rejected"] += sum(len(answer.rejected) for answer in kept)
+
+
+def refused() -> None:
+    """Counts a report that was asked to come back later."""
+    with _lock:
+        _counts["busy"] += 1
+
+
+def note() -> None:
+    """Adds what was counted to the rows; on a failure it is kept for the next time. Raises the database's error."""
+    with _lock:
+        counts = dict(_counts)
+        _counts.clear()
+    try:
+        counters.add("ingest", counts)
+    except Exception:
+        with _lock:
+            _counts.update(counts)
+        raise

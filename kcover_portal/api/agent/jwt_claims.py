@@ -1,0 +1,83 @@
+"""What a service account's token says of itself.
+
+Nothing in it is believed, as anybody can write one: it tells which are not worth asking about, and where others wait.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from kcover_portal.api.agent.problem_responses import Refusal
+
+AUDIENCE = "kcover-portal"
+ACCOUNT = "system:serviceaccount:"  # what the names of service accounts begin with
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claims:
+    """``account``: "namespace/name". ``pod``: the uid of the pod that it is bound to, "" where it names none; nobody
+    knows it who was not told."""
+
+    account: str
+    pod: str
+    expires_at: datetime
+
+
+def is_token(secret: str) -> bool:
+    """Whether this has the shape of a service account's token (a JWT); the portal's own tokens have no dots."""
+    return secret.startswith("eyJ") and secret.count(".") == 2
+
+
+def read(secret: str, *, now: datetime) -> Claims:
+    """What the token says. Raises Refusal (401) for one that is no good by its own words."""
+    content = _content(secret)
+    audiences = content.get("aud")
+    if AUDIENCE not in (audiences if isinstance(audiences, list) else [audiences]):
+        raise Refusal(
+            401, f"the token is not for audience {AUDIENCE}; set it in the projected volume", code="token_audience"
+        )
+    return Claims(account=_account(content), pod=_pod(content), expires_at=_expiry(content, now=now))
+
+
+def _account(content: Mapping[str, Any]) -> str:
+    subject = content.get("sub")
+    namespace, colon, name = str(subject).removeprefix(ACCOUNT).partition(":")
+    if not str(subject).startswith(ACCOUNT) or not colon:
+        raise Refusal(
+            401, "not a service account token; use the one projected into the agent's pod", code="token_subject"
+        )
+    return f"{namespace}/{name}"
+
+
+def _pod(content: Mapping[str, Any]) -> str:
+    bound = content.get("kubernetes.io")
+    pod = bound.get("pod") if isinstance(bound, dict) else None
+    uid = pod.get("uid") if isinstance(pod, dict) else None
+    return uid[:64] if isinstance(uid, str) else ""
+
+
+def _expiry(content: Mapping[str, Any], *, now: datetime) -> datetime:
+    ends = content.get("exp")
+    if not isinstance(ends, int | float) or isinstance(ends, bool) or not 0 < ends < 2**37:
+        raise Refusal(401, "the token does not expire; use a projected token", code="token_expiry")
+    expires_at = datetime.fromtimestamp(ends, UTC)
+    if expires_at <= now:
+        raise Refusal(
+            401, f"the token expired at {expires_at:%Y-%m-%d %H:%M:%S} UTC; read its file again", code="token_expired"
+        )
+    return expires_at
+
+
+def _content(secret: str) -> dict[str, Any]:
+    payload = secret.split(".")[1]
+    try:
+        content = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (binascii.Error, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict):
+        raise Refusal(401, "neither a portal token nor a service account token", code="token_invalid")
+    return content

@@ -1,0 +1,56 @@
+"""Links by which a person answers a rescue that waits for approval."""
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.rescue.control import approval_links as links
+from kcover_portal.rescue.models import Rescue
+
+
+class LinkBody(base.Strict):
+    """The person who is to answer."""
+
+    approver = serializers.CharField(max_length=150)
+
+
+class LinkSerializer(serializers.Serializer[dict[str, Any]]):
+    """A link that answers in the approver's name: it goes to nobody else."""
+
+    approver = serializers.CharField()
+    link = serializers.CharField()
+    expires_at = serializers.DateTimeField()
+
+
+class ApprovalLinks(base.Acts):
+    """Links by which an approver answers without signing in."""
+
+    @extend_schema(operation_id="rescues_approval_links", request=LinkBody, responses={201: LinkSerializer})
+    def post(self, request: Request, pk: int) -> Response:
+        """Makes one; 409 when the rescue asks nothing, or the person may not answer. It is on record."""
+        base.known_only(request)
+        who = principal(request)
+        visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
+        rescue = get_object_or_404(visible, pk=pk)
+        require(request, base.APPROVER, rescue.cluster)
+        if not isinstance(who, User):
+            raise exceptions.PermissionDenied(
+                "Tokens cannot approve rescues or create approval links.", code="person_required"
+            )
+        name = base.body_of(request, LinkBody)["approver"]
+        approver = accounts.find_user(name)
+        if approver is None:
+            raise exceptions.ValidationError({"approver": [f"Unknown user {name}."]}, code="unknown_user")
+        link = links.invite(rescue, approver, maker=who, now=timezone.now())
+        answer = {"approver": name, "link": request.build_absolute_uri(link), "expires_at": rescue.expires_at}
+        return Response(LinkSerializer(answer).data, status=201)

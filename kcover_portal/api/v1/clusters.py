@@ -1,0 +1,124 @@
+"""Clusters and their settings."""
+
+from typing import Any
+
+import django_filters as filters
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import pagination
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.fleet.models import OBJECT_NAME, Cluster
+from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.runtime.models import Mode
+
+NAMESPACE = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
+
+
+class ClusterSerializer(serializers.ModelSerializer[Cluster]):
+    """A cluster; its credentials are never shown."""
+
+    class Meta:
+        model = Cluster
+        fields = (
+            "id",
+            "name",
+            "mode",
+            "pause_reason",
+            "decision_mode",
+            "drills",
+            "reboot",
+            "job_image",
+            "job_namespace",
+            "event_namespace",
+            "hold_down",
+            "ready_within",
+            "decision_url",
+            "decision_timeout",
+            "decision_fallback",
+            "autopilot_labels",
+            "preflight_within",
+            "storage_class",
+            "in_cluster",
+            "version",
+            "watched_at",
+            "watch_error",
+            "created_at",
+        )
+
+
+class ClusterFilter(filters.FilterSet):
+    """Clusters by mode."""
+
+    mode = filters.MultipleChoiceFilter(choices=Mode.choices, label=_("Mode"))
+    q = filters.CharFilter(field_name="name", lookup_expr="icontains", label=_("Search"))
+
+    class Meta:
+        model = Cluster
+        fields: tuple[str, ...] = ()
+
+
+class ClusterBody(base.Strict):
+    """Settings to change; what is left out stays."""
+
+    mode = serializers.ChoiceField(Mode.choices, required=False)
+    decision_mode = serializers.ChoiceField(Cluster.DecisionMode.choices, required=False)
+    drills = serializers.ChoiceField(Cluster.Drills.choices, required=False)
+    reboot = serializers.ChoiceField(Cluster.Reboot.choices, required=False)
+    job_image = serializers.CharField(required=False, max_length=300)
+    job_namespace = serializers.RegexField(NAMESPACE, required=False, max_length=63)
+    event_namespace = serializers.RegexField(NAMESPACE, required=False, max_length=63)
+    ready_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
+    decision_url = serializers.URLField(required=False, allow_blank=True, max_length=500)
+    decision_secret = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    decision_timeout = serializers.IntegerField(required=False, min_value=1, max_value=30)
+    decision_fallback = serializers.ChoiceField(Cluster.Fallback.choices, required=False)
+    autopilot_labels = serializers.BooleanField(required=False)
+    preflight_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
+    storage_class = serializers.RegexField(
+        OBJECT_NAME,
+        required=False,
+        allow_blank=True,
+        max_length=253,
+        error_messages={"invalid": "Must be the name of a storage class (a-z, 0-9, '-' and '.')."},
+    )
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
+
+
+# Where decisions go, and what runs with every right on a node.
+ADMINS = frozenset(
+    {"decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image", "job_namespace"}
+)
+
+
+class Clusters(base.Reads[Cluster]):
+    """The clusters that the portal looks after."""
+
+    queryset = Cluster.objects.all()
+    serializer_class = ClusterSerializer
+    filterset_class = ClusterFilter
+    pagination_class = pagination.ByName
+    lookup_field = "name"
+    cluster_field = "pk"
+
+    @extend_schema(request=ClusterBody, responses={200: ClusterSerializer})
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Changes the settings that are named, all or none; where decisions go takes an admin."""
+        base.known_only(request)
+        cluster = self.get_object()
+        require(request, base.OPERATOR, cluster)
+        body: dict[str, Any] = base.body_of(request, ClusterBody)
+        reason = body.pop("reason", "")
+        if ADMINS.intersection(body):
+            require(request, base.ADMIN, cluster)
+        cluster_settings.set_cluster(
+            cluster, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
+        )
+        return Response(ClusterSerializer(cluster).data)

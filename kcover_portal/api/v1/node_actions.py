@@ -1,0 +1,149 @@
+"""Actions on a node (cordon, drain, reboot, ...), with a preview."""
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from kcover.decisions import guards
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import ApiToken, User
+from kcover_portal.api import idempotency
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import decides, require
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.reason_fields import ReasonSerializer
+from kcover_portal.api.v1.rescues import RescueSerializer, detailed
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.models import Rescue
+
+VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
+
+
+class PlannedStepSerializer(serializers.Serializer[Any]):
+    """A step that would be made."""
+
+    name = serializers.CharField()
+    args = serializers.DictField()
+
+
+class PodSerializer(serializers.Serializer[Any]):
+    """A pod that a drain would evict."""
+
+    namespace = serializers.CharField()
+    name = serializers.CharField()
+    owner = serializers.CharField()
+
+
+class PreviewSerializer(serializers.Serializer[Any]):
+    """What an act would do, and what would hold it back."""
+
+    dry_run = serializers.BooleanField()
+    cluster = serializers.CharField()
+    node = serializers.CharField()
+    verb = serializers.CharField()
+    steps = PlannedStepSerializer(many=True)
+    held_back = serializers.ListField(child=serializers.CharField())
+    held_back_reasons = ReasonSerializer(many=True)
+    pods = PodSerializer(many=True, allow_null=True)
+    plan_hash = serializers.CharField()
+
+
+class ReasonBody(base.Strict):
+    """The reason for a manual action, recorded in the audit log. A dry run needs none."""
+
+    reason = serializers.CharField(
+        max_length=base.REASON,
+        error_messages={
+            "required": "A reason is required for manual actions.",
+            "blank": "A reason is required for manual actions.",
+            "null": "A reason is required for manual actions.",
+        },
+    )
+
+
+class NodeActBody(ReasonBody):
+    """``override``: guards to pass over, by name; it takes the role approver and is on record."""
+
+    override = serializers.ListField(
+        child=serializers.ChoiceField(list(guards.GUARDS)), required=False, default=list, max_length=len(guards.GUARDS)
+    )
+
+
+class NodeAct(base.Acts):
+    """Acts on one node: each opens a rescue, under the same guards as a policy's."""
+
+    decision_systems = True
+
+    @extend_schema(
+        operation_id="nodes_act",
+        parameters=[
+            OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS),
+            OpenApiParameter("dry_run", bool, description="answer with the plan and do nothing"),
+            OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
+        ],
+        request=NodeActBody,
+        responses={200: PreviewSerializer, 201: RescueSerializer},
+    )
+    def post(self, request: Request, cluster: str, name: str, verb: str) -> Response:
+        """Opens the rescue (201), or with ``dry_run`` says what it would be (200)."""
+        base.known_only(request, ("dry_run",))
+        if verb not in VERBS:
+            raise exceptions.NotFound(f"Unknown action {verb}. Use one of {', '.join(VERBS)}.", code="unknown_action")
+        visible = accounts.clusters_of(principal(request))
+        rows = Node.objects.select_related("cluster").filter(cluster__in=visible)
+        node = get_object_or_404(rows, cluster__name=cluster, name=name)
+        if base.flag(request, "dry_run"):
+            base.body_of(request, base.Act)
+            return self._preview(node, verb, by_person=isinstance(principal(request), User))
+        require(request, base.OPERATOR, node.cluster)
+        body = base.body_of(request, NodeActBody)
+        if body["override"]:
+            _require_override(request, node.cluster)
+        return self._open(request, node, verb, reason=body["reason"], override=body["override"])
+
+    def _preview(self, node: Node, verb: str, *, by_person: bool) -> Response:
+        found = rescue.preview(node, verb, now=timezone.now(), by_person=by_person)
+        return Response(
+            {
+                "dry_run": True,
+                "cluster": node.cluster.name,
+                "node": node.name,
+                "verb": verb,
+                "steps": found.steps,
+                "held_back": [str(reason) for reason in found.held_back],
+                "held_back_reasons": [reason.to_json() for reason in found.held_back],
+                "pods": found.pods,
+                "plan_hash": found.plan_hash,
+            }
+        )
+
+    @idempotency.once
+    def _open(self, request: Request, node: Node, verb: str, *, reason: str, override: list[str]) -> Response:
+        who = principal(request)
+        opened = rescue.request(
+            node,
+            verb,
+            actor=accounts.actor(who),
+            reason=reason,
+            now=timezone.now(),
+            origin=Rescue.Origin.API.value if decides(request) else Rescue.Origin.MANUAL.value,
+            override=override,
+            requester=(Rescue.Requester.PERSON if isinstance(who, User) else Rescue.Requester.TOKEN).value,
+        )
+        where = reverse("api:rescue", kwargs={"pk": opened.pk}, request=request)
+        return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": where})
+
+
+def _require_override(request: Request, cluster: Cluster) -> None:
+    """A person who approves, or a token that was made with the scope: nobody else passes over a guard."""
+    who = principal(request)
+    if isinstance(who, ApiToken) and "override" in who.scopes:
+        return
+    require(request, base.APPROVER, cluster)

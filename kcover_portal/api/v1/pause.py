@@ -1,0 +1,107 @@
+"""Pause and resume: of one cluster, or of everything."""
+
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import idempotency
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.fleet import queries, services
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.runtime import queries as runtime
+from kcover_portal.runtime.models import Mode
+
+
+class PauseBody(base.Strict):
+    """Why, and where: no cluster means everything."""
+
+    reason = serializers.CharField(max_length=base.REASON)
+    cluster = serializers.CharField(required=False, allow_null=True, default=None)
+
+
+class ResumeBody(PauseBody):
+    """``mode``: how far automation may go from now on; without it, as far as before the pause."""
+
+    mode = serializers.ChoiceField(Mode.choices, required=False, allow_null=True, default=None)
+
+    def validate_mode(self, mode: str | None) -> str | None:
+        """Going on in the mode ``paused`` would be none; raises ValidationError."""
+        if mode == Mode.PAUSED:
+            raise serializers.ValidationError("Must be shadow, approve or enforce.", code="invalid_choice")
+        return mode
+
+
+class ModeSerializer(serializers.Serializer[Any]):
+    """The mode that holds now: the strictest of environment, installation and cluster."""
+
+    cluster = serializers.CharField(allow_null=True)
+    mode = serializers.ChoiceField(Mode.choices)
+    reason = serializers.CharField()
+
+
+KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
+
+
+class Pause(base.Acts):
+    """Stops every act before its next cluster call."""
+
+    decision_systems = True  # nothing is let loose by it
+
+    @extend_schema(operation_id="pause", parameters=[KEY], request=PauseBody, responses={200: ModeSerializer})
+    @idempotency.once
+    def post(self, request: Request) -> Response:
+        """Pauses one cluster, or everything."""
+        body, cluster = _where(request, PauseBody)
+        actor = accounts.actor(principal(request))
+        services.pause(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now())
+        return _mode(cluster)
+
+
+class Resume(base.Acts):
+    """Lets acts go on."""
+
+    @extend_schema(operation_id="resume", parameters=[KEY], request=ResumeBody, responses={200: ModeSerializer})
+    @idempotency.once
+    def post(self, request: Request) -> Response:
+        """Resumes one cluster, or everything."""
+        body, cluster = _where(request, ResumeBody)
+        actor = accounts.actor(principal(request))
+        services.resume(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now(), mode=body["mode"])
+        return _mode(cluster)
+
+
+def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, Any], Cluster | None]:
+    """The body and its cluster, for a caller who may act there."""
+    base.known_only(request)
+    body = base.body_of(request, serializer)
+    cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
+    if cluster is None and not accounts.may(principal(request), base.OPERATOR, None):
+        _point_to_clusters(request)
+    require(request, base.OPERATOR, cluster)
+    return body, cluster
+
+
+def _point_to_clusters(request: Request) -> None:
+    """Raises PermissionDenied that says how to do the same to the clusters where the caller may."""
+    names = accounts.clusters_of(principal(request), base.OPERATOR).values_list("name", flat=True)
+    if names:
+        raise exceptions.PermissionDenied(
+            f"Without a cluster this is about all of them and needs the role {base.OPERATOR} for all clusters; you may"
+            f' name one in the body: {{"cluster": "{names[0]}", "reason": "..."}}.'
+        )
+
+
+def _mode(cluster: Cluster | None) -> Response:
+    if cluster is None:
+        whole = runtime.installation()
+        return Response({"cluster": None, "mode": whole.mode, "reason": whole.reason})
+    cluster.refresh_from_db()
+    mode, reason = queries.mode_of(cluster)
+    return Response({"cluster": cluster.name, "mode": mode, "reason": reason})

@@ -1,0 +1,122 @@
+"""Policy texts over HTTP: YAML under its several names, or JSON around it; revisions as ETags."""
+
+import re
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework import exceptions, parsers, serializers
+from rest_framework.request import Request
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import body_parsers, idempotency, problems
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.v1 import base
+from kcover_portal.policies.services import source
+
+ETAG = re.compile(r'(?:W/)?"?([0-9]{1,9})"?')
+IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="the revision that was edited")
+IF_NONE_MATCH = OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, description="*: only if it is new")
+REASON = OpenApiParameter("reason", str, description="why, for a body that is YAML or absent")
+KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
+
+
+class YamlParser(parsers.BaseParser):
+    """A body that is the policy's text itself."""
+
+    media_type = "application/yaml"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
+        """The raw text; raises TooLarge."""
+        return {"text": body_parsers.whole(stream, parser_context, most=source.MAX_BYTES)}
+
+
+class TextYamlParser(YamlParser):
+    """The same under an older name."""
+
+    media_type = "text/yaml"
+
+
+class OldYamlParser(YamlParser):
+    """The same under the name used before there was a registered one."""
+
+    media_type = "application/x-yaml"
+
+
+class PlainParser(YamlParser):
+    """The same from clients that only know text."""
+
+    media_type = "text/plain"
+
+
+PARSERS = (body_parsers.StrictJsonParser, YamlParser, TextYamlParser, OldYamlParser, PlainParser)
+REQUEST = {"application/yaml": OpenApiTypes.STR}
+
+
+class TextBody(base.Act):
+    """A policy text as JSON."""
+
+    text = serializers.CharField(trim_whitespace=False, allow_blank=True)
+
+
+class RollbackBody(base.Act):
+    """The revision to go back to, and why."""
+
+    revision = serializers.IntegerField(min_value=1)
+    reason = serializers.CharField(max_length=base.REASON)
+
+
+def text_of(request: Request) -> dict[str, Any]:
+    """The text and the reason, from JSON or from a body that is the text; raises Unprocessable, ValidationError."""
+    if isinstance(request.data, dict) and isinstance(request.data.get("text"), bytes):
+        text, reason = request.data["text"], reason_of(request)
+    elif not request.data:
+        text, reason = "", reason_of(request)
+    else:
+        body = base.body_of(request, TextBody)
+        text, reason = body["text"], body["reason"] or reason_of(request)
+        size = len(text.encode())
+        if size > source.MAX_BYTES:
+            raise body_parsers.TooLarge(f"text has {size} bytes. The limit is {source.MAX_BYTES}.")
+    if not text.strip():
+        raise problems.Unprocessable(
+            'The body is empty. Send the policies as YAML (Content-Type: application/yaml) or as JSON {"text": "..."}.',
+            code="body_empty",
+        )
+    return {"text": text, "reason": reason}
+
+
+def reason_of(request: Request) -> str:
+    """The query parameter ``reason``; raises ValidationError."""
+    reason = str(request.query_params.get("reason", ""))
+    if len(reason) > base.REASON:
+        raise exceptions.ValidationError(
+            {"reason": [f"Must have at most {base.REASON} characters."]}, code="max_length"
+        )
+    return reason
+
+
+def author_of(request: Request) -> str:
+    """How the ledger names the caller."""
+    return accounts.actor(principal(request))
+
+
+def expected(request: Request, *, exists: bool) -> int | None:
+    """The revision number that must be in force, from ``If-Match`` or ``If-None-Match``; None: whichever."""
+    wanted = request.headers.get("If-Match")
+    if request.headers.get("If-None-Match") is not None:
+        if request.headers["If-None-Match"].strip() != "*":
+            raise exceptions.ValidationError(
+                {"If-None-Match": ["Must be *, which requires that the policy does not exist."]}, code="invalid"
+            )
+        return 0
+    if wanted is None:
+        return None
+    if wanted.strip() == "*":
+        if not exists:
+            raise problems.PreconditionFailed("There is no active policy of this name.")
+        return None
+    tag = ETAG.fullmatch(wanted.strip())
+    if tag is None:
+        raise problems.PreconditionFailed(f"If-Match {wanted} is not a policy ETag. Use the revision number in quotes.")
+    return int(tag[1])

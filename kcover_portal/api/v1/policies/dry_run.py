@@ -1,0 +1,239 @@
+"""Asking what policies would do, without doing it: which rule wins, and what a text would have decided."""
+
+import collections
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import exceptions, serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import plan
+from kcover.decisions import decide as core
+from kcover.faults import fault
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.incidents import code_of
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.policies import queries, services
+from kcover_portal.rescue.decide import backtest
+
+MOST_DAYS = 90
+MOST = 1000  # incidents of one trial, the newest
+
+KIND = OpenApiParameter("kind", str, enum=fault.KINDS, description="default xid")
+CODE = OpenApiParameter("code", str, required=True, description="62 for example, or a check's name")
+NODE = OpenApiParameter("node", str, description="cluster/name: its labels are taken")
+LABEL = OpenApiParameter("label", str, many=True, description="key=value, without a node; may be repeated")
+
+
+class TriedRuleSerializer(serializers.Serializer[Any]):
+    """A rule that was asked."""
+
+    rule = serializers.CharField()
+    matched = serializers.BooleanField()
+    because = serializers.CharField()
+
+
+class PlannedSerializer(serializers.Serializer[Any]):
+    """One step that would be laid down."""
+
+    name = serializers.CharField()
+    args = serializers.DictField()
+
+
+class EffectiveSerializer(serializers.Serializer[Any]):
+    """The rule that would run, or null; every rule that was asked up to it."""
+
+    rule = serializers.CharField(allow_null=True)
+    policy = serializers.CharField(allow_null=True)
+    revision = serializers.IntegerField(allow_null=True)
+    mode = serializers.CharField(allow_null=True)
+    steps = PlannedSerializer(many=True)
+    tried = TriedRuleSerializer(many=True)
+
+
+class JudgedSerializer(serializers.Serializer[Any]):
+    """One decision that was not kept."""
+
+    answer = serializers.ChoiceField(choices=core.ANSWERS)
+    mode = serializers.CharField()
+    rule = serializers.CharField(allow_null=True)
+    because = serializers.ListField(child=serializers.CharField())
+    steps = serializers.ListField(child=serializers.CharField())
+
+
+class TrialSerializer(serializers.Serializer[Any]):
+    """One incident under the rules in force (``before``) and under the text (``after``)."""
+
+    incident = serializers.IntegerField()
+    cluster = serializers.CharField()
+    node = serializers.CharField()
+    kind = serializers.CharField()
+    code = serializers.CharField(help_text="a number for xid and sxid, else a short text")
+    opened_at = serializers.DateTimeField()
+    changed = serializers.BooleanField()
+    before = JudgedSerializer()
+    after = JudgedSerializer()
+
+
+class CountsSerializer(serializers.Serializer[Any]):
+    """Incidents by answer."""
+
+    before = serializers.DictField(child=serializers.IntegerField())
+    after = serializers.DictField(child=serializers.IntegerField())
+
+
+class TriedOutSerializer(serializers.Serializer[Any]):
+    """What the text would change. ``truncated``: there were more incidents, the newest were judged."""
+
+    incidents = serializers.IntegerField()
+    changed = serializers.IntegerField()
+    truncated = serializers.BooleanField()
+    answers = CountsSerializer()
+    results = TrialSerializer(many=True)
+
+
+class TryBody(base.Strict):
+    """A text and what to try it on: one node's open incidents, all open ones (``fleet``, the default), or all of the
+    last ``days``, open or closed."""
+
+    yaml = serializers.CharField(trim_whitespace=False)
+    node = serializers.CharField(required=False, help_text="cluster/name")
+    fleet = serializers.BooleanField(required=False)
+    days = serializers.IntegerField(required=False, min_value=1, max_value=MOST_DAYS)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """One of the three at most."""
+        asked = [name for name in ("node", "fleet", "days") if attrs.get(name)]
+        if len(asked) > 1:
+            raise exceptions.ValidationError({asked[1]: [f"Cannot be combined with {asked[0]}."]}, code="exclusive")
+        return attrs
+
+
+class Try(base.Acts):
+    """What a text would have decided, by the pure kernel. Nothing is kept, nothing is done."""
+
+    decision_systems = True
+
+    @extend_schema(operation_id="policies_try", request=TryBody, responses={200: TriedOutSerializer})
+    def post(self, request: Request) -> Response:
+        """Every incident that the caller may see, judged by the rules in force and by these; 422 for a text with
+        mistakes."""
+        base.known_only(request)
+        body = base.body_of(request, TryBody)
+        rules = services.draft(body["yaml"])
+        rows = _incidents(request, body).select_related("node__cluster", "cluster").order_by("-pk")
+        found = list(rows[: MOST + 1])
+        trials = list(backtest.run(rules, found[:MOST], now=timezone.now(), past="days" in body))
+        return Response(
+            {
+                "incidents": len(trials),
+                "changed": sum(one.changed for one in trials),
+                "truncated": len(found) > MOST,
+                "answers": {
+                    "before": collections.Counter(one.before.answer for one in trials),
+                    "after": collections.Counter(one.after.answer for one in trials),
+                },
+                "results": [_trial(one) for one in trials],
+            }
+        )
+
+
+class Effective(base.Acts):
+    """Which rule would win."""
+
+    @extend_schema(
+        operation_id="policies_effective",
+        parameters=[KIND, CODE, NODE, LABEL],
+        responses={200: EffectiveSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        """The rule in force that such a fault would meet on a node, or on any node with these labels."""
+        base.known_only(request, ("kind", "code", "node", "label"))
+        kind, code = _fault(request)
+        chosen, tried = queries.effective(kind=kind, code=code, labels=_labels(request))
+        steps = plan.of_rule(chosen.rule, code=code) if chosen else ()
+        return Response(
+            {
+                "rule": chosen.name if chosen else None,
+                "policy": chosen.policy if chosen else None,
+                "revision": chosen.revision if chosen else None,
+                "mode": chosen.rule.mode if chosen else None,
+                "steps": [{"name": step.name, "args": dict(step.args)} for step in steps],
+                "tried": [{"rule": one.rule, "matched": one.matched, "because": str(one.because)} for one in tried],
+            }
+        )
+
+
+def _incidents(request: Request, body: dict[str, Any]) -> QuerySet[Incident]:
+    visible = accounts.clusters_of(principal(request))
+    rows = Incident.objects.filter(cluster__in=visible, node__isnull=False)
+    if "days" in body:
+        return rows.filter(opened_at__gte=timezone.now() - timedelta(days=body["days"]))
+    rows = rows.filter(state=Incident.State.OPEN)
+    return rows.filter(node=_node(request, body["node"])) if "node" in body else rows
+
+
+def _node(request: Request, named: str) -> Node:
+    """A node as ``cluster/name``; raises ValidationError where the caller sees none."""
+    cluster, _, name = named.partition("/")
+    visible = accounts.clusters_of(principal(request))
+    node = Node.objects.filter(cluster__in=visible, cluster__name=cluster, name=name).first()
+    if node is None:
+        raise exceptions.ValidationError({"node": [f"Unknown node {named}. Use cluster/name."]}, code="unknown_node")
+    return node
+
+
+def _fault(request: Request) -> tuple[str, str]:
+    kind, code = request.query_params.get("kind", "xid"), request.query_params.get("code", "")
+    if kind not in fault.KINDS:
+        raise exceptions.ValidationError({"kind": [f"Must be one of {', '.join(fault.KINDS)}."]}, code="invalid_choice")
+    numeric = kind in fault.NUMERIC_KINDS
+    if not code or (numeric and not (code.isascii() and code.isdecimal() and len(code) <= 10)):
+        raise exceptions.ValidationError(
+            {"code": ["Must be a numeric code such as 62." if numeric else "Must be a code."]}, code="invalid"
+        )
+    return kind, str(int(code)) if numeric else code
+
+
+def _labels(request: Request) -> dict[str, str]:
+    if "node" in request.query_params:
+        return dict(_node(request, request.query_params["node"]).labels)
+    labels = {}
+    for pair in request.query_params.getlist("label"):
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise exceptions.ValidationError({"label": [f"Must be key=value, not {pair}."]}, code="label")
+        labels[key] = value
+    return labels
+
+
+def _trial(one: backtest.Backtest) -> dict[str, Any]:
+    incident = one.incident
+    return {
+        "incident": incident.pk,
+        "cluster": incident.cluster.name,
+        "node": one.node.name,
+        "kind": incident.kind,
+        "code": code_of(incident),
+        "opened_at": incident.opened_at,
+        "changed": one.changed,
+        "before": _judged(one.before),
+        "after": _judged(one.after),
+    }
+
+
+def _judged(judged: core.Decision) -> dict[str, Any]:
+    return {
+        "answer": judged.answer,
+        "mode": judged.mode,
+        "rule": judged.rule,
+        "because": [str(reason) for reason in judged.because],
+        "steps": [step.name for step in judged.steps],
+    }

@@ -1,0 +1,178 @@
+"""The parameters of ``/status``, read strictly: what cannot be meant is refused by name."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rest_framework import exceptions
+from rest_framework.request import Request
+
+from kcover import autopilot
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api import problems
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.checks import services as check_runs
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import OBJECT_NAME, Cluster, Node
+from kcover_portal.fleet.services import node_selection
+
+OF_IPERF = ("workload", "pclients", "startport", "cleanup")
+PARAMETERS = (
+    *("cluster", "check", "host", "batch", "job", "nodelabel", "r", "pingnodes", "wait"),
+    *OF_IPERF,
+    "storageclass",
+)
+OFFERED = tuple(autopilot.CHECKS)
+LONGEST_WAIT = 600
+WAIT = 300  # seconds
+MOST_CLIENTS = 64  # of iperf on a node, each with a port of its own
+MOST_PEERS = 256  # that an agent pings in one check
+LONGEST = 100_000  # characters of a list of names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What is to be run where; ``wait``: for how many seconds somebody listens. ``storage_class``: of pvc, "": the
+    cluster's setting."""
+
+    cluster: Cluster
+    nodes: Sequence[Node]
+    checks: tuple[str, ...]
+    level: int
+    batch: int
+    peers: tuple[str, ...]
+    wait: int
+    traffic: check_runs.Traffic
+    storage_class: str
+
+
+def read(request: Request) -> Question:
+    """The question of somebody who may ask it.
+
+    Raises ValidationError that names the parameter, PermissionDenied, NotAnswered where the cluster is silent.
+    """
+    base.known_only(request, PARAMETERS)
+    cluster = cluster_of(request)
+    require(request, base.OPERATOR, cluster)
+    checks = checks_of(_names(request, "check"))
+    level = _whole(request, "r", default=1, least=autopilot.DCGM_LEVELS[0], most=autopilot.DCGM_LEVELS[-1])
+    batch = _whole(request, "batch", default=0, least=0, most=100_000)
+    wait = _whole(request, "wait", default=WAIT, least=0, most=LONGEST_WAIT)
+    traffic, storage_class = _traffic(request, checks), _storage_class(request, checks)
+    hosts, pinged = _names(request, "host"), "pingnodes" in request.query_params
+    given = {name: request.query_params.get(name, "") for name in ("job", "nodelabel")}
+    nodes = _selected(cluster, "host", hosts=() if hosts == ["all"] else hosts, **given)
+    peers = _selected(cluster, "pingnodes", hosts=_names(request, "pingnodes")) if pinged else []
+    if not nodes:
+        raise exceptions.ValidationError(
+            {"cluster": [f"Cluster {cluster.name} has no GPU nodes."]}, code="no_gpu_nodes"
+        )
+    if "iperf" in checks and min(batch, len(nodes)) > check_runs.MAX_RING_NODES:
+        raise exceptions.ValidationError({"batch": [f"A ring of iperf has at most {check_runs.MAX_RING_NODES} nodes."]})
+    if len(peers) > MOST_PEERS:
+        raise exceptions.ValidationError({"pingnodes": [f"Must name at most {MOST_PEERS} nodes."]}, code="out_of_range")
+    addresses = tuple(peer.address or peer.name for peer in peers)
+    return Question(
+        cluster=cluster,
+        nodes=nodes,
+        checks=checks,
+        level=level,
+        batch=batch,
+        peers=addresses,
+        wait=wait,
+        traffic=traffic,
+        storage_class=storage_class,
+    )
+
+
+def _traffic(request: Request, checks: Sequence[str]) -> check_runs.Traffic:
+    """What iperf's ring sends. ``cleanup`` is taken and changes nothing: the agents' servers end with their step."""
+    for name in OF_IPERF if "iperf" not in checks else ():
+        _goes_with(request, name, "iperf")
+    workload = request.query_params.get("workload", "ring")
+    if workload != "ring":
+        raise exceptions.ValidationError(
+            {"workload": [f"Unknown workload {workload[:40]!r}; supported: ring."]}, code="invalid_choice"
+        )
+    clients = _whole(request, "pclients", default=autopilot.IPERF_CLIENTS, least=1, most=MOST_CLIENTS)
+    port = _whole(request, "startport", default=autopilot.IPERF_START_PORT, least=1024, most=65_000)
+    return check_runs.Traffic(clients=clients, port=port)
+
+
+def _storage_class(request: Request, checks: Sequence[str]) -> str:
+    if "pvc" not in checks:
+        _goes_with(request, "storageclass", "pvc")
+    name = request.query_params.get("storageclass")
+    if name is not None and (len(name) > 253 or not re.match(OBJECT_NAME, name)):
+        raise exceptions.ValidationError(
+            {"storageclass": [f"Must be the name of a storage class (a-z, 0-9, '-' and '.'), not {name[:40]!r}."]}
+        )
+    return name or ""
+
+
+def _goes_with(request: Request, name: str, check: str) -> None:
+    if name in request.query_params:
+        raise exceptions.ValidationError({name: [f"Requires check={check}."]}, code="requires_check")
+
+
+def _selected(cluster: Cluster, parameter: str, *, hosts: Sequence[str], **given: str) -> list[Node]:
+    """The nodes; ``parameter`` is the one that names hosts. Raises ValidationError, NotAnswered."""
+    try:
+        return node_selection.nodes(cluster, hosts=hosts, **given)
+    except FieldError as error:
+        raise exceptions.ValidationError({parameter if error.field == "host" else error.field: [str(error)]}) from error
+    except node_selection.Unanswered as error:
+        raise problems.NotAnswered(str(error), retry_after=error.retry_after) from error
+
+
+def cluster_of(request: Request) -> Cluster:
+    """The cluster that is named, else the token's, else the only one that the caller sees. Raises ValidationError."""
+    if name := request.query_params.get("cluster"):
+        return base.cluster_named(request, name)
+    who = principal(request)
+    if isinstance(who, ApiToken) and who.cluster is not None:
+        return who.cluster
+    seen = list(accounts.clusters_of(who).order_by("name")[:2])
+    if len(seen) != 1:
+        reason = "Required: you have access to several clusters." if seen else "You have access to no cluster."
+        raise exceptions.ValidationError({"cluster": [reason]}, code="required")
+    return seen[0]
+
+
+def checks_of(names: Sequence[str]) -> tuple[str, ...]:
+    """The checks that the names mean, each once; none, or ``all``, are the periodic ones. Raises ValidationError."""
+    wanted = [one for name in names or ["all"] for one in (autopilot.PERIODIC_CHECKS if name == "all" else (name,))]
+    unknown = [name for name in wanted if name not in OFFERED]
+    if unknown:
+        known = ", ".join(("all", *OFFERED))
+        raise exceptions.ValidationError(
+            {"check": [f"check not supported: {', '.join(unknown)[:200]}; supported: {known}"]}, code="invalid_choice"
+        )
+    return tuple(dict.fromkeys(wanted))
+
+
+def _names(request: Request, name: str) -> list[str]:
+    """A list with commas, each once."""
+    text = ",".join(request.query_params.getlist(name))
+    if len(text) > LONGEST:
+        raise exceptions.ValidationError(
+            {name: [f"Must have at most {LONGEST} characters. Use nodelabel instead."]}, code="max_length"
+        )
+    listed = [one.strip() for one in text.split(",")]
+    if name in request.query_params and not any(listed):
+        raise exceptions.ValidationError({name: ["Must name at least one, or be omitted."]}, code="empty")
+    return list(dict.fromkeys(one for one in listed if one))
+
+
+def _whole(request: Request, name: str, *, default: int, least: int, most: int) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
+        raise exceptions.ValidationError(
+            {name: [f"Must be a whole number from {least} to {most}, not {text[:40]!r}."]}, code="out_of_range"
+        )
+    return int(text)

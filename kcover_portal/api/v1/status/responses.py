@@ -1,0 +1,182 @@
+"""What is said while a run of checks goes on: each node as it ends, then the summary.
+
+Who hangs up ends the answer and not the run.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from kcover import autopilot, iperf_ring
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.models import CheckRun, CheckTarget
+
+LOOK = 0.5  # seconds between looks at the rows
+ALIVE = 30.0  # seconds after which silence is broken by an empty line, which proxies and programs pass over
+LATE = timedelta(seconds=10)  # by which a result may be written after a later one
+LISTENERS = 4  # answers that one process gives at a time: each holds one of its threads
+
+pause = time.sleep
+clock = time.monotonic
+
+_room = threading.BoundedSemaphore(LISTENERS)
+
+
+class Full(Exception):
+    """So many listen to this process already."""
+
+
+class Place:
+    """A place among the listeners, until it is given back. Raises Full."""
+
+    def __init__(self) -> None:
+        if not _room.acquire(blocking=False):
+            raise Full
+        self._held = True
+
+    def give_back(self) -> None:
+        """For the next one."""
+        if self._held:
+            self._held = False
+            _room.release()
+
+
+def node_json(target: CheckTarget) -> dict[str, Any]:
+    """One node of a run."""
+    return {
+        "node": target.node.name,
+        "address": target.node.address,
+        "state": target.state,
+        "status": target.said,
+        "checks": target.results,
+        "note": target.note,
+        "asked_at": _stamp(target.asked_at),
+        "finished_at": _stamp(target.finished_at),
+    }
+
+
+def run_json(run: CheckRun) -> dict[str, Any]:
+    """A run without its nodes."""
+    return {
+        "run": run.pk,
+        "cluster": run.cluster.name,
+        "state": run.state,
+        "checks": run.checks,
+        "r": run.level,
+        "batch": run.batch,
+        "ring": _ring_json(run),
+        "total": run.total,
+        "asked_by": run.asked_by,
+        "asked_at": _stamp(run.asked_at),
+        "finished_at": _stamp(run.finished_at),
+    }
+
+
+def _ring_json(run: CheckRun) -> dict[str, Any] | None:
+    """iperf's ring: its traffic, and the time step at which the present batch is (0: not yet, or no more)."""
+    if not run.ring:
+        return None
+    step, members = run.ring.get("step", 0), run.ring.get("members", ())
+    known = {"workload": "ring", "pclients": run.ring["clients"], "startport": run.ring["port"]}
+    return {**known, "step": step, "steps": iperf_ring.step_count(len(members))}
+
+
+def _stamp(at: datetime | None) -> str | None:
+    return at.isoformat().replace("+00:00", "Z") if at else None
+
+
+@dataclass(slots=True, kw_only=True)
+class Answer:
+    """The pieces of one answer. ``place`` is given back when it is closed; None: nobody waits, nobody holds one."""
+
+    run: CheckRun
+    wait: float
+    place: Place | None
+    as_json: bool
+    url_of: Callable[[str], str]  # of a run on one node alone
+    page: str  # where the run is shown
+    _told: dict[str, list[str]] = field(default_factory=dict)
+    _rates: dict[str, dict[str, float]] = field(default_factory=dict)  # of iperf's ring, by sender and receiver
+
+    def close(self) -> None:
+        """Called by the server when the answer is over, whether or not it was heard to its end."""
+        if self.place is not None:
+            self.place.give_back()
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The answer as UTF-8, piece by piece."""
+        pieces = self._json() if self.as_json else self._text()
+        return (piece.encode() for piece in pieces)
+
+    def _text(self) -> Iterator[str]:
+        run = self.run
+        nodes = "1 node" if run.total == 1 else f"{run.total} nodes"
+        yield f"Checking status of {nodes} in cluster {run.cluster.name}: {', '.join(run.checks)}\n"
+        yield f"Run {run.pk}: {self.page}\n\n"
+        for target in self._targets():
+            if target is None:
+                yield "\n"
+                continue
+            results = check_runs.results_of(target)
+            rates = {one.device: one.value for one in results if one.name == "iperf" and one.value is not None}
+            if rates:
+                self._rates[target.node.name] = rates
+            yield autopilot.node_text(
+                target.node.name,
+                address=target.node.address,
+                url=self.url_of(target.node.name),
+                results=results,
+                status=target.said,
+                note=target.note,
+            )
+        if run.state == CheckRun.State.RUNNING:
+            yield f"{len(self._told)} of {run.total} nodes have answered; the run goes on: {self.page}\n\n"
+        yield autopilot.throughput_text(self._rates)
+        yield autopilot.summary_text(self._told, runtime=_runtime(run))
+
+    def _json(self) -> Iterator[str]:
+        nodes = []
+        for target in self._targets():
+            if target is None:
+                yield "\n"  # JSON may begin with it
+            else:
+                nodes.append(node_json(target))
+        runtime = round(_runtime(self.run).total_seconds(), 1)
+        yield json.dumps({**run_json(self.run), "nodes": nodes, "summary": self._told, "runtime": runtime}) + "\n"
+
+    def _targets(self) -> Iterator[CheckTarget | None]:
+        """The nodes of the run as they finish; None to break a long silence. Ends with the run or the wait."""
+        deadline = clock() + self.wait
+        spoken = clock()
+        since: datetime | None = None
+        while True:
+            self.run.refresh_from_db(fields=("state", "finished_at"))
+            over = self.run.state != CheckRun.State.RUNNING or clock() >= deadline
+            for target in self._ended(since if not over else None):
+                self._told[target.node.name] = target.said
+                spoken = clock()
+                since = max(since or target.finished_at, target.finished_at) if target.finished_at else since
+                yield target
+            if over:
+                return
+            if clock() - spoken > ALIVE:
+                spoken = clock()
+                yield None
+            pause(LOOK)
+
+    def _ended(self, since: datetime | None) -> list[CheckTarget]:
+        """Turns that ended and were not told; ``since``: when the last one that was told ended."""
+        rows = self.run.targets.exclude(finished_at=None).select_related("node").order_by("finished_at", "place")
+        if since is not None:
+            rows = rows.filter(finished_at__gte=since - LATE)
+        return [target for target in rows if target.node.name not in self._told]
+
+
+def _runtime(run: CheckRun) -> timedelta:
+    return (run.finished_at or timezone.now()) - run.asked_at

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class ChecksConfig(AppConfig):
+    name = "kcover_portal.checks"

@@ -1,0 +1,83 @@
+"""Check runs, and the nodes that they check."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kcover_portal.fleet.models import Cluster, Command, Node
+
+
+class CheckRun(models.Model):
+    """Checks requested on many nodes of a cluster, batch by batch. A run continues whether or not a client waits."""
+
+    class State(models.TextChoices):
+        RUNNING = "running", _("Running")
+        FINISHED = "finished", _("Finished")
+        STOPPED = "stopped", _("Stopped")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="check_runs")
+    checks = models.JSONField(default=list, help_text="names, in running order")
+    level = models.PositiveSmallIntegerField(default=1, help_text="of dcgm, 1 to 4")
+    peers = models.JSONField(default=list, help_text="addresses that every node pings; empty: its neighbours")
+    batch = models.PositiveIntegerField(default=0, help_text="nodes at a time; 0: all at once")
+    total = models.PositiveIntegerField(default=0, help_text="nodes")
+    done = models.PositiveIntegerField(default=0, help_text="nodes that are finished")
+    wrong = models.PositiveIntegerField(default=0, help_text="finished nodes with a failure or without an answer")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    storage = models.JSONField(default=dict, help_text="state and result of the check pvc, the same for every node")
+    ring = models.JSONField(default=dict, help_text="iperf's ring: traffic, members, current step")
+    busy_until = models.DateTimeField(null=True, help_text="lease of the worker that calls the cluster")
+    asked_by = models.CharField(max_length=200)
+    asked_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("id",), condition=models.Q(state="running"), name="check_runs_going_on"),)
+
+    def __str__(self) -> str:
+        return f"check run {self.pk}"
+
+
+class CheckTarget(models.Model):
+    """One node of a check run: what it was asked, and its results."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("Waiting")
+        ASKED = "asked", _("Running")
+        DONE = "done", _("Done")
+        SILENT = "silent", _("No answer")
+        STOPPED = "stopped", _("Stopped")
+
+    run = models.ForeignKey(CheckRun, on_delete=models.CASCADE, related_name="targets")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="check_targets")
+    place = models.PositiveIntegerField()
+    batch = models.PositiveIntegerField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    command = models.OneToOneField(Command, on_delete=models.SET_NULL, null=True, related_name="check_target")
+    invasive = models.BooleanField(default=False, help_text="a check that needs idle GPUs was requested")
+    results = models.JSONField(default=list)
+    said = models.JSONField(default=list, help_text="Autopilot's status words")
+    note = models.CharField(max_length=1000, blank=True, help_text="why there are no results")
+    asked_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    label_before = models.CharField(max_length=63, blank=True, help_text="gpuhealth label before TESTING")
+    labelled_at = models.DateTimeField(null=True, help_text="when its result was written to the node's labels")
+
+    class Meta:
+        ordering = ("run_id", "place")
+        constraints = (
+            models.UniqueConstraint(fields=("run", "place"), name="one_target_a_place"),
+            models.UniqueConstraint(
+                fields=("node",),
+                condition=models.Q(state="asked", invasive=True),
+                name="one_invasive_target_a_node",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("run", "finished_at"), name="check_targets_finished"),
+            models.Index(
+                fields=("node",),
+                condition=models.Q(invasive=True, labelled_at=None),
+                name="check_targets_to_label",
+            ),
+        )

@@ -1,0 +1,151 @@
+"""iperf's ring among the nodes of a batch, after their other checks, one step at a time (``kcover.iperf_ring``).
+
+The members and the current step are stored in the run's row. A step is one command per member, with the address of its
+partner; the next step begins when all members have answered or timed out. A node that does not answer, has no iperf3
+or whose GPUs are in use by now leaves the ring, and the others continue.
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from kcover import autopilot, iperf_ring
+from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.checks.services import node_checks
+from kcover_portal.fleet.models import Command
+
+CHECK = "iperf"
+MAX_RING_NODES = 64  # 63 steps of about ten seconds
+STEP_SECONDS = 5  # of traffic, as Autopilot
+PARTNER_WAIT_SECONDS = 30  # the partner may receive its command later
+
+Asked = CheckTarget.State.ASKED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """The traffic of each node of a ring: concurrent clients, each to its own port, counted up from ``port``."""
+
+    clients: int = autopilot.IPERF_CLIENTS
+    port: int = autopilot.IPERF_START_PORT
+
+
+def planned(traffic: Traffic) -> dict[str, Any]:
+    """The initial value of ``CheckRun.ring``."""
+    return asdict(traffic)
+
+
+def under_way(run: CheckRun) -> bool:
+    """Whether the nodes of the present batch are in a ring."""
+    return bool(run.ring.get("members"))
+
+
+def has(run: CheckRun, target: CheckTarget) -> bool:
+    """Whether the node is in the present ring."""
+    return target.place in run.ring.get("members", ())
+
+
+def begin(run: CheckRun, members: Sequence[CheckTarget]) -> None:
+    """Starts a ring of these nodes; needs two or more, all with an address."""
+    _keep(run, members=[target.place for target in members], step=0)
+
+
+def go_on(run: CheckRun, *, now: datetime) -> list[CheckTarget]:
+    """Requests the next step once the present one is over; returns the nodes that are finished after the last step."""
+    if not under_way(run):
+        return []
+    members = list(run.targets.filter(place__in=run.ring["members"]).select_related("node").order_by("place"))
+    here = [target for target in members if target.state == Asked]
+    if any(target.command_id is not None for target in here):
+        return []
+    step, pairs = _next_step(run, {target.place: target for target in here})
+    if pairs:
+        _keep(run, step=step)
+        _ask(run, step, pairs, now=now)
+        return []
+    _keep(run, members=[], step=0)
+    gone = {target.node.name for target in members if target.state != Asked}
+    for target in here:
+        target.results = [_excused(one, gone) for one in target.results]
+        node_checks.close(target, now=now)
+    CheckTarget.objects.bulk_update(here, node_checks.WRITTEN_FIELDS, batch_size=200)
+    return here
+
+
+def is_step(command: Command) -> bool:
+    """Whether the command is part of a step of a ring."""
+    return "partner" in command.args
+
+
+def results(command: Command, found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A node's results of a step: its sending rate with the partner's name as device, or why it did not send.
+
+    Results of its servers are dropped, because the sender reports the same traffic.
+    """
+    hosts, partner = command.args["hosts"], command.args["partner"]
+    kept = [{**one, "device": partner} for one in found if one["name"] == CHECK and one["device"] in hosts]
+    kept += [one for one in found if one["name"] == CHECK and not one["device"]]
+    return kept or ([node_checks.broke(CHECK, command, device=partner)] if hosts or not found else [])
+
+
+def leaves(command: Command, found: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the node leaves the ring because it did not take part in the step."""
+    return command.state != Command.State.DONE or any(not one["device"] for one in found)
+
+
+def _next_step(run: CheckRun, here: Mapping[int, CheckTarget]) -> tuple[int, list[tuple[CheckTarget, CheckTarget]]]:
+    """The next step with a complete pair, and its complete pairs; no pairs: the ring is over."""
+    places = run.ring["members"]
+    for step in range(run.ring["step"] + 1, iperf_ring.step_count(len(places)) + 1):
+        pairs = [(here[a], here[b]) for a, b in iperf_ring.pairs(places, step) if a in here and b in here]
+        if pairs:
+            return step, pairs
+    return 0, []
+
+
+def _ask(run: CheckRun, step: int, pairs: Sequence[tuple[CheckTarget, CheckTarget]], *, now: datetime) -> None:
+    sends = {sender.place: server for sender, server in pairs}
+    serves = {server.place for _, server in pairs}
+    asked = {target.place: target for pair in pairs for target in pair}
+    for target in asked.values():
+        to = sends.get(target.place)
+        clients = run.ring["clients"]
+        target.command = Command(
+            id=uuid.uuid4(),
+            node=target.node,
+            key=f"run-{run.pk}-{target.place}-ring-{step}",
+            requester_kind=Command.Requester.CHECK_RUN,
+            requester_id=run.pk,
+            kind="run_check",
+            args={
+                "checks": [CHECK],
+                "hosts": [to.node.address] if to is not None else [],
+                "partner": to.node.name if to is not None else "",
+                "serve": clients if target.place in serves else 0,
+                "port": run.ring["port"],
+                "ports": clients,
+                "clients": 1,
+                "seconds": STEP_SECONDS,
+                "wait": PARTNER_WAIT_SECONDS,
+                "idle": True,
+            },
+            created_at=now,
+            expires_at=now + node_checks.PICKUP_TIMEOUT + autopilot.time_limit((CHECK,), level=run.level),
+        )
+    Command.objects.bulk_create([target.command for target in asked.values() if target.command is not None])
+    CheckTarget.objects.bulk_update(asked.values(), ("command",))
+
+
+def _excused(one: dict[str, Any], gone: set[str]) -> dict[str, Any]:
+    """Turns an error towards a node that has left the ring into a skipped check."""
+    if one["name"] != CHECK or one["status"] != "error" or one["device"] not in gone:
+        return one
+    return {**one, "status": "skipped", "message": f"{one['device']} has left the ring: {one['message']}"[:1000]}
+
+
+def _keep(run: CheckRun, **changes: Any) -> None:
+    """Writes the ring; the caller holds the lock of the run's row."""
+    run.ring = {**run.ring, **changes}
+    CheckRun.objects.filter(pk=run.pk).update(ring=run.ring)

@@ -1,0 +1,165 @@
+"""Requests to the nodes of a batch: which check may run on which node, as commands to their agents."""
+
+import logging
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Count, Min, Q
+
+from kcover import autopilot
+from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.checks.services import eligibility, iperf_rings, node_checks, pvc_check
+from kcover_portal.fleet import queries
+from kcover_portal.fleet.models import Agent, Command, Node
+from kcover_portal.kube import port
+
+log = logging.getLogger(__name__)
+
+MAX_NEIGHBOURS = 32  # nodes to ping where none are named: the next ones in the circle of names
+MAX_LISTS_PER_NODE = 8  # up to so many nodes, pods are listed per node; beyond, all pods of the cluster once
+NO_PARTNER = "no other node of its batch can take part in the ring"
+NO_ADDRESS = "the cluster shows no address (InternalIP) of this node"
+
+Asked = CheckTarget.State.ASKED
+Waiting = CheckTarget.State.WAITING
+
+
+def invasive(run: CheckRun) -> list[str]:
+    """The checks of the run that need idle GPUs."""
+    return [check for check in run.checks if autopilot.is_invasive(check, level=run.level)]
+
+
+def next_batch(run: CheckRun) -> int | None:
+    """The batch to request next; None while one is running, and after the last one."""
+    found = run.targets.aggregate(asked=Count("pk", filter=Q(state=Asked)), batch=Min("batch", filter=Q(state=Waiting)))
+    batch: int | None = found["batch"] if not found["asked"] else None
+    return batch
+
+
+def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str] | None:
+    """Why the GPUs of a node of the batch are not idle, by node name.
+
+    None: the cluster does not answer, and the run is automatic, so try again later.
+    """
+    nodes = [target.node for target in run.targets.filter(batch=batch, state=Waiting).select_related("node")]
+    names = {node.name for node in nodes}
+    skipped = eligibility.why_skipped(run.cluster, nodes, now=now) if eligibility.automatic(run) else {}
+    try:
+        kube = queries.connect(run.cluster)
+        if len(names) <= MAX_LISTS_PER_NODE:
+            pods = [pod for name in sorted(names) for pod in kube.list_pods(node=name)]
+        else:
+            pods = kube.list_pods()
+    except port.KubeError as error:
+        log.info("check run %s: the pods that hold GPUs are unknown: %s", run.pk, error)
+        if eligibility.automatic(run) and isinstance(error, port.Unavailable):
+            return None
+        return dict.fromkeys(names, f"it is unknown which pods hold GPUs: {error}"[:500])
+    held = [pod for pod in pods if pod.node in names and pod.gpus and not pod.terminal]
+    return {pod.node: f"the pod {pod.namespace}/{pod.name} holds GPUs" for pod in reversed(held)} | skipped
+
+
+def ask(run: CheckRun, batch: int, held: Mapping[str, str], *, now: datetime) -> list[CheckTarget]:
+    """Offers the commands of a batch; returns the nodes that are finished at once because nothing can be requested.
+
+    ``held``: why the GPUs of a node are not idle, by node name.
+    """
+    asked = list(run.targets.filter(batch=batch, state=Waiting).select_related("node").order_by("place"))
+    nodes = [target.node_id for target in asked]
+    heard = Agent.objects.filter(node__in=nodes, seen_at__gte=now - queries.AGENT_SILENT_AFTER)
+    present = set(heard.values_list("pk", flat=True))
+    loaded = dict(
+        CheckTarget.objects.filter(node__in=nodes, state=Asked, invasive=True).values_list("node_id", "run_id")
+    )
+    todo: dict[int, list[str]] = {}  # by place: the checks to request
+    for target in asked:
+        why = held.get(target.node.name, "")
+        if target.node_id in loaded:
+            why = f"check run {loaded[target.node_id]} is using its GPUs"
+        todo[target.place] = _left(run, target, why)
+    members = [target for target in asked if iperf_rings.CHECK in todo[target.place] and target.node_id in present]
+    if len(members) < 2:
+        for target in members:
+            _skip(target, todo[target.place], iperf_rings.CHECK, NO_PARTNER)
+        members = []
+    commands = _commands(run, asked, todo, present, now=now)
+    Command.objects.bulk_create(commands, batch_size=500)
+    CheckTarget.objects.bulk_update(asked, node_checks.WRITTEN_FIELDS, batch_size=200)
+    if members:
+        iperf_rings.begin(run, members)
+    return [target for target in asked if target.finished_at is not None]
+
+
+def _left(run: CheckRun, target: CheckTarget, why: str) -> list[str]:
+    """The checks to request from the node; stores results for the others. ``why``: the reason its GPUs are not idle."""
+    left = list(run.checks)
+    target.results = []
+    for check in invasive(run) if why else []:
+        _skip(target, left, check, why)
+    if iperf_rings.CHECK in left and not target.node.address:
+        _skip(target, left, iperf_rings.CHECK, NO_ADDRESS)
+    if pvc_check.CHECK in left:
+        left.remove(pvc_check.CHECK)
+        target.results.append(pvc_check.result(run))
+    return left
+
+
+def _skip(target: CheckTarget, left: list[str], check: str, why: str) -> None:
+    left.remove(check)
+    target.results.append(node_checks.skipped(check, why))
+
+
+def _commands(
+    run: CheckRun, asked: Sequence[CheckTarget], todo: Mapping[int, list[str]], present: set[int], *, now: datetime
+) -> list[Command]:
+    neighbours = _neighbourhood(run)
+    commands = []
+    for target in asked:
+        target.asked_at = now
+        left = todo[target.place]
+        if not left:
+            node_checks.close(target, now=now)
+            continue
+        if target.node_id not in present:
+            node_checks.close(target, silent="its agent has not reported recently", now=now)
+            continue
+        target.state, target.invasive = Asked, any(autopilot.is_invasive(check, level=run.level) for check in left)
+        if checks := [check for check in left if check != iperf_rings.CHECK]:
+            target.command = _command(run, target, checks, neighbours, now=now)
+            commands.append(target.command)
+    return commands
+
+
+def _command(
+    run: CheckRun, target: CheckTarget, checks: Sequence[str], neighbours: Sequence[tuple[str, str]], *, now: datetime
+) -> Command:
+    args: dict[str, Any] = {"checks": list(checks), "r": run.level}
+    if "ping" in checks:
+        args["hosts"] = list(run.peers) or _next_ones(target.node.name, neighbours)
+    return Command(
+        id=uuid.uuid4(),
+        node=target.node,
+        key=f"run-{run.pk}-{target.place}",
+        requester_kind=Command.Requester.CHECK_RUN,
+        requester_id=run.pk,
+        kind="run_check",
+        args=args,
+        created_at=now,
+        expires_at=now + node_checks.PICKUP_TIMEOUT + autopilot.time_limit(checks, level=run.level),
+    )
+
+
+def _neighbourhood(run: CheckRun) -> list[tuple[str, str]]:
+    """Names and addresses of the cluster's nodes by name; empty unless the run needs them."""
+    if "ping" not in run.checks or run.peers:
+        return []
+    rows = Node.objects.filter(cluster=run.cluster, in_cluster=True, ready=True, gpus__gt=0).exclude(address="")
+    return list(rows.order_by("name").values_list("name", "address"))
+
+
+def _next_ones(name: str, ring: Sequence[tuple[str, str]]) -> list[str]:
+    after = [address for other, address in ring if other > name]
+    before = [address for other, address in ring if other < name]
+    return [*after, *before][:MAX_NEIGHBOURS]

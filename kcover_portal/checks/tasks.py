@@ -1,0 +1,77 @@
+"""Celery tasks of checks. A lost call is found by the next round of the task in the plural."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from kcover_portal import doorbell
+from kcover_portal.checks import queries, services
+from kcover_portal.checks.services import autopilot_labels
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.runtime.services import leases
+
+DEEP_CHECKS = "deep checks"  # name of the lease
+ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
+
+
+@shared_task(name="checks.advance_run")
+def advance_run(run_id: int) -> None:
+    """Takes a check run one step on."""
+    services.advance(run_id, now=timezone.now())
+
+
+@shared_task(name="checks.advance_runs")
+def advance_runs() -> None:
+    """Wakes a worker for every check run: this finds nodes that did not answer in time."""
+    for pk in queries.running():
+        doorbell.ring("checks.advance_run", pk)
+
+
+@shared_task(name="checks.deep_checks")
+def deep_checks() -> None:
+    """Begins the deep checks that are due, in each cluster with Autopilot's labels."""
+    every = timedelta(hours=settings.KCOVER_DEEP_CHECKS_HOURS)
+    if not every:
+        return
+    with _leading(DEEP_CHECKS) as leads:
+        for cluster in fleet.clusters_with_labels() if leads else ():
+            services.begin_again(cluster, every=every, now=timezone.now())
+
+
+@shared_task(name="checks.label_nodes")
+def label_nodes() -> None:
+    """Wakes a worker for each cluster with Autopilot's labels."""
+    for cluster in fleet.clusters_with_labels():
+        doorbell.ring("checks.label_cluster", cluster.pk)
+
+
+@shared_task(name="checks.label_cluster")
+def label_cluster(cluster_id: int) -> None:
+    """One round of labels in one cluster, unless one is running: a cluster that hangs blocks one worker thread only."""
+    with _leading(f"labels {cluster_id}") as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            autopilot_labels.write(cluster, clock=timezone.now)
+
+
+@contextmanager
+def _leading(name: str) -> Iterator[bool]:
+    """Whether this worker holds the lease, for the block and at most ROUND_LEASE."""
+    now, holder = timezone.now(), str(uuid.uuid4())
+    leads = leases.acquire(name, holder=holder, until=now + ROUND_LEASE, now=now)
+    try:
+        yield leads
+    finally:
+        if leads:
+            leases.release(name, holder=holder, now=timezone.now())
+
+
+@shared_task(name="checks.prune")
+def prune() -> None:
+    """Deletes check runs that ended before the retention time."""
+    services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))

@@ -1,0 +1,75 @@
+"""The label, the icon and the help text of each button."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLabel:
+    """What a button says and shows, and what pressing it does, in a sentence."""
+
+    label: str | Promise
+    icon: str
+    help: str | Promise = ""
+
+
+VERBS: Final = {
+    "cordon": ActionLabel(
+        _("Cordon"),
+        "lock",
+        _("Stops new pods from being scheduled on the node. Running pods stay."),
+    ),
+    "uncordon": ActionLabel(
+        _("Uncordon"),
+        "lock-open",
+        _("Makes the node schedulable again, whoever cordoned it. Ends an open rescue."),
+    ),
+    "drain": ActionLabel(
+        _("Drain"),
+        "arrow-right",
+        _("Cordons the node, then evicts its pods within their disruption budgets."),
+    ),
+    "reboot": ActionLabel(
+        _("Reboot"),
+        "power",
+        _("Cordons, drains and reboots the node, verifies that it is healthy, then returns it to service."),
+    ),
+    "release": ActionLabel(
+        _("Release"),
+        "arrow-back-up",
+        _("Removes the portal's own cordon, taints and labels from the node, and nothing else."),
+    ),
+    "approve": ActionLabel(
+        _("Approve"),
+        "check",
+        _("The portal carries out the plan below."),
+    ),
+    "reject": ActionLabel(
+        _("Deny"),
+        "x",
+        _("The plan is not carried out. The node stays as it is."),
+    ),
+    "cancel": ActionLabel(
+        _("Cancel rescue"),
+        "ban",
+        _("Stops the rescue. An isolated node stays isolated until it is released."),
+    ),
+    "retry": ActionLabel(
+        _("Retry step"),
+        "refresh",
+        _("Runs the failed step again from the start."),
+    ),
+    "skip": ActionLabel(
+        _("Skip step"),
+        "player-skip-forward",
+        _("Continues without the failed step."),
+    ),
+}
+
+
+def verb(name: str) -> ActionLabel:
+    """How a verb is shown; one that is not known by its own name."""
+    return VERBS.get(name) or ActionLabel(name, "circle-dot")

@@ -1,0 +1,46 @@
+"""What people call a fault and the symptom of a storm, in the reader's language."""
+
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from kcover_portal.rescue.models import Rescue
+
+KINDS: Final[dict[str, str | Promise]] = {
+    "xid": "Xid",
+    "sxid": "SXid",
+    "check": gettext_lazy("Check"),
+    "agent": gettext_lazy("Agent"),
+    "preflight": gettext_lazy("Preflight"),
+    "pod": "Pod",
+    "other": gettext_lazy("Other"),
+    "storm": gettext_lazy("Storm"),
+}
+
+
+def fault_name(kind: str, code: str) -> str:
+    """Xid 79, SXid 12028, Check pciebw; of a storm its symptom: Storm: Xid 79."""
+    if kind == "storm":
+        return f"{KINDS[kind]}: {symptom(code)}"
+    return f"{KINDS.get(kind, kind)} {code}"
+
+
+def of_rescue(rescue: Rescue) -> str:
+    """The name of the fault that a rescue is about; "" where it is about none."""
+    return fault_name(rescue.fault_kind, rescue.fault_code) if rescue.fault_kind else ""
+
+
+def symptom(text: str) -> str:
+    """The symptom of a storm, written as trait and value: ``code xid 62``, ``switch leaf-3``."""
+    trait, _space, value = text.partition(" ")
+    if trait == "code":
+        kind, _space, code = value.partition(" ")
+        return fault_name(kind, code)
+    known = {
+        "job": _("job %(value)s"),
+        "switch": _("switch %(value)s"),
+        "agent_version": _("agent version %(value)s"),
+    }
+    return known[trait] % {"value": value} if trait in known else text

@@ -1,0 +1,222 @@
+"""Forms of the console: a reason for every action, and the filters of lists."""
+
+from collections.abc import Collection, Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from kcover.notify import events
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.console import lists, presentation
+from kcover_portal.console.access import Request
+from kcover_portal.console.fault_names import KINDS
+from kcover_portal.fleet.models import Cluster
+
+MUCH = 10  # pods hit; from here on the node's name is typed
+
+
+class Act(forms.Form):
+    """The reason for an action; with ``typed`` the person must also type that name to confirm."""
+
+    reason = forms.CharField(
+        label=gettext_lazy("Reason"),
+        max_length=500,
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+        help_text=gettext_lazy("Recorded in the audit log."),
+    )
+    name = forms.CharField(
+        required=False,
+        max_length=253,
+        widget=forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    def __init__(self, data: Any = None, *, typed: str = "") -> None:
+        super().__init__(data)
+        self.typed = typed
+        if not typed:
+            del self.fields["name"]
+        else:
+            self.fields["name"].label = _("Type %(name)s to confirm") % {"name": typed}
+
+    def clean_name(self) -> str:
+        """The typed name; raises ValidationError unless it is the expected one."""
+        name: str = self.cleaned_data["name"]
+        if name != self.typed:
+            raise forms.ValidationError(_("Does not match %(name)s.") % {"name": self.typed})
+        return name
+
+
+class NodeAct(Act):
+    """An action on a node; ``passable`` are the guards that the person may override."""
+
+    override = forms.MultipleChoiceField(required=False)
+
+    def __init__(self, data: Any = None, *, typed: str = "", passable: Collection[str] = ()) -> None:
+        super().__init__(data, typed=typed)
+        field = self.fields["override"]
+        assert isinstance(field, forms.MultipleChoiceField)
+        field.choices = [(guard, guard) for guard in passable]
+
+
+def hits_much(pods: Sequence[Any] | None) -> bool:
+    """Whether an action affects so many pods, or an unknown number, that the name must be typed."""
+    return pods is not None and len(pods) >= MUCH
+
+
+def _select() -> forms.Select:
+    return forms.Select(attrs={"class": "form-select"})
+
+
+def _line(**more: str) -> forms.TextInput:
+    return forms.TextInput(attrs={"class": "form-control", "autocomplete": "off", "spellcheck": "false", **more})
+
+
+def _password() -> forms.CharField:
+    attrs = {"class": "form-control", "autocomplete": "new-password"}
+    return forms.CharField(label=gettext_lazy("Password"), max_length=200, widget=forms.PasswordInput(attrs=attrs))
+
+
+class Somewhere(forms.Form):
+    """A form for one cluster, or for all clusters where the person's role covers all."""
+
+    cluster = forms.ModelChoiceField(
+        Cluster.objects.order_by("name"),
+        label=gettext_lazy("Cluster"),
+        required=False,
+        empty_label=gettext_lazy("all clusters"),
+        to_field_name="name",
+        widget=_select(),
+    )
+
+
+class NewToken(Somewhere):
+    """Kind, scope and expiry of a new token."""
+
+    kind = forms.ChoiceField(choices=ApiToken.Kind.choices, label=gettext_lazy("Kind"), widget=_select())
+    node = forms.CharField(
+        label=gettext_lazy("Node"),
+        required=False,
+        max_length=253,
+        widget=_line(),
+        help_text=gettext_lazy("For agent tokens. A token without a node can only enrol agents."),
+    )
+    name = forms.CharField(label=gettext_lazy("Name"), required=False, max_length=120, widget=_line())
+    days = forms.IntegerField(
+        label=gettext_lazy("Expires after (days)"),
+        required=False,
+        min_value=1,
+        max_value=3650,
+        widget=forms.NumberInput(attrs={"class": "form-control"}),
+        help_text=gettext_lazy("Leave blank for no expiry."),
+    )
+    field_order = ("kind", "cluster", "node", "name", "days")
+
+    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], everywhere: bool) -> None:
+        super().__init__(data)
+        field = self.fields["cluster"]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.queryset = clusters.order_by("name")
+        if not everywhere:
+            field.required, field.empty_label = True, None
+
+
+class NewUser(Somewhere):
+    """A person and their first role."""
+
+    username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=_line())
+    password = _password()
+    role = forms.ChoiceField(choices=Role.choices, label=gettext_lazy("Role"), widget=_select())
+    field_order = ("username", "password", "role", "cluster")
+
+
+class GiveRole(Somewhere):
+    """A role, or none."""
+
+    role = forms.ChoiceField(
+        choices=[("", gettext_lazy("none")), *Role.choices],
+        label=gettext_lazy("Role"),
+        required=False,
+        widget=_select(),
+    )
+    field_order = ("role", "cluster")
+
+
+class NewPassword(forms.Form):
+    """A password for somebody."""
+
+    password = _password()
+
+
+class Approver(forms.Form):
+    """The person for whom an approval link is created."""
+
+    approver = forms.ChoiceField(label=gettext_lazy("Person"), widget=_select())
+
+    def __init__(self, data: Any, *, people: Sequence[User]) -> None:
+        super().__init__(data)
+        self.people = {one.get_username(): one for one in people}
+        field = self.fields["approver"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(name, name) for name in self.people]
+
+    def clean_approver(self) -> User:
+        """The person."""
+        return self.people[self.cleaned_data["approver"]]
+
+
+# The faults that the demo offers: two that reboot heals, one that needs hands, and one that is a program's own doing.
+DEMO_CODES = (48, 62, 64, 79, 31)
+
+
+class Inject(forms.Form):
+    """A fault for the simulator: without a node, a random healthy one."""
+
+    code = forms.TypedChoiceField(choices=[(code, f"Xid {code}") for code in DEMO_CODES], coerce=int, initial=62)
+    node = forms.CharField(max_length=253, required=False)
+    gpu = forms.IntegerField(min_value=0, max_value=63, required=False)
+
+
+def shown(request: Request, found: lists.Found, *names: str) -> list[dict[str, Any]]:
+    """The filters above a list, in order, as the template renders them; clusters are a choice."""
+    chosen = found.filter
+    drawn = []
+    for name in names:
+        field = chosen.form[name]
+        kind = "select" if isinstance(field.field, forms.ChoiceField | forms.NullBooleanField) else "text"
+        choices: list[tuple[str, Any]] = []
+        if kind == "select":
+            choices = [(str(value), _label(name, value, label)) for value, label in getattr(field.field, "choices", ())]
+        if isinstance(field.field, forms.NullBooleanField):
+            choices = [("true", _("yes")), ("false", _("no"))]
+        if name == "cluster":
+            names_seen = accounts.clusters_of(request.user).order_by("name").values_list("name", flat=True)
+            kind, choices = "select", [(cluster, cluster) for cluster in names_seen]
+        given = chosen.data.getlist(name) if hasattr(chosen.data, "getlist") else []
+        drawn.append(
+            {
+                "name": name,
+                "label": field.label,
+                "kind": "search" if name == "q" else kind,
+                "choices": [choice for choice in choices if choice[0] not in ("", "unknown")],
+                "value": ",".join(given),
+                "errors": field.errors,
+            }
+        )
+    return drawn
+
+
+def _label(name: str, value: Any, label: Any) -> Any:
+    """The label of a filter's choice, as the pages show that value."""
+    if name == "kind":
+        return presentation.event_kind(value) if value in events.KINDS else KINDS.get(value, label)
+    return presentation.of(name, value).label if value and name in ("severity", "mode") else label
+
+
+def query(**parts: str) -> str:
+    """A query string without empty parameters."""
+    return urlencode({key: value for key, value in parts.items() if value})

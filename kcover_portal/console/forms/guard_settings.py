@@ -1,0 +1,179 @@
+"""Forms about what bounds automation: one guard of a cluster, its mode, a maintenance window.
+
+The kernel checks the values (``guards.merge``); these forms only carry them, times as people write them.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.db.models import QuerySet
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from kcover import reasons
+from kcover.decisions import guards
+from kcover_portal.console.forms import Act, Somewhere
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.runtime.models import Mode
+
+_UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400}
+_SPAN = re.compile(r"(?:\d+\s*(?:s|min|h|days?|d)\s*)+")
+_PART = re.compile(r"(\d+)\s*(s|min|h|day|d)")
+_LONGEST = 40  # characters of a time or a limit as people write them
+_LINE = {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
+
+
+class Span(forms.Field):
+    """A duration such as 90 s, 5 min or 1 h 30 min; its value is whole seconds."""
+
+    def to_python(self, value: Any) -> Any:
+        """Seconds, or None for nothing."""
+        text = str(value or "").strip().lower()
+        if not text:
+            return None
+        if len(text) > _LONGEST or not _SPAN.fullmatch(text):
+            raise forms.ValidationError(_("Enter a duration such as 90 s, 5 min or 1 h 30 min."))
+        return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+
+    def prepare_value(self, value: Any) -> Any:
+        """Seconds as text; typed text is kept."""
+        return reasons.span(timedelta(seconds=value)) if isinstance(value, int) else value
+
+
+class Limit(forms.Field):
+    """A count or a percentage, as in the JSON of the guards."""
+
+    def to_python(self, value: Any) -> Any:
+        """10 or "10%", None for nothing."""
+        text = str(value or "").replace(" ", "")[:_LONGEST]
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text or None
+
+
+def _whole(label: Any, *, required: bool = True) -> Callable[[], forms.Field]:
+    widget = forms.NumberInput(attrs={"class": "form-control"})
+    return lambda: forms.IntegerField(label=label, required=required, widget=widget)
+
+
+def _span(label: Any) -> Callable[[], forms.Field]:
+    example = gettext_lazy("For example 90 s, 5 min, 1 h 30 min or 7 d.")
+    return lambda: Span(label=label, help_text=example, widget=forms.TextInput(attrs=_LINE))
+
+
+def _limit(*, required: bool = True) -> Callable[[], forms.Field]:
+    none = "" if required else gettext_lazy("Leave blank for no budget.")
+    label = gettext_lazy("Maximum nodes (count or percentage)")
+    return lambda: Limit(label=label, required=required, help_text=none, widget=forms.TextInput(attrs=_LINE))
+
+
+def _on() -> forms.Field:
+    return forms.BooleanField(label=gettext_lazy("Enabled"), required=False)
+
+
+def _by() -> forms.Field:
+    help_text = gettext_lazy("cluster, pool, or label:KEY to count per label value")
+    return forms.CharField(
+        label=gettext_lazy("Counted by"), max_length=300, help_text=help_text, widget=forms.TextInput(attrs=_LINE)
+    )
+
+
+_WITHIN = gettext_lazy("Time window")
+# The parts of each guard as its JSON names them; one without parts is under "".
+PARTS: Mapping[str, Mapping[str, Callable[[], forms.Field]]] = {
+    "storm": {
+        "enabled": _on,
+        "nodes": _whole(gettext_lazy("At least (nodes)")),
+        "percent": _whole(gettext_lazy("At least (% of nodes)")),
+        "window": _span(_WITHIN),
+    },
+    "rate": {"enabled": _on},
+    "breaker": {"enabled": _on, "limit": _limit(), "window": _span(_WITHIN)},
+    "budget": {"limit": _limit(required=False), "by": _by},
+    "floor": {"percent": _whole(gettext_lazy("Percentage that stays in service (blank = no floor)"), required=False)},
+    "plans": {"limit": _whole(gettext_lazy("Maximum plans"))},
+    "cooldown": {"": _span(gettext_lazy("Cooldown"))},
+    "hold_down": {"": _span(gettext_lazy("Hold-down"))},
+    "repeats": {"limit": _whole(gettext_lazy("Maximum reboots")), "window": _span(_WITHIN)},
+    "ladder": {
+        "reboots": _whole(gettext_lazy("Reboots (blank = off)"), required=False),
+        "window": _span(_WITHIN),
+    },
+    "expiry": {"": _span(gettext_lazy("Expiry"))},
+}
+
+
+class Guard(Act):
+    """The settings of one guard, with a reason."""
+
+    def __init__(self, data: Any = None, *, guard: str, settings: guards.Settings) -> None:
+        super().__init__(data)
+        self.guard = guard
+        written = guards.to_json(settings)[guard]
+        for part, make in PARTS[guard].items():
+            self.fields[part or guard] = make()
+            self.initial[part or guard] = written[part] if part else written
+        self.order_fields([*(part or guard for part in PARTS[guard]), "reason"])
+
+    def patch(self) -> dict[str, Any]:
+        """The patch for ``guards.merge``."""
+        given = self.cleaned_data
+        whole = "" in PARTS[self.guard]
+        return {self.guard: given[self.guard] if whole else {part: given[part] for part in PARTS[self.guard]}}
+
+    def refuse(self, error: guards.SettingError) -> None:
+        """Attach the core's error to its field."""
+        part = error.path.rpartition(".")[2]
+        self.add_error(part if part in self.fields else None, error.reason)
+
+
+class ClusterMode(Act):
+    """The mode of one cluster."""
+
+    mode = forms.ChoiceField(
+        label=gettext_lazy("Mode"), choices=Mode.choices, widget=forms.Select(attrs={"class": "form-select"})
+    )
+    field_order = ("mode", "reason")
+
+    def __init__(self, data: Any = None, *, mode: str) -> None:
+        super().__init__(data)
+        self.initial["mode"] = mode
+
+
+class Window(Somewhere, Act):
+    """A maintenance window: where, from when, for how long, and why."""
+
+    pool = forms.CharField(
+        label=gettext_lazy("Pool"), required=False, max_length=120, widget=forms.TextInput(attrs=_LINE)
+    )
+    node = forms.CharField(
+        label=gettext_lazy("Node"), required=False, max_length=253, widget=forms.TextInput(attrs=_LINE)
+    )
+    begins = forms.DateTimeField(
+        required=False,
+        input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"],
+        widget=forms.DateTimeInput(attrs={"class": "form-control", "type": "datetime-local"}),
+    )
+    lasts = Span(
+        label=gettext_lazy("Duration"),
+        help_text=gettext_lazy("For example 90 s, 5 min, 1 h 30 min or 7 d."),
+        widget=forms.TextInput(attrs=_LINE),
+    )
+    field_order = ("cluster", "pool", "node", "begins", "lasts", "reason")
+    # Where a refusal of the service belongs in this form.
+    placed: Mapping[str, str] = {"starts_at": "begins", "ends_at": "lasts"}
+
+    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], everywhere: bool, zone: str) -> None:
+        Act.__init__(self, data)
+        cluster = self.fields["cluster"]
+        assert isinstance(cluster, forms.ModelChoiceField)
+        cluster.queryset = clusters.order_by("name")
+        if not everywhere:
+            cluster.required, cluster.empty_label = True, None
+        self.fields["begins"].label = _("Starts (%(zone)s; blank = now)") % {"zone": zone}
+
+    def span(self, *, now: datetime) -> tuple[datetime, datetime]:
+        """(start, end) of the window."""
+        begins = self.cleaned_data["begins"] or now
+        return begins, begins + timedelta(seconds=self.cleaned_data["lasts"])

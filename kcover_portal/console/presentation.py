@@ -1,0 +1,237 @@
+"""How each state looks: a label, a tone and an icon, in one table, so that colour never stands alone.
+
+Red (bad) and amber (ask) are kept for what needs a person; blue is the portal at work, green is good, slate is idle.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext, pgettext_lazy
+from django.utils.translation import gettext_lazy as _
+
+from kcover import actions
+from kcover_portal.console.action_labels import ActionLabel
+from kcover_portal.notify.services import render
+
+
+@dataclass(frozen=True, slots=True)
+class Badge:
+    """Label, tone and icon of a state; ``sign`` is its character on the fleet map."""
+
+    label: str | Promise
+    tone: str
+    icon: str
+    sign: str = ""
+
+
+TABLES: Final = {
+    "node": {  # most urgent first: the order of lists, of the map and of its legend
+        "attention": Badge(_("Needs a person"), "bad", "alert-triangle", "!"),
+        "faulty": Badge(_("Degraded"), "bad", "alert-circle", "×"),
+        "approval": Badge(_("Awaiting approval"), "ask", "user", "?"),
+        "held": Badge(_("On hold"), "hold", "hand-stop", "‖"),
+        "healing": Badge(_("Healing"), "heal", "refresh", "↻"),
+        "not-ready": Badge(_("Not ready"), "ask", "plug", "○"),
+        "silent": Badge(_("Agent not reporting"), "off", "wifi-off", "…"),
+        "cordoned": Badge(_("Cordoned"), "off", "lock", "∅"),
+        "unknown": Badge(_("Not in the cluster"), "off", "help", "·"),
+        "healthy": Badge(_("Healthy"), "ok", "circle-check", ""),
+    },
+    "rescue": {
+        "approval": Badge(_("Awaiting approval"), "ask", "user"),
+        "people": Badge(_("Needs a person"), "bad", "hand-stop"),
+        "held": Badge(_("On hold"), "hold", "hand-stop"),
+        "waiting": Badge(_("Waiting"), "heal", "clock"),
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "succeeded": Badge(_("Succeeded"), "ok", "circle-check"),
+        "failed": Badge(_("Failed"), "bad", "circle-x"),
+        "cancelled": Badge(_("Cancelled"), "off", "ban"),
+    },
+    "step": {
+        "pending": Badge(_("Pending"), "off", "circle-dashed"),
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "waiting": Badge(_("Waiting"), "heal", "clock"),
+        "done": Badge(_("Done"), "ok", "circle-check"),
+        "failed": Badge(_("Failed"), "bad", "circle-x"),
+        "skipped": Badge(_("Skipped"), "off", "player-skip-forward"),
+        "cancelled": Badge(_("Cancelled"), "off", "ban"),
+    },
+    "incident": {
+        "open": Badge(pgettext_lazy("incident", "Open"), "bad", "alert-circle"),
+        "closed": Badge(pgettext_lazy("incident", "Closed"), "ok", "circle-check"),
+    },
+    "answer": {
+        "rescue": Badge(_("Rescue"), "heal", "heart-rate-monitor"),
+        "approve": Badge(_("Needs approval"), "ask", "user"),
+        "shadow": Badge(_("Shadow"), "hold", "eye"),
+        "hold": Badge(_("Blocked"), "hold", "hand-stop"),
+        "none": Badge(_("No action"), "off", "circle-minus"),
+    },
+    "vote": {
+        "yes": Badge(_("Yes"), "ok", "check"),
+        "no": Badge(_("No"), "bad", "x"),
+        "expired": Badge(_("Not answered in time"), "ask", "hourglass"),
+        "void": Badge(_("No longer needed"), "off", "circle-minus"),
+    },
+    "check": {
+        "pass": Badge(_("Pass"), "ok", "circle-check"),
+        "warn": Badge(_("Warning"), "ask", "alert-triangle"),
+        "fail": Badge(_("Fail"), "bad", "circle-x"),
+        "error": Badge(_("Check error"), "ask", "alert-circle"),
+        "skipped": Badge(_("Skipped"), "off", "circle-minus"),
+    },
+    "check_run": {
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "finished": Badge(_("Finished"), "ok", "circle-check"),
+        "stopped": Badge(_("Stopped"), "off", "ban"),
+    },
+    "check_turn": {
+        "waiting": Badge(_("Waiting"), "off", "clock"),
+        "asked": Badge(_("Running"), "heal", "refresh"),
+        "done": Badge(_("Done"), "ok", "circle-check"),
+        "silent": Badge(_("No answer"), "ask", "wifi-off"),
+        "stopped": Badge(_("Stopped"), "off", "ban"),
+    },
+    "preflight": {
+        "waiting": Badge(_("Waiting for reports"), "heal", "clock"),
+        "complete": Badge(pgettext_lazy("preflight", "Complete"), "ok", "circle-check"),
+        "expired": Badge(pgettext_lazy("preflight", "Expired"), "ask", "hourglass"),
+    },
+    "preflight_node": {
+        "abnormal": Badge(_("Abnormal"), "bad", "circle-x"),
+        "slow": Badge(pgettext_lazy("preflight", "Slow"), "bad", "trending-down"),
+        "suspect": Badge(_("Suspect (one of two)"), "ask", "help"),
+        "": Badge(_("No problems"), "ok", "circle-check"),
+    },
+    "severity": {
+        "critical": Badge(_("Critical"), "bad", "bolt"),
+        "fatal": Badge(_("Fatal"), "bad", "flame"),
+        "degraded": Badge(pgettext_lazy("severity", "Degraded"), "bad", "alert-triangle"),
+        "warning": Badge(_("Warning"), "off", "alert-circle"),
+        "info": Badge(_("Info"), "off", "info-circle"),
+        "varies": Badge(_("Depends on the log line"), "off", "help"),
+    },
+    "mode": {
+        "enforce": Badge(_("Enforcing"), "ok", "shield-check"),
+        "approve": Badge(_("Approval mode"), "ask", "user"),
+        "shadow": Badge(_("Shadow mode"), "hold", "eye"),
+        "paused": Badge(_("Paused"), "bad", "player-pause"),
+    },
+    "guard": {
+        "tripped": Badge(_("Blocking"), "bad", "hand-stop"),
+        "near": Badge(_("Nearly used up"), "ask", "alert-triangle"),
+        "calm": Badge(_("OK"), "ok", "circle-check"),
+        "off": Badge(_("Not set"), "off", "circle-minus"),
+        "storm": Badge(_("Storm"), "bad", "bolt"),
+        "breaker": Badge(_("Breaker open"), "bad", "hand-stop"),
+        "maintenance": Badge(_("Maintenance"), "hold", "tool"),
+    },
+    "spare": {
+        "ready": Badge(_("Ready"), "ok", "circle-check"),
+        "reserved": Badge(_("Reserved"), "heal", "clock"),
+        "active": Badge(_("In service"), "heal", "switch-horizontal"),
+        "released": Badge(_("Released"), "off", "arrow-back-up"),
+        "unfit": Badge(_("Unavailable"), "ask", "alert-triangle"),
+    },
+    "health": {
+        "healthy": Badge(pgettext_lazy("health", "Healthy"), "ok", "circle-check"),
+        "unknown": Badge(pgettext_lazy("health", "Unknown"), "off", "help"),
+        "degraded": Badge(pgettext_lazy("health", "Degraded"), "ask", "alert-triangle"),
+        "unhealthy": Badge(pgettext_lazy("health", "Unhealthy"), "bad", "alert-circle"),
+    },
+    "well": {
+        "yes": Badge(_("OK"), "ok", "circle-check"),
+        "no": Badge(_("Problem"), "bad", "alert-circle"),
+    },
+    "token": {
+        "live": Badge(_("Valid"), "ok", "key"),
+        "expired": Badge(_("Expired"), "off", "clock"),
+        "revoked": Badge(_("Revoked"), "off", "ban"),
+    },
+    "channel": {
+        "works": Badge(_("Working"), "ok", "circle-check"),
+        "trouble": Badge(_("Failing"), "bad", "alert-circle"),
+        "new": Badge(_("Nothing sent yet"), "off", "circle-dashed"),
+        "off": Badge(_("Disabled"), "off", "player-pause"),
+    },
+    "delivery": {
+        "batching": Badge(_("Batching"), "heal", "stack"),
+        "pending": Badge(_("Waiting"), "heal", "clock"),
+        "sending": Badge(_("Sending"), "heal", "send"),
+        "sent": Badge(_("Sent"), "ok", "circle-check"),
+        "failed": Badge(_("Not delivered"), "bad", "circle-x"),
+        "dropped": Badge(_("Dropped"), "off", "ban"),
+    },
+    "verified": {
+        "yes": Badge(_("Verified healthy"), "ok", "shield-check"),
+        "no": Badge(_("Verification failed"), "bad", "circle-x"),
+        "untried": Badge(_("Not verified"), "off", "shield"),
+    },
+}
+NODE: Final = TABLES["node"]
+
+GUARDS: Final = {  # what bounds automation: name, and what it does in a sentence
+    "storm": ActionLabel(_("Storm"), "bolt", _("One symptom on many nodes at once. The cause is not in the nodes.")),
+    "rate": ActionLabel(
+        _("Fault rate"),
+        "trending-up",
+        _("Stops drains, resets and reboots while more nodes fail than chance explains."),
+    ),
+    "breaker": ActionLabel(_("Breaker"), "hand-stop", _("Maximum number of nodes isolated within a time window.")),
+    "budget": ActionLabel(
+        _("Budget"), "gauge", _("Maximum number of nodes isolated or under rescue at the same time.")
+    ),
+    "floor": ActionLabel(_("Pool floor"), "stack", _("Minimum share of a pool that must stay in service.")),
+    "plans": ActionLabel(
+        _("Plans"), "robot", _("Maximum number of open plans from decision systems at the same time.")
+    ),
+    "cooldown": ActionLabel(_("Cooldown"), "clock", _("How long a node is left alone after a rescue.")),
+    "hold_down": ActionLabel(
+        _("Hold-down"), "hourglass", _("How long a node must stay free of faults before it counts as healthy.")
+    ),
+    "repeats": ActionLabel(
+        _("Repeats"), "rotate-clockwise", _("Number of reboots of one node after which a person takes over.")
+    ),
+    "ladder": ActionLabel(
+        _("Inspection"), "search", _("Number of reboots for one fault code after which the hardware must be inspected.")
+    ),
+    "expiry": ActionLabel(
+        _("Expiry"), "history", _("How long after the last occurrence a blocked action is given up.")
+    ),
+    "exclusion": ActionLabel(
+        _("Exclusion"), "ban", _("Nodes with the label kcover.io/exclude=true are never touched.")
+    ),
+    "maintenance": ActionLabel(
+        _("Maintenance"), "tool", _("During this window the portal will not cordon, drain or reboot these nodes.")
+    ),
+}
+
+OUTCOMES: Final = {
+    "healed": _("Healed"),
+    "isolated": _("Isolated"),
+    "escalated": _("Handed to an operator"),
+    "done": _("Done"),
+    "overruled": _("Undone manually"),
+    "expired": _("Not answered in time"),
+    "given_up": _("Expired while blocked"),
+    "rejected": _("Denied"),
+    "void": _("No longer needed"),
+    "replaced": _("Machine replaced"),
+}
+
+
+def of(table: str, state: str) -> Badge:
+    """The badge of a state; an unknown state is shown by its name."""
+    return TABLES[table].get(state) or Badge(state, "off", "circle-dashed")
+
+
+def event_kind(kind: str) -> str | Promise:
+    """The title of a notification event."""
+    return render.TITLES.get(kind, kind)
+
+
+def step_title(name: str) -> str:
+    """The title of a step."""
+    spec = actions.ACTIONS.get(name)
+    return gettext(spec.title) if spec is not None else name

@@ -1,0 +1,176 @@
+"""Bulk actions: the preview and the result of each row."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.urls import reverse
+from django.utils.translation import gettext as _
+
+from kcover import reasons
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role, User
+from kcover_portal.console import presentation, wording
+from kcover_portal.console.reads import rescues as reads
+from kcover_portal.fleet.models import Node
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
+
+NODE_VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
+RESCUE_VERBS = {
+    "approve": (services.approve, Role.APPROVER),
+    "reject": (services.reject, Role.APPROVER),
+    "cancel": (services.cancel, Role.OPERATOR),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A row that was chosen. ``key`` names it as it was seen: a rescue with its plan. ``refusals``: why it is left out.
+
+    ``pods``: how many are evicted, None where the act evicts none.
+    """
+
+    key: str
+    name: str
+    cluster: str
+    page: str
+    text: str
+    refusals: Sequence[str] = ()
+    pods: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of one row: its rescue, or why it was refused."""
+
+    name: str
+    page: str
+    text: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What may be done to many rows of one list: how they are read, previewed (writes nothing) and acted on.
+
+    ``act`` gets the rows as they were seen (key and, for a rescue, plan) and ``once``, under which it acts once.
+    """
+
+    verbs: Collection[str]
+    read: Callable[[QuerySet[Any]], QuerySet[Any]]
+    preview: Callable[..., list[Hit]]
+    act: Callable[..., list[Answer]]
+
+
+def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[Hit]:
+    """What the action would do to each node; writes nothing. Queries the cluster once per node if pods are evicted."""
+    found = []
+    for node in nodes:
+        page = reverse("console:node", args=(node.cluster.name, node.name))
+        if not accounts.may(user, Role.OPERATOR, node.cluster):
+            found.append(
+                Hit(str(node.pk), node.name, node.cluster.name, page, "", [wording.say(_lacking(Role.OPERATOR))])
+            )
+            continue
+        plan = services.preview(node, verb, now=now)
+        pods = None if plan.pods is None else len(plan.pods)
+        found.append(
+            Hit(
+                str(node.pk),
+                node.name,
+                node.cluster.name,
+                page,
+                "",
+                [wording.say(reason) for reason in plan.held_back],
+                pods,
+            )
+        )
+    return found
+
+
+def _act_on_nodes(
+    nodes: Iterable[Node], verb: str, *, user: User, reason: str, seen: Mapping[str, str], once: str, now: datetime
+) -> list[Answer]:
+    """Request one rescue per node; idempotent for the same ``once``."""
+    answers = []
+    for node in nodes:
+        try:
+            if not accounts.may(user, Role.OPERATOR, node.cluster):
+                raise services.RescueRefused(_lacking(Role.OPERATOR))
+            key = f"console {user.pk} {once} {node.pk}"
+            made = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
+        except services.RescueRefused as error:
+            page = reverse("console:node", args=(node.cluster.name, node.name))
+            answers.append(Answer(node.name, page, wording.say(error.reason), refused=True))
+        else:
+            text = _("rescue %(number)d") % {"number": made.pk}
+            answers.append(Answer(node.name, reverse("console:rescue", args=(made.pk,)), text, refused=False))
+    return answers
+
+
+def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: datetime) -> list[Hit]:
+    """For which rescues the action is possible; ``text`` is the plan."""
+    role = RESCUE_VERBS[verb][1]
+    found = []
+    for rescue in rescues:
+        steps = list(rescue.steps.all())
+        refusals: list[str] = []
+        if not accounts.may(user, role, rescue.cluster):
+            refusals.append(wording.say(_lacking(role)))
+        elif verb not in reads.offered(rescue, steps):
+            state = presentation.of("rescue", reads.shown_state(rescue)).label
+            refusals.append(_("not possible in state: %(state)s") % {"state": state})
+        found.append(
+            Hit(
+                f"{rescue.pk}:{rescue.plan_hash}",
+                f"#{rescue.pk} {rescue.node.name}",
+                rescue.cluster.name,
+                reverse("console:rescue", args=(rescue.pk,)),
+                " → ".join(str(reads.title(step)) for step in steps),
+                refusals,
+            )
+        )
+    return found
+
+
+def _act_on_rescues(
+    rescues: Iterable[Rescue], verb: str, *, user: User, reason: str, seen: Mapping[str, str], once: str, now: datetime
+) -> list[Answer]:
+    """Apply the action to each rescue for the plan that was shown; repeating it is refused by the service."""
+    say, role = RESCUE_VERBS[verb]
+    answers = []
+    for rescue in rescues:
+        page = reverse("console:rescue", args=(rescue.pk,))
+        name = f"#{rescue.pk} {rescue.node.name}"
+        try:
+            if not accounts.may(user, role, rescue.cluster):
+                raise services.RescueRefused(_lacking(role))
+            say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=seen[str(rescue.pk)])
+        except services.RescueRefused as error:
+            answers.append(Answer(name, page, wording.say(error.reason), refused=True))
+        else:
+            answers.append(Answer(name, page, str(presentation.of("rescue", rescue.state).label), refused=False))
+    return answers
+
+
+def _lacking(role: Role) -> reasons.Reason:
+    return reasons.of("role_needed", role=str(role.label))
+
+
+KINDS = {
+    "nodes": Kind(
+        NODE_VERBS,
+        lambda rows: rows.select_related("cluster").order_by("cluster__name", "name"),
+        _preview_nodes,
+        _act_on_nodes,
+    ),
+    "rescues": Kind(
+        RESCUE_VERBS,
+        lambda rows: rows.select_related("node", "cluster").prefetch_related("steps", "approvals").order_by("pk"),
+        _preview_rescues,
+        _act_on_rescues,
+    ),
+}

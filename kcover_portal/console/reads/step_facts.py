@@ -1,0 +1,82 @@
+"""What a step was told and remembers, in the reader's language; and spans of time as people say them."""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from kcover import actions, reasons
+from kcover_portal.console import wording
+from kcover_portal.rescue.models import Step
+
+
+def duration(span: timedelta) -> str:
+    """A span in its two largest units; never negative, for clocks may disagree."""
+    seconds = max(0, round(span.total_seconds()))
+    if seconds == 0:
+        return _("under 1 s")
+    days, hours, minutes = seconds // 86400, seconds % 86400 // 3600, seconds % 3600 // 60
+    parts = [
+        (days, _("%(n)d d") % {"n": days}),
+        (hours, _("%(n)d h") % {"n": hours}),
+        (minutes, _("%(n)d min") % {"n": minutes}),
+        (seconds % 60, _("%(n)d s") % {"n": seconds % 60}),
+    ]
+    largest = next(place for place, (amount, __) in enumerate(parts) if amount)
+    return " ".join(words for amount, words in parts[largest : largest + 2] if amount)
+
+
+def of(step: Step) -> list[tuple[str, Any]]:
+    """What the step was told and remembers, as pairs of a title and a value: the fields that its action shows."""
+    facts: list[tuple[str, Any]] = []
+    ends = deadline(step)
+    if ends is not None:
+        facts.append((_("Time is up"), ends))
+    spec = actions.ACTIONS.get(step.name)
+    if spec is None:
+        return facts
+    for record, data in ((spec.args, step.args), (spec.progress, step.progress)):
+        for name, field in actions.fields_shown(record):
+            value = data.get(name)
+            if value not in EMPTY and not (value == 0 and field.form == actions.Form.NUMBER):
+                facts.append((_(field.title), RENDER[field.form](field, value)))
+    return facts
+
+
+def deadline(step: Step) -> datetime | None:
+    """When a step under way runs out of its own time, if it has any."""
+    if step.started_at is None or step.state not in ("running", "waiting") or step.name not in actions.ACTIONS:
+        return None
+    limit = step.args_as(step.spec.args).time_limit
+    return None if limit is None else step.started_at + limit
+
+
+def _names(value: Collection[str]) -> str:
+    names = sorted(value)
+    more = ngettext("and %(n)d more", "and %(n)d more", len(names) - NAMED) % {"n": len(names) - NAMED}
+    return f"{len(names)}: " + ", ".join(names[:NAMED]) + (f" {more}" if len(names) > NAMED else "")
+
+
+def _budgets(value: Mapping[str, Collection[str]]) -> str:
+    return "; ".join(
+        f"{pod} ← {', '.join(budgets) or _('a disruption budget')}" for pod, budgets in sorted(value.items())[:NAMED]
+    )
+
+
+NAMED: Final = 6  # names in one value
+EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
+RENDER: Final[dict[actions.Form, Callable[[actions.Shown, Any], Any]]] = {
+    actions.Form.TEXT: lambda _field, value: value,
+    actions.Form.NUMBER: lambda _field, value: value,
+    actions.Form.YES_NO: lambda _field, value: _("yes") if value else _("no"),
+    actions.Form.SECONDS: lambda _field, value: duration(timedelta(seconds=value)),
+    actions.Form.MOMENT: lambda _field, value: parse_datetime(value) or value,
+    actions.Form.NAMES: lambda _field, value: _names(value),
+    actions.Form.BUDGETS: lambda _field, value: _budgets(value),
+    actions.Form.CHOICE: lambda field, value: _(field.choices[value]) if value in field.choices else value,
+    actions.Form.REASON: lambda _field, value: wording.say(reasons.from_json(value)),
+    actions.Form.VALUES: lambda _field, value: ", ".join(value.values()),
+}

@@ -1,0 +1,58 @@
+"""Bulk actions: a preview (GET), then the action row by row (POST)."""
+
+import secrets
+from typing import Any
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from kcover_portal.console import forms, lists
+from kcover_portal.console.access import Request, dialog, signed_in
+from kcover_portal.console.reads import bulk_actions
+
+LIMIT = 100  # rows at once: each is looked up in its cluster
+MANY = 5  # rows; above this the number is typed
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def act(request: Request, name: str, verb: str) -> HttpResponse:
+    """Act on exactly the rows of the preview; each row has its own result."""
+    kind = bulk_actions.KINDS.get(name)
+    if kind is None or verb not in kind.verbs:
+        raise Http404
+    posted = request.method == "POST"
+    asked = (request.POST if posted else request.GET).copy()
+    seen = dict(part.partition(":")[::2] for part in asked.get("picked", "").split(",") if part)
+    asked["picked"] = ",".join(seen)
+    if posted:
+        asked.pop("all", None)  # what was not in the preview is not hit
+    rows = lists.find(lists.LISTINGS[name], request.user, asked).rows
+    number = rows.count()
+    context: dict[str, Any] = {"name": name, "verb": verb, "number": number, "limit": LIMIT, "base": dialog(request)}
+    if not 0 < number <= LIMIT:
+        return render(request, "console/pages/many.html", {**context, "too_many": number > LIMIT}, status=422)
+    now = timezone.now()
+    chosen = list(kind.read(rows))
+    hits = kind.preview(chosen, verb, user=request.user, now=now)
+    willing = [hit for hit in hits if not hit.refusals]
+    pods = sum(hit.pods or 0 for hit in willing)
+    # Once previewed, the number to type stays the one that was shown, whatever changed since.
+    shown = len(seen) if posted else len(willing)
+    form = forms.Act(request.POST or None, typed=f"{verb} {shown}" if shown > MANY or pods >= forms.MUCH else "")
+    once = request.POST.get("once", "")[:40] or secrets.token_hex(8)
+    if posted and form.is_valid():
+        reason = form.cleaned_data["reason"]
+        answers = kind.act(chosen, verb, user=request.user, reason=reason, seen=seen, once=once, now=now)
+        return render(request, "console/pages/many_done.html", {**context, "answers": answers})
+    context |= {
+        "form": form,
+        "hits": hits,
+        "willing": len(willing),
+        "pods": pods,
+        "picked": request.POST.get("picked") or ",".join(hit.key for hit in willing),
+        "once": once,
+    }
+    return render(request, "console/pages/many.html", context, status=422 if form.errors else 200)

@@ -1,0 +1,100 @@
+"""Roll back or disable a policy, or install the built-in ones."""
+
+from collections.abc import Iterable
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.views.policies import parts
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy, Revision
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResponse:
+    """Ask for a reason (GET), then publish an earlier revision again as a new one (POST)."""
+    require(request, Role.ADMIN, None)
+    row = get_object_or_404(Policy, kind=kind, name=name)
+    old = get_object_or_404(row.revisions, number=parts.number(request, "revision") or 0)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            services.rollback(
+                name,
+                old.number,
+                kind=kind,
+                author=accounts.actor(request.user),
+                reason=form.cleaned_data["reason"],
+                now=timezone.now(),
+                expected=parts.expected(request),
+            )
+        except (services.Conflict, services.Invalid) as error:
+            form.add_error(None, str(error))
+        else:
+            return lead(request, parts.addresses(row)["page"])
+    live = queries.revision(row)
+    lines = parts.lines(services.compare_revisions(live, old).lines) if live is not None else []
+    return _ask(request, row, form, verb="rollback", old=old, lines=lines)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def archive(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResponse:
+    """Ask for a reason (GET), then disable the policy (POST); its revisions are kept."""
+    require(request, Role.ADMIN, None)
+    row = get_object_or_404(Policy, kind=kind, name=name, revision__gt=0)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            services.delete(
+                name,
+                kind=kind,
+                author=accounts.actor(request.user),
+                reason=form.cleaned_data["reason"],
+                now=timezone.now(),
+                expected=parts.expected(request),
+            )
+        except (services.Conflict, services.NotFound) as error:
+            form.add_error(None, str(error))
+        else:
+            return lead(request, parts.addresses(row)["page"])
+    return _ask(request, row, form, verb="archive")
+
+
+@require_POST
+@signed_in
+def install_defaults(request: Request) -> HttpResponse:
+    """Install the built-in policies in shadow mode."""
+    require(request, Role.ADMIN, None)
+    services.install_defaults(author=accounts.actor(request.user), reason=_("built-in policies"), now=timezone.now())
+    return redirect("console:policies")
+
+
+def _ask(
+    request: Request,
+    row: Policy,
+    form: forms.Act,
+    *,
+    verb: str,
+    old: Revision | None = None,
+    lines: Iterable[parts.Line] = (),
+) -> HttpResponse:
+    context = {
+        "policy": row,
+        "addresses": parts.addresses(row),
+        "verb": verb,
+        "old": old,
+        "lines": lines,
+        "form": form,
+        "expected": request.POST.get("expected") or row.revision,
+        "base": dialog(request),
+    }
+    return render(request, "console/pages/policy_act.html", context, status=422 if form.errors else 200)

@@ -1,0 +1,106 @@
+"""The policy editor, validated by the server."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods, require_POST
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, require, signed_in
+from kcover_portal.console.views.policies import parts
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy
+
+SAMPLE = """\
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata:
+  name: gpu-faults
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["48", "62", "64"]
+      mode: shadow
+      actions:
+        - name: cordon
+        - name: drain
+          attribute: {waittime: 10min}
+        - name: reboot
+          attribute: {unCordon: "true"}
+"""
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpResponse:
+    """The editor. Saving applies the whole text or nothing, and fails if someone else published in between."""
+    require(request, Role.ADMIN, None)
+    row = get_object_or_404(Policy, kind=kind, name=name) if name else None
+    current = queries.revision(row) if row else None
+    text = request.POST.get("text") or (current.text if current else SAMPLE)
+    form = forms.Act(request.POST or None)
+    reading = services.validate(text)
+    conflict = ""
+    if request.method == "POST" and form.is_valid() and not reading.problems:
+        try:
+            made = services.apply(
+                text,
+                author=accounts.actor(request.user),
+                reason=form.cleaned_data["reason"],
+                now=timezone.now(),
+                name=name or None,
+                kind=kind,
+                expected=parts.expected(request) if name else None,
+            )
+        except services.Conflict as error:
+            conflict = str(error)
+        except services.Invalid as error:
+            reading = services.Reading((), error.problems)
+        else:
+            return redirect(parts.addresses(made[0])["page"])
+    context = {
+        "policy": row,
+        "addresses": parts.addresses(row) if row else {},
+        "text": text,
+        "expected": request.POST.get("expected") or (row.revision if row else ""),
+        "form": form,
+        "reading": reading,
+        "changed": _changed(reading),
+        "conflict": conflict,
+        "base": "console/base.html",
+    }
+    failed = request.method == "POST"
+    return render(request, "console/pages/policy_edit.html", context, status=422 if failed else 200)
+
+
+@require_POST
+@signed_in
+def validate(request: Request) -> HttpResponse:
+    """Validation of a text that is being edited, with its changes."""
+    require(request, Role.ADMIN, None)
+    reading = services.validate(request.POST.get("text", ""))
+    context = {"reading": reading, "changed": _changed(reading), "checked": _("just now")}
+    return render(request, "console/parts/problems.html", context)
+
+
+def _changed(reading: services.Reading) -> list[dict[str, Any]]:
+    """The changes to every active policy of the text."""
+    if reading.problems:
+        return []
+    live = {
+        (row.policy.kind, row.policy.name): row
+        for kind in (queries.RESCUE, queries.STANDBY)
+        for row in queries.in_force(kind)
+    }
+    changed = []
+    for one in reading.policies:
+        row = live.get(one.key)
+        if row is not None:
+            found = services.compare((row.text, row.document), (one.text, one.document))
+            changed.append({"name": one.policy.name, "revision": row.number, "lines": parts.lines(found.lines)})
+    return changed

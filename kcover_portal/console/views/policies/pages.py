@@ -1,0 +1,110 @@
+"""Pages of policies: the list, one policy with its revisions, and the difference of two."""
+
+from typing import Any
+
+from django.http import Http404, HttpResponse, QueryDict
+from django.shortcuts import get_object_or_404, render
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET
+
+from kcover.policy import document
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.console import lists
+from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.views.policies import parts
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy
+from kcover_portal.rescue.models import Rescue
+
+
+@require_GET
+@signed_in
+def policies(request: Request) -> HttpResponse:
+    """Active policies with their rules in order of evaluation, the standby policy, and disabled policies."""
+    rows = []
+    for revision in queries.in_force():
+        fired = Rescue.objects.filter(
+            policy=revision.policy.name, cluster__in=accounts.clusters_of(request.user)
+        ).order_by("-pk")
+        rows.append(
+            {
+                "policy": revision.policy,
+                "revision": revision,
+                "rules": _rules(revision.document),
+                "fired": fired.values_list("opened_at", flat=True).first(),
+                "rescues": fired.count(),
+            }
+        )
+    context = {
+        "rows": rows,
+        "standbys": [{"revision": one, "matches": _matches(one.document)} for one in queries.in_force(queries.STANDBY)],
+        "archived": [*queries.archived(), *queries.archived(queries.STANDBY)],
+        "missing": services.missing_defaults(),
+    }
+    return render(request, "console/pages/policies.html", context)
+
+
+def _rules(content: Any) -> tuple[document.Rule, ...]:
+    """The parsed rules; empty for a text that this version cannot read."""
+    policy = _read(content)
+    return policy.rules if isinstance(policy, document.Policy) else ()
+
+
+def _matches(content: Any) -> tuple[document.StandbyRule, ...]:
+    policy = _read(content)
+    return policy.matches if isinstance(policy, document.StandbyPolicy) else ()
+
+
+def _read(content: Any) -> document.Policy | document.StandbyPolicy | None:
+    try:
+        return document.read(content)
+    except document.PolicyInvalid:
+        return None
+
+
+@require_GET
+@signed_in
+def policy(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResponse:
+    """One policy: a revision's text, what it changed, and all revisions."""
+    row = get_object_or_404(Policy, kind=kind, name=name)
+    revisions = list(row.revisions.all())
+    number = parts.number(request, "revision") or row.revision or (revisions[0].number if revisions else 0)
+    chosen = get_object_or_404(row.revisions, number=number)
+    before = row.revisions.filter(number__lt=number).first()
+    context = {
+        "policy": row,
+        "addresses": parts.addresses(row),
+        "revisions": revisions,
+        "revision": chosen,
+        "before": before,
+        "rules": _rules(chosen.document),
+        "matches": _matches(chosen.document),
+        "lines": parts.lines(services.compare_revisions(before, chosen).lines) if before is not None else [],
+        "found": lists.find(lists.REVISIONS, request.user, QueryDict(urlencode({"policy": name}))),
+    }
+    return render(request, "console/pages/policy.html", context)
+
+
+@require_GET
+@signed_in
+def difference(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResponse:
+    """The changes between two revisions; by default since the one before the active one."""
+    row = get_object_or_404(Policy, kind=kind, name=name)
+    revisions = list(row.revisions.all())
+    newer = parts.number(request, "to") or row.revision or (revisions[0].number if revisions else 0)
+    older = parts.number(request, "from") or next((one.number for one in revisions if one.number < newer), newer)
+    try:
+        old, new = services.two_revisions(name, older, newer, kind=kind)
+    except services.NotFound as error:
+        raise Http404(str(error)) from error
+    found = services.compare_revisions(old, new)
+    context = {
+        "policy": row,
+        "addresses": parts.addresses(row),
+        "revisions": revisions,
+        "old": old,
+        "new": new,
+        "lines": parts.lines(found.lines),
+        "changes": found.changes,
+    }
+    return render(request, "console/pages/policy_diff.html", context)

@@ -1,0 +1,52 @@
+"""Writes the inventories of many nodes at once: drivers, kernels and GPUs."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from kcover.faults import fault
+from kcover_portal.fleet.services import bulk_sql, retention
+
+
+def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
+    """Stores the inventories; GPUs that are no longer in one are deleted."""
+    if not of:
+        return
+    nodes = [
+        {"node": node, "driver": inventory.driver[:60], "kernel": inventory.kernel[:120]}
+        for node, inventory in of.items()
+    ]
+    gpus = [
+        {
+            "node": node,
+            "place": gpu.index,
+            "uuid": gpu.uuid,
+            "pci": gpu.pci or "",
+            "model": gpu.model[:120],
+            "serial": gpu.serial[:60],
+        }
+        for node, inventory in of.items()
+        for gpu in inventory.gpus
+    ]
+    bulk_sql.run(
+        f"""UPDATE fleet_node SET driver = given.driver, kernel = given.kernel
+            FROM {bulk_sql.given(node="bigint", driver="text", kernel="text")} WHERE fleet_node.id = given.node""",
+        [bulk_sql.rows(nodes)],
+    )
+    gone = bulk_sql.run(
+        f"""DELETE FROM fleet_gpu WHERE node_id IN (SELECT node FROM {bulk_sql.given(node="bigint")})
+            AND NOT EXISTS (SELECT 1 FROM {bulk_sql.given(node="bigint", uuid="text")}
+                WHERE given.node = fleet_gpu.node_id AND given.uuid = fleet_gpu.uuid)
+            RETURNING node_id, uuid, "index", pci""",
+        [bulk_sql.rows([{"node": node} for node in of]), bulk_sql.rows(gpus)],
+    )
+    if gone:
+        present = {(node, gpu.pci) for node, inventory in of.items() for gpu in inventory.gpus}
+        retention.replaced([retention.Slot(*one) for one in gone], present)
+    columns = {"node": "bigint", "place": "smallint", "uuid": "text", "pci": "text", "model": "text", "serial": "text"}
+    bulk_sql.run(
+        f"""INSERT INTO fleet_gpu (node_id, "index", uuid, pci, model, serial, seen_at)
+            SELECT node, place, uuid, pci, model, serial, %s FROM {bulk_sql.given(**columns)} WHERE true
+            ON CONFLICT (node_id, uuid) DO UPDATE SET "index" = excluded."index", pci = excluded.pci,
+                model = excluded.model, serial = excluded.serial, seen_at = excluded.seen_at""",
+        [bulk_sql.moment(now), bulk_sql.rows(gpus)],
+    )

@@ -1,0 +1,58 @@
+"""Closing incidents: by proof or by a person's word, never by silence."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from django.db import transaction
+
+from kcover import audit, reasons
+from kcover.reasons import Reason
+from kcover_portal import doorbell
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import services as ledger
+
+
+class CloseRefused(reasons.ExplainedError):
+    """The request cannot be met as things stand; the reason says why."""
+
+
+def close(
+    incidents: Sequence[int], *, because: Reason, actor: str, now: datetime, before: datetime | None = None
+) -> int:
+    """Closes open incidents by id, and says why; those with a sighting after ``before`` stay open.
+
+    A late proof never closes a newer fault (invariant 4). Returns how many were closed.
+    """
+    with transaction.atomic():
+        rows = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).select_related("node", "cluster")
+        if before is not None:
+            rows = rows.filter(last_at__lte=before)
+        done = [
+            row
+            for row in rows.order_by("pk")
+            if Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
+                state=Incident.State.CLOSED, closed_at=now, closed_because=because.to_json(), decide_at=None
+            )
+        ]
+        for row in done:
+            act = audit.IncidentClosed(incident=row.pk, node=row.node.name if row.node else "", because=because)
+            ledger.record(row.cluster.name, act, actor=actor, now=now)
+            doorbell.tell("incident", row.pk, cluster=row.cluster.name)
+    return len(done)
+
+
+def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime) -> None:
+    """A person vouches that it is gone. Raises Refused when it is closed already.
+
+    What a storm held back is judged again at once, on what is true then.
+    """
+    with transaction.atomic():
+        if not close([incident.pk], because=reasons.with_why("closed_by", reason, by=actor), actor=actor, now=now):
+            raise CloseRefused(reasons.of("incident_closed_already", incident=str(incident.pk)))
+        if incident.node is None:
+            held = Incident.objects.filter(
+                cluster=incident.cluster, node__name__in=incident.scope, state="open", decide_at__isnull=False
+            )
+            for pk in held.values_list("pk", flat=True):
+                doorbell.ring("rescue.decide", pk)
+            held.update(decide_at=now)

@@ -1,0 +1,66 @@
+"""Occurrences of a fault: a bounded number of rows per incident."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from django.db.models import F
+
+from kcover.faults import fault
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Event, Incident
+
+MAX_ROWS = 50  # per incident
+MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
+
+
+def keep(
+    node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, new: bool, boot_id: str, now: datetime
+) -> None:
+    """Stores the first occurrences one by one, and later ones as one row per report, merging older rows.
+
+    This keeps the beginning, and the times and counts that rules with a frequency need. One row per boot stays, to tell
+    faults of the present boot.
+    """
+    kept = [] if new else list(incident.events.order_by("pk").values_list("pk", "boot_id", "at", "count"))
+    room = max(1, MAX_ROWS - len(kept))
+    alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
+    if together:
+        count, drill = sum(one.count for one in together), all(one.drill for one in together)
+        alone = [*alone, replace(together[-1], sequence=None, count=count, drill=drill)]
+    rows = [
+        Event(
+            incident=incident,
+            node=node,
+            boot_id=boot_id,
+            source=one.source,
+            sequence=one.sequence,
+            message=one.message,
+            drill=one.drill,
+            count=one.count,
+            seen_at=one.seen_at,
+            at=now,
+        )
+        for one in alone
+    ]
+    # Two agents on a node may report the same line, grouped in different ways.
+    Event.objects.bulk_create(rows, ignore_conflicts=True)
+    if len(kept) + len(rows) > MAX_ROWS:
+        _make_room(kept)
+
+
+def _make_room(kept: Sequence[tuple[int, str, datetime, int]]) -> None:
+    """Merges the two rows of one boot that are nearest in time; the first rows stay.
+
+    The sum stands at the earlier time, so that a rule with a frequency never counts too much. ``kept``: key, boot, time
+    and count of each row, oldest first.
+    """
+    later = kept[MAX_FIRST_ROWS:]
+    pairs = [(one, next_) for one, next_ in itertools.pairwise(later) if one[1] == next_[1]]
+    if not pairs and len(kept) >= 2 * MAX_ROWS:  # an agent that reports a new boot id each time
+        pairs = list(itertools.pairwise(later))
+    if pairs:
+        earlier, other = min(pairs, key=lambda pair: pair[1][2] - pair[0][2])
+        Event.objects.filter(pk=earlier[0]).update(count=F("count") + other[3])
+        Event.objects.filter(pk=other[0]).delete()

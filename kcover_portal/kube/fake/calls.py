@@ -1,0 +1,70 @@
+"""The calls of a fake cluster: each is recorded, and any can be made to fail, before or after its work."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from kcover_portal.kube import errors
+from kcover_portal.kube.fake.hands import Hands
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One call of a port verb. ``wrote``: it came as far as a request that changes the cluster."""
+
+    verb: str
+    kind: str
+    namespace: str
+    name: str
+    wrote: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Failure:
+    verb: str
+    error: errors.KubeError
+    times: int
+    after: bool
+    name: str | None
+
+
+class Recorder(Hands):
+    """The cluster with a record of the port's calls."""
+
+    def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        super().__init__(clock=clock)
+        self.calls: list[Call] = []
+        self._failures: list[_Failure] = []
+
+    def fail(
+        self, verb: str, error: errors.KubeError, *, times: int = 1, after: bool = False, name: str | None = None
+    ) -> None:
+        """The next ``times`` calls of a port verb (about that object) raise; ``after``: once the work is done."""
+        self._failures.append(_Failure(verb=verb, error=error, times=times, after=after, name=name))
+
+    def called(self, verb: str, *, name: str | None = None) -> list[Call]:
+        """The calls of a verb so far (about that object)."""
+        return [call for call in self.calls if call.verb == verb and name in (None, call.name)]
+
+    @property
+    def writes(self) -> list[Call]:
+        """The calls that changed the cluster, or tried."""
+        return [call for call in self.calls if call.wrote]
+
+    @contextlib.contextmanager
+    def call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
+        """Surrounds the work of one verb of the port. Raises the failure that was planned for it."""
+        call = Call(verb=verb, kind=kind, namespace=namespace, name=name)
+        with self.objects.changed:
+            self.calls.append(call)
+            failure = next((f for f in self._failures if f.verb == verb and f.name in (None, name)), None)
+            if failure is not None:
+                failure.times -= 1
+                if failure.times == 0:
+                    self._failures.remove(failure)
+        if failure is not None and not failure.after:
+            raise failure.error
+        yield call
+        if failure is not None:
+            raise failure.error

@@ -1,0 +1,82 @@
+"""Values that are read from a cluster and written to it: frozen, times aware, named as in Kubernetes."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from kcover_portal.kube.values.events import (
+    COMPONENT,
+    EventDraft,
+    EventEvent,
+    EventList,
+    SeenEvent,
+)
+from kcover_portal.kube.values.jobs import (
+    JOB_LABELS,
+    KUBEFLOW_JOB_LABEL,
+    WORKLOADS,
+    ClaimSpec,
+    ClaimState,
+    JobSpec,
+    JobState,
+    Workload,
+    WorkloadKind,
+)
+from kcover_portal.kube.values.nodes import (
+    Node,
+    NodeChange,
+    NodeEvent,
+    NodeList,
+    Taint,
+    Wanted,
+)
+from kcover_portal.kube.values.pods import (
+    Blocked,
+    Budget,
+    ContainerFailure,
+    Evicted,
+    Eviction,
+    Gone,
+    Pod,
+    PodEvent,
+    Requirement,
+)
+from kcover_portal.kube.values.tokens import (
+    TokenIdentity,
+)
+
+NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+__all__ = [
+    "COMPONENT",
+    "JOB_LABELS",
+    "KUBEFLOW_JOB_LABEL",
+    "NOTHING",
+    "WORKLOADS",
+    "Blocked",
+    "Budget",
+    "ClaimSpec",
+    "ClaimState",
+    "ContainerFailure",
+    "EventDraft",
+    "EventEvent",
+    "EventList",
+    "Evicted",
+    "Eviction",
+    "Gone",
+    "JobSpec",
+    "JobState",
+    "Node",
+    "NodeChange",
+    "NodeEvent",
+    "NodeList",
+    "Pod",
+    "PodEvent",
+    "Requirement",
+    "SeenEvent",
+    "Taint",
+    "TokenIdentity",
+    "Wanted",
+    "Workload",
+    "WorkloadKind",
+]

@@ -1,0 +1,180 @@
+"""What the ledger alone says about a rescue: its entries, played from the first to the last (invariant 46).
+
+A worker's pauses are not recorded: ``waiting`` and ``running`` are one state here, and a step that has not ended is
+``pending``, however often it was tried.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from kcover import actions, audit, lifecycle, reasons
+from kcover_portal.ledger.models import Entry
+
+PAUSES = {"waiting": "running"}  # a rescue's states that the ledger does not tell apart
+UNFINISHED = ("pending", "running", "waiting")  # a step's, likewise
+# Acts that change it.
+HANDLED = (
+    audit.RescueOpened,
+    audit.RescueApproved,
+    audit.RescueHeld,
+    audit.RescueEnded,
+    audit.StepRetried,
+    audit.StepSkipped,
+    audit.StepDone,
+    audit.StepAttemptFailed,
+    audit.StepHeld,
+    audit.StepFailed,
+    audit.StepStartedOver,
+    audit.StepOverruled,
+    audit.StepReplaced,
+)
+# Acts that leave the state of the rescue and its steps as it is. A vote against is followed by the rescue's end, a
+# callback by its step's; a guard's refusal leaves the step unfinished.
+IRRELEVANT = (
+    audit.ClusterCall,
+    audit.RescueRejected,
+    audit.ApprovalLinkMade,
+    audit.RescueCalledBack,
+    audit.GuardRefused,
+    audit.MarksGone,
+    audit.MarksFound,
+    audit.CommandAnsweredLate,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepState:
+    """One step as the entries leave it. ``tries``: the highest attempt that an entry speaks of."""
+
+    name: str
+    args: Mapping[str, Any] = field(default_factory=dict)
+    state: str = "pending"
+    because: reasons.Reason | None = None
+    tries: int = 0
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescueState:
+    """A rescue as the entries leave it; ``steps`` by their place in the plan."""
+
+    rescue: int
+    node: str
+    requested_by: str
+    plan_hash: str
+    state: str
+    opened_at: datetime
+    steps: Mapping[int, StepState]
+    outcome: str = ""
+    verified: bool | None = None
+    needs_human: bool = False
+    closed_at: datetime | None = None
+    entries: int = 0
+
+
+def replay(cluster: str, *, rescue: int) -> RescueState:
+    """The rescue's state from its entries.
+
+    Raises LookupError where the ledger has no entry of its opening, or has one of an act that replay does not know:
+    a guessed state would be worse than none.
+    """
+    state: RescueState | None = None
+    entries = Entry.objects.filter(cluster=cluster, rescue=rescue).order_by("sequence")
+    for entry in entries.iterator(chunk_size=1000):
+        act = audit.from_entry(entry)
+        if isinstance(act, audit.RescueOpened):
+            state = _opened(act, entry)
+        elif state is not None:
+            state = replace(_after(state, act, entry.at), entries=state.entries + 1)
+    if state is None:
+        raise LookupError(f"the ledger of {cluster!r} has no rescue {rescue}")
+    return state
+
+
+def _opened(act: audit.RescueOpened, entry: Entry) -> RescueState:
+    return RescueState(
+        rescue=act.rescue,
+        node=act.node,
+        requested_by=entry.actor,
+        plan_hash=act.plan_hash,
+        state=act.state,
+        opened_at=entry.at,
+        steps={index: StepState(name=step.name, args=step.args) for index, step in enumerate(act.steps)},
+        needs_human=act.state == "held",
+        entries=1,
+    )
+
+
+def _after(state: RescueState, act: audit.Act, at: datetime) -> RescueState:
+    """The state after one more act. Raises LookupError for one that is not known here."""
+    match act:
+        case audit.RescueEnded():
+            return _ended(state, act, at)
+        case audit.RescueApproved():
+            return replace(state, state="running", needs_human=False) if act.granted else state
+        case audit.RescueHeld():
+            return replace(state, state="held", needs_human=True)
+        case audit.StepRetried():
+            state = _with_step(state, act.step, state="pending", finished_at=None)
+            return replace(state, state="running", needs_human=False)
+        case audit.StepSkipped():
+            state = _with_step(state, act.step, state="skipped", finished_at=at)
+            return replace(state, state="running", needs_human=False)
+        case audit.StepStartedOver() if act.steps:
+            return _second_round(_settled(state, act, at), act, at)
+        case _ if isinstance(act, IRRELEVANT):
+            return state
+        case audit.StepSettled():
+            return _settled(state, act, at)
+    raise LookupError(f"the ledger has an entry {act.verb} of rescue {state.rescue}, which replay does not know")
+
+
+def _ended(state: RescueState, act: audit.RescueEnded, at: datetime) -> RescueState:
+    """Closing a rescue cancels every step that was still to come."""
+    steps = {
+        index: replace(step, state="cancelled", finished_at=at) if step.state == "pending" else step
+        for index, step in state.steps.items()
+    }
+    return replace(
+        state,
+        state=act.state.value,
+        outcome=act.outcome,
+        needs_human=act.needs_human,
+        steps=steps,
+        closed_at=at,
+    )
+
+
+def _settled(state: RescueState, act: audit.StepSettled, at: datetime) -> RescueState:
+    """A step's own entry; a step that failed while the rescue stayed open holds it."""
+    finished = act.state not in UNFINISHED
+    state = _with_step(
+        state,
+        act.step,
+        state=act.state if finished else "pending",
+        because=act.because,
+        tries=max(state.steps[act.step].tries, act.attempt),
+        finished_at=at if finished else None,
+    )
+    closed = state.state in lifecycle.CLOSED_RESCUE
+    if act.state == "failed" and not closed:
+        state = replace(state, state="held", needs_human=True)
+    if actions.ACTIONS[act.name].proves and (act.state == "done" or closed):
+        state = replace(state, verified=act.state == "done")
+    return state
+
+
+def _second_round(state: RescueState, act: audit.StepStartedOver, at: datetime) -> RescueState:
+    """The plan as it is from now on: the rest of the first round is cancelled."""
+    steps = {}
+    for index, planned in enumerate(act.steps):
+        step = state.steps.get(index) or StepState(name=planned.name, args=planned.args)
+        given_up = index in state.steps and index >= act.step
+        steps[index] = replace(step, state="cancelled", finished_at=at) if given_up else step
+    return replace(state, steps=steps, plan_hash=act.plan_hash, verified=False)
+
+
+def _with_step(before: RescueState, index: int, **changes: Any) -> RescueState:
+    return replace(before, steps={**before.steps, index: replace(before.steps[index], **changes)})

@@ -1,0 +1,168 @@
+"""Alerts of pagers: which ones new events open and end, and the pager events of a delivery.
+
+An alert is open from the event that opens it until the event that ends it. Its row is written and deleted in the
+transaction that writes the notice, so that a crash neither loses an end nor sends anything twice.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.conf import settings
+from django.db.models import F
+from django.utils.translation import gettext as _
+
+from kcover.faults import catalog
+from kcover.notify import events as core_events
+from kcover.notify import pager
+from kcover_portal.notify import queries
+from kcover_portal.notify.models import Alert, Channel, Delivery, Notice
+from kcover_portal.notify.senders import PagerEvent
+from kcover_portal.notify.services import render
+from kcover_portal.notify.services.new_event import NewEvent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingNotice:
+    """A notice to write: an event under its key and, for a pager, what it does to which alert on which page."""
+
+    key: str
+    event: core_events.Event
+    action: str = ""
+    alert: str = ""
+    page: str = ""
+
+    @property
+    def ends(self) -> bool:
+        """Whether it ends or acknowledges an alert that was sent; such a notice is never omitted."""
+        return self.action in (pager.ACKNOWLEDGE, pager.RESOLVE)
+
+
+def changes(channel: Channel, found: Sequence[NewEvent], *, wanted: Collection[str]) -> list[PendingNotice]:
+    """The notices for the pager: alerts that a route opens there, and changes of the alerts that are open there."""
+    names = {move.alert for one in found for move in one.moves}
+    open_there = set(channel.alerts.filter(name__in=names).values_list("name", flat=True))
+    chosen = []
+    for one in found:
+        for place, move in enumerate(one.moves):
+            opens = move.action == pager.TRIGGER
+            if one.key not in wanted if opens else move.alert not in open_there:
+                continue
+            if opens:
+                open_there.add(move.alert)
+            elif move.action == pager.RESOLVE:
+                open_there.discard(move.alert)
+            key = f"{one.key} {place}" if place else one.key
+            chosen.append(PendingNotice(key=key, event=one.event, action=move.action, alert=move.alert))
+    return chosen
+
+
+def with_pages(
+    delivery: Delivery, channel: Channel, chosen: Sequence[PendingNotice], *, now: datetime
+) -> list[PendingNotice]:
+    """The notices with their pages; opens and ends the alerts, as part of the caller's transaction.
+
+    Similar alerts of one delivery share a page, so that a storm wakes a person once. A repeated alert goes to the page
+    that is open, and a page ends with the last of its alerts. A page is named after the notice that opened it, so a
+    name is never reused: an end that arrives late does not end a page that was opened since.
+    """
+    pages = dict(channel.alerts.filter(name__in={one.alert for one in chosen}).values_list("name", "page"))
+    shared = _shared(delivery)
+    result = []
+    for one in chosen:
+        if one.action == pager.TRIGGER:
+            alike = core_events.group_key(one.event)
+            page = pages.get(one.alert) or shared.setdefault(alike, one.key)
+            if one.alert not in pages and one.alert != one.key:
+                Alert.objects.create(channel=channel, name=one.alert, page=page, opened_at=now)
+                pages[one.alert] = page
+            result.append(replace(one, page=page))
+            continue
+        page = pages.get(one.alert, "")
+        if not page:
+            continue  # the notice that would have opened it was omitted
+        if one.action == pager.RESOLVE:
+            channel.alerts.filter(name=one.alert).delete()
+            del pages[one.alert]
+            if channel.alerts.filter(page=page).exists():
+                # Only a part of the page: recorded, with nothing for the pager to do.
+                result.append(replace(one, action="", page=""))
+                continue
+        # The page has ended or was acknowledged: a new alert on it would wake nobody.
+        shared = {alike: other for alike, other in shared.items() if other != page}
+        result.append(replace(one, page=page))
+    return result
+
+
+def _shared(delivery: Delivery) -> dict[tuple[object, ...], str]:
+    """The pages that the delivery opens and nobody has acknowledged, by the grouping key of their events."""
+    changed = delivery.notices.filter(action__in=(pager.ACKNOWLEDGE, pager.RESOLVE)).values("page")
+    opened = delivery.notices.filter(action=pager.TRIGGER, key=F("page")).exclude(page__in=changed)
+    return {core_events.group_key(queries.event_of(row)): row.page for row in opened.order_by("pk")}
+
+
+def pager_events(delivery: Delivery, channel: Channel) -> tuple[PagerEvent, ...]:
+    """The events of a delivery that the pager has not accepted yet, oldest first.
+
+    Call it in the channel's language. An alert that ended before it could be sent wakes nobody: only its end is sent.
+    """
+    if delivery.test:
+        return (_test(delivery, channel),)
+    rows = list(delivery.notices.exclude(action="").order_by("pk"))
+    over = _over(channel, rows)
+    groups: dict[tuple[str, str], list[Notice]] = {}
+    for row in rows:
+        late = row.action != pager.RESOLVE and over.get(row.page, 0) > row.pk
+        if row.told_at is None and not late:
+            groups.setdefault((row.page, row.action), []).append(row)
+    return tuple(_event(delivery, group) for group in groups.values())
+
+
+def _over(channel: Channel, rows: Sequence[Notice]) -> dict[str, int]:
+    """The last end of each of these pages among all notices of the channel."""
+    ends = Notice.objects.filter(channel=channel, page__in={row.page for row in rows}, action=pager.RESOLVE)
+    return dict(ends.order_by("pk").values_list("page", "pk"))
+
+
+def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
+    batch = list(dict.fromkeys(queries.event_of(row) for row in rows))
+    said = core_events.lines(batch)
+    first, line = said[0].first, said[0]
+    details = {
+        "channel": delivery.name,
+        "cluster": first.cluster,
+        "nodes": ", ".join(dict.fromkeys(one.node for one in batch if one.node)),
+        "why": first.because,
+    }
+    if delivery.omitted:
+        details["left out"] = str(delivery.omitted)
+    return PagerEvent(
+        action=rows[0].action,
+        page=rows[0].page,
+        summary=render.text(line),
+        severity=max(map(pager.severity, batch), key=catalog.SEVERITIES.index),
+        kind=first.kind,
+        lines=tuple(render.with_link(one) for one in said),
+        source=first.node or first.cluster,
+        component=first.what,
+        cluster=first.cluster,
+        link=render.link(line) or settings.KCOVER_PUBLIC_URL,
+        at=first.at,
+        details={name: value for name, value in details.items() if value},
+        notices=tuple(row.pk for row in rows),
+    )
+
+
+def _test(delivery: Delivery, channel: Channel) -> PagerEvent:
+    """A test alert with the lowest severity; the person who reads it resolves it."""
+    said = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
+    return PagerEvent(
+        action=pager.TRIGGER,
+        page=f"test-{delivery.key}",
+        summary=f"{_('A test')}: {said}",
+        severity="info",
+        kind="test",
+        lines=(said,),
+        link=settings.KCOVER_PUBLIC_URL,
+        at=delivery.opened_at,
+    )

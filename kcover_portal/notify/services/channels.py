@@ -1,0 +1,243 @@
+"""Create, change and delete channels and routes. Every act is in the audit log; secrets are not."""
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+
+from kcover import audit, reasons
+from kcover.actions import attributes
+from kcover.faults import catalog
+from kcover.notify import events, pager
+from kcover_portal import doorbell
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.ledger import services as ledger
+from kcover_portal.notify import queries
+from kcover_portal.notify.models import Channel, Delivery, Notice, Route
+from kcover_portal.notify.senders import pagers
+from kcover_portal.rescue.control import notify_steps
+
+SECRET: Final = ("url", "secret")
+# The settings of a channel. Its name and kind are fixed, because policies and people refer to them.
+SETTINGS: Final = ("url", "secret", "recipients", "language", "person", "batching", "min_interval", "remind", "enabled")
+# Kinds that may have a secret beside their address: a signing key, or a pager's key.
+SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
+SHORTEST_SECRET: Final = 16
+MOST_RECIPIENTS: Final = 20
+MAX_BATCHING, MAX_INTERVAL, MAX_REMIND = 3600, 86_400, 30 * 86_400  # seconds
+
+
+def make_channel(name: str, kind: str, given: Mapping[str, Any], *, actor: str, now: datetime) -> Channel:
+    """Creates a channel. Raises FieldError."""
+    if not attributes.CHANNEL_NAME.fullmatch(name):
+        raise FieldError("name", "use lower-case letters, digits and '-', at most 63 characters, e.g. on-call")
+    if kind not in Channel.Kind.values:
+        raise FieldError("kind", f"unknown kind {kind!r}; use one of {', '.join(Channel.Kind.values)}")
+    row = Channel(name=name, kind=kind, created_by=actor, created_at=now)
+    _set(row, given)
+    try:
+        with transaction.atomic():
+            row.save(force_insert=True)
+            _note(
+                row,
+                audit.ChannelCreated(channel=name, kind=kind, settings=_shown(row, SETTINGS)),
+                actor=actor,
+                now=now,
+            )
+    except IntegrityError as error:
+        raise FieldError("name", f"channel {name} already exists") from error
+    return row
+
+
+def change_channel(channel: Channel, given: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Channel:
+    """Changes the named settings, all or none. Raises FieldError."""
+    with transaction.atomic():
+        row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
+        before = {name: getattr(row, name) for name in given if name in SETTINGS}
+        shown = _shown(row, before)
+        _set(row, given)
+        changed = [name for name, value in before.items() if getattr(row, name) != value]
+        if changed:
+            row.save(update_fields=changed)
+            after = _shown(row, changed)
+            recorded = {
+                name: audit.SECRET_CHANGED if name in SECRET else audit.Change(before=shown[name], after=after[name])
+                for name in changed
+            }
+            act = audit.ChannelChanged(channel=row.name, changed=recorded, reason=reason)
+            _note(row, act, actor=actor, now=now)
+    channel.refresh_from_db()
+    return channel
+
+
+def delete_channel(channel: Channel, *, actor: str, reason: str, now: datetime) -> None:
+    """Deletes a channel and its routes; its deliveries stay. Raises FieldError while a rule in force names it."""
+    with transaction.atomic():
+        row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
+        rules = queries.rules_naming(row.name)
+        if rules:
+            used = f"channel {row.name} is used by rule {', '.join(rules)}; change the rule first"
+            raise FieldError("name", used, code="in_use")
+        under_way = row.deliveries.filter(state__in=Delivery.UNDER_WAY)
+        steps = list(Notice.objects.filter(delivery__in=under_way, step__isnull=False).values_list("step", flat=True))
+        under_way.update(
+            state=Delivery.State.DROPPED, batching=False, because="the channel was deleted", closed_at=now, due_at=None
+        )
+        _note(row, audit.ChannelDeleted(channel=row.name, kind=row.kind, reason=reason), actor=actor, now=now)
+        row.delete()
+    for step in steps:
+        notify_steps.settle_step(step, because=reasons.of("notify_channel_deleted", channel=channel.name), now=now)
+
+
+def make_route(
+    channel: Channel,
+    *,
+    kinds: Collection[str],
+    cluster: Cluster | None = None,
+    least: str = "",
+    actor: str,
+    now: datetime,
+) -> Route:
+    """Sends events of these kinds to the channel. Raises FieldError."""
+    unknown = sorted(set(kinds) - set(events.KINDS))
+    if unknown:
+        raise FieldError("kinds", f"unknown kind {unknown[0]!r}; use {', '.join(events.KINDS)}")
+    if not kinds:
+        raise FieldError("kinds", "select at least one event")
+    if channel.pages and not set(kinds) <= set(pager.KINDS):
+        idle = next(kind for kind in events.KINDS if kind in kinds and kind not in pager.KINDS)
+        raise FieldError(
+            "kinds",
+            f"{idle} wakes nobody: a pager takes {', '.join(pager.KINDS)}, and gets their ends without a route",
+        )
+    if least and least not in catalog.SEVERITIES:
+        raise FieldError("least", f"unknown severity {least!r}; use one of {', '.join(catalog.SEVERITIES)}")
+    ordered = [kind for kind in events.KINDS if kind in kinds]
+    with transaction.atomic():
+        row = Route.objects.create(
+            channel=channel, kinds=ordered, cluster=cluster, least=least, created_by=actor, created_at=now
+        )
+        _note(channel, audit.RouteCreated(**_route(row)), actor=actor, now=now)
+    return row
+
+
+def delete_route(route: Route, *, actor: str, reason: str, now: datetime) -> None:
+    """Deletes a route; events that it has already added are still sent."""
+    with transaction.atomic():
+        act = audit.RouteDeleted(**_route(route), reason=reason)
+        route.delete()
+        _note(route.channel, act, actor=actor, now=now)
+
+
+def _set(row: Channel, given: Mapping[str, Any]) -> None:
+    """Sets the given settings and checks the whole row. Raises FieldError."""
+    for name, value in given.items():
+        if name not in SETTINGS:
+            raise FieldError(name, f"unknown setting {name}; use one of {', '.join(SETTINGS)}")
+        setattr(row, name, value)
+    if row.kind in Channel.PAGERS:
+        row.url = row.url or pagers.SERVICES[row.kind].url
+    _check_address(row)
+    _check_secret(row)
+    languages = [code for code, _name in settings.LANGUAGES]
+    if row.language not in languages:
+        raise FieldError("language", f"unknown language {row.language!r}; use one of {', '.join(languages)}")
+    _check_person(row)
+    _check_times(row)
+
+
+def _check_person(row: Channel) -> None:
+    if row.person is None:
+        return
+    if row.kind == Channel.Kind.WEBHOOK:
+        raise FieldError("person", "a webhook cannot deliver to a person")
+    if row.kind in Channel.PAGERS:
+        raise FieldError("person", "a pager delivers to whoever is on call, not to one person")
+    if not row.person.is_active:
+        raise FieldError("person", "this person cannot sign in")
+
+
+def _check_times(row: Channel) -> None:
+    for name, most in (("batching", MAX_BATCHING), ("min_interval", MAX_INTERVAL)):
+        if not 0 <= getattr(row, name) <= most:
+            raise FieldError(name, f"must be from 0 to {most} seconds")
+    if row.remind is not None and row.kind in Channel.PAGERS:
+        raise FieldError(
+            "remind", "a pager reminds by its own escalation: what is told again stays the same page there"
+        )
+    if row.remind is not None and not 0 <= row.remind <= MAX_REMIND:
+        raise FieldError("remind", f"write seconds from 0 (never) to {MAX_REMIND}, or nothing for half of the time")
+
+
+def _check_address(row: Channel) -> None:
+    if row.kind != Channel.Kind.MAIL:
+        if row.recipients:
+            raise FieldError("recipients", f"channels of kind {row.kind} have a url, not recipients")
+        _check_url(row.url)
+        if row.kind in Channel.PAGERS and re.search(r"[?#]", row.url):
+            raise FieldError("url", "must not contain '?' or '#'")
+        return
+    if row.url:
+        raise FieldError("url", "e-mail channels have recipients, not a url")
+    if not settings.EMAIL_HOST:
+        raise FieldError("kind", "no mail server; set KCOVER_MAIL_URL first")
+    if not row.recipients or len(row.recipients) > MOST_RECIPIENTS:
+        raise FieldError("recipients", f"must list 1 to {MOST_RECIPIENTS} e-mail addresses")
+    for address in row.recipients:
+        try:
+            validate_email(address)
+        except ValidationError as error:
+            raise FieldError("recipients", f"{address!r} is not an e-mail address") from error
+
+
+def _check_url(url: str) -> None:
+    """Raises FieldError. ``outgoing`` checks the resolved address at each call."""
+    message = "write an address such as https://hooks.example/T0/B0, without spaces, at most 1000 characters"
+    parts = attributes.web_address(url)
+    if parts is None or len(url) > 1000 or re.search(r"[\s\x00-\x1f]", url):
+        raise FieldError("url", message)
+    if parts.username or parts.password:
+        raise FieldError("url", "must not contain a user or password; they would appear in error messages")
+
+
+def _check_secret(row: Channel) -> None:
+    if row.kind in Channel.PAGERS:
+        service = pagers.SERVICES[row.kind]
+        if not service.key.fullmatch(row.secret):
+            raise FieldError("secret", f"must be {service.key_looks}")
+        return
+    if row.secret and row.kind not in SIGNS:
+        raise FieldError("secret", f"channels of kind {row.kind} have no secret")
+    if row.kind == Channel.Kind.WEBHOOK and not SHORTEST_SECRET <= len(row.secret) <= 200:
+        raise FieldError("secret", f"must have {SHORTEST_SECRET} to 200 characters")
+    if len(row.secret) > 200:
+        raise FieldError("secret", "must have at most 200 characters")
+
+
+def _shown(row: Channel, names: Collection[str]) -> dict[str, Any]:
+    """Settings as the ledger may show them."""
+    values = {name: getattr(row, name) for name in names if name not in SECRET}
+    if "person" in values:
+        values["person"] = values["person"].get_username() if values["person"] else None
+    return values
+
+
+def _route(row: Route) -> dict[str, Any]:
+    return {
+        "channel": row.channel.name,
+        "route": row.pk,
+        "kinds": tuple(row.kinds),
+        "cluster": row.cluster.name if row.cluster else "",
+        "least": row.least,
+    }
+
+
+def _note(channel: Channel, act: audit.ChannelAct, *, actor: str, now: datetime) -> None:
+    ledger.record("", act, actor=actor, now=now)
+    doorbell.tell("notify", channel.pk or 0)

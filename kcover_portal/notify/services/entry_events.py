@@ -1,0 +1,202 @@
+"""The events of audit entries: what an act means for people, and what it does to alerts."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from kcover import audit, reasons
+from kcover.decisions import decide
+from kcover.notify import events, pager
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Entry
+from kcover_portal.notify.models import Cursor
+from kcover_portal.notify.services import event_facts
+from kcover_portal.notify.services.new_event import NewEvent
+from kcover_portal.rescue.models import Rescue
+
+SILENT = ("agent", "silent")  # the fault of an agent that does not report
+VERBS = (
+    *audit.RescueEnded.verbs(),
+    *(
+        act.VERB
+        for act in (
+            audit.RescueOpened,
+            audit.RescueHeld,
+            audit.RescueApproved,
+            audit.RescueRejected,
+            audit.StepHeld,
+            audit.IncidentClosed,
+            audit.StormOpened,
+            audit.AutomationPaused,
+            audit.AutomationResumed,
+            audit.ClusterChanged,
+        )
+    ),
+    "decision.hold",
+)
+
+
+def of_entries(entries: Sequence[Entry], *, now: datetime) -> Iterator[NewEvent]:
+    """The events of these entries of one chain, in their order."""
+    acts = [audit.from_entry(entry) for entry in entries]
+    known = event_facts.of(acts)
+    for entry, act in zip(entries, acts, strict=True):
+        event = _of_act(act, entry, known, now=now)
+        if event is not None:
+            key = f"entry-{entry.cluster}-{entry.sequence}"
+            yield NewEvent(key, event, _moves(act, event, known, key=key))
+
+
+def _moves(act: audit.Act, event: events.Event, known: event_facts.Facts, *, key: str) -> tuple[pager.AlertChange, ...]:
+    """What the act does to alerts: the moves of its event, and those that depend on the act and its rows."""
+    found = pager.alert_changes(event, key=key)
+    match act:
+        case audit.DecisionMade() if event.kind == "rescue.human":
+            return (pager.AlertChange(pager.TRIGGER, pager.alert_name("asked", act.incident)),)
+        case audit.IncidentClosed():
+            ended = known.settled.get(act.incident, ())
+            return (*found, *(pager.AlertChange(pager.RESOLVE, pager.alert_name("rescue", pk)) for pk in ended))
+        case audit.RescueApproved() if act.granted:
+            about = Incident.objects.filter(rescues=act.rescue).order_by("pk").values_list("pk", flat=True)
+            return (
+                *found,
+                pager.AlertChange(pager.RESOLVE, pager.alert_name("question", act.rescue)),
+                *(pager.AlertChange(pager.ACKNOWLEDGE, pager.alert_name("incident", pk)) for pk in about),
+            )
+    return found
+
+
+def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: datetime) -> events.Event | None:
+    match act:
+        case audit.IncidentClosed():
+            return _closed(act, entry, known)
+        case audit.StormOpened():
+            return _storm(act, entry, known)
+        case audit.DecisionMade():
+            return _asked(act, entry, known) or _breaker(act, entry, known, now=now)
+        case audit.ModeAct() | audit.ClusterChanged():
+            return _mode(act, entry)
+        case audit.RescueAct() | audit.StepHeld():
+            return _rescue(act, entry, known)
+    return None
+
+
+def _rescue(act: audit.RescueAct | audit.StepHeld, entry: Entry, known: event_facts.Facts) -> events.Event | None:
+    rescue = known.rescues.get(act.rescue)
+    kind = _rescue_kind(act)
+    if rescue is None or kind is None:
+        return None
+    because = _because(act, entry)
+    if kind == "approval.waiting" and rescue.expires_at is not None:
+        because = f"{because}; " if because else ""
+        because += f"an answer counts until {reasons.moment(rescue.expires_at)}"
+    return _about(entry, kind, what=rescue.code, record=rescue.pk, because=because)
+
+
+def _rescue_kind(act: audit.RescueAct | audit.StepHeld) -> str | None:
+    """The kind of event for people; None where there is none."""
+    match act:
+        case audit.RescueOpened():
+            return "approval.waiting" if act.state == Rescue.State.HELD else "rescue.opened"
+        case audit.RescueHeld():
+            return "approval.waiting"
+        case audit.StepHeld():
+            return "rescue.human"
+        case audit.Vote():
+            return "approval.answered"
+        case audit.RescueEnded():
+            return _end_kind(act)
+    return None
+
+
+def _end_kind(act: audit.RescueEnded) -> str:
+    if act.state is audit.Ended.FAILED:
+        return "rescue.failed"
+    if act.needs_human:
+        return "rescue.human"
+    healed = act.state is audit.Ended.SUCCEEDED and act.outcome == "healed"
+    return "rescue.healed" if healed else "rescue.ended"
+
+
+def _because(act: audit.RescueAct | audit.StepHeld, entry: Entry) -> str:
+    match act:
+        case audit.RescueOpened():
+            return act.reason
+        case audit.Vote():
+            return f"{entry.actor}: {act.reason}"
+        case audit.RescueEnded():
+            because = [reason for reason in (act.because, act.withdrawn) if reason is not None]
+            return str(reasons.both(*because)) if because else ""
+        case audit.RescueHeld() | audit.StepHeld():
+            return str(act.because) if act.because is not None else ""
+    return ""
+
+
+def _closed(act: audit.IncidentClosed, entry: Entry, known: event_facts.Facts) -> events.Event | None:
+    incident = known.incidents.get(act.incident)
+    if incident is None:
+        return None
+    silent = (incident.kind, incident.code) == SILENT
+    if incident.is_user_fault and not silent:
+        return None  # a program's fault is an event when it is seen, where a route asks for it
+    return _about(
+        entry,
+        "agent.back" if silent else "incident.closed",
+        what=f"{incident.kind} {incident.code}",
+        record=incident.pk,
+        because=str(act.because),
+        severity=incident.severity,
+        drill=incident.drill,
+        nodes=len(incident.scope),
+    )
+
+
+def _storm(act: audit.StormOpened, entry: Entry, known: event_facts.Facts) -> events.Event | None:
+    incident = known.incidents.get(act.incident)
+    if incident is None:
+        return None
+    nodes = act.nodes or len(incident.scope)
+    return _about(entry, "storm.opened", what=incident.code, record=incident.pk, nodes=nodes)
+
+
+def _asked(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts) -> events.Event | None:
+    """A fault that returns whatever automation does: a person is asked, once for as long as it holds."""
+    row = known.decisions.get(act.decision)
+    reason = next((one for one in act.because if one.code in decide.NEEDS_PERSON_CODES), None)
+    about = row.incident if row else None
+    if about is None or reason is None:
+        return None
+    return _about(entry, kind="rescue.human", what=f"{about.kind} {about.code}", because=str(reason), drill=about.drill)
+
+
+def _breaker(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts, *, now: datetime) -> events.Event | None:
+    """A breaker holds back one node after the other: one event within its window."""
+    row = known.decisions.get(act.decision)
+    reason = next((one for one in act.because if one.code == "breaker"), None)
+    if row is None or reason is None:
+        return None
+    window = fleet.guards_of(row.cluster).breaker.window
+    cursor, new = Cursor.objects.get_or_create(name=f"breaker {entry.cluster}", defaults={"at": entry.at})
+    if not new:
+        if entry.at - cursor.at < window:
+            return None
+        Cursor.objects.filter(name=cursor.name).update(at=entry.at)
+    return _about(entry, "breaker.tripped", because=str(reason), node="")
+
+
+def _mode(act: audit.ModeAct | audit.ClusterChanged, entry: Entry) -> events.Event | None:
+    """A pause or its end, by its own act or by a change of the cluster's mode."""
+    if isinstance(act, audit.ModeAct):
+        paused = isinstance(act, audit.AutomationPaused)
+    else:
+        moved = act.changed.get("mode")
+        if moved is None or "paused" not in (moved.before, moved.after):
+            return None
+        paused = moved.after == "paused"
+    kind = "automation.paused" if paused else "automation.resumed"
+    return _about(entry, kind, because=f"{entry.actor}: {act.reason or '–'}")
+
+
+def _about(entry: Entry, kind: str, **more: Any) -> events.Event:
+    return events.Event(**{"kind": kind, "at": entry.at, "cluster": entry.cluster, "node": entry.node, **more})

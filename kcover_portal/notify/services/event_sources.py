@@ -1,0 +1,114 @@
+"""New events since the last read: from the ledger, cluster by cluster, and from the incidents.
+
+The ledger's sequence numbers have no gaps and are committed in order, so a cursor neither misses an entry nor reads it
+twice. The ledger has no entry when an incident is opened; new incidents are found by their ids. An id is assigned
+before it is committed, so missing ids are looked up again for a while.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from kcover.notify import events, pager
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Chain, Entry
+from kcover_portal.notify.models import Cursor
+from kcover_portal.notify.services import entry_events
+from kcover_portal.notify.services.new_event import NewEvent
+
+MAX_ROWS = 500  # of one source in one read; the next read is a second away
+GAP_RETENTION, MAX_GAPS = timedelta(minutes=10), 1000  # missing ids
+INCIDENTS = "incidents"
+
+
+def has_news() -> bool:
+    """Whether there is anything to read; called each second, so without a lock or a transaction."""
+    positions = dict(Cursor.objects.values_list("name", "position"))
+    heads = Chain.objects.values_list("cluster", "sequence")
+    if any(positions.get(f"ledger {cluster}", -1) < head for cluster, head in heads):
+        return True
+    cursor = Cursor.objects.filter(name=INCIDENTS).first()
+    return cursor is None or bool(cursor.gaps) or cursor.position < _newest()
+
+
+def read_new(*, first: bool, now: datetime) -> list[NewEvent]:
+    """The events since the last read; moves the cursors, as part of the caller's transaction.
+
+    ``first``: the first read ever: skip everything older.
+    """
+    # Ordered by time, as far as each source is.
+    sources = _incidents(first=first, now=now), _ledger(first=first, now=now)
+    found = heapq.merge(*sources, key=lambda one: one.event.at)
+    recent = (one if now - one.event.at <= events.MAX_AGE else _late(one) for one in found)
+    return [one for one in recent if one.moves or not one.late]
+
+
+def _late(found: NewEvent) -> NewEvent:
+    """Keeps only the ends of alerts of an event that is too old: their pages would stay open otherwise."""
+    return replace(found, moves=tuple(move for move in found.moves if move.action == pager.RESOLVE), late=True)
+
+
+def _ledger(*, first: bool, now: datetime) -> Iterator[NewEvent]:
+    cursors = {cursor.name: cursor for cursor in Cursor.objects.filter(name__startswith="ledger ")}
+    for cluster, head in Chain.objects.values_list("cluster", "sequence"):
+        name = f"ledger {cluster}"
+        cursor = cursors.get(name)
+        if cursor is None:
+            # A chain that is newer than the first read is read from its beginning.
+            cursor = Cursor.objects.create(name=name, position=head if first else 0, at=now)
+        if cursor.position >= head:
+            continue
+        until = min(head, cursor.position + MAX_ROWS)
+        rows = Entry.objects.filter(
+            cluster=cluster, sequence__gt=cursor.position, sequence__lte=until, verb__in=entry_events.VERBS
+        ).order_by("sequence")
+        yield from entry_events.of_entries(list(rows), now=now)
+        Cursor.objects.filter(name=name).update(position=until, at=now)
+
+
+def _incidents(*, first: bool, now: datetime) -> Iterator[NewEvent]:
+    newest = _newest()
+    cursor, _ = Cursor.objects.get_or_create(name=INCIDENTS, defaults={"position": newest if first else 0, "at": now})
+    gaps = {int(pk): at for pk, at in cursor.gaps.items() if now - datetime.fromisoformat(at) <= GAP_RETENTION}
+    if newest <= cursor.position and not cursor.gaps:
+        return
+    rows = Incident.objects.select_related("node", "cluster").order_by("pk")
+    fresh = list(rows.filter(Q(pk__gt=cursor.position, pk__lte=newest) | Q(pk__in=list(gaps)))[:MAX_ROWS])
+    seen = {row.pk for row in fresh}
+    until = max([cursor.position, *seen])
+    missing = set(range(max(cursor.position, until - MAX_GAPS) + 1, until + 1)) - seen
+    gaps = {pk: at for pk, at in gaps.items() if pk not in seen} | dict.fromkeys(missing, now.isoformat())
+    kept = {str(pk): gaps[pk] for pk in sorted(gaps)[-MAX_GAPS:]}
+    if until != cursor.position or kept != cursor.gaps:
+        Cursor.objects.filter(name=INCIDENTS).update(position=until, gaps=kept, at=now)
+    yield from _opened(fresh)
+
+
+def _newest() -> int:
+    """The highest id of a committed incident."""
+    return Incident.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+
+
+def _opened(rows: Iterable[Incident]) -> Iterator[NewEvent]:
+    for row in rows:
+        if row.node is None:
+            continue  # a storm, which has an entry in the ledger
+        silent = (row.kind, row.code) == entry_events.SILENT
+        event = events.Event(
+            kind="agent.silent" if silent else "program.fault" if row.is_user_fault else "incident.opened",
+            at=row.opened_at,
+            cluster=row.cluster.name,
+            node=row.node.name,
+            what=f"{row.kind} {row.code}",
+            severity=row.severity,
+            record=row.pk,
+            because=row.message if silent else "",
+            drill=row.drill,
+        )
+        key = f"incident-{row.pk}-opened"
+        # Its end may have been read from the ledger already: then nobody is woken for it.
+        over = row.state == Incident.State.CLOSED
+        yield NewEvent(key, event, () if over else pager.alert_changes(event, key=key))

@@ -1,0 +1,179 @@
+"""Render the notices of a delivery in the channel's language, for people and for programs."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any, Final
+
+from django.conf import settings
+from django.utils import translation
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from kcover.notify import events
+from kcover_portal.accounts.models import User
+from kcover_portal.notify import queries
+from kcover_portal.notify.models import Channel, Delivery, Route
+from kcover_portal.notify.senders import Message
+from kcover_portal.rescue.control import approval_links
+from kcover_portal.rescue.lifecycle import create
+from kcover_portal.rescue.models import Rescue
+
+VERSION: Final = 1
+MAX_LINES: Final = 20  # of a message; the page shows the rest
+MAX_LINE: Final = 400  # characters
+MAX_LINKS: Final = 5  # questions with a link of their own in one message
+
+TITLES: Final = {
+    "approval.waiting": gettext_lazy("Approval waiting"),
+    "rescue.human": gettext_lazy("A rescue needs a person"),
+    "rescue.failed": gettext_lazy("Rescue failed"),
+    "storm.opened": gettext_lazy("Storm"),
+    "breaker.tripped": gettext_lazy("Breaker tripped"),
+    "automation.paused": gettext_lazy("Automation paused"),
+    "rule.notify": gettext_lazy("Word of a rule"),
+    "incident.opened": gettext_lazy("Incident opened"),
+    "agent.silent": gettext_lazy("Agent silent"),
+    "program.fault": gettext_lazy("A program's fault"),
+    "rescue.opened": gettext_lazy("Rescue opened"),
+    "approval.answered": gettext_lazy("Approval answered"),
+    "automation.resumed": gettext_lazy("Automation goes on"),
+    "rescue.healed": gettext_lazy("Node healed"),
+    "rescue.ended": gettext_lazy("Rescue ended"),
+    "incident.closed": gettext_lazy("Incident closed"),
+    "agent.back": gettext_lazy("Agent reports again"),
+}
+SEVERITIES: Final = dict(Route.SEVERITIES)
+# The page of an event. The console is a higher layer, so its paths are repeated here; a test opens them.
+PAGES: Final = {
+    "incident": "/incidents/{record}/",
+    "rescue": "/rescues/{record}/",
+    "approval": "/approvals/#question-{record}",
+}
+OF_INCIDENTS: Final = (
+    "incident.opened",
+    "incident.closed",
+    "agent.silent",
+    "agent.back",
+    "program.fault",
+    "storm.opened",
+)
+
+
+def message(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
+    """The message as it is stored and sent; links in a person's name are added to it (``answer_links``)."""
+    with translation.override(channel.language):
+        if delivery.test:
+            return _test(delivery, channel, now=now)
+        batch = queries.events_of(delivery)
+        found = events.lines(batch)
+        said = [with_link(line) for line in found[:MAX_LINES]]
+        left = len(batch) + delivery.omitted - sum(line.count for line in found[:MAX_LINES])
+        if left:
+            said.append(ngettext("and %(n)d more", "and %(n)d more", left) % {"n": left})
+        return _message(delivery, channel, _subject(found, batch), said, batch, now=now)
+
+
+def answer_links(delivery: Delivery, person: User, *, language: str) -> list[tuple[Rescue, str]]:
+    """The questions of the delivery that this person may answer, each with a line with their link."""
+    asked = [one.record for one in queries.events_of(delivery) if one.kind == "approval.waiting"]
+    rescues = Rescue.objects.select_related("node", "cluster").filter(pk__in=[pk for pk in asked if pk is not None])
+    found = []
+    with translation.override(language):
+        for rescue in rescues.order_by("pk")[:MAX_LINKS]:
+            try:
+                link = approval_links.approve_link(rescue, person)
+            except create.RescueRefused:
+                continue  # answered in the meantime, or not theirs to answer
+            said = _("Answer about %(node)s as %(name)s: %(link)s")
+            found.append((rescue, said % {"node": rescue.node.name, "name": person.get_username(), "link": link}))
+    return found
+
+
+def _test(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
+    said = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
+    return _message(delivery, channel, _("A test"), [said], [], now=now)
+
+
+def _message(
+    delivery: Delivery,
+    channel: Channel,
+    subject: str,
+    lines: Sequence[str],
+    batch: Sequence[events.Event],
+    *,
+    now: datetime,
+) -> Message:
+    key = str(delivery.key)
+    document: dict[str, Any] = {
+        "version": VERSION,
+        "delivery": key,
+        "sent_at": now.isoformat(),
+        "channel": channel.name,
+        "test": delivery.test,
+        "subject": subject,
+        "lines": list(lines),
+        "happenings": [{**asdict(one), "at": one.at.isoformat()} for one in batch],
+        "left_out": delivery.omitted,
+    }
+    return Message(key=key, subject=subject, lines=tuple(lines), link=settings.KCOVER_PUBLIC_URL, document=document)
+
+
+def _subject(found: Sequence[events.Line], batch: Sequence[events.Event]) -> str:
+    """The head of the most urgent line, and the number of other events."""
+    if not found:
+        return _("Nothing to tell")
+    said = head(found[0])
+    others = len(batch) - found[0].count
+    if others:
+        said += " " + ngettext("(and %(n)d other)", "(and %(n)d others)", others) % {"n": others}
+    return _plain(said, 200)
+
+
+def with_link(line: events.Line) -> str:
+    """One line: what, where, why, and the link."""
+    said, where = text(line), link(line)
+    return f"{said} {where}" if where else said
+
+
+def text(line: events.Line) -> str:
+    """What, where and why."""
+    first = line.first
+    said = head(line)
+    if first.because and (line.is_single or first.kind == "rule.notify"):
+        said += f" – {first.because}"
+    return _plain(said, MAX_LINE)
+
+
+def head(line: events.Line) -> str:
+    """What happened, and where."""
+    first = line.first
+    title = str(TITLES.get(first.kind, first.kind))
+    if first.again:
+        title += " " + _("(reminder)")
+    if first.drill:
+        title += " " + _("(drill)")
+    severity = str(SEVERITIES.get(first.severity, first.severity)).lower()
+    what = first.what + (f" ({severity})" if severity else "")
+    where = ", ".join(line.nodes)
+    if line.more:
+        where += " " + ngettext("and %(n)d more node", "and %(n)d more nodes", line.more) % {"n": line.more}
+    if first.nodes and not where:
+        where = ngettext("%(n)d node", "%(n)d nodes", first.nodes) % {"n": first.nodes}
+    place = " · ".join(part for part in (where, first.cluster) if part)
+    return ": ".join(part for part in (title, what) if part) + (f" · {place}" if place else "")
+
+
+def link(line: events.Line) -> str:
+    """The page of the line's record; "" for a line of several events."""
+    if not settings.KCOVER_PUBLIC_URL or not line.is_single or line.first.record is None:
+        return ""
+    kind = line.first.kind
+    page = "incident" if kind in OF_INCIDENTS else "approval" if kind == "approval.waiting" else "rescue"
+    return settings.KCOVER_PUBLIC_URL + PAGES[page].format(record=line.first.record)
+
+
+def _plain(text: str, most: int) -> str:
+    """The text without line breaks and control characters, so that quoted text cannot pass for a line of the portal."""
+    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return words if len(words) <= most else f"{words[: most - 1]}…"

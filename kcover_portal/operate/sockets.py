@@ -1,0 +1,42 @@
+"""The listening socket of a command; opened before anything else is started."""
+
+import argparse
+import errno
+import os
+import socket
+
+from django.core.management.base import CommandError
+
+BACKLOG = 2048  # connections that may wait while the server starts or restarts
+
+
+def port(text: str) -> int:
+    """A TCP port from an argument or PORT; 0: chosen by the system."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port; use a number from 0 to 65535")
+    return number
+
+
+def listen(host: str, number: int) -> socket.socket:
+    """A listening socket. Raises CommandError if the address cannot be bound."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, number), family=family, backlog=BACKLOG)
+    except PermissionError as error:
+        raise CommandError(f"no permission to use port {number}; set PORT to another one") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CommandError(f"port {number} is in use; set PORT to another one") from error
+        raise CommandError(f"cannot listen on {host} port {number}: {os.strerror(error.errno or 0)}") from error
+    # Connections inherit the option; a server that gets the socket may not know that it is TCP.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
+
+
+def port_of(listener: socket.socket) -> int:
+    """The port it listens on."""
+    return int(listener.getsockname()[1])

@@ -1,0 +1,161 @@
+"""The watch: one process leads; one thread per cluster synchronizes the nodes and notifies the engine of changes.
+
+A cluster that does not answer stops only its own thread. While it does not answer nothing is concluded about its nodes
+(invariant 34).
+"""
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+from django.db import close_old_connections
+from django.db.utils import Error as DatabaseError
+
+from kcover_portal.fleet import queries, services
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import services as incidents
+from kcover_portal.kube import port
+from kcover_portal.rescue import services as rescue
+from kcover_portal.runtime.services import leases
+
+log = logging.getLogger(__name__)
+
+LEASE = "watch"
+LEASE_SECONDS = 15.0
+ROUND_SECONDS = 3.0  # between checks of the lease and the list of clusters
+STREAM_SECONDS = 50.0  # maximum duration of one watch request
+NOTED_EVERY = timedelta(seconds=5)
+BACK_OFF = (1.0, 2.0, 5.0, 10.0, 20.0)
+
+
+class Watch:
+    """Runs until ``stop`` is set; leads while it holds the lease."""
+
+    def __init__(self, *, clock: Callable[[], datetime], stop: threading.Event) -> None:
+        self._clock = clock
+        self._stop = stop
+        self._holder = f"{socket.gethostname()}:{os.getpid()}"
+        self._threads: dict[int, tuple[tuple[str, ...], threading.Event, threading.Thread]] = {}
+
+    def run(self) -> None:
+        """Competes for the lease and follows the list of clusters until stopped, then releases the lease."""
+        while not self._stop.is_set():
+            try:
+                close_old_connections()
+                now = self._clock()
+                until = now + timedelta(seconds=LEASE_SECONDS)
+                if leases.acquire(LEASE, holder=self._holder, until=until, now=now):
+                    self._follow(queries.clusters())
+                else:
+                    self._follow([])
+            except DatabaseError as error:
+                log.warning("the watch has no database just now: %s", error)
+            self._stop.wait(ROUND_SECONDS)
+        self._follow([])
+        try:
+            leases.release(LEASE, holder=self._holder, now=self._clock())
+        except DatabaseError as error:
+            log.warning("the watch could not release its lease, which expires by itself: %s", error)
+
+    def _follow(self, clusters: list[Cluster]) -> None:
+        """Starts and stops threads so that each registered cluster has one with its present access."""
+        wanted = {one.pk: (one.name, one.kubeconfig, one.context, str(one.in_cluster)) for one in clusters}
+        for pk, (way_in, stop, _thread) in list(self._threads.items()):
+            if wanted.get(pk) != way_in:
+                stop.set()
+                del self._threads[pk]
+        for one in clusters:
+            kept = self._threads.get(one.pk)
+            if kept is None or not kept[2].is_alive():
+                stop = threading.Event()
+                follower = ClusterWatch(one, clock=self._clock, stop=stop)
+                thread = threading.Thread(target=follower.run, name=f"watch-{one.name}", daemon=True)
+                self._threads[one.pk] = (wanted[one.pk], stop, thread)
+                thread.start()
+
+
+class ClusterWatch:
+    """Lists and watches the nodes of one cluster."""
+
+    def __init__(self, cluster: Cluster, *, clock: Callable[[], datetime], stop: threading.Event) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._stop = stop
+        self._noted = clock()
+
+    def run(self) -> None:
+        """Lists and watches until stopped; errors are stored for display and retried with a back-off."""
+        failures = 0
+        version = ""
+        while not self._stop.is_set():
+            try:
+                close_old_connections()
+                if not version:
+                    version = self.list()
+                version = self.stream(version)
+                failures = 0
+            except port.Expired:
+                version = ""
+            except port.KubeError as error:
+                log.warning("cluster %s: %s", self._cluster.name, error)
+                failures += 1
+                version = ""
+                self._note(str(error))
+            except DatabaseError as error:
+                log.warning("cluster %s: the database does not answer: %s", self._cluster.name, error)
+                failures += 1
+                version = ""
+            if failures:
+                self._stop.wait(BACK_OFF[min(failures, len(BACK_OFF)) - 1])
+
+    def list(self) -> str:
+        """Synchronizes every node's row; returns the resource version to watch from."""
+        kube = queries.connect(self._cluster)
+        seen = kube.list_nodes()
+        known = set(Node.objects.filter(cluster=self._cluster, in_cluster=True).values_list("name", flat=True))
+        changed = services.sync_list(self._cluster, seen.items, now=self._clock())
+        services.note_watch(self._cluster, now=self._clock(), version=kube.version())
+        for node in changed:
+            self._tell(node, new=node.name not in known)
+        return seen.resource_version
+
+    def stream(self, version: str) -> str:
+        """Follows changes for STREAM_SECONDS; returns the resource version to continue from."""
+        kube = queries.connect(self._cluster)
+        for event in kube.watch_nodes(version, timeout=STREAM_SECONDS):
+            if self._stop.is_set():
+                break
+            version = event.resource_version or version
+            if self._clock() - self._noted > NOTED_EVERY:
+                self._noted = self._clock()
+                services.note_watch(self._cluster, now=self._noted)
+            if event.node is None:
+                continue
+            if event.kind == "DELETED":
+                services.remove_node(self._cluster, event.node.name, now=self._clock())
+            else:
+                self._sync(event.node)
+        services.note_watch(self._cluster, now=self._clock())
+        return version
+
+    def _sync(self, seen: port.Node) -> None:
+        rows = Node.objects.filter(cluster=self._cluster, name=seen.name, in_cluster=True)
+        before = rows.values("gpus").first()
+        node, changed = services.sync_node(self._cluster, seen, now=self._clock())
+        if changed:
+            self._tell(node, new=before != {"gpus": node.gpus})  # a node whose GPUs registered late counts as new
+
+    def _tell(self, node: Node, *, new: bool) -> None:
+        node.cluster = self._cluster
+        rescue.nudge(node, now=self._clock())
+        if new:
+            incidents.redecide_node(node, now=self._clock())
+
+    def _note(self, error: str) -> None:
+        try:
+            services.note_watch(self._cluster, now=self._clock(), error=error)
+        except DatabaseError as failure:
+            log.warning("cluster %s: %s", self._cluster.name, failure)

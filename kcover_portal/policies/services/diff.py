@@ -1,0 +1,100 @@
+"""What changed between two texts of a policy: as lines, and as what the rules say."""
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from kcover.policy import document
+from kcover_portal.policies import queries
+from kcover_portal.policies.models import Revision
+from kcover_portal.policies.services import source
+from kcover_portal.policies.services.revisions import NotFound
+
+ALIGNED = ("rules", "matches")  # lists whose entries are told apart; every other list is one value
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One value that is not the same: ``old`` None where it was added, ``new`` None where it was taken out."""
+
+    path: str
+    old: Any
+    new: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """``lines`` is a unified diff without line ends; ``changes`` compares meanings, so comments and order of keys
+    are none."""
+
+    lines: tuple[str, ...]
+    changes: tuple[Change, ...]
+
+
+def compare(
+    old: tuple[str, Mapping[str, Any]], new: tuple[str, Mapping[str, Any]], *, names: tuple[str, str] = ("old", "new")
+) -> Difference:
+    """The difference between two texts, each with its document; ``names`` head the unified diff."""
+    lines = difflib.unified_diff(old[0].splitlines(), new[0].splitlines(), *names, lineterm="")
+    return Difference(tuple(lines), tuple(_changes(_meaning(old[1]), _meaning(new[1]), ())))
+
+
+def two_revisions(
+    name: str, old: int, new: int | None = None, *, kind: str = queries.RESCUE
+) -> tuple[Revision, Revision]:
+    """Two revisions of a policy by their numbers; ``new`` None is the one in force. Raises NotFound."""
+    rows = Revision.objects.filter(policy__kind=kind, policy__name=name).select_related("policy")
+    found = {row.number: row for row in rows}
+    if not found:
+        raise NotFound(f"unknown policy {name}")
+    live = next(iter(found.values())).policy.revision
+    if new is None and not live:
+        raise NotFound(f"policy {name} is not active; give the revision to compare with")
+    for number in (old, live if new is None else new):
+        if number not in found:
+            raise NotFound(f"policy {name} has no revision {number}")
+    return found[old], found[live if new is None else new]
+
+
+def compare_revisions(old: Revision, new: Revision) -> Difference:
+    """What changed from one revision to another, of one policy or of two."""
+    names = tuple(f"{row.policy.name} revision {row.number}" for row in (old, new))
+    return compare((old.text, old.document), (new.text, new.document), names=(names[0], names[1]))
+
+
+def _meaning(content: Mapping[str, Any]) -> Any:
+    """The document with every default left out; as written where this version cannot read it."""
+    try:
+        return document.render(document.read(content))
+    except document.PolicyInvalid:
+        return content
+
+
+def _changes(old: Any, new: Any, path: source.Path) -> Iterator[Change]:
+    if old == new:
+        return
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in (*old, *(key for key in new if key not in old)):
+            yield from _changes(old.get(key), new.get(key), (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and path and path[-1] in ALIGNED:
+        yield from _entries(old, new, path)
+    else:
+        yield Change(source.spell(path), old, new)
+
+
+def _entries(old: list[Any], new: list[Any], path: source.Path) -> Iterator[Change]:
+    """Entries that stayed are found wherever they moved to; of the rest, those in one place are compared."""
+    before, after = ([json.dumps(one, sort_keys=True) for one in side] for side in (old, new))
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for deed, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if deed == "equal":
+            continue
+        both = min(old_to - old_from, new_to - new_from)
+        for index in range(both):
+            yield from _changes(old[old_from + index], new[new_from + index], (*path, new_from + index))
+        for index in range(old_from + both, old_to):
+            yield Change(source.spell((*path, index)), old[index], None)
+        for index in range(new_from + both, new_to):
+            yield Change(source.spell((*path, index)), None, new[index])

@@ -1,0 +1,166 @@
+"""Changing what is in force: revisions that never change, all documents of a text or none.
+
+A policy's new text becomes a revision only where it says something else than the one in force.
+"""
+
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+from django.db.models import Max
+
+from kcover import audit
+from kcover_portal import doorbell
+from kcover_portal.ledger import services as ledger
+from kcover_portal.policies import queries
+from kcover_portal.policies.models import Policy, Revision
+from kcover_portal.policies.services.source import Problem
+from kcover_portal.policies.services.validation import Invalid, Parsed, validate
+
+Key = tuple[str, str]  # kind and name
+
+
+class Conflict(Exception):
+    """The policy in force is not the one that the author edited."""
+
+
+class NotFound(LookupError):
+    """There is no such policy or revision."""
+
+
+def apply(
+    text: str | bytes,
+    *,
+    author: str,
+    reason: str,
+    now: datetime,
+    name: str | None = None,
+    kind: str = queries.RESCUE,
+    expected: int | None = None,
+) -> list[Policy]:
+    """Puts every policy of the text in force, or none; returns them in the text's order, changed or not.
+
+    ``name``: the text must hold this one policy (of this ``kind``) only. ``expected``: its revision number must still
+    be this one (0: not in force). Raises Invalid, or Conflict when it is not or somebody else is faster.
+    """
+    reading = validate(text)
+    if reading.problems:
+        raise Invalid(reading.problems)
+    keys = [one.key for one in reading.policies]
+    if name is not None and keys != [(kind, name)]:
+        held = ", ".join(f"{other} {one}" if other != kind else one for other, one in keys)
+        message = f"the text must hold the policy {name} and nothing else: it holds {held}"
+        raise Invalid((Problem(1, 1, "metadata.name", message),))
+    return _put(reading.policies, author=author, reason=reason, now=now, expected=expected, always=False)
+
+
+def rollback(
+    name: str,
+    number: int,
+    *,
+    author: str,
+    reason: str,
+    now: datetime,
+    kind: str = queries.RESCUE,
+    expected: int | None = None,
+) -> Policy:
+    """Puts an earlier revision's text in force again, as a new revision; also of a policy that is out of force.
+
+    Raises NotFound, Conflict, or Invalid when no reason is given or this version no longer carries that text out.
+    """
+    old = Revision.objects.filter(policy__kind=kind, policy__name=name, number=number).select_related("policy").first()
+    if old is None:
+        raise NotFound(f"policy {name} has no revision {number}")
+    if not reason.strip():
+        raise Invalid((Problem(1, 1, "reason", "required to roll back to an earlier revision"),))
+    if old.policy.revision == number:
+        raise Conflict(f"revision {number} of {name} is already active")
+    reading = validate(old.text)
+    if reading.problems:
+        raise Invalid(reading.problems)
+    why = f"back to revision {number}: {reason}"
+    return _put(reading.policies, author=author, reason=why, now=now, expected=expected, always=True)[0]
+
+
+def delete(
+    name: str,
+    *,
+    author: str,
+    reason: str,
+    now: datetime,
+    kind: str = queries.RESCUE,
+    expected: int | None = None,
+) -> None:
+    """Takes a policy out of force; its revisions stay, and a plan under way goes on (it is a snapshot).
+
+    Raises NotFound or Conflict.
+    """
+    with transaction.atomic():
+        row = Policy.objects.select_for_update().filter(kind=kind, name=name, revision__gt=0).first()
+        if row is None:
+            raise NotFound(f"unknown policy {name}")
+        if expected is not None:
+            _expect(row, expected)
+        was, row.revision = row.revision, 0
+        row.archived_at, row.archived_by, row.archived_because = now, author, reason[:500]
+        row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
+        act = audit.PolicyDeleted(policy=row.name, standby=_is_standby(row), revision=was, reason=reason)
+        ledger.record("", act, actor=author, now=now)
+        doorbell.tell("policy", row.pk)
+
+
+def _put(
+    parsed: tuple[Parsed, ...], *, author: str, reason: str, now: datetime, expected: int | None, always: bool
+) -> list[Policy]:
+    keys = [one.key for one in parsed]
+    try:
+        with transaction.atomic():
+            rows = _locked(keys, now=now)
+            if expected is not None:
+                _expect(rows[keys[0]], expected)
+            for one in parsed:
+                _revise(rows[one.key], one, author=author, reason=reason, now=now, always=always)
+    except IntegrityError as error:
+        raise Conflict("another WarmStandbyPolicy was published at the same time; review it first") from error
+    return [rows[key] for key in keys]
+
+
+def _locked(keys: list[Key], *, now: datetime) -> dict[Key, Policy]:
+    """The policies' rows, made where missing, locked in one order so that two authors never wait for each other."""
+    for kind, name in sorted(keys):
+        Policy.objects.get_or_create(kind=kind, name=name, defaults={"created_at": now})
+    names = [name for _, name in keys]
+    rows = Policy.objects.select_for_update().filter(name__in=names).order_by("kind", "name")
+    return {(row.kind, row.name): row for row in rows}
+
+
+def _expect(row: Policy, expected: int) -> None:
+    if row.revision != expected:
+        have = f"revision {row.revision} is active" if row.revision else "it is not active"
+        wanted = f"revision {expected}" if expected else "no policy yet"
+        raise Conflict(f"you edited {wanted} of {row.name}, but {have}; review it and apply again")
+
+
+def _revise(row: Policy, parsed: Parsed, *, author: str, reason: str, now: datetime, always: bool) -> None:
+    """Adds a revision and puts it in force; unless ``always``, only where it says something else."""
+    current = row.revisions.filter(number=row.revision).first()
+    if current is not None and current.document == parsed.document and not always:
+        return
+    newest = row.revisions.aggregate(newest=Max("number"))["newest"] or 0
+    row.revisions.create(
+        number=newest + 1, text=parsed.text, document=parsed.document, author=author, reason=reason[:500], at=now
+    )
+    row.revision, row.archived_at, row.archived_by, row.archived_because = newest + 1, None, "", ""
+    row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
+    act = audit.PolicyApplied(
+        policy=row.name,
+        standby=_is_standby(row),
+        revision=row.revision,
+        reason=reason,
+        document=dict(parsed.document),
+    )
+    ledger.record("", act, actor=author, now=now)
+    doorbell.tell("policy", row.pk)
+
+
+def _is_standby(row: Policy) -> bool:
+    return bool(row.kind != queries.RESCUE)

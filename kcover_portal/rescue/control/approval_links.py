@@ -1,0 +1,129 @@
+"""Signed links: a named approver answers one request from anywhere, without signing in.
+
+A link is bound to the rescue, its plan, its gated step and the person, and is valid as long as the request stands. It
+grants nothing by itself: when it is used, the person must exist, be active and have the role, and ``approvals`` decides
+as it does for the console and REST.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.core import signing
+from django.db.models import QuerySet
+
+from kcover import audit, reasons
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Role, User
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.lifecycle.create import RescueRefused
+from kcover_portal.rescue.models import Approval, Rescue
+
+SALT = "kcover.rescue.approval-link"
+PATH = "/approve/{token}/"
+
+# Why a link is not valid.
+BAD, EXPIRED, NOBODY, VOID, ANSWERED, OVER = "bad", "expired", "nobody", "void", "answered", "over"
+
+
+class LinkError(Exception):
+    """The link is not valid (any more). ``code`` says why; ``rescue`` is set where the reader may know of it."""
+
+    def __init__(self, code: str, rescue: Rescue | None = None, *, vote: Approval | None = None) -> None:
+        super().__init__(code)
+        self.code, self.rescue, self.vote = code, rescue, vote
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invitation:
+    """What a link opens: the request for approval, and the person whose answer it takes."""
+
+    rescue: Rescue
+    user: User
+
+
+def approve_link(rescue: Rescue, user: User) -> str:
+    """The link by which ``user`` answers the present request; only a path where ``KCOVER_PUBLIC_URL`` is not set.
+
+    Its holder answers in the person's name, so it must go to nobody else. Raises RescueRefused where the rescue does
+    not wait for approval, or the person may not approve.
+    """
+    if not awaits(rescue):
+        raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(rescue.pk)))
+    if not accounts.may(user, Role.APPROVER, rescue.cluster):
+        raise RescueRefused(reasons.of("may_not_approve", user=user.get_username(), cluster=rescue.cluster.name))
+    if accounts.actor(user) == rescue.requested_by:
+        raise RescueRefused(reasons.of("approver_is_requester", user=user.get_username()))
+    token = _signer().sign_object([rescue.pk, rescue.plan_hash, rescue.gate or 0, user.pk], compress=True)
+    return settings.KCOVER_PUBLIC_URL.rstrip("/") + PATH.format(token=token)
+
+
+def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
+    """``approve_link`` for a person who hands it on; recorded in the audit log. Raises RescueRefused.
+
+    The maker sees the link and could use it. So where two people must approve, only an admin (who could create people
+    as well) makes a link for someone else; and the requester makes none.
+    """
+    own = maker.pk == user.pk
+    if accounts.actor(maker) == rescue.requested_by:
+        raise RescueRefused(reasons.of("own_request_link"))
+    if not own and rescue.approvers > 1 and not accounts.may(maker, Role.ADMIN, rescue.cluster):
+        raise RescueRefused(reasons.of("admin_makes_links"))
+    link = approve_link(rescue, user)
+    act = audit.ApprovalLinkMade(
+        rescue=rescue.pk,
+        node=rescue.node.name,
+        approver=accounts.actor(user),
+        step=rescue.gate or 0,
+        plan_hash=rescue.plan_hash,
+    )
+    ledger.record(rescue.cluster.name, act, actor=accounts.actor(maker), now=now)
+    return link
+
+
+def read(token: str, *, now: datetime) -> Invitation:
+    """What the link opens now. Raises LinkError."""
+    try:
+        pk, plan_hash, step, user_pk = _signer().unsign_object(token)
+    except (signing.BadSignature, ValueError, TypeError) as error:
+        raise LinkError(BAD) from error
+    rescue = Rescue.objects.select_related("node", "cluster", "decision").filter(pk=pk).first()
+    user = User.objects.filter(pk=user_pk, is_active=True).first()
+    if rescue is None or user is None or not accounts.may(user, Role.APPROVER, rescue.cluster):
+        raise LinkError(NOBODY)
+    if (rescue.plan_hash, rescue.gate or 0) != (plan_hash, step):
+        raise LinkError(VOID, rescue)
+    vote = votes(rescue).filter(by=accounts.actor(user)).first()
+    if vote is not None:
+        raise LinkError(ANSWERED, rescue, vote=vote)
+    if not awaits(rescue):
+        raise LinkError(EXPIRED if rescue.outcome == "expired" else OVER, rescue)
+    if _too_old(token, rescue) or (rescue.expires_at is not None and now >= rescue.expires_at):
+        raise LinkError(EXPIRED, rescue)
+    return Invitation(rescue=rescue, user=user)
+
+
+def awaits(rescue: Rescue) -> bool:
+    """Whether the rescue waits for approval."""
+    return rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL
+
+
+def votes(rescue: Rescue) -> QuerySet[Approval]:
+    """The answers to the present or last request for approval, without those to earlier requests."""
+    given = rescue.approvals.filter(step=rescue.gate or 0, plan_hash=rescue.plan_hash).order_by("at", "pk")
+    if rescue.expires_at is None:
+        return given
+    return given.filter(at__gte=rescue.expires_at - timedelta(seconds=rescue.approval_seconds))
+
+
+def _too_old(token: str, rescue: Rescue) -> bool:
+    """Whether it was made for an earlier request about the same plan and step."""
+    try:
+        _signer().unsign_object(token, max_age=rescue.approval_seconds)
+    except signing.SignatureExpired:
+        return True
+    return False
+
+
+def _signer() -> signing.TimestampSigner:
+    return signing.TimestampSigner(salt=SALT)

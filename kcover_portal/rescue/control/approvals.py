@@ -1,0 +1,233 @@
+"""Approvals: a person's yes or no to a gated step, by button, REST or signed link (invariants 43 to 45).
+
+``kcover.decisions.approval`` counts the votes: when someone votes, and again when the gated step is about to begin.
+Both happen under the lock of the rescue's row, so that two simultaneous clicks are processed one after the other.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+
+from kcover import audit, reasons
+from kcover.decisions import approval
+from kcover_portal import doorbell
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.lifecycle import create
+from kcover_portal.rescue.lifecycle.create import RescueRefused
+from kcover_portal.rescue.models import Approval, Rescue, Step
+
+
+def approve(
+    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, via: str = ""
+) -> Rescue:
+    """Approves a rescue. Raises RescueRefused, also where it was answered before or the fault has cleared."""
+    return _vote(rescue, True, actor=actor, reason=reason, now=now, plan_hash=plan_hash, via=via)
+
+
+def reject(
+    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, via: str = ""
+) -> Rescue:
+    """Rejects a rescue that waits for approval: it ends, and the node stays as it is. Raises RescueRefused."""
+    return _vote(rescue, False, actor=actor, reason=reason, now=now, plan_hash=plan_hash, via=via)
+
+
+def expire(*, now: datetime) -> int:
+    """Ends requests that were not answered in time; isolated nodes stay isolated. Returns how many."""
+    about = Incident.objects.filter(rescues=OuterRef("pk"))
+    waiting = Rescue.objects.filter(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
+    over = waiting.filter(Q(expires_at__lte=now) | (Exists(about) & ~Exists(about.filter(state="open"))))
+    return sum(_end_unanswered(pk, now=now) for pk in over.order_by("expires_at").values_list("pk", flat=True)[:100])
+
+
+@transaction.atomic
+def _end_unanswered(pk: int, *, now: datetime) -> bool:
+    """Ends one. A simultaneous vote comes before it or after it, and is answered accordingly."""
+    with ledger.last():
+        waiting = Rescue.objects.filter(pk=pk, state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
+        rescue = waiting.select_for_update(of=("self",)).select_related("node", "cluster").first()
+        if rescue is None:
+            return False
+        answer = _answer(rescue, now=now)
+        because = answer.because[0]
+        if isinstance(answer, approval.Expired):
+            return _end(rescue, because, outcome="expired", actor="system", now=now, human=True)
+        if isinstance(answer, approval.Void):
+            return _end(rescue, because, outcome="void", actor="system", now=now, human=False)
+    return False
+
+
+def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Whether the step may begin: it is not gated, has begun before, or is approved.
+
+    An attempt that a guard held back has begun nothing, and neither has one that a person retries. A step that had
+    begun before approve mode was set (``gated``) continues for as long as the approval is valid.
+    """
+    if rescue.gate is None or step.index != rescue.gate:
+        return True
+    if has_begun(step) and not step.typed_progress.gated:
+        return True
+    return rescue.expires_at is not None and isinstance(_answer(rescue, now=now), approval.Approved)
+
+
+def end_if_healed(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Ends a rescue that is about to take work away for a fault that has cleared or was closed.
+
+    A request that was made is seen through, so that nothing is left half done: a reset, a reboot, the restart of a job.
+    A drain stops where it is. The node stays isolated, and a person is told.
+    """
+    if not step.takes_away or step.typed_progress.committed or not healed(rescue):
+        return False
+    human = queries.marked_on(rescue.node) is not None
+    because = reasons.of("fault_cleared")
+    return _end(rescue, because, outcome="void", actor="system", now=now, human=human)
+
+
+def has_begun(step: Step) -> bool:
+    """Whether the step has done anything yet: its progress then has more than a retry begins with."""
+    return bool(step.attempts and step.typed_progress.begun)
+
+
+def move_gate(rescue: Rescue, step: Step) -> None:
+    """A gated step was skipped: the next step that takes work away needs an approval of its own.
+
+    Part of the caller's transaction, which has the rescue's row locked.
+    """
+    if rescue.gate != step.index:
+        return
+    later = rescue.steps.filter(index__gt=step.index).order_by("index")
+    following = next((one.index for one in later if one.takes_away), None)
+    if following is not None:
+        Rescue.objects.filter(pk=rescue.pk).update(gate=following, expires_at=None)
+
+
+def _vote(
+    rescue: Rescue, approved: bool, *, actor: str, reason: str, now: datetime, plan_hash: str | None, via: str
+) -> Rescue:
+    with transaction.atomic(), ledger.last():
+        row = Rescue.objects.select_for_update(of=("self",)).select_related("node", "cluster").get(pk=rescue.pk)
+        if plan_hash is not None and plan_hash != row.plan_hash:
+            raise RescueRefused(reasons.of("plan_changed"))
+        if row.state != Rescue.State.HELD or row.hold != Rescue.Hold.APPROVAL:
+            raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(row.pk)))
+        if approved and actor == row.requested_by:
+            raise RescueRefused(reasons.of("own_request"))
+        if row.approvals.filter(by=actor, step=row.gate or 0, plan_hash=row.plan_hash, at__gte=_asked_at(row)).exists():
+            raise RescueRefused(reasons.of("already_answered"))
+        Approval.objects.update_or_create(
+            rescue=row,
+            step=row.gate or 0,
+            plan_hash=row.plan_hash,
+            by=actor,
+            defaults={
+                "node": row.node.name,
+                "node_uid": row.node_uid,
+                "approved": approved,
+                "reason": reason,
+                "via": via,
+                "at": now,
+            },
+        )
+        answer = _answer(row, now=now)
+        _note(row, approved, answer, actor=actor, reason=reason, via=via, now=now)
+        _settle(row, answer, actor=actor, now=now)
+    rescue.refresh_from_db()
+    return rescue
+
+
+def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetime) -> None:
+    """Carries out what the votes amount to."""
+    because = reasons.both(*answer.because)
+    match answer:
+        case approval.Approved():
+            Rescue.objects.filter(pk=rescue.pk).update(
+                state=Rescue.State.RUNNING, hold="", due_at=now, because={}, needs_human=False
+            )
+            doorbell.ring("rescue.run", rescue.pk)
+        case approval.Waiting():
+            Rescue.objects.filter(pk=rescue.pk).update(because=because.to_json())
+        case approval.Rejected():
+            _end(rescue, because, outcome="rejected", actor=actor, now=now, human=False)
+        case approval.Expired():
+            _end(rescue, because, outcome="expired", actor=actor, now=now, human=True)
+        case approval.Void():
+            _end(rescue, because, outcome="void", actor=actor, now=now, human=False)
+    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+
+
+def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
+    subject = approval.Subject(
+        rescue=rescue.pk,
+        step=rescue.gate or 0,
+        plan_hash=rescue.plan_hash,
+        node=rescue.node.name,
+        uid=rescue.node_uid,
+    )
+    request = approval.Request(
+        subject=subject,
+        requested_by=rescue.requested_by,
+        asked_at=_asked_at(rescue),
+        holds=timedelta(seconds=rescue.approval_seconds),
+        approvers=rescue.approvers,
+    )
+    votes = [
+        approval.Vote(
+            subject=approval.Subject(
+                rescue=rescue.pk, step=vote.step, plan_hash=vote.plan_hash, node=vote.node, uid=vote.node_uid
+            ),
+            approved=vote.approved,
+            by=vote.by,
+            at=vote.at,
+            reason=vote.reason,
+        )
+        for vote in rescue.approvals.all()
+    ]
+    actual = replace(subject, uid=rescue.node.uid) if rescue.node_uid and rescue.node.in_cluster else subject
+    return approval.check(request, votes, actual=actual, healed=healed(rescue), now=now)
+
+
+def _asked_at(rescue: Rescue) -> datetime:
+    """When approval was requested; only ``expires_at`` is stored, because the sweep looks for it."""
+    assert rescue.expires_at is not None  # set with the hold
+    return rescue.expires_at - timedelta(seconds=rescue.approval_seconds)
+
+
+def healed(rescue: Rescue) -> bool:
+    """Whether every fault that the rescue is about has been closed."""
+    about = rescue.incidents.all()
+    return about.exists() and not about.filter(state=Incident.State.OPEN).exists()
+
+
+def _end(rescue: Rescue, because: reasons.Reason, *, outcome: str, actor: str, now: datetime, human: bool) -> bool:
+    marked = queries.marked_on(rescue.node) is not None
+    left = reasons.of("stays_isolated" if marked else "nothing_done")
+    return create.end(
+        rescue,
+        state=Rescue.State.CANCELLED,
+        outcome=outcome,
+        because=reasons.both(because, left),
+        actor=actor,
+        now=now,
+        needs_human=human,
+        token=rescue.token,  # one that was approved in this moment is claimed under another
+    )
+
+
+def _note(
+    rescue: Rescue, approved: bool, answer: approval.Answer, *, actor: str, reason: str, via: str, now: datetime
+) -> None:
+    vote: dict[str, Any] = {
+        "rescue": rescue.pk,
+        "node": rescue.node.name,
+        "step": rescue.gate or 0,
+        "plan_hash": rescue.plan_hash,
+        "reason": reason,
+        "via": via,
+    }
+    granted = isinstance(answer, approval.Approved)
+    act = audit.RescueApproved(**vote, granted=granted) if approved else audit.RescueRejected(**vote)
+    ledger.record(rescue.cluster.name, act, actor=actor, now=now)

@@ -1,0 +1,254 @@
+"""Requests of people, programs and decision systems, checked against modes and guards before a rescue is created."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from kcover import actions, kce_actions, plan, reasons
+from kcover.decisions import guards
+from kcover.reasons import Reason
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions import drain
+from kcover_portal.rescue.control import plan_limits, refused_requests
+from kcover_portal.rescue.lifecycle import create
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.step import errors, recheck_guards
+
+NEEDS_APPROVAL = {"gate": 0, "approval_seconds": int(timedelta(days=1).total_seconds())}  # before the first step
+BY_HAND = ("breaker", "rate")  # guards that a person's own request always overrides
+
+# These end the rescue under way on the node first: an operator's decision to release a node prevails.
+ENDING = tuple(actions.names(lambda spec: spec.returns_node))
+DRAIN = actions.drain.SPEC.name
+
+
+class Unmet(create.RescueRefused):
+    """A precondition of a decision system's plan is not met."""
+
+
+class LimitReached(create.RescueRefused):
+    """The cluster's limit of open plans of decision systems is reached."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a request would do, and what would hold it back."""
+
+    steps: list[dict[str, Any]]
+    held_back: list[Reason]
+    pods: list[dict[str, Any]] | None
+    plan_hash: str
+
+
+def request(
+    node: Node,
+    verb: str,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    origin: str = Rescue.Origin.MANUAL,
+    key: str | None = None,
+    override: Collection[str] = (),
+    requester: str = Rescue.Requester.PERSON,
+) -> Rescue:
+    """Opens the rescue behind a button or REST call; the same ``key`` finds the rescue that it opened before.
+
+    ``override``: guards that ``actor`` overrides, as the caller has authorised; it is recorded. A person's request
+    always overrides the guards that stop runaway automation, and is its own approval. A program's request does not, and
+    waits for a person in approve mode.
+
+    Raises RescueRefused where a guard or an open rescue is in the way, ValueError for an unknown verb.
+    """
+    by_person = requester != Rescue.Requester.TOKEN
+    steps = plan.manual(verb, by_person=by_person)
+    record = refused_requests.on_record(
+        node, actor=actor, asked=[verb], now=now, reason=reason, override=sorted(override)
+    )
+    with record, transaction.atomic(), ledger.last():
+        Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+        node.refresh_from_db()
+        if key is not None:
+            before = Rescue.objects.filter(key=key).first()
+            if before is not None:
+                return before
+        overrides = dict.fromkeys([*override, *(BY_HAND if by_person else ())], actor)
+        refusals, passed = _refusals(node, verb, overrides=overrides, now=now)
+        if origin == Rescue.Origin.API:
+            refusals += (
+                plan_limits.beyond_hands(node) if verb in ENDING else plan_limits.beyond_plans(node, steps, now=now)
+            )
+        if refusals:
+            raise create.RescueRefused(reasons.both(*refusals))
+        may_run = by_person or verb in ENDING or fleet.mode_of(node.cluster)[0] != "approve"
+        under_way = queries.open_on(node)
+        if under_way is not None:  # a call of its worker may be in flight, and keeps the node's lock
+            create.end(
+                under_way,
+                state=Rescue.State.CANCELLED,
+                because=reasons.of("replaced_by_request", by=actor, act=verb),
+                actor=actor,
+                now=now,
+            )
+        created = create.create_rescue(
+            node,
+            steps,
+            now=now,
+            origin=origin,
+            requested_by=actor,
+            requester_kind=requester,
+            reason=reason,
+            key=key,
+            overrides=overrides,
+            passed=passed,
+            **create.initial_state({} if may_run else NEEDS_APPROVAL, lease_until=None, now=now),
+        )
+        ledger.append(node.cluster.name, created.drafts)
+    return created.rescue
+
+
+def request_plan(
+    node: Node,
+    asked: kce_actions.Request,
+    *,
+    actor: str,
+    payload: dict[str, Any],
+    now: datetime,
+    override: Collection[str] = (),
+) -> tuple[Rescue, bool]:
+    """Opens the rescue that a decision system requests; a repeated request finds the open rescue (False).
+
+    Raises Unmet where something stands in the way, LimitReached at the cluster's limit of plans. The guards are those
+    of a policy's rescue (invariant 11); in approve mode it waits for a person.
+    """
+    hash_, names = plan.digest(asked.steps), [step.name for step in asked.steps]
+    record = refused_requests.on_record(
+        node, actor=actor, asked=names, now=now, xid=asked.xid, override=sorted(override)
+    )
+    with record, transaction.atomic(), ledger.last():
+        Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+        node.refresh_from_db()
+        under_way = queries.open_on(node)
+        if under_way is not None:
+            same = (under_way.origin, under_way.plan_hash, under_way.requested_by)
+            if same == (Rescue.Origin.API, hash_, actor):
+                return under_way, False
+            raise Unmet(reasons.of("rescue_open", rescue=str(under_way.pk)))
+        mode, refusals, passed = _may_be_planned(node, asked, overrides=dict.fromkeys(override, actor), now=now)
+        if refusals:
+            raise Unmet(reasons.both(*refusals))
+        full = plan_limits.full(node)
+        if full is not None:
+            raise LimitReached(full)
+        gate = NEEDS_APPROVAL if mode == "approve" else {}
+        made = create.create_rescue(
+            node,
+            asked.steps,
+            now=now,
+            origin=Rescue.Origin.API,
+            requested_by=actor,
+            requester_kind=Rescue.Requester.TOKEN,
+            reason="requested by a decision system",
+            fault_kind="xid" if asked.xid is not None else "",
+            fault_code=str(asked.xid) if asked.xid is not None else "",
+            overrides=dict.fromkeys(override, actor),
+            passed=passed,
+            request={**payload, "startBy": asked.start_by.isoformat() if asked.start_by else None},
+            **create.initial_state(gate, lease_until=None, now=now),
+        )
+        seen = incident_queries.open_on(node).filter(is_user_fault=False)
+        made.rescue.incidents.add(*seen.values_list("pk", flat=True))
+        ledger.append(node.cluster.name, made.drafts)
+    return made.rescue, True
+
+
+def _may_be_planned(
+    node: Node, asked: kce_actions.Request, *, overrides: Mapping[str, str], now: datetime
+) -> tuple[str, list[Reason], list[Reason]]:
+    """The effective mode, what stands against the plan, and which guards are overridden."""
+    mode, why = fleet.mode_of(node.cluster)
+    refusals = [recheck_guards.silent(mode, why)] if mode in fleet.SILENT else []
+    refusals += plan_limits.left_to_policies(node)
+    acts = [step.name for step in asked.steps]
+    code = str(asked.xid) if asked.xid is not None else ""
+    refusals += plan_limits.tried_before(node, asked.steps, now=now, code=code)
+    held, passed = _guards(node, acts, overrides=overrides, now=now, code=code)
+    return mode, refusals + held, passed
+
+
+def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> Preview:
+    """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
+    steps = plan.manual(verb, by_person=by_person)
+    with transaction.atomic():
+        held_back, _ = _refusals(
+            node, verb, overrides=dict.fromkeys(BY_HAND if by_person else (), "whoever asks"), now=now
+        )
+    pods: list[dict[str, Any]] | None = None
+    if any(step.name == DRAIN for step in steps):
+        try:
+            found = drain.in_the_way(fleet.connect(node.cluster).list_pods(node=node.name))
+            pods = [
+                {"namespace": pod.namespace, "name": pod.name, "owner": f"{pod.owner_kind} {pod.owner_name}".strip()}
+                for pod in found
+            ]
+        except port.KubeError as error:
+            held_back.append(errors.reason_of(error))
+    return Preview(
+        steps=[{"name": step.name, "args": dict(step.args)} for step in steps],
+        held_back=held_back,
+        pods=pods,
+        plan_hash=plan.digest(steps),
+    )
+
+
+def _refusals(
+    node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime
+) -> tuple[list[Reason], list[Reason]]:
+    """What stands against an operator's request now, for the dry run and the refusal alike, and what is overridden."""
+    refusals: list[Reason] = []
+    passed: list[Reason] = []
+    mode, why = fleet.mode_of(node.cluster)
+    if not node.in_cluster:
+        refusals.append(reasons.of("no_such_node", cluster=node.cluster.name, node=node.name))
+    if mode in fleet.SILENT:
+        refusals.append(recheck_guards.silent(mode, why))
+    if mode == "paused":
+        refusals.append(reasons.of("resume_first"))
+    if verb not in ENDING:
+        acts = [step.name for step in plan.manual(verb)]
+        held, passed = _guards(node, acts, overrides=overrides, now=now)
+        refusals += held
+        under_way = queries.open_on(node)
+        if under_way is not None:
+            refusals.append(reasons.of("rescue_in_the_way", rescue=str(under_way.pk)))
+    return refusals, passed
+
+
+def _guards(
+    node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime, code: str = ""
+) -> tuple[list[Reason], list[Reason]]:
+    """What the guards say about a requested act: the same as about a policy's, unless someone overrides them.
+
+    Returns what holds it back and what is overridden.
+    """
+    if node.labels.get(guards.EXCLUDE_LABEL) == "true":
+        return [recheck_guards.excluded(node.name)], []
+    if node.gpus < 1:
+        return [], []  # limits are counted over GPU nodes
+    settings = fleet.guards_of(node.cluster)
+    counts.lock(node.cluster, settings, ())
+    facts = counts.facts(node, settings=settings, now=now, kind="xid" if code else "", code=code, destructive=True)
+    verdicts = [guards.isolation(settings, facts, now=now, overrides=overrides)]
+    for act in [name for name in steps if actions.ACTIONS[name].takes_work_away]:
+        verdicts.append(guards.destructive(settings, facts, act=act, now=now, overrides=overrides))
+    held = dict.fromkeys(reason for verdict in verdicts for reason in verdict.held)
+    return list(held), list(dict.fromkeys(reason for verdict in verdicts for reason in verdict.overridden))

@@ -1,0 +1,120 @@
+"""Ask a cluster's external decider what to do about a fault.
+
+The answer is KCE's list of actions. It becomes the only rule of this one decision, so modes, guards and approvals hold
+it back like a policy's rule (invariant 11). Silence is an answer too: the cluster's fallback says what follows.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from kcover import kce_actions, reasons
+from kcover.decisions import decide, guards, match
+from kcover_portal import outgoing
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
+
+NAME = "external"  # takes the place of the policy's name
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExternalAnswer:
+    """The decider's answer. ``rule`` None: nothing is to be done, or there was no answer; then ``silence`` says why.
+
+    ``mode``, ``url``: the cluster's ``decision_mode`` and the address at the time of the query.
+    """
+
+    system: str
+    mode: str
+    url: str
+    rule: match.Candidate | None
+    silence: str = ""
+    reason: str = ""
+
+
+def query(incident: Incident, *, now: datetime) -> ExternalAnswer | None:
+    """Query the cluster's external decider about an incident. None where none is configured or none applies.
+
+    Takes at most the cluster's ``decision_timeout``. Never call it inside a transaction.
+    """
+    if incident.node is None or incident.is_user_fault:
+        return None
+    cluster = incident.cluster
+    if not is_configured(cluster) or not incident.node.in_cluster:
+        return None
+    system = urlsplit(cluster.decision_url).hostname or cluster.decision_url
+    asked = {"system": system, "mode": cluster.decision_mode, "url": cluster.decision_url}
+    try:
+        answer = outgoing.post(
+            cluster.decision_url,
+            _question(incident, now=now),
+            secret=cluster.decision_secret,
+            seconds=cluster.decision_timeout,
+        )
+        return _read(answer.body, asked, now=now)
+    except outgoing.Silent as silence:
+        return ExternalAnswer(**asked, rule=None, silence=str(silence))
+
+
+def still_current(answer: ExternalAnswer, cluster: Cluster) -> bool:
+    """Whether the decider that answered is still the one that the cluster is configured to ask."""
+    return (answer.mode, answer.url) == (cluster.decision_mode, cluster.decision_url)
+
+
+def is_configured(cluster: Cluster) -> bool:
+    """Whether an external decider is asked about the cluster's faults."""
+    return bool(cluster.decision_url) and cluster.decision_mode != Cluster.DecisionMode.POLICIES
+
+
+def to_decision(answer: ExternalAnswer, situation: decide.Situation, *, fallback: str) -> decide.Decision | None:
+    """The decision that needs no policies. None: the decider was silent, and the policies stand in for it."""
+    if not answer.silence:
+        return decide.Decision(
+            answer="none", because=(reasons.of("external_nothing", system=answer.system),), mode=situation.cluster.mode
+        )
+    if fallback == Cluster.Fallback.POLICIES:
+        return None
+    silent = reasons.of("external_silent", system=answer.system, why=answer.silence)
+    return decide.Decision(
+        answer="hold", because=(silent,), mode=situation.cluster.mode, again_at=situation.now + guards.REDECIDE_AFTER
+    )
+
+
+def _question(incident: Incident, *, now: datetime) -> dict[str, Any]:
+    assert incident.node is not None  # query() checked it
+    return {
+        "version": VERSION,
+        "cluster": incident.cluster.name,
+        "node": incident.node.name,
+        "labels": incident.node.labels,
+        "asked_at": now.isoformat(),
+        "incident": {
+            "id": incident.pk,
+            "kind": incident.kind,
+            "code": incident.code,
+            "device": incident.device,
+            "gpu_uuid": incident.gpu_uuid,
+            "severity": incident.severity,
+            "count": incident.count,
+            "drill": incident.drill,
+            "message": incident.message,
+            "opened_at": incident.opened_at.isoformat(),
+            "last_at": incident.last_at.isoformat(),
+        },
+    }
+
+
+def _read(body: Any, asked: dict[str, str], *, now: datetime) -> ExternalAnswer:
+    system = asked["system"]
+    if not isinstance(body, dict) or not isinstance(body.get("actions"), list):
+        return ExternalAnswer(**asked, rule=None, silence=f"{system} does not answer with a list of actions")
+    if not body["actions"]:
+        return ExternalAnswer(**asked, rule=None)
+    try:
+        rule = kce_actions.to_rule(body["actions"])
+    except (kce_actions.ParameterError, kce_actions.PreconditionError) as error:
+        return ExternalAnswer(**asked, rule=None, silence=f"{system}: {error}")
+    candidate = match.Candidate(policy=f"{NAME}:{system}", revision=0, created_at=now, rule=rule, external=True)
+    return ExternalAnswer(**asked, rule=candidate)

@@ -1,0 +1,166 @@
+"""Write the outcome of a step into the rows of its rescue, under the token of the lease."""
+
+import random
+from datetime import datetime, timedelta
+from typing import Any
+
+from kcover import reasons
+from kcover.reasons import Reason
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents import services as incidents
+from kcover_portal.rescue.control import approvals
+from kcover_portal.rescue.lifecycle import create, replaced_machine, second_round
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.rescue.step.outcomes import (
+    Again,
+    Ask,
+    Done,
+    Failed,
+    Given,
+    Hold,
+    Outcome,
+    Overruled,
+    Refused,
+    Replaced,
+    StartOver,
+    Wait,
+)
+
+BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+MAX_FAILURES = 40  # about half an hour of back-off, then a person is asked
+WAITS_FOR: dict[type[Outcome], Rescue.Hold] = {Given: Rescue.Hold.EXTERNAL, Refused: Rescue.Hold.GUARD}
+
+
+def still_ours(rescue: Rescue, **fields: Any) -> bool:
+    """Updates the rescue if this worker's token still stands; the row is locked until the transaction ends."""
+    ours = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(**fields)
+    return bool(ours)
+
+
+def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> bool:
+    """Turns an outcome into rows; False, and nothing written, if the lease was lost."""
+    match outcome:
+        case Done(because):
+            return _done(rescue, step, because=because, now=now)
+        case Ask(seconds):  # from here on the step is gated, as if it had been created so
+            return _ask(rescue, step, seconds=seconds, now=now)
+        case Wait(seconds, because):
+            waits_for = WAITS_FOR.get(type(outcome), Rescue.Hold.NOTHING)
+            return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=waits_for)
+        case Again(because, after, counts):
+            return _try_again(rescue, step, because=because, after=after, counts=counts, now=now)
+        case Hold(because):
+            return hold(rescue, step, because=because, now=now)
+        case StartOver(because):
+            return second_round.start_over(rescue, step, because=because, now=now) or _end(
+                rescue, step, state="failed", because=because, now=now
+            )
+        case Failed(because):
+            return _end(rescue, step, state="failed", because=because, now=now)
+        case Replaced(because):
+            return _end(rescue, step, state="cancelled", outcome=replaced_machine.OUTCOME, because=because, now=now)
+        case Overruled(because):
+            return _overruled(rescue, step, because=because, now=now)
+
+
+def _done(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
+    if not still_ours(rescue, lease_until=now + LEASE_TIME, hold=""):
+        return False
+    _close_step(step, "done", because=because, now=now)
+    return True
+
+
+def _ask(rescue: Rescue, step: Step, *, seconds: float, now: datetime) -> bool:
+    if approvals.has_begun(step):
+        step.progress = step.with_progress(gated=True)
+    asks = create.awaiting_approval(now + timedelta(seconds=rescue.approval_seconds))
+    because = reasons.from_json(asks.pop("because"))
+    gate = {"gate": step.index, "due_at": None, **asks}
+    return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now, **gate)
+
+
+def _try_again(
+    rescue: Rescue, step: Step, *, because: Reason, after: float | None, counts: bool, now: datetime
+) -> bool:
+    failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(BACK_OFF)))
+    if failures >= MAX_FAILURES:
+        return hold(rescue, step, because=reasons.of("tried_often", count=failures, why=because), now=now)
+    seconds = max(after or 0.0, _back_off(failures))
+    return _put_down(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
+
+
+def _overruled(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
+    if not _end(rescue, step, state="cancelled", because=because, now=now):
+        return False
+    # Whoever took the node back vouches for it: faults seen until now start no second rescue.
+    close_incidents(rescue, because=because, before=now, now=now)
+    return True
+
+
+def _close_step(step: Step, state: str, *, because: Reason, now: datetime) -> None:
+    step.state, step.because, step.finished_at, step.failures = state, because.to_json(), now, 0
+    step.save(update_fields=["state", "because", "finished_at", "failures"])
+
+
+def _put_down(
+    rescue: Rescue, step: Step, *, seconds: float, because: Reason, failures: int, now: datetime, **also: Any
+) -> bool:
+    """Lets the rescue wait until a due date, or as ``also`` says, and releases the lease."""
+    wake = now + timedelta(seconds=seconds)
+    fields = {"state": Rescue.State.WAITING, "hold": "", "because": because.to_json(), "due_at": wake, **also}
+    if not still_ours(rescue, lease_until=None, **fields):
+        return False
+    step.state, step.because, step.failures = Step.State.WAITING, because.to_json(), failures
+    step.save(update_fields=["state", "because", "failures", "started_at", "progress"])
+    return True
+
+
+def hold(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
+    """Stops and asks a person; the rescue stays open and the node isolated."""
+    held = still_ours(
+        rescue,
+        state=Rescue.State.HELD,
+        hold=Rescue.Hold.STEP,
+        due_at=None,
+        lease_until=None,
+        because=because.to_json(),
+        needs_human=True,
+    )
+    if held:
+        _close_step(step, "failed", because=because, now=now)
+    return held
+
+
+def _end(rescue: Rescue, step: Step, *, state: str, because: Reason, now: datetime, outcome: str = "") -> bool:
+    ended = create.end(
+        rescue,
+        state=state,
+        outcome=outcome,
+        because=reasons.of("step_ended", step=step.name, why=because),
+        actor=f"rescue {rescue.pk}",
+        now=now,
+        needs_human=state == "failed",
+        token=rescue.token,
+    )
+    if ended:
+        _close_step(step, "failed" if state == "failed" else "cancelled", because=because, now=now)
+        if step.spec.proves:
+            Rescue.objects.filter(pk=rescue.pk).update(verified=False)
+    return ended
+
+
+def close_incidents(
+    rescue: Rescue, *, because: Reason, before: datetime | None, now: datetime, but_boot: str = ""
+) -> None:
+    rows = incident_queries.open_on(rescue.node)
+    if but_boot:
+        rows = rows.exclude(incident_queries.seen_in(but_boot))
+    open_ones = list(rows.values_list("pk", flat=True))
+    incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
+
+
+def _back_off(failures: int) -> float:
+    """Seconds until the next try: growing, with jitter so that many rescues do not retry at the same moment."""
+    base = BACK_OFF[min(failures, len(BACK_OFF)) - 1]
+    return base * random.uniform(0.8, 1.2)

@@ -1,0 +1,101 @@
+"""Reconcile rows with nodes that have no open rescue: the rows follow what is on the node.
+
+They differ when a worker dies between its call and its rows and a person then ends the rescue, when a node is deleted
+and created again under its name, and when someone removes the portal's mark. Left alone, such a node would count under
+the guards for ever, or stay isolated with nobody knowing.
+"""
+
+import logging
+from datetime import datetime
+
+from django.db import transaction
+
+from kcover import audit, reasons
+from kcover import marks as core_marks
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.control import requests
+from kcover_portal.rescue.lifecycle import create
+from kcover_portal.rescue.models import Rescue
+
+log = logging.getLogger(__name__)
+
+MAX_NODES = 100  # of one cluster in one round
+
+
+def reconcile(*, now: datetime) -> int:
+    """Checks the nodes whose rows differ from what the watch shows; returns how many.
+
+    A cluster that is paused, has many such nodes or does not answer does not delay the others. Where a cluster has many
+    such nodes, each round checks different ones.
+    """
+    looked = 0
+    for cluster in Cluster.objects.filter(pk__in=queries.at_odds().values("cluster")):
+        if fleet.mode_of(cluster)[0] in fleet.SILENT:
+            continue
+        for node in queries.at_odds().filter(cluster=cluster).select_related("cluster").order_by("?")[:MAX_NODES]:
+            looked += 1
+            if not _look(node, now=now):
+                break
+    return looked
+
+
+def _look(node: Node, *, now: datetime) -> bool:
+    """Reads the live node, because the watch may only be late. False where the cluster does not answer."""
+    marked = queries.marked_on(node)
+    try:
+        live = fleet.connect(node.cluster).get_node(node.name)
+    except port.KubeError as error:
+        log.info("%s: not reconciled: %s", node.name, error)
+        return not isinstance(error, port.Unavailable)
+    shown = core_marks.read(core_marks.parse(live.annotations.get(core_marks.ANNOTATION, "")))
+    if marked is not None and shown is None:
+        _forget(node, marked, now=now)
+    if marked is None and shown is not None:
+        _know(node, shown, now=now)
+    if shown is not None and (shown.cordon or shown.foreign_cordon) and not live.unschedulable:
+        let_go(node, now=now)
+    return True
+
+
+def let_go(node: Node, *, now: datetime) -> None:
+    """Someone uncordoned a node without an open rescue: its marks go as well (invariant 20)."""
+    try:
+        requests.request(
+            node,
+            "release",
+            actor="system",
+            reason=str(reasons.of("uncordoned_by_hand", node=node.name)),
+            now=now,
+            requester=Rescue.Requester.SYSTEM,
+        )
+    except create.RescueRefused as refusal:
+        log.info("%s keeps the portal's marks for now: %s", node.name, refusal)
+
+
+@transaction.atomic
+def _forget(node: Node, marked: Rescue, *, now: datetime) -> None:
+    """The node carries no mark: it was created again, or someone removed the mark."""
+    Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+    if queries.open_on(node) is not None or queries.marked_on(node) != marked:
+        return
+    Rescue.objects.filter(node=node).exclude(marks={}).update(marks={})
+    _note(node, audit.MarksGone(rescue=marked.pk, node=node.name), now=now)
+
+
+@transaction.atomic
+def _know(node: Node, shown: core_marks.Marks, *, now: datetime) -> None:
+    """The node carries the mark of a rescue that ended without learning that its write was made."""
+    Node.objects.select_for_update(no_key=True).get(pk=node.pk)
+    rescue = Rescue.objects.filter(pk=shown.rescue, node=node).first()
+    if rescue is None or queries.open_on(node) is not None or queries.marked_on(node) is not None:
+        return
+    Rescue.objects.filter(pk=rescue.pk).update(marks=shown.to_json())
+    _note(node, audit.MarksFound(rescue=rescue.pk, node=node.name), now=now)
+
+
+def _note(node: Node, act: audit.Act, *, now: datetime) -> None:
+    ledger.record(node.cluster.name, act, actor="system", now=now)

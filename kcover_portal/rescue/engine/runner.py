@@ -1,0 +1,239 @@
+"""Run rescues: claim a due rescue under a lease, run its step, settle the outcome, continue until there is a wait.
+
+The rows are the queue. Any worker may call ``run`` for any rescue at any time. Only the worker whose conditional update
+claims the rescue does the work, and only under its token can it settle (architecture, rules 4 to 6).
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from kcover import audit, reasons
+from kcover import marks as core_marks
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import services as incidents
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.actions.registry import ACTIONS
+from kcover_portal.rescue.engine import kube_events, outcome_rows, reconcile, settle
+from kcover_portal.rescue.lifecycle import replaced_machine
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step import errors, node_lock, node_marks, recheck_guards
+from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
+from kcover_portal.rescue.step.outcomes import (
+    Again,
+    Ask,
+    Done,
+    Failed,
+    Hold,
+    Outcome,
+    Overruled,
+    Refused,
+    Replaced,
+    Wait,
+)
+
+log = logging.getLogger(__name__)
+
+RETRY_AFTER = timedelta(seconds=5)
+
+
+def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
+    """Takes the rescue as far as possible now; does nothing if it is not due or another worker has it."""
+    rescue = _claim(rescue_id, now=clock())
+    if rescue is None:
+        return
+    if rescue.hold == Rescue.Hold.STEP:
+        _look(rescue, clock=clock)
+    else:
+        go_on(rescue, clock=clock)
+
+
+def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Context | None = None) -> None:
+    """Takes a rescue that this worker has claimed, with an attempt of its step reserved, as far as possible now.
+
+    ``first``: the context of its first step, where a call of it was begun with the claim.
+    """
+    steps = list(rescue.steps.order_by("index"))
+    step = settle.unfinished(steps)
+    if step is None or step.state != Step.State.RUNNING:  # someone has ended the rescue since
+        if first is not None:
+            first.drop_begun()
+        node_lock.release(rescue, now=clock())
+    while step is not None and step.state == Step.State.RUNNING:
+        context = first or context_of(rescue, step, clock=clock)
+        context.step, first = step, None
+        step = _advance(context, steps)
+
+
+def _look(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
+    """Checks the node of a held rescue that someone seems to have uncordoned, and yields to them if so.
+
+    It does nothing else: the step at which the rescue is held is for a person to retry, whatever the watch showed.
+    """
+    steps = list(rescue.steps.order_by("index"))
+    step = settle.unfinished(steps)
+    assert step is not None  # it is held at one
+    context = context_of(rescue, step, clock=clock)
+    with _at_work(context):
+        _settle_look(context, steps, _attempt(context, _isolated))
+
+
+def _settle_look(context: Context, steps: Sequence[Step], outcome: Outcome) -> None:
+    rescue = context.rescue
+    if isinstance(outcome, Overruled | Replaced):
+        if not settle.settle(context, steps, outcome):
+            _lost(context)
+        return
+    later = isinstance(outcome, Wait | Again)  # the cluster is away, or nothing may be written
+    state, due = (Rescue.State.WAITING, context.now + RETRY_AFTER) if later else (Rescue.State.HELD, None)
+    with transaction.atomic():
+        ours = outcome_rows.still_ours(rescue, state=state, due_at=due, lease_until=None)
+        context.note_answers()
+    if not ours:
+        node_lock.release(rescue, now=context.now)
+
+
+@contextmanager
+def _at_work(context: Context) -> Iterator[None]:
+    """Whatever cuts the work short, the cluster's answers are recorded, and no call is under way afterwards."""
+    try:
+        yield
+    except LeaseLost as lost:
+        log.info("rescue %s: %s", context.rescue.pk, lost)
+        _lost(context)
+    except Exception:
+        _lost(context)
+        raise
+
+
+def _lost(context: Context) -> None:
+    """The rescue may no longer be this worker's: releases the node's lock, but not the lease."""
+    context.note_answers()
+    node_lock.release(context.rescue, now=context.now)
+
+
+def _isolated(context: Context) -> Outcome:
+    node_marks.expect_isolated(context)
+    return Hold(reasons.from_json(context.rescue.because))
+
+
+def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> Context:
+    """The context of one run of the step, for the worker that has just taken or renewed the lease."""
+    return Context(
+        rescue=rescue,
+        step=step,
+        node=rescue.node,
+        cluster=rescue.cluster,
+        token=rescue.token,
+        clock=clock,
+        renewed_at=clock(),
+    )
+
+
+def nudge(node: Node, *, now: datetime) -> None:
+    """The node changed: a waiting rescue checks at once, and drift is found (invariant 20)."""
+    rescue = queries.open_on(node)
+    if rescue is not None:
+        taken_back = _uncordoned(rescue, node)
+        if taken_back and rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
+            reconcile.let_go(node, now=now)  # no approval is needed any more
+            return
+        states = (Rescue.State.WAITING, Rescue.State.HELD) if taken_back else (Rescue.State.WAITING,)
+        rows = Rescue.objects.filter(pk=rescue.pk, state__in=states)
+        if rows.exclude(due_at__lte=now).update(state=Rescue.State.RUNNING, due_at=now):
+            doorbell.ring("rescue.run", rescue.pk)
+        return
+    incidents.redecide_if_labels_changed(node, now=now)
+    marked = queries.marked_on(node)
+    if marked is not None and node.in_cluster and _uncordoned(marked, node):
+        reconcile.let_go(node, now=now)
+
+
+def _uncordoned(rescue: Rescue, node: Node) -> bool:
+    """Whether the rescue cordoned the node and the watch shows it schedulable since."""
+    ours, shown = core_marks.read(rescue.marks), core_marks.read(node.marks)
+    # Check both: the row may be older than the cordon, and then its own marks do not have it.
+    if ours is None or shown is None or not node.in_cluster or node.unschedulable:
+        return False
+    return shown.cordon or shown.foreign_cordon
+
+
+def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
+    """Takes the lease of a rescue that is due and reserves an attempt of its step; ends it if no step is left."""
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
+    due = Rescue.objects.filter(free, pk=rescue_id, state__in=("waiting", "running"), due_at__lte=now)
+    with transaction.atomic(), ledger.last():
+        if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + node_lock.LEASE_TIME):
+            return None
+        rescue = Rescue.objects.select_related("node__cluster", "cluster").get(pk=rescue_id)
+        if node_lock.is_locked(rescue.node, now=now):
+            transaction.set_rollback(True)  # it is still due: whoever releases the lock rings for it
+            return None
+        if queries.is_replaced(rescue):
+            replaced_machine.end(rescue, now=now, token=rescue.token)
+            return None
+        step = queries.current_step(rescue)
+        if step is None:
+            settle.finish(rescue, list(rescue.steps.all()), now=now)
+            return None
+        looks = rescue.hold == Rescue.Hold.STEP
+        if not looks and step.state == Step.State.RUNNING and settle.gives_up(rescue, step, now=now):
+            return None
+        if not looks and not settle.begin(rescue, step, now=now):
+            return None
+    return rescue
+
+
+def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
+    """Runs the current step once and settles it; returns the step that may follow at once."""
+    with _at_work(context):
+        outcome = _attempt(context, ACTIONS[context.step.name])
+        if not settle.settle(context, steps, outcome):
+            _lost(context)
+            return None
+        if not isinstance(outcome, Wait | Again):
+            kube_events.step(context.rescue, context.step, outcome, now=context.now)
+        return settle.unfinished(steps) if isinstance(outcome, Done) else None
+
+
+def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
+    """Runs the action; every error that it can raise becomes an outcome."""
+    try:
+        return _act(context, action)
+    except HeldBack as refusal:
+        if not context.step.progress and not context.answers:
+            context.step.started_at = None  # nothing was begun: the step's time counts from when it is
+        held = Ask if isinstance(refusal, recheck_guards.ApprovalNeeded) else Refused
+        return held(refusal.seconds, refusal.reason)
+    except port.NotFound as error:
+        return Failed(errors.reason_of(error))
+    except port.RefusedByServer as error:
+        return Failed(errors.reason_of(error))
+    except port.KubeError as error:
+        not_reached = isinstance(error, port.Unavailable) and not error.ambiguous
+        after = getattr(error, "retry_after", None)
+        return Again(errors.reason_of(error), after=after, counts=not not_reached)
+
+
+def _act(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
+    try:
+        return _act_or_yield(context, action)
+    except AnotherMachine as found:
+        context.keep_marks(None)  # they went with the machine
+        return Replaced(found.reason)
+
+
+def _act_or_yield(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
+    try:
+        return action(context)
+    except TakenBack as drift:
+        node_marks.take_back(context, audit.Call.YIELD)
+        return Overruled(drift.reason)

@@ -1,0 +1,195 @@
+"""Settle the outcome of a step: write the rows and begin what follows, under the token of the lease."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from kcover import audit, lifecycle, reasons
+from kcover.plan import PlannedStep
+from kcover_portal import doorbell
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.control import approvals
+from kcover_portal.rescue.engine import expiry, outcome_rows
+from kcover_portal.rescue.lifecycle import create
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import (
+    Again,
+    Ask,
+    Done,
+    Failed,
+    Hold,
+    Outcome,
+    Overruled,
+    Refused,
+    Replaced,
+    StartOver,
+    Wait,
+)
+
+ACTS: Mapping[type[Outcome], type[audit.StepSettled]] = {
+    Done: audit.StepDone,
+    Refused: audit.GuardRefused,
+    Again: audit.StepAttemptFailed,
+    Hold: audit.StepHeld,
+    Failed: audit.StepFailed,
+    StartOver: audit.StepStartedOver,
+    Overruled: audit.StepOverruled,
+    Replaced: audit.StepReplaced,
+}
+
+
+def unfinished(steps: Sequence[Step]) -> Step | None:
+    """The first of the steps that is not finished."""
+    return next((step for step in steps if step.state not in lifecycle.FINISHED_STEP), None)
+
+
+def begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Reserves an attempt of the step.
+
+    False where the step still needs approval (the rescue is held), or where it is too late or the fault has cleared
+    (the rescue ends).
+    """
+    if expiry.end_if_expired(rescue, step, now=now):
+        return False
+    if approvals.end_if_healed(rescue, step, now=now):
+        return False
+    if not approvals.granted(rescue, step, now=now):
+        # A request for approval that stands keeps its deadline: checking it again gives nobody more time.
+        stands = rescue.expires_at is not None and rescue.expires_at > now
+        until = rescue.expires_at if stands else now + timedelta(seconds=rescue.approval_seconds)
+        asked = create.awaiting_approval(until or now)
+        if outcome_rows.still_ours(rescue, lease_until=None, due_at=None, **asked):
+            ledger.append(rescue.cluster.name, [_held(rescue, step, because=asked["because"], now=now)])
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        return False
+    if step.state == Step.State.PENDING:
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    step.reserve(now=now)
+    step.save(update_fields=["attempts", "started_at", "state"])
+    return True
+
+
+def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
+    """Writes the outcome of the attempt; False, with nothing written, if the lease was lost.
+
+    What is true on the cluster by now, the end of the step and the beginning of the next are one transaction.
+    """
+    rescue, step, now, before = context.rescue, context.step, context.now, context.step.because
+    with transaction.atomic(), ledger.last():
+        if not outcome_rows.write(rescue, step, outcome, now=now):
+            return False
+        context.keep_rows()
+        # A guard's refusal is recorded when it begins and when it changes, not each time that it is evaluated.
+        refused = isinstance(outcome, Refused) and step.because != before
+        ended = [_draft(rescue, step, outcome, now=now)] if refused or not isinstance(outcome, Wait) else []
+        asked = [_held(rescue, step, because=outcome.reason.to_json(), now=now)] if isinstance(outcome, Ask) else []
+        ledger.append(rescue.cluster.name, [*context.answers, *ended, *asked])
+        if isinstance(outcome, Done):
+            _after_step(rescue, step, now=now)
+            following = unfinished(steps)
+            if following is None:
+                finish(rescue, steps, now=now)
+            else:
+                begin(rescue, following, now=now)
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    context.answers = []
+    return True
+
+
+def gives_up(rescue: Rescue, step: Step, *, now: datetime) -> bool:
+    """Counts an attempt without an outcome: its worker died, or the step raised. True where a person is asked now.
+
+    Part of the transaction that has claimed the rescue.
+    """
+    step.failures += 1
+    if step.failures < outcome_rows.MAX_FAILURES:
+        step.save(update_fields=["failures"])
+        return False
+    given_up = Hold(reasons.of("no_outcome", count=step.failures))
+    if outcome_rows.hold(rescue, step, because=given_up.reason, now=now):
+        ledger.append(rescue.cluster.name, [_draft(rescue, step, given_up, now=now)])
+    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    return True
+
+
+def finish(rescue: Rescue, steps: Sequence[Step], *, now: datetime) -> None:
+    """Every step is finished: ends the rescue with what the node is now."""
+    done = [step.spec for step in steps if step.state == Step.State.DONE]
+    escalated = next((step for step in steps if step.spec.calls_person), None)
+    if escalated is not None:
+        message = str(escalated.args.get("message", ""))
+        outcome, because = "escalated", reasons.of("escalated", message=message) if message else None
+    elif rescue.origin == Rescue.Origin.MANUAL:
+        outcome, because = "done", None
+    elif any(spec.returns_node for spec in done):
+        outcome, because = "healed", reasons.of("in_service_again")
+    elif not any(spec.isolates for spec in done):
+        outcome, because = "done", reasons.of("done_in_service")
+    else:
+        outcome, because = "isolated", reasons.of("done_isolated")
+    create.end(
+        rescue,
+        state="succeeded",
+        outcome=outcome,
+        because=because,
+        actor=f"rescue {rescue.pk}",
+        now=now,
+        needs_human=escalated is not None,
+        token=rescue.token,
+    )
+
+
+def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
+    """What a finished step proves: a verification closes the incidents that were seen before it (invariant 4)."""
+    if step.spec.proves:
+        Rescue.objects.filter(pk=rescue.pk).update(verified=True)
+        boot_id = queries.new_boot(rescue)
+        because = reasons.of("incident_verified", rescue=str(rescue.pk))
+        if boot_id:
+            # Whenever it was delivered: faults of an earlier boot are gone, faults of this boot are not disproved.
+            outcome_rows.close_incidents(rescue, because=because, before=None, now=now, but_boot=boot_id)
+        else:
+            outcome_rows.close_incidents(rescue, because=because, before=step.started_at, now=now)
+    elif rescue.origin == Rescue.Origin.MANUAL and step.spec.returns_node and not queries.marked_on(rescue.node):
+        because = reasons.with_why("node_taken_back", rescue.reason, by=rescue.requested_by)
+        if rescue.requester_kind == Rescue.Requester.SYSTEM:
+            because = reasons.of("uncordoned_by_hand", node=rescue.node.name)
+        outcome_rows.close_incidents(rescue, because=because, before=rescue.opened_at, now=now)
+
+
+def _draft(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> ledger.Draft:
+    act = ACTS[type(outcome)](
+        rescue=rescue.pk,
+        node=rescue.node.name,
+        step=step.index,
+        name=step.name,
+        because=reasons.kept(step.because),
+        attempt=step.attempts,
+        state=step.state,
+        **_second_round(rescue, step, outcome),
+    )
+    return ledger.Draft(act=act, actor=f"rescue {rescue.pk}", at=now)
+
+
+def _second_round(rescue: Rescue, step: Step, outcome: Outcome) -> dict[str, Any]:
+    """The plan with its second round, for ``StepStartedOver``: no earlier entry has its steps."""
+    if not isinstance(outcome, StartOver) or step.state != Step.State.CANCELLED:
+        return {}
+    steps = tuple(PlannedStep(name=row.name, args=row.args) for row in rescue.steps.order_by("index"))
+    plan_hash = Rescue.objects.values_list("plan_hash", flat=True).get(pk=rescue.pk)
+    return {"steps": steps, "plan_hash": plan_hash}
+
+
+def _held(rescue: Rescue, step: Step, *, because: dict[str, Any], now: datetime) -> ledger.Draft:
+    act = audit.RescueHeld(
+        rescue=rescue.pk,
+        node=rescue.node.name,
+        step=step.index,
+        name=step.name,
+        because=reasons.kept(because),
+    )
+    return ledger.Draft(act=act, actor=f"rescue {rescue.pk}", at=now)

@@ -1,0 +1,229 @@
+"""Create and end rescues. A rescue's plan is a snapshot that later edits of the policy do not touch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from kcover import actions, audit, lifecycle, plan, reasons
+from kcover.decisions import decide as core
+from kcover.decisions import match
+from kcover.policy import document
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.lifecycle import revoke
+from kcover_portal.rescue.models import Decision, Rescue, Step
+from kcover_portal.rescue.step import node_lock, recheck_guards
+
+APPROVAL_TIME = timedelta(days=1)  # default of rules: long enough for every shift
+
+
+class RescueRefused(reasons.ExplainedError):
+    """The request cannot be met as things stand; the reason says why and what would help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """A new rescue with its steps, and the ledger entries that the caller must still append."""
+
+    rescue: Rescue
+    steps: list[Step]
+    drafts: list[ledger.Draft]
+
+
+def open_by_policy(
+    decision: core.Decision,
+    row: Decision,
+    *,
+    node: Node,
+    incident: Incident,
+    now: datetime,
+    lease_until: datetime | None,
+    drafts: Sequence[ledger.Draft],
+) -> Created:
+    """Open the rescue that a rule asks for. ``drafts``: ledger entries that precede it; the caller appends all.
+
+    ``lease_until``: the caller runs the rescue at once, so it is opened as claimed by the caller.
+    """
+    chosen = decision.candidate
+    assert chosen is not None  # the answer asks for a rescue, so a rule applies
+    by_system = chosen.external
+    held = decision.answer == "approve"
+    gate = _gate(decision, chosen) if held else {}
+    created = create_rescue(
+        node,
+        decision.steps,
+        now=now,
+        drafts=drafts,
+        decision=row,
+        origin=Rescue.Origin.API if by_system else Rescue.Origin.POLICY,
+        requested_by=chosen.policy if by_system else by_rule(decision.rule or ""),
+        requester_kind=Rescue.Requester.EXTERNAL if by_system else Rescue.Requester.POLICY,
+        reason="; ".join(map(str, decision.because))[:500],
+        fault_kind=incident.kind,
+        fault_code=incident.code,
+        rule=decision.rule or "",
+        policy=decision.policy or "",
+        revision=decision.revision,
+        boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # else the watch is behind the agent
+        **initial_state(gate, lease_until=lease_until, now=now),
+    )
+    seen = incident_queries.open_on(node).filter(Q(is_user_fault=False) | Q(pk=incident.pk))
+    created.rescue.incidents.add(*seen.values_list("pk", flat=True))
+    return created
+
+
+def by_rule(rule: str) -> str:
+    """The name of a rule as an actor, cut to the width of the column: a policy's name may be longer."""
+    return f"policy:{rule}"[: ledger.MAX_ACTOR]
+
+
+def initial_state(gate: dict[str, Any], *, lease_until: datetime | None, now: datetime) -> dict[str, Any]:
+    """The first state of a rescue's row: awaiting approval, claimed by the caller, or waiting for a worker."""
+    if gate.get("gate") == 0:
+        return {**gate, **awaiting_approval(now + timedelta(seconds=gate["approval_seconds"]))}
+    claimed = {"token": 1, "lease_until": lease_until} if lease_until else {}
+    return {**gate, "state": Rescue.State.RUNNING, "isolating_at": now, "due_at": now, **claimed}
+
+
+def awaiting_approval(expires_at: datetime) -> dict[str, Any]:
+    """The columns of a rescue that waits for approval."""
+    return {
+        "state": Rescue.State.HELD,
+        "hold": Rescue.Hold.APPROVAL,
+        "because": reasons.of("awaiting_approval").to_json(),
+        "needs_human": True,
+        "expires_at": expires_at,
+    }
+
+
+def _gate(decision: core.Decision, chosen: match.Candidate) -> dict[str, Any]:
+    """Which step needs approval first, from how many people, and how long a request stands.
+
+    In approve mode nothing is done before approval. A rule that requires approval isolates the node at once and asks
+    before the first step that takes running work away: without an answer the node ends isolated and not rebooted.
+    """
+    asked = chosen.rule.approval or document.Approval()
+    destructive = (index for index, step in enumerate(decision.steps) if actions.takes_away(step.name, step.args))
+    return {
+        "gate": 0 if decision.mode == "approve" else next(destructive, 0),
+        "approvers": asked.approvers,
+        "approval_seconds": int((asked.expires or APPROVAL_TIME).total_seconds()),
+    }
+
+
+def create_rescue(
+    node: Node,
+    steps: Sequence[plan.PlannedStep],
+    *,
+    now: datetime,
+    drafts: Sequence[ledger.Draft] = (),
+    passed: Sequence[reasons.Reason] = (),
+    boot_id: str | None = None,
+    **fields: Any,
+) -> Created:
+    """Writes the rescue and its steps; the caller appends ``drafts`` to the ledger, last in its transaction.
+
+    ``passed``: the guards that a named person overrides with it. ``boot_id``: the only boot that a reboot may end,
+    however long the plan waits before it ("": the boot that the step finds; None: the boot that the watch shows).
+
+    The caller holds the lock of the node's row and has seen that no rescue is open on it; a database constraint
+    guarantees it (invariant 8).
+    """
+    rescue = Rescue.objects.create(
+        node=node,
+        node_uid=node.uid,
+        cluster=node.cluster,
+        plan_hash=plan.digest(steps),
+        opened_at=now,
+        passed_over=recheck_guards.new_rows((), recheck_guards.as_rows(passed, step="", now=now)),
+        **{"due_at": None if fields["state"] == Rescue.State.HELD else now, **fields},
+    )
+    ends = node.boot_id if boot_id is None else boot_id
+    rows = [
+        Step(
+            rescue=rescue,
+            index=index,
+            name=step.name,
+            args=dict(step.args),
+            progress=actions.ACTIONS[step.name].progress.initial(boot_id=ends).to_json(),
+        )
+        for index, step in enumerate(steps)
+    ]
+    if rescue.lease_until is not None:
+        rows[0].reserve(now=now)
+    Step.objects.bulk_create(rows)
+    act = audit.RescueOpened(
+        rescue=rescue.pk,
+        node=node.name,
+        steps=tuple(steps),
+        plan_hash=rescue.plan_hash,
+        state=rescue.state,
+        reason=rescue.reason,
+        overrides=rescue.overrides,
+        passed_over=tuple(passed),
+    )
+    opened = ledger.Draft(act=act, actor=rescue.requested_by, at=now)
+    if rescue.lease_until is None:
+        doorbell.ring("rescue.run", rescue.pk)
+    doorbell.tell("rescue", rescue.pk, cluster=node.cluster.name)
+    return Created(rescue=rescue, steps=rows, drafts=[*drafts, opened])
+
+
+def end(
+    rescue: Rescue,
+    *,
+    state: str,
+    because: reasons.Reason | None,
+    actor: str,
+    now: datetime,
+    outcome: str = "",
+    needs_human: bool = False,
+    token: int | None = None,
+) -> bool:
+    """Closes a rescue from any state that may move there; False if it was closed before.
+
+    The token is raised, so that a worker with a call in flight settles nothing afterwards (invariant 9). With ``token``
+    it closes only if the caller still holds the lease; the caller has no call under way.
+    """
+    with transaction.atomic(savepoint=False), ledger.last():
+        if token is None:
+            node_lock.hand_to_worker(rescue, now=now)
+        rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
+        if token is not None:
+            rows = rows.filter(token=token)
+        ended = rows.update(
+            state=state,
+            outcome=outcome or state,
+            hold="",
+            because=because.to_json() if because else {},
+            needs_human=needs_human,
+            closed_at=now,
+            due_at=None,
+            lease_until=None,
+            token=F("token") + 1,
+        )
+        if not ended:
+            return False
+        rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
+        withdrawn = revoke.revoke(rescue, because="its rescue has ended", now=now)
+        if withdrawn is not None:
+            Rescue.objects.filter(pk=rescue.pk).update(because=reasons.both(because, withdrawn).to_json())
+        act = audit.RescueEnded(
+            rescue=rescue.pk,
+            node=rescue.node.name,
+            state=audit.Ended(state),
+            outcome=outcome or state,
+            needs_human=needs_human,
+            because=because,
+            withdrawn=withdrawn,
+        )
+        ledger.record(rescue.cluster.name, act, actor=actor, now=now)
+        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    return True

@@ -1,0 +1,177 @@
+"""Withdraw requests of a rescue that nobody wants any more, at once, and retry until it is done.
+
+At once means as soon as no other call about the node is under way (``step.node_lock``). Where that is the very call
+that makes the request, and it hangs or its worker died in it, this may take as long as a lease.
+
+A reboot is requested by a command to the node's agent or by a job. A command is a row: the transaction that ends the
+rescue or skips the step takes it off the offer. A job is on the cluster: the same transaction gives the step's row a
+due date, and the worker that claims it finds the job and deletes it, so neither a crash nor an API outage loses it. It
+looks twice, because a call of the rescue's worker may still be under way when a person ends the rescue.
+
+What an agent has fetched, or a job's pod has begun, cannot be recalled, and the record says so.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+
+from kcover import actions, audit, reasons
+from kcover.reasons import Reason
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet import services as fleet_services
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step import errors, node_lock, recheck_guards
+from kcover_portal.rescue.step.drivers import agent, job
+
+log = logging.getLogger(__name__)
+
+HELD_SECONDS = 5.0  # between looks in paused and shadow mode, in which nothing is written
+LOCKED_SECONDS = 0.5  # between looks while another call about the node is under way
+BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+CANNOT_RECALL = ("reboot", "reset_gpu")  # kinds of commands that take effect once the agent has fetched them
+
+
+def revoke(rescue: Rescue, *, now: datetime, because: str, step: Step | None = None) -> Reason | None:
+    """Withdraws what the rescue, or one step of it, requested and has not got; returns what to record.
+
+    ``because``: for the agent. Part of the caller's transaction, which has just ended the rescue or the step: no worker
+    requests anything after it.
+    """
+    requester = agent.requester(rescue.pk, None if step is None else step.index)
+    withdrawn = fleet_services.withdraw_commands(requester, because=because, now=now)
+    requests = [reasons.of("agent_command", command=str(pk)) for pk, kind in withdrawn if kind in CANNOT_RECALL]
+    rows = rescue.steps.all() if step is None else rescue.steps.filter(pk=step.pk)
+    requests += [reasons.of("reboot_job", job=place) for row in _wanting(rows) for place in _schedule(row, now=now)]
+    return reasons.of("requests_withdrawn", requests=tuple(requests)) if requests else None
+
+
+def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
+    """Deletes the jobs of a step that is due for it; does nothing where it is not due or another worker has it."""
+    now = clock()
+    if not Step.objects.filter(pk=step_id, withdraw_at__lte=now).update(withdraw_at=now + node_lock.LEASE_TIME):
+        return
+    step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
+    mode, why = fleet.mode_now(step.rescue.cluster)
+    if mode in fleet.SILENT:
+        _again(step, seconds=HELD_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)
+        return
+    try:
+        found = [_delete(step, place, clock=clock) for place in step.leftovers]
+    except node_lock.Busy as other:
+        _again(step, seconds=LOCKED_SECONDS, why=other.reason, failed=False, now=clock())
+        return
+    except port.KubeError as error:
+        if isinstance(error, port.RefusedByServer) and clock() > _until(step) + timedelta(seconds=job.DEADLINE_SECONDS):
+            gave_up = reasons.of("withdraw_gave_up", error=str(error))
+            _write(step, withdraw_at=None, withdrawal={**_withdrawal(step), "done": True}, because=gave_up)
+            return
+        log.warning("%s: %s is not withdrawn yet: %s", step.rescue.cluster.name, step.rescue, error)
+        failures = int(_withdrawal(step).get("failures", 0))
+        seconds = BACK_OFF[min(failures, len(BACK_OFF) - 1)]
+        _again(step, seconds=seconds, why=errors.reason_of(error), failed=True, now=clock())
+        return
+    _note_withdrawn(step, [deleted for deleted in found if deleted is not None], now=clock())
+
+
+def _wanting(steps: QuerySet[Step]) -> list[Step]:
+    """The steps that requested, or may have requested, a job that is not withdrawn yet."""
+    leaving = actions.names(lambda spec: spec.leaves_jobs)
+    unsettled = steps.filter(name__in=leaving).exclude(state__in=("done", "pending"))
+    return [row for row in unsettled if row.leftovers]
+
+
+def _schedule(step: Step, *, now: datetime) -> tuple[str, ...]:
+    """Makes the step due for withdrawal; returns its jobs by namespace and name."""
+    # Until then a call that was under way when the rescue was ended may yet create the job.
+    until = (now + node_lock.LEASE_TIME).isoformat()
+    Step.objects.filter(pk=step.pk).update(
+        withdraw_at=now, progress=step.with_progress(withdrawal={"until": until, "failures": 0})
+    )
+    doorbell.ring("rescue.withdraw", step.pk)
+    return step.leftovers
+
+
+def _delete(step: Step, place: str, *, clock: Callable[[], datetime]) -> Reason | None:
+    """Deletes one job; returns what became of it, None where it does not exist. Raises Busy and the port's errors."""
+    kube = fleet.connect(step.rescue.cluster)
+    namespace, _, name = place.partition("/")
+    found = kube.job_state(namespace, name)
+    if not found.exists:
+        return None
+    deleted = reasons.of("job_had_run" if found.succeeded else "job_deleted", job=place)
+    with node_lock.acquire(step.rescue.node, clock=clock) as lock:
+        call = _call(step, place)
+        _note(step, audit.ClusterCallBegun(**call), now=clock())
+        try:
+            lock.renew(now=clock())
+            kube.delete_job(namespace, name)
+        except (port.KubeError, node_lock.Busy) as error:
+            failed = audit.ClusterCallFailed(because=errors.reason_of(error), held_back=False, **call)
+            _note(step, failed, now=clock())
+            raise
+        removed = audit.JobRemoved(job=place, had_run=bool(found.succeeded))
+        _note(step, audit.ClusterCallDone(answer=removed, **call), now=clock())
+    return deleted
+
+
+def _note_withdrawn(step: Step, deleted: list[Reason], *, now: datetime) -> None:
+    """Records that the jobs are gone. After the last look nobody can create them any more."""
+    withdrawal, until = _withdrawal(step), _until(step)
+    jobs = [*withdrawal.get("jobs", ()), *(one.to_json() for one in deleted)]
+    became = tuple(map(reasons.from_json, jobs)) or (reasons.of("no_job_found"),)
+    _write(
+        step,
+        withdraw_at=None if now >= until else until,
+        withdrawal={**withdrawal, "jobs": jobs, "done": now >= until},
+        because=reasons.of("request_withdrawn", jobs=became),
+    )
+
+
+def _again(step: Step, *, seconds: float, why: Reason, failed: bool, now: datetime) -> None:
+    withdrawal = _withdrawal(step)
+    failures = int(withdrawal.get("failures", 0)) + (1 if failed else 0)
+    at = now + timedelta(seconds=seconds)
+    _write(
+        step,
+        withdraw_at=at,
+        withdrawal={**withdrawal, "failures": failures},
+        because=reasons.of("withdraw_pending", why=why),
+    )
+
+
+def _write(step: Step, *, withdraw_at: datetime | None, withdrawal: dict[str, Any], because: Reason) -> None:
+    Step.objects.filter(pk=step.pk).exclude(withdraw_at=None).update(
+        withdraw_at=withdraw_at, progress=step.with_progress(withdrawal=withdrawal), because=because.to_json()
+    )
+    doorbell.tell("rescue", step.rescue_id, cluster=step.rescue.cluster.name)
+
+
+def _until(step: Step) -> datetime:
+    """Until when a call that creates the job may be under way."""
+    return datetime.fromisoformat(_withdrawal(step)["until"])
+
+
+def _withdrawal(step: Step) -> Mapping[str, Any]:
+    return step.progress_as(actions.JobsProgress).withdrawal
+
+
+def _call(step: Step, place: str) -> dict[str, Any]:
+    """The fields that every entry about the deletion of one job has."""
+    return {
+        "call": audit.Call.WITHDRAW,
+        "target": f"job {place}",
+        "node": step.rescue.node.name,
+        "rescue": step.rescue_id,
+        "step": step.index,
+        "name": step.name,
+    }
+
+
+def _note(step: Step, act: audit.ClusterCall, *, now: datetime) -> None:
+    ledger.record(step.rescue.cluster.name, act, actor="system", now=now)

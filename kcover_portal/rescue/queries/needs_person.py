@@ -1,0 +1,88 @@
+"""What of rescues, faults and storms needs a person: the one definition for lists, counts, metrics and reminders."""
+
+from collections.abc import Sequence
+
+from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
+
+from kcover import lifecycle
+from kcover.decisions import decide
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import counts
+
+AWAITING_APPROVAL = Q(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
+# A person must act: an open rescue asks for it, or a rescue ended badly and its marks are still on the node.
+LEFT_TO_PEOPLE = (Q(needs_human=True, state__in=lifecycle.OPEN_RESCUE) & ~AWAITING_APPROVAL) | (
+    (Q(needs_human=True) | Q(state=Rescue.State.FAILED)) & Q(state__in=lifecycle.CLOSED_RESCUE) & ~Q(marks={})
+)
+KINDS = {"approval": AWAITING_APPROVAL, "people": LEFT_TO_PEOPLE}
+
+
+def awaiting_approval() -> QuerySet[Rescue]:
+    """Rescues that wait for a person's approval."""
+    return Rescue.objects.filter(AWAITING_APPROVAL)
+
+
+def left_to_people() -> QuerySet[Rescue]:
+    """Rescues that a person must take care of, approvals excluded."""
+    return Rescue.objects.filter(LEFT_TO_PEOPLE)
+
+
+def kind_of(rescue: Rescue) -> str:
+    """Which of KINDS holds for a rescue, by its row as it was read; "": it needs nobody."""
+    if rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
+        return "approval"
+    if rescue.state in lifecycle.OPEN_RESCUE:
+        return "people" if rescue.needs_human else ""
+    return "people" if rescue.marks and (rescue.needs_human or rescue.state == Rescue.State.FAILED) else ""
+
+
+def open_storms() -> QuerySet[Incident]:
+    """Storms that nobody has closed."""
+    return Incident.objects.filter(node=None, kind=counts.STORM, state=Incident.State.OPEN)
+
+
+def unhandled_incidents() -> QuerySet[Incident]:
+    """Open faults of nodes that no rescue takes care of, and that will not be decided again without a person.
+
+    Faults of user programs are left out, and nodes that a rescue has left to people: the rescue stands for them.
+    """
+    settled = Q(decide_at=None) | Q(pk__in=decisions_for_a_person().values("incident"))
+    rescued = Rescue.objects.filter(node=OuterRef("node"), state__in=lifecycle.OPEN_RESCUE)
+    left = left_to_people().filter(node=OuterRef("node"))
+    rows = Incident.objects.filter(settled, state=Incident.State.OPEN, is_user_fault=False).exclude(node=None)
+    return rows.exclude(Exists(rescued)).exclude(Exists(left))
+
+
+def decisions_for_a_person() -> QuerySet[Decision]:
+    """The newest decisions about open faults that ask for a person, because automation has not helped."""
+    newest = Decision.objects.filter(incident=OuterRef("incident")).order_by("-pk").values("pk")[:1]
+    # The rule that matched is the first reason, what holds it back the second.
+    for_a_person = Q(because__1__code=decide.NEEDS_PERSON_CODES[0])
+    for code in decide.NEEDS_PERSON_CODES[1:]:
+        for_a_person |= Q(because__1__code=code)
+    return Decision.objects.filter(for_a_person, pk=Subquery(newest), answer="hold", incident__state="open")
+
+
+def blocking_rescue(past: Sequence[Rescue], incident: Incident) -> Rescue | None:
+    """The closed rescue after which automation leaves the node's fault to a person, if there is one.
+
+    ``past``: rescues of the node, newest first. Such a rescue failed, escalated or was stopped by a person, or is an
+    operator's own cordon. It counts while its marks are on the node, and for every occurrence before its end. A fault
+    seen after the node was taken back is a new one. A later rescue that took nothing back, such as a release of what
+    was cordoned again, does not lift it. A cancelled rescue and an operator's cordon block decisions and are not on the
+    list of what needs a person, because a person has already acted.
+    """
+    closed = [one for one in past if one.state in lifecycle.CLOSED_RESCUE]
+    marked = [one for one in closed if one.marks]
+    return next((one for one in (*closed[:1], *marked[:1]) if _blocks(one, incident)), None)
+
+
+def _blocks(last: Rescue, incident: Incident) -> bool:
+    if last.closed_at is None:
+        return False
+    marked = bool(last.marks)
+    if last.origin == Rescue.Origin.MANUAL and last.state == Rescue.State.SUCCEEDED:
+        return marked
+    stopped = last.needs_human or last.state in (Rescue.State.FAILED, Rescue.State.CANCELLED)
+    return stopped and (marked or incident.last_at <= last.closed_at)

@@ -1,0 +1,37 @@
+"""What other apps may call: decide incidents, request, run and control rescues."""
+
+from kcover_portal.rescue.control.approvals import approve, reject
+from kcover_portal.rescue.control.callbacks import callback, take_over
+from kcover_portal.rescue.control.operator_commands import cancel, retry, skip
+from kcover_portal.rescue.control.requests import LimitReached, Preview, Unmet, preview, request, request_plan
+from kcover_portal.rescue.decide.decisions import decide, decide_and_run
+from kcover_portal.rescue.engine.reconcile import reconcile
+from kcover_portal.rescue.engine.runner import nudge, run
+from kcover_portal.rescue.lifecycle.create import RescueRefused
+from kcover_portal.rescue.lifecycle.revoke import withdraw
+from kcover_portal.rescue.sweep import RecentRings, sweep
+
+__all__ = [
+    "LimitReached",
+    "Preview",
+    "RecentRings",
+    "RescueRefused",
+    "Unmet",
+    "approve",
+    "callback",
+    "cancel",
+    "decide",
+    "decide_and_run",
+    "nudge",
+    "preview",
+    "reconcile",
+    "reject",
+    "request",
+    "request_plan",
+    "retry",
+    "run",
+    "skip",
+    "sweep",
+    "take_over",
+    "withdraw",
+]

@@ -1,0 +1,299 @@
+"""What a step is given to work with, and the one way in which it may write to a cluster."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from django.db import transaction
+from django.db.models import F
+
+from kcover import audit, reasons
+from kcover import marks as core_marks
+from kcover.decisions import guards
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step import call_answers, errors, node_lock, recheck_guards
+from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, Stopped
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+HeldBack = recheck_guards.HeldBack
+
+COUNTED_HOLDS = timedelta(seconds=2)  # a drain's evictions in one round are asked about together
+
+
+@dataclass(slots=True, kw_only=True)
+class Context:
+    """One run of one step by the worker that holds the lease with ``token``."""
+
+    rescue: Rescue
+    step: Step
+    node: Node
+    cluster: Cluster
+    token: int
+    clock: Callable[[], datetime]
+    renewed_at: datetime
+    # What is true on the cluster and not yet in the rows: written with the step's next transaction, or when it ends.
+    answers: list[ledger.Draft] = field(default_factory=list)
+    marks_changed: bool = False
+    begun: audit.Call | None = None  # a write that was begun with the claim
+    other_lock: node_lock.NodeLock | None = None  # on another node, while that is written to
+    counted_at: datetime | None = None  # when the guards were last counted and let it pass
+    passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
+
+    @property
+    def now(self) -> datetime:
+        """The present moment, by the injected clock."""
+        return self.clock()
+
+    @property
+    def kube(self) -> port.Cluster:
+        """The cluster's API server. Raises port.KubeError when its way in is unusable."""
+        return fleet.connect(self.cluster)
+
+    @property
+    def marks(self) -> core_marks.Marks:
+        """What this rescue (or the one whose marks it took over) has changed on the node."""
+        return core_marks.read(self.rescue.marks) or core_marks.Marks(rescue=self.rescue.pk)
+
+    def check_machine(self, node: port.Node) -> None:
+        """Raises AnotherMachine where the live node is not the one that the rescue was opened for."""
+        if self.rescue.node_uid and node.uid != self.rescue.node_uid:
+            raise AnotherMachine(
+                reasons.of("another_machine", node=node.name, uid=node.uid, expected=self.rescue.node_uid)
+            )
+
+    def remember(self, **progress: Any) -> None:
+        """Stores what the step must know if it is run again, before the call that it is about.
+
+        Raises TypeError for a field that the step's ``Progress`` has not.
+        """
+        with transaction.atomic():
+            self.renew()
+            self.step.progress = self.step.with_progress(**progress)
+            Step.objects.filter(pk=self.step.pk).update(progress=self.step.progress)
+
+    def write(
+        self,
+        kind: audit.Call,
+        call: Callable[[], T],
+        *,
+        target: str = "",
+        node: str = "",
+        destructive: bool = False,
+        wanted: audit.Wanted | None = None,
+    ) -> T:
+        """Makes one write to the cluster: guards and lease first, a ledger entry before and one after.
+
+        ``node``: the one that it is about, where that is another than the rescue's; its turn is taken meanwhile.
+
+        Raises HeldBack, LeaseLost, or the port's error or Stopped after noting it.
+        """
+        node = node or self.node.name
+        target = target or f"node {node}"
+        try:
+            with self._lock_node(node) as self.other_lock:
+                return self._write(kind, call, target=target, node=node, destructive=destructive, wanted=wanted)
+        except node_lock.Busy as other:
+            raise HeldBack(other.reason, seconds=1.0) from other
+        finally:
+            self.other_lock = None
+
+    def _lock_node(self, node: str) -> contextlib.AbstractContextManager[node_lock.NodeLock | None]:
+        """The rescue's own node is its own while it holds the lease."""
+        if node == self.node.name:
+            return contextlib.nullcontext()
+        return node_lock.acquire(Node.objects.get(cluster=self.cluster, name=node), clock=self.clock)
+
+    def _write(
+        self,
+        kind: audit.Call,
+        call: Callable[[], T],
+        *,
+        target: str,
+        node: str,
+        destructive: bool,
+        wanted: audit.Wanted | None,
+    ) -> T:
+        if self._has_begun(kind):
+            self._ask_once_more(kind, target, node=node)
+        else:
+            with transaction.atomic():
+                passed = self._check_isolation()
+                self.renew(calls_begun=F("calls_begun") + 1)
+                self.check_guards(destructive=destructive)
+                self.keep_rows()
+                passed = (*passed, *(self.passed_over if destructive else ()))
+                self._keep_passed_over(passed)
+                begun = self.begin(kind, target=target, node=node, wanted=wanted, passed=passed)
+                ledger.append(self.cluster.name, [*self.answers, begun])
+            self.answers, self.marks_changed = [], False
+        try:
+            result = call()
+        except (port.KubeError, Stopped, LeaseLost, node_lock.Busy) as error:
+            self._note_failed(kind, target, error, node=node)
+            raise
+        done = audit.ClusterCallDone(answer=call_answers.of(result), **self._call(kind, target, node=node))
+        self.answers.append(self._draft(done))
+        return result
+
+    def begin(
+        self,
+        kind: audit.Call,
+        *,
+        target: str = "",
+        node: str = "",
+        wanted: audit.Wanted | None = None,
+        passed: Sequence[reasons.Reason] = (),
+    ) -> ledger.Draft:
+        """The ledger's entry before a write. ``passed``: the guards that a named person overrode for it."""
+        node = node or self.node.name
+        begun = audit.ClusterCallBegun(
+            wanted=wanted,
+            attempt=self.step.attempts,
+            passed_over=tuple(passed),
+            **self._call(kind, target or f"node {node}", node=node),
+        )
+        return self._draft(begun)
+
+    def _ask_once_more(self, kind: audit.Call, target: str, *, node: str) -> None:
+        """A pause, another mode, or a person who ended the rescue since the decision, holds back what was begun with
+        it. Raises HeldBack, LeaseLost."""
+        try:
+            self.check_guards(destructive=False)
+            if not Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).exists():
+                raise self._lease_lost()
+        except HeldBack as refusal:
+            # This worker knows that the call was not made, so the count is right even if it dies before it settles.
+            Rescue.objects.filter(pk=self.rescue.pk).update(calls_begun=F("calls_begun") - 1)
+            self._note_failed(kind, target, refusal, node=node)
+            raise
+        except LeaseLost as lost:
+            self._note_failed(kind, target, lost, node=node)
+            raise
+
+    def _note_failed(
+        self, kind: audit.Call, target: str, error: port.KubeError | reasons.ExplainedError, *, node: str
+    ) -> None:
+        failed = audit.ClusterCallFailed(
+            because=errors.reason_of(error),
+            held_back=isinstance(error, HeldBack),
+            **self._call(kind, target, node=node),
+        )
+        self.answers.append(self._draft(failed))
+
+    def drop_begun(self) -> None:
+        """Notes that what was begun with the claim is not made: a person ended the rescue before."""
+        if self.begun:
+            ended = LeaseLost(reasons.of("ended_before_call", rescue=str(self.rescue.pk)))
+            self._note_failed(self.begun, f"node {self.node.name}", ended, node=self.node.name)
+            self.begun = None
+            self.note_answers()
+
+    def _has_begun(self, kind: audit.Call) -> bool:
+        """Whether the write was begun in the transaction that decided it, and took the lease, a moment ago."""
+        begun, self.begun = self.begun, None
+        return begun == kind and self.now - self.renewed_at <= node_lock.LEASE_RENEW_AFTER
+
+    def check_guards(self, *, destructive: bool) -> None:
+        """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""
+        mode, why = fleet.mode_now(self.cluster)
+        if mode in fleet.SILENT:
+            raise HeldBack(recheck_guards.silent(mode, why))
+        if destructive:
+            if recheck_guards.needs_approval(self.rescue, mode=mode):
+                raise recheck_guards.ApprovalNeeded(reasons.of("approve_step", step=self.step.name))
+            self._check_destructive()
+
+    def _check_destructive(self) -> None:
+        """Evaluate the destructive guards of ``kcover.decisions.guards``; counts are refreshed every two seconds."""
+        now = self.now
+        node = Node.objects.get(pk=self.node.pk)
+        if node.labels.get(guards.EXCLUDE_LABEL) == "true":
+            raise HeldBack(recheck_guards.excluded(node.name))
+        if self.counted_at is not None and now - self.counted_at < COUNTED_HOLDS:
+            return
+        self.passed_over = recheck_guards.destructive(self.rescue, act=self.step.name, now=now)
+        self.counted_at = now
+
+    def _check_isolation(self) -> Sequence[reasons.Reason]:
+        """The guards of isolation once more, where they were asked long ago and the node is still in service.
+
+        Returns what was passed over; raises HeldBack. What they let pass counts for others from now.
+        """
+        now = self.now
+        if not recheck_guards.isolates_late(self.rescue, step=self.step.name, now=now):
+            return ()
+        passed = recheck_guards.isolation(self.rescue, now=now)
+        self.rescue.isolating_at = now
+        Rescue.objects.filter(pk=self.rescue.pk, token=self.token).update(isolating_at=now)
+        return passed
+
+    def _keep_passed_over(self, passed: Sequence[reasons.Reason]) -> None:
+        """Writes what was passed over for this write, as part of the caller's transaction."""
+        recheck_guards.keep_rows(self.rescue, passed, step=self.step.name, now=self.now)
+
+    def keep_marks(self, marks: core_marks.Marks | None) -> None:
+        """Notes what is on the node now; None: everything was taken back, also by rescues before this one."""
+        self.rescue.marks = marks.to_json() if marks else {}
+        self.marks_changed = True
+
+    def note_answers(self) -> None:
+        """Writes what the cluster answered although the rescue is no longer ours: it did happen."""
+        ledger.append(self.cluster.name, self.answers)
+        self.answers = []
+
+    def keep_rows(self) -> None:
+        """Writes the marks, as part of the caller's transaction."""
+        if not self.marks_changed:
+            return
+        others = Rescue.objects.filter(node=self.node).exclude(marks={})
+        if self.rescue.marks:
+            Rescue.objects.filter(pk=self.rescue.pk).update(marks=self.rescue.marks)
+            others = others.exclude(pk=self.rescue.pk)
+        others.update(marks={})
+
+    def renew_if_needed(self, _node: port.Node | None = None) -> None:
+        """Between two calls of one write: renews the lease if much of it has gone, so that it covers the next call.
+
+        Raises LeaseLost, or turns.Busy, and then the next call is not made.
+        """
+        if self.now - self.renewed_at > node_lock.LEASE_RENEW_AFTER:
+            self.renew()
+        if self.other_lock is not None:
+            self.other_lock.renew(now=self.now)
+
+    def renew(self, **also: Any) -> None:
+        """Extends the lease, and updates other columns with it; raises LeaseLost if another worker has the rescue."""
+        now = self.now
+        ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).update(
+            lease_until=now + node_lock.LEASE_TIME, **also
+        )
+        if not ours:
+            raise self._lease_lost()
+        self.renewed_at = now
+
+    def _lease_lost(self) -> LeaseLost:
+        return LeaseLost(reasons.of("lease_lost", rescue=str(self.rescue.pk), token=str(self.token)))
+
+    def _call(self, kind: audit.Call, target: str, *, node: str) -> dict[str, Any]:
+        """The fields that every entry about one call of this step has."""
+        return {
+            "call": kind,
+            "target": target,
+            "node": node,
+            "rescue": self.rescue.pk,
+            "step": self.step.index,
+            "name": self.step.name,
+            "rule": self.rescue.rule,
+            "revision": self.rescue.revision,
+        }
+
+    def _draft(self, act: audit.Act) -> ledger.Draft:
+        return ledger.Draft(act=act, actor=f"rescue {self.rescue.pk}", at=self.now)

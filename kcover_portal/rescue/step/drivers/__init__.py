@@ -1,0 +1,45 @@
+"""Ways to reboot a machine and to reset a GPU. Each driver is one module: ``ask`` (idempotent by key) and ``ended``.
+
+A driver never tells whether the machine rebooted: only the node's boot ID does (invariant 16). How a reset went is
+known from its driver alone; the verification afterwards shows whether it helped.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Protocol
+
+from kcover.reasons import Reason
+from kcover_portal.rescue.step.context import Context
+
+
+class Driver(Protocol):
+    """What each module of this package offers."""
+
+    BELIEVED_AFTER: timedelta  # since the request; a failure reported earlier may be the machine going down
+
+    def ask(self, context: Context, *, key: str, boot_id: str) -> Reason:
+        """Requests one reboot that ends that boot, once for each key; returns what names the request."""
+
+    def ended(self, context: Context, *, key: str) -> Reason | None:
+        """Why the request ended without success; None where it did not. It may have ended with the machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reset:
+    """How a reset went, according to the driver. Not ``done``: refused, failed, or unknown."""
+
+    done: bool
+    reason: Reason
+
+
+class Resetter(Protocol):
+    """What each module of this package that resets GPUs offers."""
+
+    def refusal(self, context: Context) -> Reason | None:
+        """Why this driver cannot be used now; None where it can."""
+
+    def ask(self, context: Context, *, key: str, gpu: dict[str, str]) -> Reason:
+        """Requests one reset of that GPU (``gpu_uuid`` or ``pci``), once for each key; returns what names it."""
+
+    def ended(self, context: Context, *, key: str) -> Reset | None:
+        """How it went; None while it is not known yet."""

@@ -1,0 +1,29 @@
+"""The node's agent resets a GPU. It refuses while anything uses a GPU, which the agent can see best."""
+
+from datetime import timedelta
+
+from kcover import reasons
+from kcover.reasons import Reason
+from kcover_portal.fleet.models import Command
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.drivers import Reset, agent
+
+WITHIN = timedelta(minutes=10)  # to fetch it, plus the agent's own three minutes for the reset
+
+
+def refusal(context: Context) -> Reason | None:
+    """Why this driver cannot be used now; None where it can."""
+    return None if agent.usable(context) else reasons.of("agent_silent_no_reset")
+
+
+def ask(context: Context, *, key: str, gpu: dict[str, str]) -> Reason:
+    """Offers the command."""
+    return agent.offer(context, "reset_gpu", key=key, args=gpu, within=WITHIN)
+
+
+def ended(context: Context, *, key: str) -> Reset | None:
+    """How it went, according to the agent; None while it is not known yet."""
+    command = agent.answer(context, key=key)
+    if command is None:
+        return None
+    return Reset(done=command.state == Command.State.DONE, reason=agent.outcome_of(command))

@@ -1,0 +1,52 @@
+"""A privileged pod pinned to the node reboots, if the kernel's boot id is still the one in its spec."""
+
+from datetime import timedelta
+
+from kcover import reasons
+from kcover.reasons import Reason
+from kcover_portal.kube import port
+from kcover_portal.rescue.step.context import Context
+
+SCRIPT = (
+    'test "$(cat /proc/sys/kernel/random/boot_id)" = "$KCOVER_BOOT_ID" || exit 0; '
+    "nsenter --target 1 --mount --uts --ipc --net -- systemctl reboot"
+)
+DEADLINE_SECONDS = 300
+# Its pod dies with the machine, which the cluster still shows as Ready for up to a minute.
+BELIEVED_AFTER = timedelta(seconds=DEADLINE_SECONDS + 60)
+
+
+def ask(context: Context, *, key: str, boot_id: str) -> Reason:
+    """Creates the job; its name comes from the key, so that asking twice makes one job."""
+    namespace, _, called = place(context, key=key).partition("/")
+    spec = port.JobSpec(
+        name=called,
+        namespace=namespace,
+        node=context.node.name,
+        image=context.cluster.job_image,
+        command=("sh", "-c", SCRIPT),
+        env={"KCOVER_BOOT_ID": boot_id},
+        host_pid=True,
+        privileged=True,
+        deadline_seconds=DEADLINE_SECONDS,
+        service_account=None,
+        labels={"kcover.io/reboot": "true", "app.kubernetes.io/managed-by": "kcover-portal"},
+    )
+    context.kube.ensure_job(spec)
+    return reasons.of("reboot_job", job=f"{spec.namespace}/{spec.name}")
+
+
+def ended(context: Context, *, key: str) -> Reason | None:
+    """Why the job failed, if it did. It also fails when its pod dies with the machine, or its deadline passes."""
+    namespace, _, called = place(context, key=key).partition("/")
+    state = context.kube.job_state(namespace, called)
+    if not state.failed:
+        return None
+    return reasons.of("reboot_job_failed", why=state.reason or reasons.of("no_reason_given"))
+
+
+def place(context: Context, *, key: str) -> str:
+    """``namespace/name`` of the job for a key. A job keeps the namespace under which it was first requested."""
+    name = f"kcover-{key}"
+    kept = (one for one in context.step.leftovers if one.endswith(f"/{name}"))
+    return next(kept, f"{context.cluster.job_namespace}/{name}")

@@ -1,0 +1,206 @@
+"""Change a node, and take the change back: one patch each, with the portal's mark in the same patch."""
+
+from collections.abc import Callable
+from functools import partial
+
+from kcover import actions, audit, reasons
+from kcover import marks as core_marks
+from kcover.decisions import decide, standby
+from kcover_portal.kube import port
+from kcover_portal.rescue.models import Step
+from kcover_portal.rescue.step import recheck_guards
+from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.errors import Stopped, TakenBack
+
+Marks = core_marks.Marks
+
+
+class ForeignTaint(Stopped):
+    """Someone else's taint is in the way: a node has one value for each key and effect."""
+
+
+def adopt(context: Context, node: port.Node) -> Marks:
+    """The marks to continue from: those on the node, if the portal wrote them, else new ones.
+
+    A rescue that follows another on an isolated node adopts its marks, so that the last one removes everything.
+    """
+    on_node = core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
+    if on_node is None:
+        return Marks(rescue=context.rescue.pk)
+    return Marks(
+        rescue=context.rescue.pk,
+        cordon=on_node.cordon,
+        foreign_cordon=on_node.foreign_cordon,
+        taints=on_node.taints,
+        labels=on_node.labels,
+        given=on_node.given,
+    )
+
+
+def change(
+    context: Context,
+    call: audit.Call,
+    *,
+    state: str | None,
+    cordon: bool = False,
+    taint: port.Taint | None = None,
+    label: tuple[str, str] | None = None,
+    destructive: bool = False,
+) -> Marks:
+    """Cordons, taints or labels the node, sets its state label and writes the marks, in one patch.
+
+    ``state`` None leaves the state label alone. ``destructive``: it takes running work away. Raises ForeignTaint.
+    """
+    kube, name = context.kube, context.node.name
+    planned: list[Marks] = []
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        context.check_machine(node)
+        context.renew_if_needed()
+        marks = adopt(context, node)
+        if cordon:
+            marks = marks.with_cordon(was_unschedulable=node.unschedulable)
+        if taint is not None:
+            marks = _with_taint(marks, taint, node)
+        labels: dict[str, str | None] = {}
+        if label is not None:
+            key, labels[key] = label
+            marks = marks.with_label(key, before=node.labels.get(key), value=label[1])
+        if state is not None:
+            labels[core_marks.STATE_LABEL] = state
+            marks = marks.with_label(core_marks.STATE_LABEL, before=_state_before(node))
+        planned[:] = [marks]
+        return port.NodeChange(
+            cordon=True if cordon else None,
+            labels=labels,
+            annotations={core_marks.ANNOTATION: marks.render()},
+            add_taints=(taint,) if taint else (),
+        )
+
+    patch = audit.NodePatch(
+        state=state,
+        cordon=cordon,
+        label="=".join(label) if label is not None else "",
+        taint=f"{taint.key}={taint.value}:{taint.effect}" if taint is not None else "",
+    )
+    context.write(call, lambda: kube.apply_node(name, wanted), destructive=destructive, wanted=patch)
+    context.keep_marks(planned[0])
+    return planned[0]
+
+
+def _with_taint(marks: Marks, taint: port.Taint, node: port.Node) -> Marks:
+    """The marks after the taint, which replaces only a taint of the portal's own (invariant 19)."""
+    for found in node.taints:
+        in_its_place = (found.key, found.effect) == (taint.key, taint.effect) and found.value != taint.value
+        if in_its_place and (found.key, found.value, found.effect) not in marks.taints:
+            theirs, ours = (f"{one.key}={one.value}:{one.effect}" for one in (found, taint))
+            raise ForeignTaint(reasons.of("foreign_taint", taint=theirs, node=node.name, wanted=ours))
+    return marks.with_taint((taint.key, taint.value, taint.effect), was_there=taint in node.taints)
+
+
+def _state_before(node: port.Node) -> str | None:
+    """The state label to restore; ``reserved`` is the portal's own and ends by itself."""
+    state = node.labels.get(core_marks.STATE_LABEL)
+    return None if state == standby.RESERVED else state
+
+
+def restate(context: Context, state: str) -> None:
+    """Changes the state label only, on a node that already carries the marks. Raises TakenBack on drift."""
+    node = expect_isolated(context)
+    if node.labels.get(core_marks.STATE_LABEL) == state or core_marks.STATE_LABEL not in context.marks.labels:
+        return
+    wanted = port.NodeChange(labels={core_marks.STATE_LABEL: state})
+    check = still_marked(context)
+
+    def expect(node: port.Node) -> None:
+        context.check_machine(node)
+        context.renew_if_needed()
+        if check is not None:
+            check(node)
+
+    context.write(
+        audit.Call.LABEL,
+        lambda: context.kube.apply_node(context.node.name, wanted, expect=expect),
+        wanted=audit.NodePatch(state=state),
+    )
+
+
+def expect_isolated(context: Context) -> port.Node:
+    """Reads the live node; raises TakenBack if the rescue's cordon or its marks are gone (invariant 20)."""
+    node = context.kube.get_node(context.node.name)
+    context.check_machine(node)
+    check = still_marked(context)
+    if check is not None:
+        check(node)
+    if node.labels.get(decide.EXCLUDE_LABEL) == "true":
+        raise HeldBack(recheck_guards.excluded(node.name))
+    return node
+
+
+def still_marked(context: Context) -> Callable[[port.Node], None] | None:
+    """A check of the node right before a write; None where the rescue has put no marks on it yet."""
+    marks = core_marks.read(context.rescue.marks)
+    if marks is None:
+        return None
+
+    def check(node: port.Node) -> None:
+        if (marks.cordon or marks.foreign_cordon) and not node.unschedulable:
+            raise TakenBack(reasons.of("uncordoned_by_hand", node=node.name))
+        if not core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")):
+            raise TakenBack(reasons.of("mark_removed_by_hand", node=node.name))
+
+    return check
+
+
+def take_back(
+    context: Context, call: audit.Call, *, foreign: bool = False, also: port.Wanted | None = None
+) -> reasons.Reason:
+    """Removes exactly what the portal added, and its mark, in one patch; returns what that was.
+
+    ``foreign``: an operator wants the node schedulable whoever cordoned it. ``also``: another change for the same
+    patch, which takes precedence for the cordon and the labels.
+    """
+    kube, name = context.kube, context.node.name
+    _withdraw_jobs(context)
+    removed: list[reasons.Reason] = []
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        context.check_machine(node)
+        context.renew_if_needed()
+        marks = adopt(context, node)
+        uncordon = marks.cordon or foreign
+        taints = tuple(port.Taint(*taint) for taint in marks.taints)
+        more = also(node) if also else port.NodeChange()
+        removed[:] = [_removed(marks, uncordon=uncordon, unschedulable=node.unschedulable)]
+        own = False if uncordon else None
+        return port.NodeChange(
+            cordon=own if more.cordon is None else more.cordon,
+            labels={**marks.labels_to_restore(node.labels), **more.labels},
+            annotations={core_marks.ANNOTATION: None, **more.annotations},
+            add_taints=more.add_taints,
+            remove_taints=(*taints, *more.remove_taints),
+        )
+
+    context.write(call, lambda: kube.apply_node(name, wanted))
+    context.keep_marks(None)
+    return removed[0]
+
+
+def _withdraw_jobs(context: Context) -> None:
+    """Deletes reboot jobs that have not rebooted the node: nothing may reboot it once it takes work again."""
+    leaving = actions.names(lambda spec: spec.leaves_jobs)
+    asked = Step.objects.filter(rescue__node=context.node, name__in=leaving).exclude(state__in=("done", "pending"))
+    for step in asked:
+        for place in step.leftovers:
+            namespace, _, name = place.partition("/")
+            delete = partial(context.kube.delete_job, namespace, name)
+            context.write(audit.Call.WITHDRAW, delete, target=f"job {place}")
+
+
+def _removed(marks: Marks, *, uncordon: bool, unschedulable: bool) -> reasons.Reason:
+    changes = [reasons.of("change_cordon")] if uncordon and unschedulable else []
+    changes += [reasons.of("change_taint", taint=f"{key}={value}:{effect}") for key, value, effect in marks.taints]
+    changes += [reasons.of("change_label", label=key) for key in sorted(marks.given)]
+    removed = reasons.of("marks_removed", changes=tuple(changes)) if changes else reasons.of("mark_removed")
+    foreign = marks.foreign_cordon and not uncordon
+    return reasons.both(removed, reasons.of("foreign_cordon_kept") if foreign else None)

@@ -1,0 +1,142 @@
+"""The guards, evaluated again by a rescue under way.
+
+That is before each call that takes work away, and before an isolation that begins long after the guards allowed it. A
+rescue that they hold back waits, visibly. What a named person overrode is recorded with its figures.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from kcover import actions, reasons
+from kcover.decisions import guards
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Node
+from kcover_portal.policies import queries as policies
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import counts
+
+ISOLATION_VALID_FOR = timedelta(minutes=1)  # how long an isolation may take to begin after the guards allowed it
+
+
+class HeldBack(reasons.ExplainedError):
+    """A guard refuses the write that was about to be made. ``seconds``: until it is evaluated again."""
+
+    def __init__(self, reason: reasons.Reason, *, seconds: float = 5.0) -> None:
+        super().__init__(reason)
+        self.seconds = seconds
+
+
+class ApprovalNeeded(HeldBack):
+    """Approve mode was set while the rescue was under way, and nobody has been asked for approval yet."""
+
+
+def needs_approval(rescue: Rescue, *, mode: str) -> bool:
+    """Whether a person must approve before it takes work away; a person's own request is its own approval."""
+    by_person = rescue.origin == Rescue.Origin.MANUAL and rescue.requester_kind != Rescue.Requester.TOKEN
+    return mode == "approve" and rescue.gate is None and not by_person
+
+
+def destructive(rescue: Rescue, *, act: str, now: datetime) -> tuple[reasons.Reason, ...]:
+    """Evaluates the guards before ``act`` takes work away (invariant 37).
+
+    Returns the guards that were overridden; raises HeldBack.
+    """
+    node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
+    settings = fleet.guards_of(node.cluster)
+    kind, code = rescue.fault_kind, rescue.fault_code
+    facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
+    asked_for = rescue.origin == Rescue.Origin.MANUAL
+    if asked_for and node.gpus < 1 and facts.eligible < 1:
+        return ()  # limits are counted over GPU nodes, and the cluster has none
+    return _let_pass(guards.destructive(settings, facts, act=act, now=now, overrides=rescue.overrides), now=now)
+
+
+def isolates_late(rescue: Rescue, *, step: str, now: datetime) -> bool:
+    """Whether the step is about to isolate the node on an answer of the guards that is too old to act on.
+
+    That happens to a rescue that waited for approval, or that something held back in the meantime.
+    """
+    if not actions.ACTIONS[step].isolates or rescue.marks:
+        return False
+    return rescue.isolating_at is None or now - rescue.isolating_at > ISOLATION_VALID_FOR
+
+
+def isolation(rescue: Rescue, *, now: datetime) -> tuple[reasons.Reason, ...]:
+    """Evaluates again whether the node may be isolated (invariants 29, 36).
+
+    Returns the guards that were overridden; raises HeldBack. Part of the caller's transaction, and first in it: the
+    cluster's counts are locked before the rescue's row.
+    """
+    node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
+    if node.gpus < 1:
+        return ()  # limits are counted over GPU nodes
+    if node.labels.get(guards.EXCLUDE_LABEL) == "true":
+        raise HeldBack(excluded(node.name))
+    settings = fleet.guards_of(node.cluster)
+    rules = [one for one in policies.candidates() if one.name == rescue.rule][:1]
+    if counts.lock(node.cluster, settings, rules):
+        node.cluster.refresh_from_db()
+        settings = fleet.guards_of(node.cluster)
+    since = now - ISOLATION_VALID_FOR
+    facts = counts.facts(
+        node,
+        settings=settings,
+        now=now,
+        kind=rescue.fault_kind,
+        code=rescue.fault_code,
+        rules=rules,
+        recheck=counts.Recheck(rescue.pk, since),
+    )
+    limits = [guards.RuleLimits(name=one.name, budget=one.rule.budget, cooldown=one.rule.cooldown) for one in rules]
+    rule = limits[0] if limits else None
+    return _let_pass(guards.isolation(settings, facts, now=now, rule=rule, overrides=rescue.overrides), now=now)
+
+
+def _let_pass(verdict: guards.Verdict, *, now: datetime) -> tuple[reasons.Reason, ...]:
+    if verdict.held and verdict.again_at is not None:
+        raise HeldBack(reasons.both(*verdict.held), seconds=(verdict.again_at - now).total_seconds())
+    return verdict.overridden
+
+
+def excluded(node: str) -> reasons.Reason:
+    """The node carries the label by which people exclude it."""
+    return reasons.of("excluded", node=node, label=guards.EXCLUDE_LABEL)
+
+
+def silent(mode: str, why: str) -> reasons.Reason:
+    """Nothing is written to the cluster in a mode of ``fleet.SILENT``; ``why``: the free text of a pause."""
+    return reasons.with_why("paused", why) if mode == "paused" else reasons.of("shadow_no_writes")
+
+
+def as_rows(passed: Iterable[reasons.Reason], *, step: str, now: datetime) -> list[dict[str, Any]]:
+    """Overridden guards as a rescue stores them: when, before which step ("": when it was opened), by whom and why."""
+    rows = []
+    for one in passed:
+        params = dict(one.params)
+        why = params["why"]
+        assert isinstance(why, reasons.Reason)  # the finding of the guard
+        rows.append(
+            {
+                "at": now.isoformat(),
+                "step": step,
+                "guard": params["guard"],
+                "by": params["user"],
+                "why": why.to_json(),
+            }
+        )
+    return rows
+
+
+def new_rows(kept: Sequence[dict[str, Any]], rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that are not stored yet: a step records each overridden guard once."""
+    known = {(row["step"], row["guard"]) for row in kept}
+    return [row for row in rows if (row["step"], row["guard"]) not in known]
+
+
+def keep_rows(rescue: Rescue, passed: Iterable[reasons.Reason], *, step: str, now: datetime) -> None:
+    """Adds the guards that were overridden for ``step`` to the rescue's row, each once."""
+    new = new_rows(rescue.passed_over, as_rows(passed, step=step, now=now))
+    if new:
+        rescue.passed_over = [*rescue.passed_over, *new]
+        Rescue.objects.filter(pk=rescue.pk).update(passed_over=rescue.passed_over)

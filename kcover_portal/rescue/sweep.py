@@ -1,0 +1,73 @@
+"""The sweep: wake workers for everything that is due. It catches every lost message and dead worker."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from kcover_portal import doorbell
+from kcover_portal.fleet import services as fleet_services
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.control import approvals
+from kcover_portal.rescue.decide import reevaluation
+from kcover_portal.rescue.engine import silent_agents
+from kcover_portal.rescue.lifecycle import replaced_machine
+from kcover_portal.rescue.queries import standbys
+from kcover_portal.runtime.services import heartbeats, leases
+
+RECONCILED_EVERY = timedelta(seconds=15)
+LISTENED_EVERY = timedelta(seconds=10)
+CROWD = 20  # up to so many due rows of a task are rung for in each sweep
+RUNG_AGAIN = timedelta(seconds=2)  # of more rows, each again only after this time
+
+Due = tuple[int, Any]  # a row's key, and a value that changes as soon as a worker has taken the row
+
+
+class RecentRings:
+    """What a worker's recent sweeps have rung for.
+
+    While hundreds of rows wait for busy workers, ringing for all of them in each sweep would cost the workers more time
+    than the rows do. A few are rung for each time, because a ring may be lost or come a moment too early.
+    """
+
+    def __init__(self) -> None:
+        self._at: dict[tuple[str, Due], datetime] = {}
+
+    def new(self, task: str, due: Sequence[Due], *, now: datetime) -> Iterator[int]:
+        """The rows to ring for."""
+        for one in due:
+            if len(due) <= CROWD or not self._lately((task, one), now=now):
+                self._at[(task, one)] = now
+                yield one[0]
+
+    def forget(self, *, now: datetime) -> None:
+        """Drops what is too old to count."""
+        self._at = {key: at for key, at in self._at.copy().items() if self._lately(key, now=now)}
+
+    def _lately(self, key: tuple[str, Due], *, now: datetime) -> bool:
+        at = self._at.get(key)
+        return at is not None and timedelta() <= now - at < RUNG_AGAIN  # the clock may have been set back
+
+
+def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
+    """Ends what is over, and rings for what is due. ``rung``: what this worker's earlier sweeps have rung for."""
+    rung = rung or RecentRings()
+    rung.forget(now=now)
+    approvals.expire(now=now)
+    replaced_machine.look(now=now)
+    reevaluation.reevaluate(now=now)
+    for task, due in (  # withdrawals first: they prevent reboots that nobody wants any more
+        ("rescue.withdraw", queries.to_withdraw(now=now)),
+        ("rescue.run", queries.due(now=now)),
+        ("rescue.decide", incident_queries.due_for_decision(now=now)),
+    ):
+        for pk in rung.new(task, due, now=now):
+            doorbell.ring(task, pk)
+    if standbys.left_over().exists():
+        doorbell.ring("rescue.tidy_standbys")
+    if leases.throttle("reconcile", every=RECONCILED_EVERY, now=now):
+        doorbell.ring("rescue.reconcile")
+    if leases.throttle("silent agents", every=LISTENED_EVERY, now=now):
+        silent_agents.check_all(now=now)
+    fleet_services.expire_commands(now=now)
+    heartbeats.beat("sweep", now=now)

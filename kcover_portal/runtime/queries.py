@@ -1,0 +1,35 @@
+"""Reads of the rows that the portal's processes share."""
+
+from datetime import datetime, timedelta
+
+from kcover_portal.runtime.models import Counter, Heartbeat, Installation, Lease, RememberedHash
+
+
+def installation() -> Installation:
+    """The settings of the whole portal; an unsaved row with the defaults where nothing was ever set."""
+    return Installation.objects.filter(pk=1).first() or Installation()
+
+
+def heartbeat(name: str) -> datetime | None:
+    """The time of the last heartbeat; None: there never was one."""
+    return Heartbeat.objects.filter(name=name).values_list("at", flat=True).first()
+
+
+def alive_since(name: str, *, gap: timedelta, now: datetime) -> datetime | None:
+    """Start of the run of heartbeats without a gap that still lasts; None: the last heartbeat is older than ``gap``."""
+    return Heartbeat.objects.filter(name=name, at__gte=now - gap).values_list("since", flat=True).first()
+
+
+def lease_renewed_at(name: str) -> datetime | None:
+    """When a holder last acquired or renewed the lease; None: never."""
+    return Lease.objects.filter(name=name).values_list("renewed_at", flat=True).first()
+
+
+def hashes(topic: str) -> dict[str, str]:
+    """The remembered hashes of a topic, by key."""
+    return dict(RememberedHash.objects.filter(topic=topic).values_list("key", "value"))
+
+
+def counts(topic: str) -> dict[str, int]:
+    """The counters of a topic, by name."""
+    return dict(Counter.objects.filter(topic=topic).values_list("name", "count"))

@@ -1,0 +1,1 @@
+"""Writes of the rows that the portal's processes share."""

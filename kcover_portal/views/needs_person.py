@@ -1,0 +1,48 @@
+"""What needs a person, across all apps: the list of the console, and its counts for metrics."""
+
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from django.db.models import Count, QuerySet
+
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person as rescue
+
+KINDS = ("storm", "rescue", "approval", "incident", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsPerson:
+    """The rows that wait for a person, by what they wait for; each app defines its own part."""
+
+    storms: QuerySet[Incident]  # to be examined and closed
+    rescues: QuerySet[Rescue]  # left to people
+    approvals: QuerySet[Rescue]  # to be approved or rejected
+    incidents: QuerySet[Incident]  # that no rescue takes care of
+    clusters: list[Cluster]  # that the watch cannot read
+
+
+def of(clusters: Collection[Cluster]) -> NeedsPerson:
+    """What needs a person in these clusters. The querysets are not evaluated."""
+    return NeedsPerson(
+        storms=rescue.open_storms().filter(cluster__in=clusters),
+        rescues=rescue.left_to_people().filter(cluster__in=clusters),
+        approvals=rescue.awaiting_approval().filter(cluster__in=clusters),
+        incidents=rescue.unhandled_incidents().filter(cluster__in=clusters),
+        clusters=fleet.unwatched(clusters),
+    )
+
+
+def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
+    """The number of rows that need a person, by cluster and kind; zeros included. Four queries."""
+    found = of(clusters)
+    rows = {"storm": found.storms, "rescue": found.rescues, "approval": found.approvals, "incident": found.incidents}
+    numbers = Counter({(cluster.name, "watch"): 1 for cluster in found.clusters})
+    for kind, some in rows.items():
+        for name, n in some.order_by().values_list("cluster__name").annotate(n=Count("pk")):
+            numbers[name, kind] = n
+    return {(cluster.name, kind): numbers[cluster.name, kind] for cluster in clusters for kind in KINDS}

@@ -1,0 +1,62 @@
+"""The documentation as a whole: links lead somewhere, pages stay short, commands exist."""
+
+import re
+from pathlib import Path
+
+import pytest
+from django.core.management import get_commands
+
+from kcover.decisions import guards
+from kcover_portal.fleet.services import cluster_settings
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+COMMAND = re.compile(r"manage\.py ([a-z]+)")
+BLOCK = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+FIVE_MINUTES = 1_300  # words
+TABLES = {"settings.md"}
+
+
+def anchors(file: Path) -> set[str]:
+    """The fragments of a page's headings, as GitHub makes them."""
+    text = BLOCK.sub("", file.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in HEADING.findall(text)}
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings(file: Path) -> None:
+    for target in LINK.findall(BLOCK.sub("", file.read_text(encoding="utf-8"))):
+        if "://" in target:
+            continue
+        path, _, fragment = target.partition("#")
+        found = (file.parent / path).resolve() if path else file
+        assert found.exists(), target
+        assert not fragment or fragment in anchors(found), target
+
+
+@pytest.mark.parametrize("file", PAGES, ids=lambda file: str(file.relative_to(ROOT)))
+def test_commands_exist(file: Path) -> None:
+    assert set(COMMAND.findall(file.read_text(encoding="utf-8"))) <= get_commands().keys()
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs/operations").glob("*.md")), ids=lambda file: file.name)
+def test_a_page_for_operators_is_read_in_five_minutes(file: Path) -> None:
+    assert file.name in TABLES or len(file.read_text(encoding="utf-8").split()) <= FIVE_MINUTES
+
+
+def test_the_index_lists_every_page_for_operators() -> None:
+    folder = ROOT / "docs/operations"
+    listed = set(LINK.findall((folder / "README.md").read_text(encoding="utf-8")))
+    assert {page.name for page in folder.glob("*.md")} - {"README.md"} <= listed
+
+
+def test_every_setting_of_a_cluster_is_explained() -> None:
+    text = (ROOT / "docs/operations/settings.md").read_text(encoding="utf-8")
+    assert [name for name in cluster_settings.SETTINGS if f"`{name}`" not in text] == []
+
+
+def test_every_guard_is_explained() -> None:
+    text = (ROOT / "docs/operations/safety.md").read_text(encoding="utf-8")
+    assert [name for name in guards.to_json(guards.Settings()) if f"`{name}" not in text] == []

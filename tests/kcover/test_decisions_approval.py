@@ -1,0 +1,237 @@
+"""Approvals: bound to what was asked, in time, by the right people; anything else does not count, and says why."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcover.decisions import approval
+
+ASKED = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SECOND = timedelta(seconds=1)
+SUBJECT = approval.Subject(rescue=7, step=2, plan_hash="abc", node="gpu-1", uid="m-1")
+
+
+def request(**changes: Any) -> approval.Request:
+    made = approval.Request(subject=SUBJECT, requested_by="user:carl", asked_at=ASKED, holds=HOUR)
+    return replace(made, **changes)
+
+
+def vote(by: str = "user:anna", *, after: timedelta = SECOND, **changes: Any) -> approval.Vote:
+    return replace(approval.Vote(subject=SUBJECT, approved=True, by=by, at=ASKED + after), **changes)
+
+
+def check(
+    *votes: approval.Vote, after: timedelta = HOUR / 2, actual: approval.Subject = SUBJECT, **changes: Any
+) -> approval.Answer:
+    healed = changes.pop("healed", False)
+    return approval.check(request(**changes), votes, actual=actual, healed=healed, now=ASKED + after)
+
+
+def said(answer: approval.Answer) -> list[str]:
+    return [str(one) for one in answer.because]
+
+
+def test_one_yes() -> None:
+    answer = check(vote())
+    assert isinstance(answer, approval.Approved)
+    assert (answer.by, answer.until) == (("user:anna",), ASKED + SECOND + HOUR)
+    assert said(answer) == ["Approved by user:anna, valid until 2026-11-21 09:00:01 UTC."]
+
+
+def test_no_answer_yet() -> None:
+    answer = check(approvers=2)
+    assert isinstance(answer, approval.Waiting)
+    assert answer.missing == 2
+    assert said(answer) == ["2 of 2 approvals are missing. The request expires at 2026-11-21 09:00:00 UTC."]
+
+
+@pytest.mark.parametrize(("after", "kind"), [(HOUR - SECOND, approval.Waiting), (HOUR, approval.Expired)])
+def test_the_question_stands_until_its_end(after: timedelta, kind: type[approval.Answer]) -> None:
+    answer = check(after=after)
+    assert isinstance(answer, kind)
+    if kind is approval.Expired:
+        assert said(answer) == ["Not enough approvals by 2026-11-21 09:00:00 UTC. The node stays as it is."]
+
+
+def test_a_yes_holds_as_long_as_a_question_stands() -> None:
+    yes = vote(after=HOUR / 2)
+    assert isinstance(check(yes, after=HOUR / 2), approval.Approved)
+    assert isinstance(check(yes, after=HOUR * 1.5 - SECOND), approval.Approved)
+    assert isinstance(check(yes, after=HOUR * 1.5), approval.Expired)
+
+
+# --- two persons
+
+
+def test_two_people_must_say_yes() -> None:
+    one = check(vote(), approvers=2)
+    assert isinstance(one, approval.Waiting)
+    assert one.missing == 1
+    two = check(vote("user:ben", after=2 * SECOND), vote(), approvers=2)
+    assert isinstance(two, approval.Approved)
+    assert (two.by, two.until) == (("user:anna", "user:ben"), ASKED + SECOND + HOUR)
+    assert said(two) == ["Approved by user:anna, user:ben, valid until 2026-11-21 09:00:01 UTC."]
+
+
+def test_nobody_counts_twice() -> None:
+    answer = check(vote(), vote(after=2 * SECOND), approvers=2)
+    assert isinstance(answer, approval.Waiting)
+    assert answer.missing == 1
+
+
+def test_of_three_the_two_that_hold_longest_count() -> None:
+    votes = [vote("a"), vote("b", after=2 * SECOND), vote("c", after=3 * SECOND)]
+    answer = check(*votes, approvers=2)
+    assert isinstance(answer, approval.Approved)
+    assert (answer.by, answer.until) == (("a", "b", "c"), ASKED + 2 * SECOND + HOUR)
+    late = check(*votes, approvers=2, after=HOUR + SECOND)
+    assert isinstance(late, approval.Approved)
+    assert late.by == ("b", "c")
+    assert isinstance(check(*votes, approvers=2, after=HOUR + 2 * SECOND), approval.Expired)
+
+
+@pytest.mark.parametrize("approvers", [1, 2])
+def test_inv_44_the_one_who_asked_does_not_approve(approvers: int) -> None:
+    answer = check(vote("user:carl"), approvers=approvers)
+    assert isinstance(answer, approval.Waiting)
+    assert answer.missing == approvers
+    assert said(answer)[1:] == ["user:carl made the request; someone else must approve it."]
+
+
+# --- no
+
+
+def test_one_no_is_enough() -> None:
+    no = vote("user:ben", approved=False, after=2 * SECOND)
+    for votes in ((vote(), no), (no, vote()), (no, vote(), vote("user:dora"))):
+        answer = check(*votes, approvers=2)
+        assert isinstance(answer, approval.Rejected)
+        assert (answer.by, said(answer)) == ("user:ben", ["user:ben rejected it."])
+
+
+def test_a_no_may_say_why() -> None:
+    answer = check(vote(approved=False, reason="a run ends at noon"))
+    assert said(answer) == ["user:anna rejected it: a run ends at noon"]
+
+
+def test_a_no_after_ones_own_yes_counts() -> None:
+    answer = check(vote(), vote(approved=False, after=2 * SECOND))
+    assert isinstance(answer, approval.Rejected)
+
+
+def test_a_no_does_not_lapse() -> None:
+    assert isinstance(check(vote(approved=False), after=9 * HOUR), approval.Rejected)
+
+
+@pytest.mark.parametrize("changes", [{"by": "user:carl"}, {"subject": replace(SUBJECT, plan_hash="x")}])
+def test_a_no_that_does_not_count_rejects_nothing(changes: dict[str, Any]) -> None:
+    assert isinstance(check(replace(vote(approved=False), **changes)), approval.Waiting)
+
+
+# --- what a yes is bound to
+
+OTHERS = [
+    ("rescue", 8, "7", "8"),
+    ("step", 3, "2", "3"),
+    ("plan_hash", "abd", "abc", "abd"),
+    ("node", "gpu-2", "gpu-1", "gpu-2"),
+    ("uid", "m-2", "m-1", "m-2"),
+]
+
+
+@pytest.mark.parametrize(("part", "other", "asked", "found"), OTHERS)
+def test_a_changed_plan_voids_the_question(part: str, other: Any, asked: str, found: str) -> None:
+    answer = check(vote(), actual=replace(SUBJECT, **{part: other}))
+    assert isinstance(answer, approval.Void)
+    assert said(answer) == [f"The request was about {part} {asked}, which is now {found}. Ask again."]
+
+
+@pytest.mark.parametrize(("part", "other", "asked", "found"), OTHERS)
+def test_an_answer_to_another_question_does_not_count(part: str, other: Any, asked: str, found: str) -> None:
+    answer = check(vote(subject=replace(SUBJECT, **{part: other})))
+    assert isinstance(answer, approval.Waiting)
+    assert said(answer)[1:] == [f"The answer of user:anna was about {part} {found}, not {asked}, and does not count."]
+
+
+def test_inv_44_approving_after_the_fault_healed_is_a_no_op() -> None:
+    for votes in ((), (vote(),), (vote(approved=False),)):
+        answer = check(*votes, healed=True)
+        assert isinstance(answer, approval.Void)
+        assert said(answer) == ["The fault has cleared; there is nothing left to approve."]
+
+
+@pytest.mark.parametrize(
+    ("after", "counts", "why"),
+    [
+        (
+            -SECOND,
+            False,
+            "user:anna answered at 2026-11-21 07:59:59 UTC, before the request was made; the answer does not count.",
+        ),
+        (0 * SECOND, True, ""),
+        (HOUR - SECOND, True, ""),
+        (HOUR, False, "user:anna answered at 2026-11-21 09:00:00 UTC, too late; the answer does not count."),
+    ],
+)
+def test_an_answer_counts_while_the_question_stands(after: timedelta, counts: bool, why: str) -> None:
+    answer = check(vote(after=after), after=HOUR)
+    assert isinstance(answer, approval.Approved) is (counts and after > 0 * SECOND)
+    if not counts:
+        assert said(answer)[1:] == [why]
+    assert isinstance(check(vote(after=after), after=max(after, 0 * SECOND)), approval.Approved) is counts
+
+
+def test_an_answer_of_the_future_is_not_seen() -> None:
+    answer = check(vote(after=HOUR / 2 + SECOND))
+    assert isinstance(answer, approval.Waiting)
+    assert len(answer.because) == 1
+    assert isinstance(check(vote(after=HOUR / 2)), approval.Approved)
+
+
+def test_what_did_not_count_is_said_beside_every_answer() -> None:
+    own = vote("user:carl")
+    for answer in (
+        check(own, vote()),
+        check(own),
+        check(own, after=HOUR),
+        check(own, vote(approved=False)),
+    ):
+        assert said(answer)[1:] == ["user:carl made the request; someone else must approve it."]
+
+
+VOTES = st.builds(
+    approval.Vote,
+    subject=st.sampled_from([SUBJECT, replace(SUBJECT, plan_hash="other"), replace(SUBJECT, node="gpu-2")]),
+    approved=st.booleans() | st.just(True),
+    by=st.sampled_from(["user:anna", "user:ben", "user:carl", "user:dora"]),
+    at=st.integers(-600, 9000).map(lambda seconds: ASKED + timedelta(seconds=seconds)),
+)
+
+
+@given(st.lists(VOTES, max_size=8), st.integers(1, 2), st.integers(0, 9000), st.randoms())
+def test_inv_43_no_step_runs_without_enough_of_the_right_people(
+    votes: list[approval.Vote], approvers: int, seconds: int, chance: Any
+) -> None:
+    now = ASKED + timedelta(seconds=seconds)
+    asked = request(approvers=approvers)
+    answer = approval.check(asked, votes, actual=SUBJECT, healed=False, now=now)
+    right = [
+        one
+        for one in votes
+        if one.subject == SUBJECT and one.by != "user:carl" and ASKED <= one.at <= now and one.at < ASKED + HOUR
+    ]
+    people = {one.by for one in right if one.approved and now < one.at + HOUR}
+    refused = any(not one.approved for one in right)
+    assert isinstance(answer, approval.Approved) is (len(people) >= approvers and not refused)
+    assert isinstance(answer, approval.Rejected) is refused
+    if isinstance(answer, approval.Approved):
+        assert set(answer.by) == people
+        assert now < answer.until
+    shuffled = list(votes)
+    chance.shuffle(shuffled)
+    assert type(approval.check(asked, shuffled, actual=SUBJECT, healed=False, now=now)) is type(answer)

@@ -1,0 +1,504 @@
+"""decide: one answer for one situation, always with its reasons."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover import limits, plan, reasons
+from kcover.decisions import decide, guards, match
+from kcover.policy import document
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+MATCHES = "Rule heal#1 (priority 10) matches xid 62."
+
+
+def candidate(*names: str, **fields: Any) -> match.Candidate:
+    asked = tuple(document.Action(name=name) for name in names or ("cordon",))
+    rule = document.Rule(**{"index": 0, "priority": 10, "codes": ("62",), "actions": asked, **fields})
+    return match.Candidate(policy="heal", revision=4, created_at=NOW, rule=rule)
+
+
+REBOOTS = candidate("drain", "reboot")
+
+
+def situation(
+    *rules: match.Candidate,
+    fault: dict[str, Any] | None = None,
+    node: dict[str, Any] | None = None,
+    cluster: dict[str, Any] | None = None,
+    settings: dict[str, Any] | None = None,
+    counts: guards.Facts | None = None,
+) -> decide.Situation:
+    return decide.Situation(
+        now=NOW,
+        fault=decide.FaultFacts(**{"kind": "xid", "code": "62", **(fault or {})}),
+        node=decide.NodeFacts(**{"name": "gpu-1", "known": True, "gpus": 8, **(node or {})}),
+        cluster=decide.ClusterFacts(**{"name": "east", **(cluster or {})}),
+        rules=rules or (candidate(),),
+        settings=guards.parse(settings or {}),
+        counts=counts,
+    )
+
+
+def counted(**changes: Any) -> guards.Facts:
+    made = guards.Facts(
+        cluster="east",
+        node="gpu-1",
+        eligible=100,
+        isolated_lately=0,
+        slots=guards.Slots(scope="cluster east", eligible=100, taken=0),
+        pool=guards.Pool(name="", eligible=100, healthy=100),
+    )
+    return replace(made, **changes)
+
+
+def weigh(*rules: match.Candidate, **facts: Any) -> tuple[str, tuple[str, ...]]:
+    judged = decide.decide(situation(*rules, **facts))
+
+    return judged.answer, tuple(map(str, judged.because))
+
+
+def test_a_rule_that_nothing_holds_back() -> None:
+    rule = candidate()
+    assert decide.decide(situation(rule)) == decide.Decision(
+        answer="rescue",
+        because=(
+            reasons.of("rule_matches", rule="heal#1", priority=10, kind="xid", code="62"),
+            reasons.of("nothing_holds_back"),
+        ),
+        mode="enforce",
+        candidate=rule,
+        steps=(plan.PlannedStep(name="cordon"),),
+        tried=(match.Tried("heal#1", True, reasons.of("code_and_labels_match")),),
+    )
+
+
+def test_the_same_facts_give_the_same_answer() -> None:
+    assert decide.decide(situation()) == decide.decide(situation())
+
+
+def test_the_plan_carries_the_faults_code() -> None:
+    [taint] = decide.decide(situation(candidate("taint", codes=None), fault={"code": "79"})).steps
+    assert taint.args["value"] == "79"
+
+
+# --- beyond rules: no rule is asked
+
+
+@pytest.mark.parametrize(
+    ("facts", "because"),
+    [
+        (
+            {"node": {"known": False}},
+            "Cluster east has no node gpu-1. Its reports are kept, but nothing is done to it.",
+        ),
+        ({"node": {"gpus": 0}}, "Node gpu-1 has no GPUs. Policies act on GPU nodes only."),
+        (
+            {"fault": {"drill": True}, "cluster": {"drills": "record"}},
+            "Drill: the log line was written by a program, and this cluster only records drills.",
+        ),
+        (
+            {"cluster": {"decision_mode": "external"}},
+            "This cluster leaves every decision to an external system (decision_mode external).",
+        ),
+    ],
+)
+def test_when_no_rule_is_asked(facts: dict[str, Any], because: str) -> None:
+    judged = decide.decide(situation(**facts))
+    assert tuple(map(str, judged.because)) == (because,)
+    assert judged == decide.Decision(answer="none", because=judged.because, mode="enforce")
+
+
+def test_why_no_rule_is_asked_comes_in_order() -> None:
+    everything = {
+        "node": {"known": False, "gpus": 0},
+        "fault": {"drill": True},
+        "cluster": {"drills": "record", "decision_mode": "external", "mode": "shadow"},
+    }
+    judged = decide.decide(situation(**everything))
+    assert "has no node gpu-1" in str(judged.because[0])
+    assert judged.mode == "shadow"
+    assert "has no GPUs" in weigh(**{**everything, "node": {"gpus": 0}})[1][0]
+    assert "drill" in weigh(**{**everything, "node": {}})[1][0]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"node": {"gpus": 1}},
+        {"fault": {"drill": True}},
+        {"cluster": {"drills": "record"}},
+        {"cluster": {"decision_mode": "both"}},
+        {"node": {"labels": {"kcover.io/exclude": "false"}}},
+        {"node": {"recent_rescues": 99}},
+        {"node": {"isolated_by": 3, "isolated_plan": "another"}},
+        {"cluster": {"pause_reason": "old words"}},
+    ],
+)
+def test_what_holds_nothing_back(facts: dict[str, Any]) -> None:
+    assert weigh(**facts) == ("rescue", (MATCHES, "Nothing stands in the way."))
+
+
+# --- no rule matches
+
+
+def test_without_a_policy() -> None:
+    judged = decide.decide(replace(situation(), rules=()))
+    assert judged == decide.Decision(answer="none", because=(reasons.of("no_policy"),), mode="enforce")
+
+
+def test_every_rule_that_does_not_match_says_why() -> None:
+    rules = (candidate(codes=("48",)), candidate(codes=("63",), index=1))
+    judged = decide.decide(situation(*rules))
+    assert (judged.answer, judged.rule, judged.steps) == ("none", None, ())
+    assert tuple(map(str, judged.because)) == (
+        "Rule heal#1 does not match. Lists 48, not 62.",
+        "Rule heal#2 does not match. Lists 63, not 62.",
+    )
+    assert [one.matched for one in judged.tried] == [False, False]
+
+
+def test_the_cause_and_the_labels_reach_the_rules() -> None:
+    anyone = candidate(codes=None)
+    assert weigh(anyone)[0] == "rescue"
+    assert weigh(anyone, fault={"cause": 149})[0] == "none"
+    chosen = candidate(operator="all", labels={"a": "b"})
+    assert weigh(chosen)[0] == "none"
+    assert weigh(chosen, node={"labels": {"a": "b"}})[0] == "rescue"
+
+
+# --- what holds a matching rule back, in order
+
+HOLDS: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "none",
+        {"node": {"labels": {"kcover.io/exclude": "true"}}},
+        "Node gpu-1 is excluded (label kcover.io/exclude=true).",
+    ),
+    ("hold", {"cluster": {"mode": "paused", "pause_reason": "storm"}}, "Automation is paused: storm"),
+    ("hold", {"node": {"open_rescue": 7}}, "Rescue 7 is open on this node. A node has one rescue at a time."),
+    (
+        "hold",
+        {"node": {"left_to_people": 6}},
+        "Rescue 6 left this node to people. Release it to let policies act again.",
+    ),
+    (
+        "hold",
+        {"node": {"unshown_boot": "b0a7c1de-1"}},
+        (
+            "Reported for boot b0a7c1de-1, which the cluster has not confirmed. Waiting to learn "
+            "whether that boot has ended."
+        ),
+    ),
+    (
+        "none",
+        {"node": {"isolated_by": 5, "isolated_plan": plan.digest(plan.of_rule(REBOOTS.rule, code="62"))}},
+        "Rescue 5 already did exactly this, and the node is still isolated.",
+    ),
+    (
+        "hold",
+        {"node": {"recent_rescues": 5}},
+        "Rescues rebooted this node, or reset one of its GPUs, 5 times within 7 d. A person must look at it.",
+    ),
+    ("shadow", {"cluster": {"installation_mode": "shadow"}}, "Shadow mode: this is what would have been done."),
+    ("approve", {"cluster": {"installation_mode": "approve"}}, "Approve mode: a person must approve first."),
+]
+
+
+def merged(*parts: dict[str, Any]) -> dict[str, Any]:
+    whole: dict[str, Any] = {}
+    for part in parts:
+        for key, facts in part.items():
+            whole[key] = {**whole.get(key, {}), **facts}
+    return whole
+
+
+@pytest.mark.parametrize("place", range(len(HOLDS)))
+def test_what_holds_a_rule_back(place: int) -> None:
+    answer, facts, because = HOLDS[place]
+    judged = decide.decide(situation(REBOOTS, **facts))
+    assert (judged.answer, tuple(map(str, judged.because))) == (answer, (MATCHES, because))
+    assert (judged.rule, judged.policy, judged.revision) == ("heal#1", "heal", 4)
+    assert [step.name for step in judged.steps] == ["cordon", "drain", "reboot", "ready", "verify"]
+
+
+@pytest.mark.parametrize("place", range(len(HOLDS) - 1))
+def test_the_earlier_reason_wins(place: int) -> None:
+    answer, facts, because = HOLDS[place]
+    later = [reason[1] for reason in HOLDS[place + 1 :]]
+    assert weigh(REBOOTS, **merged(*later, facts)) == (answer, (MATCHES, because))
+
+
+def test_a_pause_without_a_reason() -> None:
+    assert weigh(cluster={"mode": "paused"}) == ("hold", (MATCHES, "Automation is paused."))
+
+
+def test_a_handful_of_reboots_is_enough() -> None:
+    assert weigh(REBOOTS, node={"recent_rescues": 4})[0] == "rescue"
+    assert weigh(REBOOTS, node={"recent_rescues": 5})[0] == "hold"
+    assert weigh(REBOOTS, node={"recent_rescues": 6})[0] == "hold"
+
+
+def test_a_wider_plan_goes_on_where_a_smaller_one_left_its_marks() -> None:
+    cordoned = plan.digest(plan.of_rule(candidate().rule, code="62"))
+    facts = {"node": {"isolated_by": 5, "isolated_plan": cordoned}}
+    assert weigh(candidate(), **facts)[0] == "none"
+    assert weigh(REBOOTS, **facts)[0] == "rescue"
+
+
+# --- modes
+
+
+@pytest.mark.parametrize(
+    ("modes", "wins"),
+    [
+        (("enforce",), "enforce"),
+        (("enforce", "approve"), "approve"),
+        (("approve", "shadow", "enforce"), "shadow"),
+        (("shadow", "paused", "approve"), "paused"),
+    ],
+)
+def test_the_strictest_mode_wins(modes: tuple[str, ...], wins: str) -> None:
+    assert decide.strictest(*modes) == wins
+
+
+@pytest.mark.parametrize("place", ["installation_mode", "mode", "rule"])
+@pytest.mark.parametrize(("mode", "answer"), [("shadow", "shadow"), ("approve", "approve"), ("enforce", "rescue")])
+def test_any_of_the_three_modes_can_bound_it(place: str, mode: str, answer: str) -> None:
+    rule = candidate(mode=mode if place == "rule" else "enforce")
+    cluster = {} if place == "rule" else {place: mode}
+    judged = decide.decide(situation(rule, cluster=cluster))
+    assert (judged.answer, judged.mode) == (answer, mode)
+
+
+def test_a_rule_cannot_loosen_its_cluster() -> None:
+    judged = decide.decide(situation(candidate(mode="enforce"), cluster={"mode": "approve"}))
+    assert (judged.answer, judged.mode) == ("approve", "approve")
+    assert decide.decide(situation(candidate(mode="shadow"), cluster={"mode": "approve"})).answer == "shadow"
+
+
+def test_a_decision_without_a_rule_has_the_mode_of_the_place() -> None:
+    judged = decide.decide(situation(candidate(codes=("48",), mode="shadow"), cluster={"mode": "approve"}))
+    assert (judged.answer, judged.mode) == ("none", "approve")
+
+
+def test_every_answer_is_a_known_one() -> None:
+    answers = {answer for answer, _, _ in HOLDS} | {"rescue"}
+    assert answers == set(decide.ANSWERS)
+
+
+def test_a_rule_may_want_a_person_to_say_yes() -> None:
+    asks = candidate(approval=document.Approval())
+    assert weigh(asks) == ("approve", (MATCHES, "The rule requires approval first."))
+    assert weigh(asks, cluster={"mode": "approve"})[1][1] == "Approve mode: a person must approve first."
+    assert weigh(asks, cluster={"mode": "shadow"})[0] == "shadow"
+
+
+# --- repeats and the ladder
+
+SOME = {"recent_rescues": 2, "reboots_for_code": 2}
+
+
+def test_inv_35_how_many_reboots_are_too_many_is_a_setting() -> None:
+    repeats = {"repeats": {"limit": 2, "window": 3600}}
+    assert weigh(REBOOTS, node=SOME, settings=repeats) == (
+        "hold",
+        (
+            MATCHES,
+            "Rescues rebooted this node, or reset one of its GPUs, 2 times within 1 h. A person must look at it.",
+        ),
+    )
+    assert weigh(REBOOTS, node={"recent_rescues": 1}, settings=repeats)[0] == "rescue"
+    assert weigh(candidate("drain"), node=SOME, settings=repeats)[0] == "rescue"
+
+
+def test_the_ladder_ends_at_an_inspection() -> None:
+    ladder = {"ladder": {"reboots": 2, "window": 3 * 86400}}
+    assert weigh(REBOOTS, node=SOME, settings=ladder) == (
+        "hold",
+        (MATCHES, "2 reboots within 3 d did not fix xid 62. The hardware must be inspected."),
+    )
+    assert weigh(REBOOTS, node={"reboots_for_code": 3}, settings=ladder)[0] == "hold"
+    assert weigh(REBOOTS, node={"reboots_for_code": 1}, settings=ladder)[0] == "rescue"
+    assert weigh(candidate("drain"), node=SOME, settings=ladder)[0] == "rescue"
+
+
+def test_nothing_happened_unless_it_is_counted() -> None:
+    one = {"ladder": {"reboots": 1}, "repeats": {"limit": 1}}
+    assert weigh(REBOOTS, settings=one)[0] == "rescue"
+
+
+def test_the_ladder_is_off_unless_set() -> None:
+    assert weigh(REBOOTS, node={"reboots_for_code": 99})[0] == "rescue"
+
+
+def test_repeats_are_named_before_the_ladder_and_both_before_the_guards() -> None:
+    both = {"ladder": {"reboots": 2}, "repeats": {"limit": 2}, "breaker": {"limit": 1}}
+    full = counted(isolated_lately=1)
+    assert held_by(node=SOME, settings=both, counts=full) == "reboots_repeat"
+    assert held_by(node={"reboots_for_code": 2}, settings=both, counts=full) == "inspection"
+    assert held_by(settings=both, counts=full) == "breaker"
+
+
+def held_by(**facts: Any) -> str:
+    """The code of the first reason that holds back a rule with a reboot."""
+    return decide.decide(situation(REBOOTS, **facts)).because[1].code
+
+
+# --- guards
+
+TRIPPED = {"settings": {"breaker": {"limit": 1}, "budget": {"limit": 1}}, "counts": counted(isolated_lately=1)}
+BREAKER = "Breaker tripped: 1 of 100 nodes were isolated within 5 min (limit 1)."
+
+
+@pytest.mark.parametrize("mode", ["shadow", "approve", "enforce"])
+def test_the_guards_are_weighed_in_every_mode(mode: str) -> None:
+    judged = decide.decide(situation(candidate(mode=mode), **TRIPPED))
+    assert (judged.answer, judged.mode) == ("hold", mode)
+    assert tuple(map(str, judged.because)) == (MATCHES, BREAKER)
+    assert [one.code for one in judged.passed] == ["no_maintenance", "no_storm", "budget_left"]
+    assert judged.again_at == NOW + timedelta(seconds=15)
+    assert judged.storm is None
+    assert (judged.rule, judged.policy, judged.revision) == ("heal#1", "heal", 4)
+    assert [step.name for step in judged.steps] == ["cordon"]
+    assert [one.rule for one in judged.tried] == ["heal#1"]
+
+
+def test_everything_that_holds_is_named() -> None:
+    full = counted(isolated_lately=1, slots=guards.Slots(scope="x", eligible=9, taken=1))
+    judged = decide.decide(situation(settings=TRIPPED["settings"], counts=full))
+    assert [one.code for one in judged.because] == ["rule_matches", "breaker", "budget"]
+
+
+def test_what_was_passed_is_kept_with_the_answer() -> None:
+    judged = decide.decide(situation(counts=counted()))
+    assert (judged.answer, judged.again_at, judged.storm) == ("rescue", None, None)
+    assert [one.code for one in judged.passed] == ["no_maintenance", "no_storm", "breaker_closed"]
+
+
+def test_without_counts_no_guard_is_asked() -> None:
+    judged = decide.decide(situation(settings=TRIPPED["settings"]))
+    assert (judged.answer, judged.passed) == ("rescue", ())
+
+
+@pytest.mark.parametrize("action", ["cordon", "taint", "drain"])
+def test_plans_that_take_the_node_away_are_weighed(action: str) -> None:
+    assert weigh(candidate(action), **TRIPPED)[0] == "hold"
+
+
+def test_plans_that_take_nothing_away_are_not() -> None:
+    judged = decide.decide(situation(candidate(actions=(), escalate="look"), **TRIPPED))
+    assert (judged.answer, judged.passed) == ("rescue", ())
+
+
+def test_a_storm_is_named_so_that_there_is_one_incident_of_it() -> None:
+    everywhere = guards.Symptom(trait="code", value="xid 62", nodes=3)
+    judged = decide.decide(situation(counts=counted(symptoms=(everywhere,))))
+    assert (judged.answer, judged.because[1].code) == ("hold", "storm_code")
+    assert judged.storm == guards.Storm(symptom=everywhere, reached=3, eligible=100)
+
+
+def test_a_rules_own_limits_are_weighed() -> None:
+    rule = candidate(budget=limits.Limit(count=1), cooldown=timedelta(hours=1))
+    places = guards.Slots(scope="rule heal#1", eligible=9, taken=1)
+    full = counted(rules={"heal#1": guards.RuleFacts(slots=places, last_ended_at=NOW)})
+    judged = decide.decide(situation(rule, counts=full))
+    assert [one.code for one in judged.because] == ["rule_matches", "budget", "rule_cooldown"]
+    assert judged.again_at == NOW + timedelta(minutes=5)
+
+
+def test_who_has_the_node_is_named_before_the_guards() -> None:
+    assert "is open on this node" in weigh(node={"open_rescue": 7}, **TRIPPED)[1][1]
+
+
+PLACES = range(len(HOLDS))
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if HOLDS[place][0] in ("none", "hold")])
+def test_what_has_the_word_before_the_guards_needs_no_counts(place: int) -> None:
+    facts = HOLDS[place][1]
+    held = situation(REBOOTS, **facts)
+    assert not needs_counts(held)
+    full = counted(isolated_lately=99, symptoms=(guards.Symptom(trait="code", value="xid 62", nodes=50),))
+    assert decide.decide(replace(held, counts=full)) == decide.decide(held)
+
+
+@pytest.mark.parametrize("place", [place for place in PLACES if HOLDS[place][0] not in ("none", "hold")])
+def test_what_is_only_shown_or_asked_about_is_weighed_all_the_same(place: int) -> None:
+    assert needs_counts(situation(REBOOTS, **HOLDS[place][1]))
+
+
+def test_counts_are_asked_for_where_a_rule_matches_whoever_decides() -> None:
+    assert needs_counts(situation())
+    assert needs_counts(situation(cluster={"decision_mode": "external"}))
+    assert not needs_counts(situation(candidate(codes=("79",))))
+
+
+def needs_counts(facts: decide.Situation) -> bool:
+    """Whether somebody who gathers facts for this situation must count."""
+    chosen = decide.match_rules(facts).candidate
+    return chosen is not None and decide.needs_counts(facts, chosen)
+
+
+def test_an_external_decider_that_was_asked_lifts_the_external_mode() -> None:
+    facts = situation(cluster={"decision_mode": "external"})
+    assert decide.decide(facts).because == (reasons.of("left_to_external"),)
+    assert decide.decide(replace(facts, external_asked=True)).answer == "rescue"
+
+
+def test_a_match_that_was_computed_before_gives_the_same_decision() -> None:
+    facts = situation()
+    assert decide.decide(replace(facts, matched=decide.match_rules(facts))) == decide.decide(facts)
+
+
+# --- again, and never again
+
+
+@pytest.mark.parametrize("place", [place for place, one in enumerate(HOLDS) if one[0] == "hold"])
+def test_a_held_answer_says_when_it_is_judged_again(place: int) -> None:
+    judged = decide.decide(situation(REBOOTS, **HOLDS[place][1]))
+    assert judged.again_at == NOW + timedelta(seconds=15)
+
+
+@pytest.mark.parametrize("place", [place for place, one in enumerate(HOLDS) if one[0] != "hold"])
+def test_another_answer_does_not(place: int) -> None:
+    assert decide.decide(situation(REBOOTS, **HOLDS[place][1])).again_at is None
+
+
+DAY = timedelta(hours=24)
+EXPIRING: list[dict[str, Any]] = [
+    {"cluster": {"mode": "paused"}},
+    {"cluster": {"mode": "paused", "pause_reason": "x"}},
+    {"node": {"recent_rescues": 5}},
+    {"node": {"reboots_for_code": 1}, "settings": {"ladder": {"reboots": 1}}},
+    TRIPPED,
+]
+
+
+@pytest.mark.parametrize("facts", EXPIRING)
+def test_inv_32_what_is_held_back_too_long_is_given_up(facts: dict[str, Any]) -> None:
+    fresh = decide.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY}, **facts))
+    assert fresh.answer == "hold"
+    stale = decide.decide(situation(REBOOTS, fault={"last_seen_at": NOW - DAY - timedelta(seconds=1)}, **facts))
+    assert (stale.answer, stale.again_at) == ("none", None)
+    assert stale.because[:-1] == fresh.because
+    assert str(stale.because[-1]) == (
+        "Last seen at 2026-11-20 07:59:59 UTC, more than 1 d ago. The action that was held back is dropped."
+    )
+
+
+@pytest.mark.parametrize("facts", [{"open_rescue": 7}, {"left_to_people": 6}])
+def test_what_waits_for_a_rescue_or_for_people_is_not(facts: dict[str, Any]) -> None:
+    assert weigh(node=facts, fault={"last_seen_at": NOW - 9 * DAY})[0] == "hold"
+
+
+def test_what_nothing_holds_back_never_expires() -> None:
+    assert weigh(fault={"last_seen_at": NOW - 9 * DAY})[0] == "rescue"
+
+
+def test_when_it_expires_is_a_setting() -> None:
+    facts: dict[str, Any] = {"cluster": {"mode": "paused"}, "settings": {"expiry": 60}}
+    assert weigh(fault={"last_seen_at": NOW - timedelta(seconds=60)}, **facts)[0] == "hold"
+    assert weigh(fault={"last_seen_at": NOW - timedelta(seconds=61)}, **facts)[0] == "none"

@@ -1,0 +1,203 @@
+"""Node and GPU health from faults, checks and silence."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcover.decisions import health
+from kcover.faults.fault import CHECK_STATUSES
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+FRESH = NOW - timedelta(seconds=10)
+LONG_AGO = NOW - timedelta(hours=1)
+
+
+def node(*faults: health.Fault, checks: tuple[health.Check, ...] = (), **more: object) -> health.Health:
+    given = {"ready": True, "seen_at": FRESH, **more}
+    return health.of_node(faults=faults, checks=checks, now=NOW, **given)
+
+
+def fault(severity: str = "fatal", **more: object) -> health.Fault:
+    return health.Fault(kind="xid", code="79", severity=severity, **more)
+
+
+def moved(*minutes_ago: float) -> tuple[datetime, ...]:
+    return tuple(NOW - timedelta(minutes=ago) for ago in minutes_ago)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "heard"),
+    [
+        (0, "fresh"),
+        (60, "fresh"),
+        (60.1, "late"),
+        (120, "late"),
+        (120.1, "silent"),
+        (1e6, "silent"),
+        (-86_400, "fresh"),
+    ],
+)
+def test_an_agent_is_late_after_two_intervals_and_silent_after_four(seconds: float, heard: str) -> None:
+    assert health.silence(NOW - timedelta(seconds=seconds), now=NOW) == heard
+
+
+def test_silence_counts_in_the_agents_own_interval() -> None:
+    seen_at = NOW - timedelta(seconds=130)
+    assert health.silence(seen_at, now=NOW, interval=timedelta(seconds=60)) == "late"
+    assert health.silence(None, now=NOW) == "never"
+
+
+def test_nothing_against_it_is_healthy() -> None:
+    assert node() == health.Health(state="healthy")
+
+
+@pytest.mark.parametrize(
+    ("severity", "state"),
+    [
+        ("fatal", "unhealthy"),
+        ("critical", "unhealthy"),
+        ("degraded", "degraded"),
+        ("warning", "degraded"),
+        ("info", "healthy"),
+    ],
+)
+def test_a_fault_counts_by_its_severity(severity: str, state: str) -> None:
+    assert node(fault(severity)).state == state
+
+
+@pytest.mark.parametrize("last", CHECK_STATUSES)
+def test_inv_42_only_a_check_that_failed_speaks_against_the_node(last: str) -> None:
+    """Whatever came before: five results, a minute apart, in every order. What broke or was skipped tells nothing, and
+    is as if nobody had looked."""
+    for before in itertools.product(CHECK_STATUSES, repeat=4):
+        told = (*before, last)
+        at = [NOW - timedelta(minutes=4 - n) for n in range(5)]
+        changes = [(told[n - 1], told[n], at[n]) for n in range(1, 5) if told[n - 1] != told[n]]
+        check = health.Check(name="remapped", status=last, moves=health.status_moves(changes))
+        bad = [status == "fail" for status in told if status not in ("error", "skipped")]
+        flaps = sum(one != other for one, other in itertools.pairwise(bad)) == 4
+        found = node(checks=(check,))
+        assert found.state == ("degraded" if last == "fail" or flaps else "healthy"), told
+        assert [cause.kind for cause in found.causes] == (["flapping"] if flaps else ["check"] * (last == "fail")), told
+
+
+@pytest.mark.parametrize(
+    ("ready", "seen_at", "state"),
+    [
+        (True, LONG_AGO, "unknown"),
+        (None, LONG_AGO, "unknown"),  # the portal cannot reach the cluster: invariant 34
+        (False, LONG_AGO, "unhealthy"),
+        (False, FRESH, "unhealthy"),
+        (True, None, "unknown"),
+        (None, FRESH, "healthy"),
+    ],
+)
+def test_silence_is_no_health_and_a_fault_only_with_the_clusters_word(
+    ready: bool | None, seen_at: datetime | None, state: str
+) -> None:
+    assert node(ready=ready, seen_at=seen_at).state == state
+
+
+def test_a_silence_that_the_portal_may_have_made_itself_is_told_apart() -> None:
+    found = node(ready=None, seen_at=LONG_AGO, out_of_reach=True)
+    assert [(cause.kind, cause.about, cause.state) for cause in found.causes] == [("silence", "untold", "unknown")]
+    assert node(ready=None, seen_at=None, out_of_reach=True).causes[0].about == "never"
+    assert node(ready=None, out_of_reach=True).state == "healthy"
+
+
+def test_the_worst_comes_first_and_is_the_answer() -> None:
+    found = node(fault("warning"), fault("fatal"), seen_at=LONG_AGO)
+    assert [cause.state for cause in found.causes] == ["unhealthy", "degraded", "unknown"]
+    assert found.state == "unhealthy"
+
+
+@pytest.mark.parametrize(
+    ("check", "hours", "counts"),
+    [
+        ("temperature", 2, True),
+        ("temperature", 4, False),  # a probe tells again each hour
+        ("ping", 20, True),
+        ("ping", 25, False),
+        ("dcgm", 1000, True),  # not run again: nobody knows that it recovered
+        ("gpumem", 1000, True),
+    ],
+)
+def test_what_would_have_been_told_again_counts_no_longer(check: str, hours: int, counts: bool) -> None:
+    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), heard_at=NOW) is counts
+    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), heard_at=None)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "turned"),
+    [
+        ("pass fail pass fail", [1, 2, 3]),
+        ("pass error pass error skipped pass", []),  # invariant 42
+        ("pass warn pass warn", []),
+        ("pass error fail skipped warn", [2, 4]),
+        ("error fail error fail", []),
+        ("error pass", []),
+        ("fail", []),
+    ],
+)
+def test_a_check_turns_between_good_and_bad_only(statuses: str, turned: list[int]) -> None:
+    told = statuses.split()
+    at = [NOW + timedelta(minutes=n) for n in range(len(told))]
+    changes = [(told[n - 1], told[n], at[n]) for n in range(1, len(told))]
+    assert health.status_moves(changes) == tuple(at[n] for n in turned)
+
+
+@pytest.mark.parametrize(
+    ("minutes_ago", "flaps"),
+    [
+        ((), False),
+        ((1, 2, 3), False),
+        ((1, 2, 3, 4), True),
+        ((9, 12, 20, 38), True),
+        ((9, 12, 20, 40), False),  # one move is too long before the last
+        ((10.1, 11, 12, 13), False),  # still for long enough
+    ],
+)
+def test_a_check_flaps_until_it_has_kept_still(minutes_ago: tuple[float, ...], flaps: bool) -> None:
+    assert health.flapping(moved(*minutes_ago), now=NOW) is flaps
+    found = node(checks=(health.Check(name="ping", status="pass", moves=moved(*minutes_ago)),))
+    assert found.state == ("degraded" if flaps else "healthy")
+
+
+def test_a_fault_that_comes_and_goes_counts_until_it_has_kept_still() -> None:
+    def closed(*minutes_ago: float) -> health.Health:
+        return node(fault("fatal", open=False, moves=moved(*minutes_ago)))
+
+    assert closed(1).state == "healthy"
+    assert closed(1, 3, 6).state == "healthy"
+    found = closed(1, 3, 6, 9)
+    assert found.state == "degraded"
+    assert [(cause.kind, cause.about) for cause in found.causes] == [("flapping", "xid 79")]
+    assert closed(11, 13, 16, 19).state == "healthy"
+    assert node(fault("info", open=False, moves=moved(1, 2, 3, 4))).state == "healthy"
+    assert node(fault("fatal", moves=moved(1, 3, 6, 9))).state == "unhealthy"  # open again
+
+
+def test_a_gpu_answers_for_what_names_it_by_any_name() -> None:
+    gpus = [health.Gpu(uuid=f"GPU-{n}", names=frozenset({f"GPU-{n}", f"0000:0{n}:00"})) for n in (1, 2)]
+    faults = [fault(devices=frozenset({"0000:01:00"})), fault()]
+    checks = [health.Check(name="remapped", status="fail", device="GPU-2")]
+    whole = node(*faults, checks=tuple(checks))
+    found = [health.of_gpu(gpu, node=whole, faults=faults, checks=checks, now=NOW).state for gpu in gpus]
+    assert found == ["unhealthy", "degraded"]
+
+
+def test_of_a_silent_node_the_gpus_are_unknown() -> None:
+    gpu = health.Gpu(uuid="GPU-1", names=frozenset({"GPU-1"}))
+    whole = node(seen_at=LONG_AGO)
+    assert health.of_gpu(gpu, node=whole, faults=[], checks=[], now=NOW).state == "unknown"
+
+
+@given(st.lists(st.sampled_from(["fatal", "critical", "degraded", "warning", "info"])), st.randoms())
+def test_the_order_of_faults_does_not_matter(severities: list[str], rng: object) -> None:
+    faults = [fault(severity) for severity in severities]
+    shuffled = faults.copy()
+    rng.shuffle(shuffled)
+    assert node(*faults) == node(*shuffled)

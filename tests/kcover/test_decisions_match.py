@@ -1,0 +1,271 @@
+"""Which rule a fault meets: priority, age, place; codes and labels."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover import reasons
+from kcover.decisions import match
+from kcover.faults import machine_check
+from kcover.policy import document
+
+OLD = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def candidate(policy: str = "p", *, index: int = 0, age: int = 0, **rule: Any) -> match.Candidate:
+    """A rule in force; a higher age is an older policy."""
+    rule.setdefault("priority", 0)
+    made = OLD - timedelta(days=age)
+    return match.Candidate(policy=policy, revision=1, created_at=made, rule=document.Rule(index=index, **rule))
+
+
+def meet(
+    *rules: match.Candidate, kind: str = "xid", code: str = "62", cause: int | None = None, **labels: str
+) -> str | None:
+    chosen, tried = match.match(rules, kind=kind, code=code, cause=cause, labels=labels)
+    if chosen is None:
+        assert not any(one.matched for one in tried)
+        return None
+    assert [one.matched for one in tried] == [False] * (len(tried) - 1) + [True]
+    assert tried[-1] == match.Tried(chosen.name, True, reasons.of("code_and_labels_match"))
+    return chosen.name
+
+
+def why(rule: match.Candidate, *, kind: str = "xid", code: str = "62", cause: int | None = None, **labels: str) -> str:
+    chosen, [tried] = match.match([rule], kind=kind, code=code, cause=cause, labels=labels)
+    assert (chosen, tried.rule, tried.matched) == (None, rule.name, False)
+    return str(tried.because)
+
+
+def test_rules_are_counted_from_one() -> None:
+    assert candidate("kce", index=2).name == "kce#3"
+
+
+def test_no_rule_no_match() -> None:
+    assert match.match([], kind="xid", code="62", cause=None, labels={}) == (None, ())
+
+
+def test_the_highest_priority_wins_whatever_the_order() -> None:
+    low, high = candidate("low", priority=1, age=9), candidate("high", priority=10)
+    assert meet(low, high) == meet(high, low) == "high#1"
+
+
+def test_among_equals_the_oldest_policy_wins() -> None:
+    young, old = candidate("a", age=1), candidate("z", age=2)
+    assert meet(young, old) == meet(old, young) == "z#1"
+
+
+def test_among_policies_of_one_moment_the_name_decides() -> None:
+    assert meet(candidate("b"), candidate("a")) == "a#1"
+
+
+def test_within_a_policy_the_first_rule_wins() -> None:
+    assert meet(candidate(index=1), candidate(index=0), candidate(index=2)) == "p#1"
+
+
+def test_the_order_in_which_rules_are_asked() -> None:
+    ranked = match.rank(
+        [
+            candidate("d", priority=1),
+            candidate("c", index=1, age=1),
+            candidate("c", index=0, age=1),
+            candidate("b", age=0),
+            candidate("a", age=0),
+        ]
+    )
+    assert [one.name for one in ranked] == ["d#1", "c#1", "c#2", "a#1", "b#1"]
+
+
+def test_a_rule_that_does_not_match_lets_the_next_one_be_asked() -> None:
+    first, second = candidate("first", priority=10, codes=("48",)), candidate("second", codes=("62",))
+    third = candidate("third", priority=0, age=-1)
+    chosen, tried = match.match([first, second, third], kind="xid", code="62", cause=None, labels={})
+    assert chosen == second
+    assert tried == (
+        match.Tried("first#1", False, reasons.of("lists_others", listed="48", code="62")),
+        match.Tried("second#1", True, reasons.of("code_and_labels_match")),
+    )
+
+
+# --- codes
+
+
+def test_a_listed_code_is_met_exactly() -> None:
+    rule = candidate(codes=("48", "62"))
+    assert meet(rule, code="62") == "p#1"
+    assert why(rule, code="6") == "Lists 48, 62, not 6."
+    assert why(rule, code="162") == "Lists 48, 62, not 162."
+
+
+@pytest.mark.parametrize("kind", ["sxid", "check", "agent", "pod"])
+def test_listed_codes_are_xids(kind: str) -> None:
+    assert why(candidate(codes=("62",)), kind=kind) == f"Lists Xid codes; this fault is of kind {kind}."
+
+
+@pytest.mark.parametrize("code", ["48", "62", "79", "74"])
+def test_a_rule_without_codes_meets_any_fault_of_the_node(code: str) -> None:
+    assert meet(candidate(), code=code) == "p#1"
+    assert meet(candidate(), kind="sxid", code="11004") == "p#1"
+
+
+@pytest.mark.parametrize("code", ["13", "31", "43", "45"])
+def test_a_programs_code_must_be_listed(code: str) -> None:
+    assert why(candidate(), code=code) == f"xid {code} is not a node fault; only a rule that lists it matches."
+    assert meet(candidate(codes=(code,)), code=code) == "p#1"
+
+
+def test_what_a_previous_xid_caused_must_be_listed() -> None:
+    assert why(candidate(), code="62", cause=149).startswith("xid 62 is not a node fault")
+    assert meet(candidate(codes=("62",)), code="62", cause=149) == "p#1"
+
+
+def test_a_harmless_sxid_is_no_fault_of_the_node() -> None:
+    assert why(candidate(), kind="sxid", code="12021").startswith("sxid 12021 is not a node fault")
+
+
+@pytest.mark.parametrize("rule", [candidate(), candidate(kinds=("sxid",))])
+def test_the_word_of_the_line_outweighs_the_harmless_list(rule: match.Candidate) -> None:
+    asked = {"kind": "sxid", "code": "12021", "cause": None, "labels": {}}
+    assert match.match([rule], **asked, fatal=True)[0] == rule
+    assert match.match([rule], **asked, fatal=False)[0] is None
+
+
+def test_an_nvlink_event_that_says_that_it_is_not_fatal_is_no_fault_of_the_node() -> None:
+    asked = {"kind": "xid", "code": "145", "cause": None, "labels": {}}
+    assert match.match([candidate()], **asked, fatal=True)[0] is not None
+    chosen, [tried] = match.match([candidate()], **asked, fatal=False)
+    assert (chosen, tried.because.code) == (None, "program_fault")
+
+
+@pytest.mark.parametrize(("kind", "code"), [("xid", "9999"), ("sxid", "1")])
+def test_an_unknown_code_must_be_listed(kind: str, code: str) -> None:
+    assert (
+        why(candidate(), kind=kind, code=code)
+        == f"{kind} {code} is not in any catalog; only a rule that lists it matches."
+    )
+
+
+@pytest.mark.parametrize(("kind", "code"), [("check", "remapped"), ("agent", "silent"), ("preflight", "slow")])
+def test_other_kinds_are_met_by_no_rule_without_codes(kind: str, code: str) -> None:
+    assert why(candidate(), kind=kind, code=code) == f"Covers Xid and SXid faults, not kind {kind}."
+
+
+# --- labels
+
+PAIR = {"app": "demo", "env": "test"}
+
+
+@pytest.mark.parametrize(
+    ("operator", "labels", "met"),
+    [
+        ("any", {"app": "demo"}, True),
+        ("any", {"env": "test", "x": "y"}, True),
+        ("any", {"app": "test", "env": "demo"}, False),
+        ("any", {}, False),
+        ("all", {"app": "demo", "env": "test", "x": "y"}, True),
+        ("all", {"app": "demo"}, False),
+        ("all", {"app": "demo", "env": "prod"}, False),
+    ],
+)
+def test_any_label_is_enough_or_all_are_needed(operator: str, labels: dict[str, str], met: bool) -> None:
+    assert (meet(candidate(operator=operator, labels=PAIR), **labels) is not None) is met
+
+
+@pytest.mark.parametrize("selected", [None, {}])
+@pytest.mark.parametrize("operator", ["any", "all"])
+def test_no_labels_select_every_node(operator: str, selected: dict[str, str] | None) -> None:
+    assert meet(candidate(operator=operator, labels=selected)) == "p#1"
+    assert meet(candidate(operator=operator, labels=selected), app="x") == "p#1"
+
+
+def test_what_is_missing_is_said() -> None:
+    assert why(candidate(operator="any", labels=PAIR)) == "The node has none of these labels: app=demo, env=test."
+    assert (
+        why(candidate(operator="all", labels=PAIR), app="demo")
+        == "The node does not have all of these labels: app=demo, env=test."
+    )
+
+
+def test_the_code_is_weighed_before_the_labels() -> None:
+    assert why(candidate(codes=("48",), labels=PAIR)) == "Lists 48, not 62."
+
+
+# --- beyond error codes
+
+
+def test_what_a_rule_names_is_enough() -> None:
+    rule = candidate(codes=("79",), sxids=("12021",), checks=("remapped",), kinds=("agent",))
+    for kind, code in (("xid", "79"), ("sxid", "12021"), ("check", "remapped"), ("agent", "silent")):
+        assert meet(rule, kind=kind, code=code) == "p#1"
+    named = "Names xid 79, sxid 12021, check remapped, agent *, not {}."
+    for kind, code in (("xid", "62"), ("sxid", "11004"), ("check", "dcgm"), ("pod", "error"), ("xid", "12021")):
+        assert why(rule, kind=kind, code=code) == named.format(f"{kind} {code}")
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ({"sxids": ("12028",)}, "sxid 12028"),
+        ({"checks": ("remapped",)}, "check remapped"),
+        ({"kinds": ("agent",)}, "agent *"),
+    ],
+)
+def test_what_a_rule_names_beside_codes_is_said_too(more: dict[str, tuple[str, ...]], named: str) -> None:
+    assert why(candidate(codes=("79",), **more)) == f"Names xid 79, {named}, not xid 62."
+
+
+def test_a_kind_means_its_faults_of_the_node() -> None:
+    assert meet(candidate(kinds=("sxid",)), kind="sxid", code="11004") == "p#1"
+    assert why(candidate(kinds=("sxid",)), kind="sxid", code="12021").startswith("sxid 12021 is not a node fault")
+    assert why(candidate(kinds=("sxid",)), kind="sxid", code="1").startswith("sxid 1 is not in any catalog")
+    assert why(candidate(kinds=("sxid",)), code="62") == "Names sxid *, not xid 62."
+    assert meet(candidate(kinds=("check",)), kind="check", code="anything") == "p#1"
+    assert meet(candidate(kinds=("other",)), kind=machine_check.KIND, code=machine_check.CODE) == "p#1"
+    assert (
+        why(candidate(), kind=machine_check.KIND, code=machine_check.CODE)
+        == "Covers Xid and SXid faults, not kind other."
+    )
+
+
+def test_a_listed_sxid_is_met_though_harmless() -> None:
+    assert meet(candidate(sxids=("12021",)), kind="sxid", code="12021") == "p#1"
+
+
+def counted(count: int, within: timedelta = timedelta(hours=1), seen: dict[int, int] | None = None) -> bool:
+    rule = candidate(minimum=document.Minimum(count=count, within=within))
+    chosen, [tried] = match.match([rule], kind="xid", code="62", cause=None, labels={}, seen_within=seen)
+    if chosen is None:
+        assert tried.because.code == "seen_too_seldom"
+    return chosen is not None
+
+
+def test_a_fault_must_have_been_seen_often_enough() -> None:
+    assert counted(3, seen={3600: 3})
+    assert counted(3, seen={3600: 7})
+    assert not counted(3, seen={3600: 2})
+    assert not counted(3, seen={60: 9})
+
+
+def test_a_window_that_nobody_counted_holds_the_sighting_at_hand() -> None:
+    assert counted(1)
+    assert not counted(2)
+
+
+def test_too_seldom_is_said_with_figures() -> None:
+    rule = candidate(minimum=document.Minimum(count=3, within=timedelta(minutes=90)))
+    assert why(rule) == "Requires 3 occurrences within 1h30min; seen 1."
+
+
+def test_the_count_is_weighed_last() -> None:
+    rule = candidate(labels=PAIR, minimum=document.Minimum(count=3, within=timedelta(hours=1)))
+    assert why(rule) == "The node does not have all of these labels: app=demo, env=test."
+
+
+def test_the_windows_that_must_be_counted() -> None:
+    hour, day = timedelta(hours=1), timedelta(days=1)
+    rules = [
+        candidate(minimum=document.Minimum(count=n, within=within)) for n, within in ((2, day), (3, hour), (9, day))
+    ]
+    assert match.windows([candidate(), *rules]) == (3600, 86_400)
+    assert match.windows([candidate()]) == ()

@@ -1,0 +1,120 @@
+"""Which faults a rule selects beyond its error codes."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover.policy import document
+from tests.kcover.policy_documents import rule, rule_problems
+
+
+def test_all_keys_of_match() -> None:
+    read = rule(
+        errorCode=["79"],
+        match={"sxid": ["12028", "0"], "checks": ["remapped"], "kinds": ["agent"], "minCount": 3, "within": "1h30min"},
+    )
+    assert (read.codes, read.sxids, read.checks, read.kinds) == (("79",), ("12028", "0"), ("remapped",), ("agent",))
+    assert read.minimum == document.Minimum(count=3, within=timedelta(minutes=90))
+    assert not read.any_fault
+
+
+def test_a_minimum_alone_selects_any_fault() -> None:
+    assert rule(match={"minCount": 1, "within": "1day"}).any_fault
+    assert rule().any_fault
+    assert not rule(errorCode=["62"]).any_fault
+
+
+@pytest.mark.parametrize("count", [1, 1_000_000])
+def test_bounds_of_the_minimum_count(count: int) -> None:
+    minimum = document.Minimum(count=count, within=timedelta(hours=1))
+    assert rule(match={"minCount": count, "within": "1h"}).minimum == minimum
+
+
+@pytest.mark.parametrize("kind", ["xid", "sxid", "check"])
+def test_every_kind_is_accepted(kind: str) -> None:
+    read = rule(match={"kinds": [kind]})
+    assert (read.kinds, read.any_fault) == ((kind,), False)
+
+
+@pytest.mark.parametrize("value", [{}, [], "sxid", 7, False])
+def test_match_is_a_mapping(value: object) -> None:
+    message = "match must be a mapping with at least one of sxid, checks, kinds, minCount, within"
+    assert rule_problems(match=value) == [(("match",), message)]
+
+
+@pytest.mark.parametrize(
+    ("match", "path", "message"),
+    [
+        (
+            {"sxids": ["1"]},
+            ("sxids",),
+            "unknown key 'sxids': known keys are sxid, checks, kinds, minCount, within (did you mean sxid?)",
+        ),
+        ({"sxid": []}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
+        ({"sxid": "12028"}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
+        ({"checks": None}, ("checks",), "checks must be a list with at least one entry: add one, or remove checks"),
+        ({"sxid": [12028]}, ("sxid", 0), 'an SXid code is a string of digits: write "12028", not 12028'),
+        ({"sxid": ["x"]}, ("sxid", 0), "an SXid code is a string of digits: write \"12028\" for example, not 'x'"),
+        ({"sxid": [True]}, ("sxid", 0), 'an SXid code is a string of digits: write "12028" for example, not True'),
+        ({"sxid": ["1", "1"]}, ("sxid", 1), "1 appears twice"),
+        ({"checks": [7]}, ("checks", 0), '7 is not a check name: write "remapped" for example'),
+        ({"checks": ["A b"]}, ("checks", 0), "'A b' is not a check name: write \"remapped\" for example"),
+        (
+            {"kinds": ["sxids"]},
+            ("kinds", 0),
+            "unknown kind 'sxids': use one of xid, sxid, check, agent, preflight, pod, other (did you mean sxid?)",
+        ),
+        ({"kinds": [["xid"]]}, ("kinds", 0), None),
+        ({"minCount": 3}, ("minCount",), 'minCount needs within: write within: "1h" beside it, for example'),
+        ({"within": "1h"}, ("within",), "within needs minCount: write minCount: 3 beside it, for example"),
+        (
+            {"minCount": 0, "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not 0",
+        ),
+        (
+            {"minCount": True, "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not True",
+        ),
+        (
+            {"minCount": 1_000_001, "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not 1000001",
+        ),
+        (
+            {"minCount": "3", "within": "1h"},
+            ("minCount",),
+            "minCount must be a whole number from 1 to 1000000, not '3'",
+        ),
+        ({"minCount": 2, "within": 60}, ("within",), 'within must be a string: write "60min"'),
+        (
+            {"minCount": 2, "within": ""},
+            ("within",),
+            'within must be greater than zero: write "20min" for example, or remove it',
+        ),
+        (
+            {"minCount": 2, "within": "0min"},
+            ("within",),
+            'within must be greater than zero: write "20min" for example, or remove it',
+        ),
+    ],
+)
+def test_an_invalid_match_is_a_problem(match: object, path: tuple[str | int, ...], message: str | None) -> None:
+    [(found, said)] = rule_problems(match=match)
+    assert found == ("match", *path)
+    assert message is None or said == message
+
+
+@pytest.mark.parametrize(
+    ("fields", "key", "kind"),
+    [
+        ({"errorCode": ["79"], "match": {"kinds": ["check", "xid"]}}, "errorCode", "xid"),
+        ({"match": {"kinds": ["check", "sxid"], "sxid": ["1"]}}, "sxid", "sxid"),
+        ({"match": {"kinds": ["pod", "check"], "checks": ["dcgm"]}}, "checks", "check"),
+    ],
+)
+def test_some_faults_of_a_kind_contradict_the_whole_kind(fields: dict[str, Any], key: str, kind: str) -> None:
+    message = f"{key} selects some faults of kind {kind}, but kinds selects all of them: remove one of the two"
+    assert rule_problems(**fields) == [(("match", "kinds", 1), message)]

@@ -1,0 +1,197 @@
+"""No English reaches a reader of the Chinese pages, names and codes apart."""
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from kcover_portal.accounts.models import User
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.models import CheckRun
+from kcover_portal.fleet.services import cluster_settings, node_selection
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.notify import services as notify
+from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
+from tests.portal.checks.test_check_runs import FINE, answer
+from tests.portal.console.conftest import PASSWORD
+from tests.portal.preflight.test_runs import raw, receive
+from tests.portal.rescue.test_approvals import GATED
+from tests.portal.rescue.world import World
+
+# Elements whose text is a machine's: names, commands, log lines, policies.
+MACHINE_TAGS = {"script", "style", "pre", "code", "kbd", "textarea", "title"}
+MACHINE_CLASSES = {"mono", "brand", "crumbs"}
+VOID_TAGS = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source", "use", "rect"}
+
+ATTRIBUTES = ("aria-label", "title", "placeholder", "alt")
+EXAMPLES = {"例如 90 s、5 min、1 h 30 min 或 7 d。"}  # of what the field takes
+WORD = re.compile(r"[A-Za-z][A-Za-z.'-]+|(?<=\d )(?:d|h|s)\b")
+# Names and codes that a Chinese reader knows as they are.
+KNOWN = {
+    *(
+        "kcover",
+        "portal",
+        "kcoverportal",
+        "NVIDIA",
+        "Kubernetes",
+        "Autopilot",
+        "DCGM",
+        "dcgm",
+        "KCE",
+        "Slack",
+        "Mattermost",
+    ),
+    *(
+        "Rocket.Chat",
+        "Microsoft",
+        "Teams",
+        "Lark",
+        "PagerDuty",
+        "Opsgenie",
+        "Webhook",
+        "webhook",
+        "English",
+        "SQLite",
+        "PostgreSQL",
+    ),
+    *(
+        "GPU",
+        "GPUs",
+        "Xid",
+        "xid",
+        "SXid",
+        "UUID",
+        "UID",
+        "PCI",
+        "ECC",
+        "Pod",
+        "Job",
+        "PDB",
+        "API",
+        "REST",
+        "HTTP",
+        "MTTR",
+    ),
+    *("remapped", "gpumem", "gpupower", "pciebw", "iperf", "ping", "pvc", "KEY", "Events", "v2", "sqlite"),
+    *("YAML", "JSON", "CSV", "Lines", "Ctrl", "curl", "UTC", "MiB", "KB", "MB", "ID"),
+    *("RescuePolicy", "WarmStandbyPolicy", "server", "cluster", "pool", "label", "preflight", "key", "value"),
+    *("kcover.io", "standby", "true", "enableWarmStandby", "exclude", "dmesg", "journalctl", "nvidia-bug-report"),
+}
+HERE = {"gpu", "ann", "bob", "root", "gated", "host", "train", "worker", "on-call", "ops", "ml", "job", "test", "call"}
+
+
+class Visible(HTMLParser):
+    """Collects the texts and attributes of a page that a person sees or hears."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self.skipped: list[bool] = [False]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        classes = set((given.get("class") or "").split())
+        skip = (
+            self.skipped[-1]
+            or tag in MACHINE_TAGS
+            or bool(classes & MACHINE_CLASSES)
+            or (given.get("lang") or "").startswith("en")
+        )
+        if not skip:
+            self.texts += [given[name] or "" for name in given if name in ATTRIBUTES or name.startswith("data-say")]
+        if tag not in VOID_TAGS:
+            self.skipped.append(skip)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID_TAGS:
+            self.skipped.pop()
+
+    def handle_data(self, data: str) -> None:
+        if not self.skipped[-1] and data.strip():
+            self.texts.append(data.strip())
+
+
+def english(page: str) -> list[str]:
+    """The texts of a page that have English words in them."""
+    reader = Visible()
+    reader.feed(page)
+    texts = [
+        re.sub(r"{\w+}|https?://\S+|\b[0-9a-f-]{32,64}\b|\b(?:policy|user|token):\S+", "", text)
+        for text in reader.texts
+    ]
+    return [text for text in texts if text not in EXAMPLES and any(not known(word) for word in WORD.findall(text))]
+
+
+def known(word: str) -> bool:
+    parts = re.split(r"[-./]", word.strip(".'-"))
+    return word.strip(".'-") in KNOWN | HERE or all(part in KNOWN | HERE or len(part) < 2 for part in parts)
+
+
+@pytest.fixture
+def site(db: None) -> Iterator[tuple[World, Client]]:
+    """A site with something on every page, and an admin who reads Chinese."""
+    world = World(policy=GATED % 1, nodes=4)
+    world.now = timezone.now()
+    for number in range(1, 5):
+        world.report(node=f"gpu-{number}")
+    world.kube.add_pod("train", "worker-0", node="gpu-1")
+    world.fault(62)
+    world.fault(95, node="gpu-2")
+    world.work()
+    nodes = node_selection.nodes(world.cluster)
+    run = check_runs.begin(world.cluster, nodes, checks=("remapped",), actor="user:ann", now=world.now, batch=2)
+    check_runs.advance(run.pk, now=world.now)
+    answer(world, "gpu-1", FINE)
+    for number in range(1, 5):
+        receive(world, raw(number, failed={(0, 1), (1, 4), (2, 3)} if number == 2 else set()))
+    incidents.keep_storm(world.cluster, kind="storm", code="code xid 62", nodes=["gpu-3"], now=world.now)
+    given = {"url": "https://hooks.example/T0/x", "secret": "a secret of some length"}
+    channel = notify.make_channel("on-call", "webhook", given, actor="user:ann", now=world.now)
+    notify.make_route(channel, kinds=["rescue.failed"], cluster=None, least="", actor="user:ann", now=world.now)
+    notify.test(channel, actor="user:ann", now=world.now)
+    cluster_settings.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:ann", reason="测试", now=world.now)
+    services.request(world.node("gpu-4"), "cordon", actor="user:ann", reason="测试", now=world.now)
+    world.work()
+    user = User.objects.create_superuser("root", password=PASSWORD, language="zh-hans")
+    client = Client(headers={"Accept-Language": "zh-hans"})
+    client.force_login(user)
+    yield world, client
+    world.uninstall()
+
+
+def pages() -> list[str]:
+    incident = Incident.objects.filter(node__isnull=False).latest("pk").pk
+    storm, rescue = Incident.objects.get(node=None).pk, Rescue.objects.earliest("pk").pk
+    run, preflight = CheckRun.objects.latest("pk").pk, PreflightRun.objects.get().pk
+    return [
+        *("/", "/trends/", "/map/", "/nodes/", "/nodes/c1/gpu-1/", "/nodes/c1/gpu-3/", "/nodes/c1/gpu-2/drain/"),
+        *("/incidents/", f"/incidents/{incident}/", f"/incidents/{storm}/", f"/incidents/{storm}/close/", "/events/"),
+        *("/decisions/", "/incidents/log/", "/rescues/", f"/rescues/{rescue}/", f"/rescues/{rescue}/approve/"),
+        *("/approvals/", f"/approvals/{rescue}/link/", f"/approvals/{rescue}/pods/", "/policies/", "/policies/gated/"),
+        *("/policies/edit/", "/policies/gated/edit/", "/policies/gated/archive/", "/standbys/", "/checks/"),
+        *(
+            f"/checks/{run}/",
+            "/checks/new/",
+            "/preflight/",
+            f"/preflight/{preflight}/",
+        ),
+        *("/safety/", "/safety/c1/mode/", "/safety/c1/guards/budget/", "/safety/c1/guards/storm/", "/maintenance/new/"),
+        *("/notifications/", "/notifications/new/slack/", "/notifications/new/pagerduty/", "/notifications/new/mail/"),
+        *("/notifications/channels/on-call/", "/notifications/routes/new/", "/audit/", "/system/", "/access/"),
+        *("/access/tokens/new/", "/access/users/new/", "/pause/", "/nodes/?q=zzz", "/nowhere/"),
+    ]
+
+
+def test_a_chinese_page_has_no_english_words(site: tuple[World, Client]) -> None:
+    _world, client = site
+    found = {}
+    for path in pages():
+        if wrong := english(client.get(path).content.decode()):
+            found[path] = sorted(set(wrong))
+    assert found == {}

@@ -1,0 +1,59 @@
+"""The catalogue of sentences in the reader's language: complete, and without English in the Chinese."""
+
+import re
+
+import pytest
+from django.utils import translation
+
+from kcover import reasons, sentences
+from kcover_portal.console import wording
+from kcover_portal.console.templatetags import console
+
+# Names that Chinese texts keep: products, Kubernetes kinds and settings. Parameters are excluded from the check.
+NAMES = {
+    *(
+        "GPU",
+        "GPUs",
+        "Xid",
+        "SXid",
+        "Kubernetes",
+        "Pod",
+        "PDB",
+        "kubelet",
+        "API",
+        "Job",
+        "DCGM",
+        "NVLink",
+        "UTC",
+        "UID",
+    ),
+    *("decision_mode", "external", "policies", "true", "Autopilot", "PVC", "webhook"),
+}
+WORD = re.compile(r"[A-Za-z][A-Za-z_]+")
+
+
+def _example(code: str) -> reasons.Reason:
+    """The reason with plausible parameters, without a Latin letter."""
+    return reasons.of(code, **dict.fromkeys(reasons.FIELDS[code], "4"))
+
+
+@pytest.mark.parametrize("code", sentences.SENTENCES)
+def test_every_sentence_is_translated_without_english_words(code: str) -> None:
+    english = wording.say(_example(code))
+    with translation.override("zh-hans"):
+        chinese = wording.say(_example(code))
+    assert english == str(_example(code))
+    assert [word for word in WORD.findall(chinese) if word not in NAMES] == []
+
+
+def test_reasons_in_a_row_are_said_in_the_readers_language() -> None:
+    row = (reasons.of("paused_because", why="look first"), reasons.of("stays_isolated"))
+    assert wording.sentence(row) == "Automation is paused: look first. The node stays isolated."
+    with translation.override("zh-hans"):
+        assert wording.sentence(row) == "自动化已暂停：look first。节点保持隔离。"
+
+
+def test_the_filter_takes_a_reason_its_json_or_nothing() -> None:
+    assert console.because(reasons.of("paused")) == "Automation is paused."
+    assert console.because({"code": "paused", "params": {}}) == "Automation is paused."
+    assert console.because({}) == ""

@@ -1,0 +1,79 @@
+"""Each line of a log is counted once, whoever tells of it and however it is folded."""
+
+import random
+from collections.abc import Iterator, Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcover import sequence_ranges
+from kcover.faults.fault import Fault
+from kcover_portal.incidents.services import dedup
+
+LINE = {"kind": "xid", "code": 62, "source": "kmsg"}
+
+
+def folded(lines: Sequence[int], draw: random.Random) -> Iterator[Fault]:
+    """One reader's runs, each shown by its first or its last line."""
+    rest = list(lines)
+    while rest:
+        run, rest = rest[: (size := draw.randint(1, 9))], rest[size:]
+        records = sequence_ranges.merge([(one, one) for one in run], max_ranges=64)
+        yield Fault(**LINE, sequence=draw.choice((run[0], run[-1])), count=len(run), records=records)
+
+
+def counted(told: Sequence[Fault], boot_id: str = "b") -> list[int]:
+    known: dedup.Counted = []
+    found = []
+    for one in told:
+        fresh, known = dedup.count(known, one, boot_id=boot_id)
+        assert len(known) <= dedup.MAX_LOGS
+        assert all(len(ranges) <= dedup.MAX_RANGES for _, ranges in known)
+        found.append(fresh)
+    return found
+
+
+@given(st.sets(st.integers(0, 2000), min_size=1, max_size=300), st.integers(1, 3), st.randoms(use_true_random=False))
+def test_readers_of_one_log_count_each_line_once_at_whatever_pace(
+    lines: set[int], readers: int, draw: random.Random
+) -> None:
+    waiting = [list(folded(sorted(lines), draw)) for _ in range(readers)]
+    told = []
+    while any(waiting):
+        told.append(draw.choice([one for one in waiting if one]).pop(0))
+    assert sum(counted(told)) == len(lines)
+
+
+@given(st.sets(st.integers(0, 30), min_size=1, max_size=15), st.randoms(use_true_random=False))
+def test_the_order_in_which_runs_come_in_changes_nothing(lines: set[int], draw: random.Random) -> None:
+    told = [*folded(sorted(lines), draw), *folded(sorted(lines), draw)]
+    draw.shuffle(told)
+    assert sum(counted(told)) == len(lines)
+
+
+@given(st.lists(st.builds(Fault, **{k: st.just(v) for k, v in LINE.items()}, sequence=st.integers(0, 500))))
+def test_a_line_after_all_that_was_told_is_never_taken_for_known(faults: list[Fault]) -> None:
+    latest = -1
+    for one, fresh in zip(faults, counted(faults), strict=True):
+        assert one.sequence is not None
+        assert fresh == 1 or one.sequence <= latest
+        latest = max(latest, one.sequence)
+
+
+def test_what_has_no_number_counts_each_time() -> None:
+    assert counted([Fault(kind="xid", code=62, count=3)] * 2) == [3, 3]
+
+
+def test_an_agent_that_tells_no_records_is_known_by_the_line_that_it_shows() -> None:
+    assert counted([Fault(**LINE, sequence=7, count=3)] * 2) == [3, 0]
+
+
+def test_sources_boots_and_drills_are_apart() -> None:
+    one = Fault(**LINE, sequence=7)
+    others = [Fault(**{**LINE, "source": "loki"}, sequence=7), Fault(**LINE, sequence=7, drill=True)]
+    assert counted([one, *others, one, *others]) == [1, 1, 1, 0, 0, 0]
+    _, told = dedup.count([], one, boot_id="b")
+    for number in range(dedup.MAX_LOGS):
+        fresh, told = dedup.count(told, one, boot_id=f"boot-{number}")
+        assert fresh == 1
+    assert [log for log, _ in told] == [f"boot-{number} kmsg" for number in range(dedup.MAX_LOGS)]

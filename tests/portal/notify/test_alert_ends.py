@@ -1,0 +1,215 @@
+"""The end of a page: it arrives however late, and ends what it was meant for and nothing else."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover.notify import events
+from kcover_portal.incidents.models import Incident
+from kcover_portal.notify import services
+from kcover_portal.notify.models import Alert, Channel, Delivery
+from kcover_portal.rescue import services as rescue
+from tests.portal.notify.conftest import tell
+from tests.portal.notify.pages import FAULTS, came, close, go_on, pager, pause
+from tests.portal.notify.receiver import Receiver
+from tests.portal.notify.test_collect import APPROVE
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+Told = Callable[..., list[Any]]
+
+
+def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, "automation.paused")
+    receiver.statuses = [202, 400, 202]
+    for act in (pause, go_on, pause):
+        act(world)
+        told()
+    services.again(Delivery.objects.get(state="failed"), now=world.now)
+    tell(world)
+    first, refused, second, late = came(receiver)
+    assert (first[0], second[0]) == ("trigger", "trigger")
+    assert refused == late == ("resolve", first[1])
+    assert second[1] != first[1]
+
+
+@pytest.mark.parametrize("looks", [1, 2, 3])
+def test_what_opens_again_before_its_end_was_sent_is_another_page(
+    world: World, receiver: Receiver, told: Told, looks: int
+):
+    """However many looks the news of one message comes in."""
+    pager(world, receiver, "automation.paused")
+    pause(world)
+    told()
+    for place, act in enumerate((go_on, pause, go_on, pause)):
+        act(world)
+        if place % looks == 0:
+            services.sweep(now=world.now)
+    told()
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve", "resolve", "trigger"]
+    (_, first), (_, ended), (_, between), (_, last) = came(receiver)
+    assert first == ended
+    assert len({first, between, last}) == 3
+    assert Alert.objects.get().page == last
+
+
+def test_an_alike_one_that_comes_after_the_end_is_another_page(db: None, receiver: Receiver):
+    world = World(nodes=2, policy="")
+    services.sweep(now=world.now)
+    pager(world, receiver, *FAULTS)
+    world.fault(79, node="gpu-1")
+    services.sweep(now=world.now)
+    first = Incident.objects.get()
+    close(world, first)
+    services.sweep(now=world.now)
+    world.fault(79, node="gpu-2")
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    tell(world)
+    second = Incident.objects.latest("pk")
+    assert came(receiver) == [("resolve", f"incident-{first.pk}-opened"), ("trigger", f"incident-{second.pk}-opened")]
+    world.uninstall()
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+def test_what_comes_once_somebody_is_at_an_alike_one_wakes_by_itself(db: None, receiver: Receiver, looks: int):
+    world = World(nodes=2, policy=APPROVE)
+    services.sweep(now=world.now)
+    pager(world, receiver, *FAULTS)
+    world.fault(62, node="gpu-1")
+    world.work()
+    services.sweep(now=world.now)
+    rescue.approve(world.rescue("gpu-1"), actor="user:bo", reason="", now=world.now)
+    if looks == 2:
+        services.sweep(now=world.now)
+    world.now += timedelta(seconds=1)
+    world.fault(62, node="gpu-2")
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    tell(world)
+    first, second = (f"incident-{one.pk}-opened" for one in Incident.objects.order_by("pk"))
+    assert came(receiver) == [("trigger", first), ("acknowledge", first), ("trigger", second)]
+    world.uninstall()
+
+
+def test_a_pager_that_is_down_for_hours_learns_of_the_end_and_of_what_is_new(
+    world: World, receiver: Receiver, told: Told
+):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    told()
+    receiver.statuses = [502]
+    close(world, Incident.objects.get())
+    told()
+    for _ in range(15):
+        told(1800)
+    waiting = Delivery.objects.latest("pk")
+    assert (waiting.state, waiting.because, waiting.closed_at) == ("pending", "127.0.0.1 answers 502", None)
+    receiver.asked.clear()
+    world.fault(48)
+    told(61)
+    assert [action for action, _ in came(receiver)] == ["trigger"]  # it does not wait for what is tried for a day
+    receiver.statuses = [202]
+    told(1800)
+    assert sorted(action for action, _ in came(receiver)[1:]) == ["resolve", "trigger"]
+    assert set(Delivery.objects.values_list("state", flat=True)) == {"sent"}
+
+
+def test_and_is_given_up_after_a_day(world: World, receiver: Receiver, told: Told):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    receiver.statuses = [502]
+    told()
+    Delivery.objects.update(attempts=len(events.RETRY_DELAYS))
+    for _ in range(2):
+        told(1800)
+        assert Delivery.objects.get().state == "pending"
+    Delivery.objects.update(opened_at=world.now - events.MAX_AGE)
+    told(1800)
+    assert Delivery.objects.get().state == "failed"
+
+
+def test_an_end_that_is_read_after_days_still_ends_the_page_and_is_nobody_elses_news(
+    world: World, receiver: Receiver, channel: Channel, told: Told
+):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    told()
+    close(world, Incident.objects.get())
+    world.fault(48)
+    receiver.asked.clear()
+    world.now += events.MAX_AGE + timedelta(hours=1)
+    told()
+    assert [one["event_action"] for one in receiver.asked] == ["resolve"]
+    assert not Alert.objects.exists()
+
+
+def test_what_ends_while_the_pager_is_switched_off_holds_no_page_open_afterwards(db: None, receiver: Receiver):
+    world = World(nodes=2, policy="")
+    services.sweep(now=world.now)
+    row = pager(world, receiver, *FAULTS)
+
+    def pass_time() -> None:
+        services.sweep(now=world.now)
+        world.now += timedelta(seconds=61)
+        tell(world)
+
+    for node in ("gpu-1", "gpu-2"):
+        world.fault(79, node=node)
+    pass_time()
+    first, second = Incident.objects.order_by("pk")
+    services.change_channel(row, {"enabled": False}, actor="test", reason="", now=world.now)
+    close(world, first)
+    pass_time()
+    assert len(receiver.asked) == 1
+    assert Delivery.objects.latest("pk").state == "dropped"
+    services.change_channel(row, {"enabled": True}, actor="test", reason="", now=world.now)
+    close(world, second)
+    pass_time()
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
+    world.uninstall()
+
+
+def test_what_was_given_up_and_is_over_since_pages_nobody_when_it_is_tried_again(
+    world: World, receiver: Receiver, told: Told
+):
+    pager(world, receiver, *FAULTS)
+    world.fault(79)
+    receiver.statuses = [400, 202]
+    told()
+    close(world, Incident.objects.get())
+    told()
+    services.again(Delivery.objects.earliest("pk"), now=world.now)
+    tell(world)
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
+    assert Delivery.objects.earliest("pk").because == "nothing to page"
+
+
+def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, receiver: Receiver, told: Told):
+    row = pager(world, receiver, *FAULTS)
+    world.fault(79)
+    told()
+    for route in row.routes.all():
+        services.delete_route(route, actor="test", reason="", now=world.now)
+    close(world, Incident.objects.get())
+    told()
+    assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
+
+
+def test_a_storm_of_left_out_ones_never_leaves_out_an_end(
+    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("kcover_portal.notify.services.collect.MAX_NOTICES", 2)
+    pager(world, receiver, *FAULTS)
+    for code in (48, 79):
+        world.fault(code)
+    told()
+    for code in (62, 63, 64):
+        world.fault(code, pci=f"0000:{code}:00")
+    services.sweep(now=world.now)
+    close(world, *Incident.objects.all())
+    told()
+    assert {("resolve", page) for _, page in came(receiver)[:2]} < set(came(receiver)[2:])
+    assert not Alert.objects.exists()

@@ -1,0 +1,302 @@
+"""What came about is told to whom it concerns: once, and a storm of it in one message."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover import audit
+from kcover.faults.fault import Fault
+from kcover.notify import events
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.services import record_faults
+from kcover_portal.ledger import services as ledger
+from kcover_portal.notify import services
+from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
+from kcover_portal.rescue import services as rescue
+from tests.portal.notify import scenes
+from tests.portal.notify.conftest import make_channel, tell
+from tests.portal.notify.receiver import Receiver
+from tests.portal.rescue.world import CORDON, NODE, World
+
+pytestmark = pytest.mark.django_db
+Told = Callable[..., list[Any]]
+APPROVE = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: ask}
+spec: {rules: [{priority: 10, errorCode: ["62"], approval: {required: true}, actions: [{name: cordon}, {name: drain}]}]}
+"""
+
+
+def kinds(document: Any) -> list[str]:
+    return [one["kind"] for one in document["happenings"]]
+
+
+def test_a_fault_and_its_rescue_are_one_signed_message(world: World, channel: Channel, receiver: Receiver, told: Told):
+    world.fault(62)
+    world.work()
+    (document,) = told()
+    assert receiver.signed == [True]
+    assert kinds(document) == ["incident.opened", "rescue.opened"]
+    opened = next(one for one in document["happenings"] if one["kind"] == "incident.opened")
+    incident = Incident.objects.get()
+    assert (opened["cluster"], opened["node"], opened["what"]) == ("c1", NODE, "xid 62")
+    assert (opened["severity"], opened["record"]) == (incident.severity, incident.pk)
+    assert document["subject"] == f"Incident opened: xid 62 ({incident.severity}) · gpu-1 · c1 (and 1 other)"
+    assert receiver.headers[0]["X-Kcover-Delivery"] == document["delivery"]
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.attempts, delivery.because) == ("sent", 1, "answers 200")
+    assert delivery.text.startswith("Incident opened: xid 62")
+    channel.refresh_from_db()
+    assert (channel.sent_at, channel.trouble) == (world.now, "")
+
+
+def test_it_is_told_once_however_often_one_looks(world: World, channel: Channel, told: Told):
+    world.fault(62)
+    world.work()
+    for _ in range(3):
+        services.sweep(now=world.now)
+    told()
+    Cursor.objects.filter(name="incidents").update(position=0)
+    Cursor.objects.filter(name="ledger c1").update(position=0)
+    assert len(told()) == 1
+    assert Notice.objects.count() == 2
+
+
+def test_the_whole_story_of_a_healed_node(world: World, channel: Channel, told: Told):
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+    told()
+    assert [one.kind for one in Notice.objects.order_by("at", "pk")][:2] == ["incident.opened", "rescue.opened"]
+    assert set(Notice.objects.values_list("kind", flat=True)) == {
+        *("incident.opened", "rescue.opened", "incident.closed", "rescue.healed")
+    }
+
+
+def test_a_question_and_its_answer(world: World, channel: Channel, told: Told, settings: Any):
+    settings.KCOVER_PUBLIC_URL = "https://portal.example"
+    world.uninstall()
+    Notice.objects.all().delete()
+    Cluster.objects.all().delete()
+    asking = World(policy=APPROVE)
+    asking.fault(62)
+    asking.work()
+    (document,) = told()
+    question = asking.rescue()
+    assert document["subject"] == "Approval waiting: xid 62 · gpu-1 · c1 (and 2 others)"
+    until = f"{question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+    address = f"https://portal.example/approvals/#question-{question.pk}"
+    assert document["lines"][0].endswith(f"an answer counts until {until} {address}")
+    rescue.approve(question, actor="user:bo", reason="go on", now=asking.now)
+    assert told()[1]["lines"] == [
+        f"Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on https://portal.example/rescues/{question.pk}/"
+    ]
+    asking.uninstall()
+
+
+def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel, told: Told):
+    for index in range(2, 302):
+        world.kube.add_node(f"gpu-{index}", gpus=8)
+    world.sync()
+    for index in range(2, 302):
+        seen = Fault(kind="xid", code=79, pci="0000:4e:00", source="kmsg")
+        record_faults.keep_fault(world.node(f"gpu-{index}"), seen, boot_id="b", now=world.now)
+    record_faults.keep_storm(world.cluster, kind="storm", code="xid 79", nodes=["gpu-2", "gpu-3"], now=world.now)
+    storm = Incident.objects.get(node=None)
+    opened = audit.StormOpened(incident=storm.pk, trait="code", value="79", nodes=300, reached=3)
+    ledger.record("c1", opened, actor="system", now=world.now)
+    (document,) = told()
+    assert [line.split(" – ")[0] for line in document["lines"]] == [
+        "Storm: xid 79 · 300 nodes · c1",
+        "Incident opened: xid 79 (fatal) · gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7, gpu-8, gpu-9"
+        " and 292 more nodes · c1",
+    ]
+    assert len(document["happenings"]) == 301
+    assert Delivery.objects.count() == 1
+
+
+def test_of_more_than_can_be_kept_the_number_is_told(world: World, channel: Channel, told: Told, monkeypatch: Any):
+    monkeypatch.setattr("kcover_portal.notify.services.collect.MAX_NOTICES", 3)
+    for code in (13, 31, 43, 45, 48):
+        world.fault(code)
+    (document,) = told()
+    assert (len(document["happenings"]), document["left_out"]) == (3, 2)
+    assert document["lines"][-1] == "and 2 more"
+
+
+def test_messages_keep_their_distance_and_what_comes_meanwhile_gathers(world: World, channel: Channel, told: Told):
+    world.fault(62)
+    assert len(told(10)) == 1
+    for _ in range(5):
+        world.now += timedelta(seconds=5)
+        world.fault(31, pci=f"0000:{world.now.second:02x}:00")
+        tell(world)
+    assert len(told(5)) == 1
+    assert len(told(31)) == 2
+
+
+def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, told: Told):
+    fleet.pause(cluster=None, reason="fire drill", actor="user:anna", now=world.now)
+    fleet.resume(cluster=None, reason="over", actor="user:anna", now=world.now)
+    cluster_settings.set_cluster(world.cluster, {"mode": "paused"}, actor="user:bo", reason="cooling", now=world.now)
+    cluster_settings.set_cluster(world.cluster, {"mode": "shadow"}, actor="user:bo", reason="", now=world.now)
+    (document,) = told()
+    assert set(document["lines"]) == {
+        "Automation goes on – user:anna: over",
+        "Automation goes on · c1 – user:bo: –",
+        "Automation paused – user:anna: fire drill",
+        "Automation paused · c1 – user:bo: cooling",
+    }
+
+
+def test_a_fault_that_comes_back_too_often_is_told_to_a_person_once(db: None, receiver: Receiver):
+    world = World()
+    services.sweep(now=world.now)
+    row = make_channel(receiver, now=world.now)
+    services.make_route(row, kinds=["rescue.human"], actor="test", now=world.now)
+    scenes.a_fault_that_comes_back(world)
+    for _ in range(3):
+        world.pass_time(60)
+        tell(world)
+    (document,) = receiver.asked
+    (event,) = document["happenings"]
+    assert (event["node"], event["what"]) == ("gpu-1", "xid 62")
+    assert "A person must look" in event["because"]
+    world.uninstall()
+
+
+def test_a_tripped_breaker_is_told_once_a_window(db: None, receiver: Receiver):
+    world = World(nodes=6, policy=CORDON)
+    services.sweep(now=world.now)
+    row = make_channel(receiver, now=world.now)
+    services.make_route(row, kinds=["breaker.tripped"], actor="test", now=world.now)
+    cluster_settings.set_guards(
+        world.cluster,
+        {
+            "storm": {"enabled": False},
+            "breaker": {"enabled": True, "limit": 1, "window": 3600},
+            "floor": {"percent": None},
+        },
+        actor="test",
+        reason="",
+        now=world.now,
+    )
+    for index in range(1, 6):
+        world.fault(62, node=f"gpu-{index}")
+        world.work()
+    world.now += timedelta(seconds=30)
+    tell(world)
+    world.now += timedelta(seconds=30)
+    tell(world)
+    (document,) = receiver.asked
+    assert document["lines"] == ["Breaker tripped · c1 – " + document["happenings"][0]["because"]]
+    assert document["happenings"][0]["because"].startswith("Breaker tripped: 1 of 6 nodes")
+    world.uninstall()
+
+
+def test_a_programs_fault_goes_only_where_it_is_asked_for(world: World, receiver: Receiver, told: Told):
+    row = make_channel(receiver, now=world.now)
+    services.make_route(row, kinds=["incident.opened", "incident.closed"], actor="test", now=world.now)
+    world.fault(31)
+    assert told() == []
+    services.make_route(row, kinds=["program.fault"], actor="test", now=world.now)
+    world.fault(13)
+    assert [one["what"] for one in told()[0]["happenings"]] == ["xid 13"]
+
+
+def test_only_the_routes_cluster_and_severity(world: World, receiver: Receiver, told: Told):
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    row = make_channel(receiver, now=world.now)
+    services.make_route(row, kinds=["incident.opened"], cluster=other, actor="test", now=world.now)
+    services.make_route(row, kinds=["incident.opened"], least="fatal", actor="test", now=world.now)
+    world.fault(63)
+    world.fault(79)
+    (document,) = told()
+    assert [one["what"] for one in document["happenings"]] == ["xid 79"]
+
+
+def test_without_a_route_nothing_is_sent_and_a_later_one_tells_no_old_news(
+    world: World, receiver: Receiver, told: Told
+):
+    row = make_channel(receiver, now=world.now)
+    world.fault(62)
+    world.work()
+    assert told() == []
+    services.make_route(row, kinds=events.KINDS, actor="test", now=world.now)
+    assert told() == []
+
+
+def test_what_was_before_the_first_look_is_no_news(db: None, receiver: Receiver):
+    world = World()
+    world.fault(62)
+    world.work()
+    row = make_channel(receiver, now=world.now)
+    services.make_route(row, kinds=events.KINDS, actor="test", now=world.now)
+    services.sweep(now=world.now)
+    assert not Delivery.objects.exists()
+    world.uninstall()
+
+
+def test_a_cluster_that_is_new_is_read_from_its_beginning(world: World, channel: Channel, told: Told):
+    fresh = Cluster.objects.create(name="c2", created_at=world.now)
+    fleet.pause(cluster=fresh, reason="not yet", actor="user:anna", now=world.now)
+    assert told()[0]["lines"] == ["Automation paused · c2 – user:anna: not yet"]
+
+
+def test_after_a_long_outage_old_news_is_not_told(world: World, channel: Channel, told: Told):
+    world.fault(62)
+    world.now += events.MAX_AGE + timedelta(hours=1)
+    world.fault(79)
+    assert [one["what"] for one in told()[0]["happenings"]] == ["xid 79"]
+
+
+def test_an_incident_whose_id_was_there_before_it_was_committed(world: World, channel: Channel, told: Told):
+    """Two transactions: the one that took the lower id ends later."""
+    world.fault(62)
+    late = Incident.objects.get()
+    number = late.pk
+    fields = {field.attname: getattr(late, field.attname) for field in Incident._meta.concrete_fields}
+    late.delete()
+    world.now += timedelta(seconds=1)
+    seen = Fault(kind="xid", code=79, pci="0000:4e:00", source="kmsg")
+    record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
+    if Incident.objects.get().pk == number:  # SQLite gives the id anew
+        Incident.objects.filter(pk=number).update(pk=number + 1)
+    assert [one["what"] for one in told()[0]["happenings"]] == ["xid 79"]
+    Incident.objects.create(**fields)
+    assert [one["what"] for one in told()[1]["happenings"]] == ["xid 62"]
+    assert str(number) not in Cursor.objects.get(name="incidents").gaps
+
+
+def test_a_silent_agent_is_no_fault_of_the_node(world: World, channel: Channel, told: Told):
+    seen = Fault(kind="agent", code="silent", message="no report of the agent since 8", source="portal")
+    record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
+    Incident.objects.update(is_user_fault=True)
+    (document,) = told()
+    assert document["lines"] == ["Agent silent: agent silent (warning) · gpu-1 · c1 – no report of the agent since 8"]
+
+
+def test_a_channel_that_is_switched_off_gathers_nothing(world: World, channel: Channel, told: Told):
+    services.change_channel(channel, {"enabled": False}, actor="test", reason="", now=world.now)
+    world.fault(62)
+    assert told() == []
+    assert not Delivery.objects.exists()
+
+
+def test_a_look_at_nothing_new_writes_nothing(
+    world: World, channel: Channel, told: Told, django_assert_num_queries: Any
+):
+    world.fault(62)
+    told()
+    told()
+    Cursor.objects.filter(name="incidents").update(gaps={})  # PostgreSQL counts on from other tests' ids
+    with django_assert_num_queries(8) as captured:
+        services.sweep(now=world.now)
+    assert all(query["sql"].startswith("SELECT") for query in captured.captured_queries)

@@ -1,0 +1,246 @@
+"""Deliveries survive receivers that are down, slow or rude, and workers that die; nothing is sent twice knowingly."""
+
+import socket
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from kcover.notify import events
+from kcover_portal.notify import queries, senders, services
+from kcover_portal.notify.models import Channel, Delivery, Notice
+from kcover_portal.notify.senders import webhook
+from kcover_portal.notify.services import deliveries
+from kcover_portal.operate import metrics
+from tests.portal.notify.conftest import make_channel, tell
+from tests.portal.notify.receiver import Receiver
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+Told = Callable[..., list[Any]]
+
+
+class Killed(BaseException):
+    """``kill -9``: nothing of the worker runs any more."""
+
+
+def gathered(world: World) -> Delivery:
+    """A delivery that is due."""
+    world.fault(62)
+    services.sweep(now=world.now)
+    world.now += timedelta(seconds=61)
+    return Delivery.objects.latest("pk")
+
+
+def test_a_receiver_that_is_down_is_tried_again_ever_later(
+    world: World, channel: Channel, receiver: Receiver, told: Told
+):
+    receiver.statuses = [500, 503, 200]
+    gathered(world)
+    tell(world)
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.attempts, delivery.because) == ("pending", 1, "127.0.0.1 answers 500")
+    assert delivery.due_at == world.now + events.RETRY_DELAYS[0]
+    channel.refresh_from_db()
+    assert channel.trouble == "127.0.0.1 answers 500"
+    told(events.RETRY_DELAYS[0].total_seconds())
+    told(events.RETRY_DELAYS[1].total_seconds())
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.attempts, delivery.because) == ("sent", 3, "answers 200")
+    assert len({one["delivery"] for one in receiver.asked}) == 1
+    channel.refresh_from_db()
+    assert (channel.trouble, channel.sent_at) == ("", world.now)
+
+
+def test_after_an_hour_it_is_given_up_and_a_person_may_try_again(
+    world: World, channel: Channel, receiver: Receiver, told: Told
+):
+    receiver.statuses = [502]
+    gathered(world)
+    for wait in [timedelta(), *events.RETRY_DELAYS, timedelta(hours=1), timedelta(hours=1)]:
+        told(wait.total_seconds())
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.attempts) == ("failed", len(events.RETRY_DELAYS) + 1)
+    assert delivery.closed_at is not None
+    receiver.statuses = [200]
+    assert services.again(delivery, now=world.now)
+    told(0)
+    delivery.refresh_from_db()
+    assert delivery.state == "sent"
+    assert not services.again(delivery, now=world.now)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 400, 404, 410])
+def test_a_refusal_is_not_repeated_and_no_redirect_followed(
+    world: World, channel: Channel, receiver: Receiver, status: int
+):
+    receiver.statuses = [status]
+    gathered(world)
+    tell(world)
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.because) == ("failed", f"127.0.0.1 answers {status}")
+    assert receiver.paths == ["/hook/hush"]
+
+
+def test_nobody_listens(world: World, channel: Channel, told: Told):
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    url = f"http://127.0.0.1:{port}/"
+    services.change_channel(channel, {"url": url}, actor="test", reason="", now=world.now)
+    gathered(world)
+    tell(world)
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.attempts) == ("pending", 1)
+    assert "does not answer" in delivery.because
+
+
+def test_a_slow_receiver_is_left_after_the_time(
+    world: World, channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(webhook, "SECONDS", 0.2)
+    receiver.seconds = 1.0
+    gathered(world)
+    tell(world)
+    delivery = Delivery.objects.get()
+    assert (delivery.state, delivery.attempts) == ("pending", 1)
+    assert "took longer than 0.2 s" in delivery.because
+
+
+def test_an_address_that_nothing_is_sent_to(world: World, channel: Channel):
+    url = "http://169.254.169.254/latest/"
+    services.change_channel(channel, {"url": url}, actor="test", reason="", now=world.now)
+    gathered(world)
+    tell(world)
+    assert Delivery.objects.get().because == "169.254.169.254 is a blocked address"
+
+
+def test_a_channel_that_is_down_gets_one_message_afterwards(
+    world: World, channel: Channel, receiver: Receiver, told: Told
+):
+    receiver.statuses = [500, 200]
+    gathered(world)
+    tell(world)
+    Delivery.objects.update(due_at=world.now + timedelta(hours=1))
+    for code in (31, 43, 48, 79):
+        world.fault(code, pci=f"0000:{code}:00")
+        told(300)
+    assert len(receiver.asked) == 1
+    assert Delivery.objects.count() == 2
+    told(3600)
+    told(61)
+    assert [len(one["happenings"]) for one in receiver.asked] == [1, 1, 4]
+
+
+def test_a_worker_that_dies_before_it_settles_leaves_a_lease_and_the_same_key(
+    world: World, channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+):
+    """At least once: the receiver had it, nobody wrote that down, it comes again under the same name."""
+    delivery = gathered(world)
+    real = senders.send
+
+    def dying(*args: Any) -> str:
+        real(*args)
+        raise Killed
+
+    monkeypatch.setattr(senders, "send", dying)
+    with pytest.raises(Killed):
+        services.send(delivery.pk, clock=world.clock)
+    monkeypatch.undo()
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.attempts) == ("sending", 1)
+    tell(world)
+    assert len(receiver.asked) == 1  # its lease holds
+    world.now += deliveries.LEASE
+    tell(world)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.attempts) == ("sent", 2)
+    assert [one["delivery"] for one in receiver.asked] == [str(delivery.key)] * 2
+
+
+def test_a_message_that_kills_every_worker_is_given_up(world: World, channel: Channel, monkeypatch: pytest.MonkeyPatch):
+    delivery = gathered(world)
+
+    def dying(*_: Any) -> str:
+        raise Killed
+
+    monkeypatch.setattr(senders, "send", dying)
+    for _ in range(len(events.RETRY_DELAYS) + 1):
+        with pytest.raises(Killed):
+            services.send(delivery.pk, clock=world.clock)
+        world.now += deliveries.LEASE
+    services.send(delivery.pk, clock=world.clock)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.because) == ("failed", "given up: its workers died each time")
+
+
+def test_a_worker_that_lost_its_lease_settles_nothing(world: World, channel: Channel, receiver: Receiver):
+    """It hung for longer than its lease; meanwhile another one sent the message."""
+    delivery = gathered(world)
+    late = deliveries.claim(delivery.pk, now=world.now)
+    assert late is not None
+    world.now += deliveries.LEASE
+    services.send(delivery.pk, clock=world.clock)
+    deliveries.settle(late, Delivery.State.FAILED, "late", now=world.now)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.because, delivery.attempts) == ("sent", "answers 200", 2)
+
+
+def test_two_workers_send_once(world: World, channel: Channel, receiver: Receiver):
+    delivery = gathered(world)
+    assert deliveries.claim(delivery.pk, now=world.now) is not None
+    assert deliveries.claim(delivery.pk, now=world.now) is None
+    assert queries.due(now=world.now) == []
+
+
+def test_no_more_than_two_are_under_way_whatever_hangs(world: World, receiver: Receiver):
+    names = ("a", "b", "c")
+    made = [services.test(make_channel(receiver, name=n, now=world.now), actor="t", now=world.now) for n in names]
+    claimed = [deliveries.claim(one.pk, now=world.now) for one in made]
+    assert [one is not None for one in claimed] == [True, True, False]
+    world.now += deliveries.LEASE
+    assert deliveries.claim(made[2].pk, now=world.now) is not None
+
+
+def test_a_test_is_sent_at_once_and_tried_once(world: World, receiver: Receiver):
+    row = make_channel(receiver, now=world.now)
+    receiver.statuses = [500]
+    delivery = services.test(row, actor="user:anna", now=world.now)
+    services.send(delivery.pk, clock=world.clock)
+    delivery.refresh_from_db()
+    assert (delivery.state, delivery.because) == ("failed", "127.0.0.1 answers 500")
+    (document,) = receiver.asked
+    assert document["test"] is True
+    assert document["lines"] == ["If you read this, the channel on-call works."]
+
+
+def test_a_channel_that_was_switched_off_meanwhile_drops_its_messages(
+    world: World, channel: Channel, receiver: Receiver
+):
+    delivery = gathered(world)
+    services.change_channel(channel, {"enabled": False}, actor="test", reason="", now=world.now)
+    services.send(delivery.pk, clock=world.clock)
+    delivery.refresh_from_db()
+    assert (delivery.state, receiver.asked) == ("dropped", [])
+
+
+def test_old_deliveries_are_forgotten(world: World, channel: Channel, told: Told, settings: Any):
+    settings.KCOVER_KEEP_DAYS = 30
+    world.fault(62)
+    told()
+    assert services.prune(now=world.now + timedelta(days=29)) == 0
+    services.prune(now=world.now + timedelta(days=31))
+    assert not Delivery.objects.exists()
+    assert not Notice.objects.exists()
+
+
+def test_metrics_tell_how_many_and_for_how_long_one_is_send_failed(world: World, channel: Channel, receiver: Receiver):
+    receiver.statuses = [500]
+    gathered(world)
+    assert "kcover_notify_waiting_seconds 0.0" in metrics.render().decode()
+    tell(world)
+    said = metrics.render().decode()
+    assert 'kcover_notify_deliveries{channel="on-call",state="pending"} 1.0' in said
+    seconds = float(said.split("\nkcover_notify_waiting_seconds ")[1].split()[0])
+    assert seconds == pytest.approx((timezone.now() - Delivery.objects.get().opened_at).total_seconds(), abs=60)

@@ -1,0 +1,110 @@
+"""What people read: in their language, nothing in it that could pass for a line of ours, and links that are theirs."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from kcover.notify import events
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.ledger.models import Entry
+from kcover_portal.notify import services
+from kcover_portal.notify.models import Channel, Delivery
+from kcover_portal.notify.services import render
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.control import approval_links
+from tests.portal.notify.test_collect import APPROVE
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+Told = Callable[..., list[Any]]
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def person(world: World) -> User:
+    return accounts.make_user("bo", password=PASSWORD, role="approver", created_by="test", now=world.now)
+
+
+@pytest.fixture
+def question(world: World, channel: Channel) -> World:
+    """A rescue that waits for a yes, and a channel that tells questions only."""
+    channel.routes.all().delete()
+    services.make_route(channel, kinds=["approval.waiting"], actor="test", now=world.now)
+    policies.delete("heal", author="test", reason="", now=world.now)
+    policies.apply(APPROVE, author="test", reason="", now=world.now)
+    world.fault(62)
+    world.work()
+    return world
+
+
+def test_in_chinese(world: World, channel: Channel, told: Told):
+    services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
+    world.fault(79)
+    (document,) = told()
+    assert document["lines"] == ["新故障: xid 79 (致命) · gpu-1 · c1"]
+    assert document["happenings"][0]["kind"] == "incident.opened"
+
+
+def test_a_persons_own_channel_has_a_link_that_answers_in_their_name(
+    question: World, channel: Channel, person: User, told: Told, settings: Any
+):
+    settings.KCOVER_PUBLIC_URL = "https://portal.example"
+    Channel.objects.update(kind="slack", secret="", person=person)
+    (body,) = told()
+    token = re.search(r"Answer about gpu-1 as bo: https://portal\.example/approve/([^/]+)/", body["text"])
+    assert token is not None
+    invitation = approval_links.read(token[1], now=question.now)
+    assert (invitation.rescue, invitation.user) == (question.rescue(), person)
+    assert "/approve/" not in Delivery.objects.get().text
+    made = Entry.objects.get(verb="rescue.link_made")
+    assert (made.data["approver"], made.data["channel"], made.rescue) == ("user:bo", "on-call", question.rescue().pk)
+
+
+def test_a_channel_of_many_never_has_one(question: World, channel: Channel, told: Told, settings: Any):
+    settings.KCOVER_PUBLIC_URL = "https://portal.example"
+    Channel.objects.update(kind="slack", secret="")
+    (body,) = told()
+    assert "/approve/" not in body["text"]
+    assert f"/approvals/#question-{question.rescue().pk}" in body["text"]
+
+
+def test_a_question_that_was_answered_meanwhile_has_none(question: World, channel: Channel, person: User, told: Told):
+    services.sweep(now=question.now)
+    rescue.reject(question.rescue(), actor="user:li", reason="no", now=question.now)
+    assert render.answer_links(Delivery.objects.get(), person, language="en") == []
+
+
+def test_nobody_who_may_not_answer_gets_one(question: World, channel: Channel, told: Told):
+    viewer = accounts.make_user("vi", password=PASSWORD, role="viewer", created_by="test", now=question.now)
+    services.sweep(now=question.now)
+    assert render.answer_links(Delivery.objects.get(), viewer, language="en") == []
+
+
+def test_what_is_quoted_cannot_look_like_a_line_of_ours(world: World, channel: Channel, told: Told):
+    reason = "x\nRescue failed: all of them\r\n\x1b[31m" + "y" * 460
+    cluster_settings.set_cluster(world.cluster, {"mode": "paused"}, actor="user:bo", reason=reason, now=world.now)
+    (document,) = told()
+    (line,) = document["lines"]
+    assert "\n" not in line
+    assert "\x1b" not in line
+    assert len(line) <= render.MAX_LINE
+
+
+def test_every_address_in_a_message_is_a_page(question: World, channel: Channel, person: User, told: Told):
+    client = Client()
+    client.force_login(person)
+    incident = question.rescue().incidents.get()
+    assert client.get(render.PAGES["incident"].format(record=incident.pk)).status_code == 200
+    assert client.get(render.PAGES["rescue"].format(record=question.rescue().pk)).status_code == 200
+    page, _, anchor = render.PAGES["approval"].format(record=question.rescue().pk).partition("#")
+    assert f'id="{anchor}"' in client.get(page).content.decode()
+
+
+def test_every_kind_has_a_title() -> None:
+    assert list(render.TITLES) == list(events.KINDS)

@@ -1,0 +1,94 @@
+"""The sweep rings for what is due, and in a crowd not again and again for what workers have yet to come to."""
+
+from datetime import timedelta
+
+import pytest
+
+from kcover.faults.fault import Fault
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import queries, services, sweep
+from kcover_portal.rescue.models import Rescue
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def rings(monkeypatch):
+    """What was rung for, by task and row."""
+    heard = []
+    monkeypatch.setattr(sweep.doorbell, "ring", lambda task, *ids: heard.append((task, *ids)))
+    return heard
+
+
+@pytest.fixture
+def crowd(world, rings):
+    """More faults than are rung for in each sweep; the worker's memory of what it rang for."""
+    services.sweep(now=world.now)  # the rules are no news
+    world.report(
+        *(Fault(kind="xid", code=62, pci=f"0000:{place:02x}:00", source="kmsg") for place in range(sweep.CROWD + 1))
+    )
+    rings.clear()
+    return services.RecentRings()
+
+
+def judged(rings):
+    found = [one for one in rings if one[0] == "rescue.decide"]
+    rings.clear()
+    return len(found)
+
+
+def test_a_few_are_rung_for_each_time(world, rings):
+    services.sweep(now=world.now)
+    world.fault()
+    rings.clear()
+    rung = services.RecentRings()
+    for _ in range(3):
+        services.sweep(now=world.now, rung=rung)
+        assert judged(rings) == 1
+
+
+def test_a_crowd_is_rung_for_once_in_two_seconds(world, rings, crowd):
+    for seconds, wanted in ((0, 21), (0.5, 0), (1.5, 0), (2.0, 21), (2.5, 0)):
+        services.sweep(now=world.now + timedelta(seconds=seconds), rung=crowd)
+        assert judged(rings) == wanted
+
+
+def test_what_is_judged_and_due_again_is_rung_for_at_once(world, rings, crowd):
+    services.sweep(now=world.now, rung=crowd)
+    judged(rings)
+    first = Incident.objects.first()
+    Incident.objects.filter(pk=first.pk).update(decided_at=world.now)  # a worse line came meanwhile: it stays due
+    services.sweep(now=world.now, rung=crowd)
+    assert judged(rings) == 1
+
+
+def test_rescues_that_workers_took_up_and_left_are_rung_for_at_once(world, rings):
+    rung, now = sweep.RecentRings(), world.now
+    claimed = [(pk, 1) for pk in range(sweep.CROWD + 1)]
+    assert len(list(rung.new("rescue.run", claimed, now=now))) == len(claimed)
+    claimed[3] = (3, 2)
+    assert list(rung.new("rescue.run", claimed, now=now)) == [3]
+
+
+def test_a_clock_that_is_set_back_holds_no_ring_back(world, rings, crowd):
+    services.sweep(now=world.now, rung=crowd)
+    judged(rings)
+    Incident.objects.update(decide_at=world.now - timedelta(hours=1))
+    services.sweep(now=world.now - timedelta(minutes=9), rung=crowd)
+    assert judged(rings) == 21
+    services.sweep(now=world.now - timedelta(minutes=10), rung=crowd)
+    assert judged(rings) == 21
+
+
+def test_another_workers_sweep_knows_of_nothing(world, rings, crowd):
+    services.sweep(now=world.now, rung=crowd)
+    services.sweep(now=world.now, rung=services.RecentRings())
+    assert judged(rings) == 42
+
+
+def test_what_is_due_is_told_with_what_changes_once_it_is_taken_up(world):
+    world.fault()
+    world.work()
+    rescue = Rescue.objects.get()
+    Rescue.objects.update(state="waiting", due_at=world.now, lease_until=None)
+    assert queries.due(now=world.now) == [(rescue.pk, rescue.token)]

@@ -1,0 +1,32 @@
+"""A pytest plugin: the fixtures of all tests that use Django; tests/conftest.py registers it where Django is set up."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.db import connection
+from django.utils import translation
+from pytest_django import DjangoDbBlocker
+
+from tests.portal.ledger import tampering
+
+
+@pytest.fixture(autouse=True)
+def _language_of_its_own() -> Iterator[None]:
+    """A request sets the language of its thread, and the next test may make no request: it starts with the default."""
+    yield
+    translation.deactivate()
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """Lets tests flush the guarded ledger. Closes the connections that pool threads of asgiref and Celery keep open,
+    so that PostgreSQL can drop the test database."""
+    with tampering.flush_empties_the_ledger():
+        yield
+    with django_db_blocker.unblock():
+        if connection.vendor == "postgresql":
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )

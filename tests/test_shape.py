@@ -1,0 +1,182 @@
+"""The shape of the code that no linter checks: the length of files, and which way lookups may follow relations."""
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.apps import apps
+
+ROOT = Path(__file__).parents[1]
+CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+FOLDERS = ("kcover", "agents", "kcover_portal", "simulator", "tools")
+LONGEST = 300  # lines
+
+# Files that may be longer, each with the reason.
+LONGER: dict[str, str] = {}
+
+# Lookups through a relation that a higher app declares: (app, name of the relation). This list only shrinks.
+UPWARD: dict[tuple[str, str], str] = {}
+
+# Django's names for arguments that are lookups: as keywords (filter(node__name=...)), and as strings (F("node__name")).
+KEYWORD_LOOKUPS = {"filter", "exclude", "get", "get_or_create", "aget", "Q", "get_object_or_404"}
+STRING_LOOKUPS = {
+    *("values", "values_list", "order_by", "only", "defer", "distinct", "select_related", "prefetch_related"),
+    *("F", "OuterRef", "Prefetch", "Count", "Max", "Min", "Sum", "Avg", "StringAgg", "ArrayAgg", "dates", "datetimes"),
+}
+# Methods that only a manager or a queryset has: what they are called on is a relation.
+MANAGER_METHODS = {
+    "all",
+    "filter",
+    "exclude",
+    "exists",
+    "order_by",
+    "values_list",
+    "aggregate",
+    "annotate",
+    "create",
+} | {
+    *("first", "last", "select_related", "prefetch_related", "select_for_update", "in_bulk", "bulk_create", "iterator"),
+}
+
+
+def sources(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from (path for path in sorted((ROOT / folder).rglob("*.py")) if "migrations" not in path.parts)
+
+
+def test_no_file_is_longer_than_300_lines() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in sources(*FOLDERS)
+    }
+    over = {path: length for path, length in lengths.items() if length > LONGEST and path not in LONGER}
+    assert over == {}, "split them"
+
+
+def layers() -> dict[str, int]:
+    """The layer of each part of the portal, from import contract 4: 0 is the highest."""
+    (contract,) = [entry for entry in CONFIG["tool"]["importlinter"]["contracts"] if entry["name"].startswith("4.")]
+    return {
+        name.strip(" ()"): rank for rank, layer in enumerate(contract["layers"]) for name in re.split(r"[|:]", layer)
+    }
+
+
+def reverse_relations() -> dict[str, set[str]]:
+    """The name of each reverse relation, as lookups and as attributes write it, and the apps that declare it."""
+    found: dict[str, set[str]] = {}
+    for model in apps.get_models():
+        for relation in model._meta.related_objects:
+            app = re.match(r"kcover_portal\.(\w+)", relation.related_model.__module__)
+            if app and model.__module__.startswith("kcover_portal."):
+                for name in (relation.name, relation.get_accessor_name()):
+                    found.setdefault(name, set()).add(app[1])
+    return found
+
+
+def fields() -> dict[str, set[str]]:
+    """The apps that have a field of each name, and may mean it by that name."""
+    found: dict[str, set[str]] = {}
+    for model in apps.get_models():
+        if app := re.match(r"kcover_portal\.(\w+)", model.__module__):
+            for field in (*model._meta.fields, *model._meta.many_to_many):
+                found.setdefault(field.name, set()).add(app[1])
+    return found
+
+
+def lookups(tree: ast.AST) -> Iterator[str]:
+    """The paths that a file's queries follow: ``node__name`` of ``filter(node__name=...)`` and of ``F("node__name")``,
+    ``incidents`` of ``node.incidents.filter(...)``."""
+    for call in ast.walk(tree):
+        if not isinstance(call, ast.Call):
+            continue
+        called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+        if called in KEYWORD_LOOKUPS:
+            yield from (keyword.arg for keyword in call.keywords if keyword.arg)
+            yield from strings(*pairs(call))
+        if called in STRING_LOOKUPS:
+            yield from strings(*call.args)
+        yield from strings(*(keyword.value for keyword in call.keywords if keyword.arg == "field_name"))  # FilterSets
+        on = getattr(call.func, "value", None)
+        if called in MANAGER_METHODS and isinstance(on, ast.Attribute):
+            yield on.attr
+
+
+def pairs(call: ast.Call) -> Iterator[ast.expr]:
+    """The lookups in ``Q(("node__name", value))`` and in ``filter(**{"node__name": value})``."""
+    for argument in (*call.args, *(keyword.value for keyword in call.keywords if not keyword.arg)):
+        if isinstance(argument, ast.Dict):
+            yield from (key for key in argument.keys if key)
+        elif isinstance(argument, ast.Tuple) and argument.elts:
+            yield argument.elts[0]
+
+
+def strings(*nodes: ast.expr) -> Iterator[str]:
+    """The texts among the expressions, without the sign of a descending order."""
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value.removeprefix("-")
+
+
+def upward(app: str, tree: ast.AST) -> set[str]:
+    """The reverse relations of higher apps that lookups in a file of ``app`` go through."""
+    order, declared, own = layers(), reverse_relations(), fields()
+    below = {name for name, rank in order.items() if rank > order[app]} | {app}
+    return {
+        part
+        for lookup in lookups(tree)
+        for part in lookup.split("__")
+        if part in declared and not declared[part] & below and not own.get(part, set()) & below
+    }
+
+
+def test_lookups_follow_no_relation_into_a_higher_app() -> None:
+    found = set()
+    for path in sources("kcover_portal"):
+        if path != ROOT / "kcover_portal" / "__init__.py":
+            app = path.relative_to(ROOT / "kcover_portal").parts[0].removesuffix(".py")
+            found |= {(app, name) for name in upward(app, ast.parse(path.read_text(encoding="utf-8")))}
+    assert found <= UPWARD.keys(), "ask the higher app, or move the query up"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Node.objects.filter(incidents__state='open')",
+        "Node.objects.exclude(Q(incidents__state='open'))",
+        "Node.objects.filter(**{'incidents__state': 'open'})",
+        "Node.objects.filter(Q(('incidents__state', 'open')))",
+        "Node.objects.values('name', 'incidents__kind')",
+        "Node.objects.order_by('-incidents__opened_at')",
+        "Node.objects.prefetch_related('incidents')",
+        "Cluster.objects.prefetch_related(Prefetch('nodes__incidents'))",
+        "Node.objects.annotate(n=Count('incidents'))",
+        "Filter(field_name='incidents__state')",
+        "node.incidents.exists()",
+        "Agent.objects.filter(node__incidents__isnull=False)",
+    ],
+)
+def test_a_lookup_into_a_higher_app_is_found(code: str) -> None:
+    assert upward("fleet", ast.parse(code)) == {"incidents"}
+    assert upward("incidents", ast.parse(code)) == set()
+    assert upward("rescue", ast.parse(code)) == set()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "Node.objects.filter(cluster__name='a')",
+        "incidents.of(node)",
+        "f(incidents=1)",
+        "{'incidents': 1}",
+        "x.nodes.all()",
+    ],
+)
+def test_other_words_are_no_lookups(code: str) -> None:
+    assert upward("fleet", ast.parse(code)) == set()
+
+
+def test_apps_of_one_layer_read_each_other_neither_way() -> None:
+    code = ast.parse("Policy.objects.filter(cluster__incidents__state='open')")
+    assert upward("policies", code)
