@@ -108,6 +108,14 @@ format: .venv/.stamp-dev ## rewrites Python files and templates in the house's f
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/djlint templates --reformat --quiet || true
 
+.PHONY: messages
+PO := locale/zh_Hans/LC_MESSAGES/django.po
+messages: .venv/.stamp-dev ## collects the sentences into the Chinese catalogue and compiles it; needs Debian's gettext
+	tools/system_packages.sh gettext
+	$(BIN)/python manage.py makemessages -l zh_Hans --no-location --no-obsolete --no-wrap --ignore 'tests/*' --ignore '.venv/*'
+	sed -i '/^"POT-Creation-Date/d; /^"Report-Msgid-Bugs-To/d' $(PO)
+	cd locale/zh_Hans/LC_MESSAGES && msgfmt --check -o django.mo django.po
+
 
 # ---------------------------------------------------------------------------------------------------------- installing
 .PHONY: venv agent lock clean

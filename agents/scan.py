@@ -36,15 +36,15 @@ def main(name: str) -> int:
 
 def _faults(data: bytes | mmap.mmap) -> Iterator[dict[str, Any]]:
     for start, end in log_scan.find_lines(data, NEEDLES):
-        sighting = xid.parse_at(data, start, end)
-        if sighting is not None:
-            yield _row(sighting)
+        fault_line = xid.parse_at(data, start, end)
+        if fault_line is not None:
+            yield _row(fault_line)
         elif machine_check.is_uncorrected(line := log_scan.decode_line(data[start:end]).rstrip("\r\n")):
             yield {**dict.fromkeys(FIELDS), "kind": machine_check.KIND, "code": machine_check.CODE, "line": line}
 
 
-def _row(sighting: xid.FaultLine) -> dict[str, Any]:
-    return {name: getattr(sighting, name) for name in FIELDS}
+def _row(fault_line: xid.FaultLine) -> dict[str, Any]:
+    return {name: getattr(fault_line, name) for name in FIELDS}
 
 
 def _blocks(file: BinaryIO) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ from django.db import connection, transaction  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node  # noqa: E402
-from kcover_portal.incidents.models import Event, Incident  # noqa: E402
+from kcover_portal.incidents.models import Occurrence, Incident  # noqa: E402
 from kcover_portal.rescue.models import Decision, Rescue, Step  # noqa: E402
 
 GPUS = 8
@@ -103,8 +103,8 @@ def _history(node: Node) -> None:
         )
         for number in range(CLOSED_INCIDENTS + 1)
     )
-    Event.objects.bulk_create(
-        Event(
+    Occurrence.objects.bulk_create(
+        Occurrence(
             incident=incident,
             node=node,
             boot_id=node.boot_id,

@@ -50,7 +50,7 @@ PLACES = (
     Place("overview", _("Overview"), "dashboard", "o", ("overview",)),
     Place("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
     Place(
-        "incidents", _("Incidents"), "alert-triangle", "x", ("incidents", "incident", "events", "decisions", "read-log")
+        "incidents", _("Incidents"), "alert-triangle", "x", ("incidents", "incident", "occurrences", "decisions", "read-log")
     ),
     Place("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
     Place("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
@@ -129,7 +129,7 @@ def palette(user: User, mode: str) -> list[Entry]:
         Entry(place.label, place.icon, reverse(f"console:{place.page}"), words=place.page) for place in places(user)
     ]
     found += [
-        Entry(_("Events"), "notes", reverse("console:events"), words="events xid"),
+        Entry(_("Occurrences"), "notes", reverse("console:occurrences"), words="events occurrences xid"),
         Entry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
         Entry(_("Analyse a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
         Entry(_("API"), "api", reverse("api:docs"), words="swagger rest"),

@@ -22,8 +22,8 @@ from kcover_portal.accounts.models import Role, User
 from kcover_portal.checks.filtersets import CheckRunFilter
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents.filtersets import EventFilter
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.filtersets import OccurrenceFilter
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.ledger.filtersets import EntryFilter
 from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Delivery
@@ -184,10 +184,10 @@ INCIDENTS = Listing(
     },
     convert={"closed_because": reasons.text},
 )
-EVENTS = Listing(
-    "events",
-    EventFilter,
-    _of_clusters(Event.objects.all(), "node__cluster"),
+OCCURRENCES = Listing(
+    "occurrences",
+    OccurrenceFilter,
+    _of_clusters(Occurrence.objects.all(), "node__cluster"),
     {
         "id": "id",
         "incident": "incident_id",
@@ -281,5 +281,5 @@ PREFLIGHT_RUNS = Listing(
 )
 LISTINGS = {
     one.name: one
-    for one in (CHECK_RUNS, PREFLIGHT_RUNS, NODES, INCIDENTS, EVENTS, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
+    for one in (CHECK_RUNS, PREFLIGHT_RUNS, NODES, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
 }

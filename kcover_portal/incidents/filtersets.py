@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover.faults import fault
 from kcover_portal.fleet.filtersets import Flag
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.ledger.filtersets import Period, RowNumber
 
 KINDS = [(kind, kind) for kind in fault.KINDS]
@@ -17,7 +17,7 @@ class AnyOf(filters.BaseInFilter, filters.CharFilter):
 
 
 class IncidentFilter(Period):
-    """Incidents, by the time between their first and last sighting."""
+    """Incidents, by the time between their first and last occurrence."""
 
     began, ended = "opened_at", "last_at"
 
@@ -49,7 +49,7 @@ class IncidentFilter(Period):
         )
 
 
-class EventFilter(Period):
+class OccurrenceFilter(Period):
     """Events, by the time at which the portal kept them."""
 
     cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
@@ -63,9 +63,9 @@ class EventFilter(Period):
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
-        model = Event
+        model = Occurrence
         fields: tuple[str, ...] = ()
 
-    def search(self, rows: QuerySet[Event], name: str, value: str) -> QuerySet[Event]:
+    def search(self, rows: QuerySet[Occurrence], name: str, value: str) -> QuerySet[Occurrence]:
         """Events whose node or message contains the text."""
         return rows.filter(Q(node__name__icontains=value) | Q(message__icontains=value))

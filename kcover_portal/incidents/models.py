@@ -19,7 +19,7 @@ class Batch(models.Model):
 
 
 class Incident(models.Model):
-    """One fault of one device of one node, from its first sighting until it is proved gone.
+    """One fault of one device of one node, from its first occurrence until it is proved gone.
 
     A storm (one symptom on many nodes at once) is an incident without a node; ``scope`` names the nodes.
     """
@@ -42,7 +42,7 @@ class Incident(models.Model):
     drill = models.BooleanField(default=False)
     count = models.PositiveBigIntegerField(default=0)
     message = models.TextField(blank=True)
-    boot_id = models.CharField(max_length=64, blank=True, help_text="of the last sighting")
+    boot_id = models.CharField(max_length=64, blank=True, help_text="of the last occurrence")
     counted_records = models.JSONField(default=list, help_text="the log records that were counted, by boot and source")
     opened_at = models.DateTimeField()
     last_at = models.DateTimeField()
@@ -87,11 +87,11 @@ class Incident(models.Model):
         return self.node.name if self.node is not None else f"{len(self.scope)} nodes"
 
 
-class Event(models.Model):
-    """One sighting, or a run of equal ones; an incident keeps a bounded number of them."""
+class Occurrence(models.Model):
+    """One occurrence, or a run of equal ones; an incident keeps a bounded number of them."""
 
-    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="events")
-    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="events")
+    incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="occurrences")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="occurrences")
     boot_id = models.CharField(max_length=64, blank=True)
     source = models.CharField(max_length=32)
     sequence = models.BigIntegerField(null=True)
@@ -107,10 +107,10 @@ class Event(models.Model):
             models.UniqueConstraint(
                 fields=("node", "boot_id", "source", "sequence", "incident"),
                 condition=models.Q(sequence__isnull=False),
-                name="one_event_a_log_record",
+                name="one_occurrence_a_log_record",
             ),
         )
-        indexes = (models.Index(fields=("incident", "-id"), name="events_of_incident"),)
+        indexes = (models.Index(fields=("incident", "-id"), name="occurrences_of_incident"),)
 
 
 class JobSeen(models.Model):

@@ -11,7 +11,7 @@ from kcover.decisions import health
 from kcover.faults import xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ def open_on(node: Node) -> QuerySet[Incident]:
 
 def seen_in(boot_id: str) -> Q:
     """Incidents that were seen in that boot, though one of an earlier boot may have been delivered since."""
-    return Q(boot_id=boot_id) | Q(Exists(Event.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))
+    return Q(boot_id=boot_id) | Q(Exists(Occurrence.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))
 
 
 def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[Incident]:

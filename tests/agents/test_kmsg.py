@@ -78,7 +78,7 @@ def test_a_flood_of_machine_checks_is_told_once_a_window_and_survives_a_restart(
     line = "{7}[Hardware Error]: event severity: fatal"
     windows, sent = kmsg.RepeatWindows(), []
     for second in range(11):
-        found = kmsg.sightings([record(line, after=second)] * 1000)
+        found = kmsg.faults_of([record(line, after=second)] * 1000)
         sent.append(windows.fold(found, now=NOW + timedelta(seconds=second)))
         windows = kmsg.RepeatWindows(json.loads(json.dumps(windows.state())))
     assert [second for second, faults in enumerate(sent) if faults] == [0, 5, 10]
@@ -89,7 +89,7 @@ def test_a_storm_goes_at_once_and_then_once_a_window_and_nothing_of_it_is_lost()
     windows = kmsg.RepeatWindows()
     sent = []
     for second in range(21):
-        lines = kmsg.sightings([record(XID_79, after=second)] * 10)
+        lines = kmsg.faults_of([record(XID_79, after=second)] * 10)
         sent.append(windows.fold(lines, now=NOW + timedelta(seconds=second)))
     assert counts(sent[0]) == [("xid", 79, "0000:4e:00", 10)]
     assert [second for second, faults in enumerate(sent) if faults] == [0, 5, 10, 15, 20]
@@ -110,8 +110,8 @@ def test_equal_faults_a_minute_apart_are_two_even_when_read_at_once():
 
 def test_what_is_held_survives_a_restart():
     windows = kmsg.RepeatWindows()
-    windows.fold(kmsg.sightings([record(XID_79)]), now=NOW)
-    assert windows.fold(kmsg.sightings([record(XID_79, after=1, sequence=9)]), now=NOW + timedelta(seconds=1)) == []
+    windows.fold(kmsg.faults_of([record(XID_79)]), now=NOW)
+    assert windows.fold(kmsg.faults_of([record(XID_79, after=1, sequence=9)]), now=NOW + timedelta(seconds=1)) == []
     again = kmsg.RepeatWindows(windows.state())
     (held,) = again.fold([], now=NOW + timedelta(seconds=5))
     assert (held.count, held.sequence, held.message) == (1, 9, XID_79)
@@ -120,10 +120,10 @@ def test_what_is_held_survives_a_restart():
 
 def test_a_fault_says_which_records_it_stands_for():
     windows = kmsg.RepeatWindows()
-    (first,) = windows.fold(kmsg.sightings([record(XID_79, sequence=number) for number in (4, 5, 9)]), now=NOW)
+    (first,) = windows.fold(kmsg.faults_of([record(XID_79, sequence=number) for number in (4, 5, 9)]), now=NOW)
     assert (first.sequence, first.count, first.records) == (4, 3, ((4, 5), (9, 9)))
     for number in (11, 12, 20):
-        windows.fold(kmsg.sightings([record(XID_79, after=1, sequence=number)]), now=NOW + timedelta(seconds=1))
+        windows.fold(kmsg.faults_of([record(XID_79, after=1, sequence=number)]), now=NOW + timedelta(seconds=1))
         windows = kmsg.RepeatWindows(json.loads(json.dumps(windows.state())))  # a restart
     (held,) = windows.fold([], now=NOW + timedelta(seconds=5))
     assert (held.sequence, held.count, held.records) == (20, 3, ((11, 12), (20, 20)))
@@ -147,15 +147,15 @@ def test_the_records_of_a_storm_are_told_in_few_ranges():
 
 def test_a_clock_set_back_holds_no_window_open():
     windows = kmsg.RepeatWindows()
-    windows.fold(kmsg.sightings([record(XID_79)] * 2), now=NOW)
-    windows.fold(kmsg.sightings([record(XID_79, after=1)]), now=NOW)
+    windows.fold(kmsg.faults_of([record(XID_79)] * 2), now=NOW)
+    windows.fold(kmsg.faults_of([record(XID_79, after=1)]), now=NOW)
     assert counts(windows.fold([], now=NOW - timedelta(days=1))) == [("xid", 79, "0000:4e:00", 1)]
 
 
 def test_a_flood_of_different_faults_is_bounded():
     windows = kmsg.RepeatWindows()
     lines = [record(f"NVRM: Xid (PCI:0000:4e:00): {code}, x") for code in range(3 * kmsg.MAX_WINDOWS)]
-    assert len(windows.fold(kmsg.sightings(lines), now=NOW)) == len(lines)
+    assert len(windows.fold(kmsg.faults_of(lines), now=NOW)) == len(lines)
     assert len(windows.state()) == kmsg.MAX_WINDOWS
 
 

@@ -9,7 +9,7 @@ import pytest
 from kcover import marks, reasons, wire
 from kcover.faults.fault import Fault, Gpu, Inventory
 from kcover_portal.incidents import services as incidents
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.incidents.services import occurrences
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
@@ -38,7 +38,7 @@ def xid(code: int, pci: str = PCI, **more: object) -> Fault:
 
 
 def test_inv_01_identical_events_make_one_incident_each_and_one_rescue_a_node(world: World) -> None:
-    """800,000 sightings of 29 faults, as agents send them: runs of equal lines in one item."""
+    """800,000 occurrences of 29 faults, as agents send them: runs of equal lines in one item."""
     codes = (48, 62, 64, 79, 92, 94, 95, 31)
     distinct = [xid(codes[n % 8], f"0000:{n // 8:02x}:00", count=2_759) for n in range(29)]
     for _ in range(10):
@@ -48,7 +48,7 @@ def test_inv_01_identical_events_make_one_incident_each_and_one_rescue_a_node(wo
     assert Incident.objects.count() == 29
     assert sum(Incident.objects.values_list("count", flat=True)) == 29 * 10 * 2_759 > 800_000
     assert Rescue.objects.count() == 1
-    assert Event.objects.count() <= 29 * occurrences.MAX_ROWS
+    assert Occurrence.objects.count() <= 29 * occurrences.MAX_ROWS
     assert Decision.objects.count() <= 2 * 29  # equal answers raise a count
 
 
@@ -57,8 +57,8 @@ def test_inv_01_a_storm_of_one_line_keeps_a_bounded_number_of_rows(world: World)
         world.fault(62)
     incident = Incident.objects.get()
     assert incident.count == 3 * occurrences.MAX_ROWS
-    assert incident.events.count() == occurrences.MAX_ROWS
-    assert sum(incident.events.values_list("count", flat=True)) == incident.count
+    assert incident.occurrences.count() == occurrences.MAX_ROWS
+    assert sum(incident.occurrences.values_list("count", flat=True)) == incident.count
 
 
 @pytest.mark.parametrize("skew", [-86_400, 86_400])

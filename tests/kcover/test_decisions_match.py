@@ -247,7 +247,7 @@ def test_a_fault_must_have_been_seen_often_enough() -> None:
     assert not counted(3, seen={60: 9})
 
 
-def test_a_window_that_nobody_counted_holds_the_sighting_at_hand() -> None:
+def test_a_window_without_counts_holds_the_current_occurrence() -> None:
     assert counted(1)
     assert not counted(2)
 

@@ -15,9 +15,9 @@ SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 28006, Non-fatal, Link 46 M
 
 
 def seen(line):
-    sighting = xid.parse_line(line)
-    assert sighting is not None, line
-    return sighting
+    fault_line = xid.parse_line(line)
+    assert fault_line is not None, line
+    return fault_line
 
 
 # ----------------------------------------------------------------------------------------- whole lines
@@ -106,9 +106,9 @@ def test_any_prefix_is_ignored(prefix):
     ],
 )
 def test_the_forms_of_an_address(printed, pci, mig):
-    sighting = seen(f"NVRM: Xid{printed}: 62, Channel 00000001")
-    assert (sighting.code, sighting.pci, sighting.mig) == (62, pci, mig)
-    assert sighting.text == "Channel 00000001"
+    fault_line = seen(f"NVRM: Xid{printed}: 62, Channel 00000001")
+    assert (fault_line.code, fault_line.pci, fault_line.mig) == (62, pci, mig)
+    assert fault_line.text == "Channel 00000001"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +132,8 @@ def test_the_forms_of_an_address(printed, pci, mig):
     ],
 )
 def test_the_code_and_what_follows(printed, code, text):
-    sighting = seen(f"NVRM: Xid (PCI:0000:4e:00): {printed}")
-    assert (sighting.code, sighting.text) == (code, text)
+    fault_line = seen(f"NVRM: Xid (PCI:0000:4e:00): {printed}")
+    assert (fault_line.code, fault_line.text) == (code, text)
 
 
 @pytest.mark.parametrize(
@@ -237,9 +237,9 @@ def test_a_line_without_a_fault(line):
     ],
 )
 def test_the_process_part(text, pid, process):
-    sighting = seen(f"NVRM: Xid (PCI:0000:4e:00): 31, {text}")
-    assert (sighting.kind, sighting.code, sighting.pid, sighting.process) == ("xid", 31, pid, process)
-    assert sighting.text == text.rstrip()
+    fault_line = seen(f"NVRM: Xid (PCI:0000:4e:00): 31, {text}")
+    assert (fault_line.kind, fault_line.code, fault_line.pid, fault_line.process) == ("xid", 31, pid, process)
+    assert fault_line.text == text.rstrip()
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_the_process_part(text, pid, process):
     ],
 )
 def test_a_known_message_ends_a_process_name_with_commas(message):
-    sighting = seen(f"NVRM: Xid (PCI:0000:4e:00): 31, pid=1, name=a, b c, {message}")
-    assert sighting.process == "a, b c"
+    fault_line = seen(f"NVRM: Xid (PCI:0000:4e:00): 31, pid=1, name=a, b c, {message}")
+    assert fault_line.process == "a, b c"
 
 
 # ------------------------------------------------------------------------------------------ SXid lines
@@ -298,9 +298,9 @@ def test_a_known_message_ends_a_process_name_with_commas(message):
     ],
 )
 def test_the_severity_and_the_link_of_a_switch_fault(text, fatal, link):
-    sighting = seen(f"nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 24007, {text}")
-    assert (sighting.kind, sighting.code, sighting.pci) == ("sxid", 24007, "0000:a9:00.0")
-    assert (sighting.fatal, sighting.link, sighting.text) == (fatal, link, text)
+    fault_line = seen(f"nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 24007, {text}")
+    assert (fault_line.kind, fault_line.code, fault_line.pci) == ("sxid", 24007, "0000:a9:00.0")
+    assert (fault_line.fatal, fault_line.link, fault_line.text) == (fatal, link, text)
 
 
 def test_a_switch_fault_with_leading_zeros_and_without_an_address():
@@ -311,8 +311,8 @@ def test_a_switch_fault_with_leading_zeros_and_without_an_address():
 def test_an_xid_line_has_no_severity_and_a_switch_line_no_process():
     assert seen("NVRM: Xid (PCI:0000:4e:00): 149, Fatal, Link 5").fatal is None
     assert seen("NVRM: Xid (PCI:0000:4e:00): 149, Fatal, Link 5").link is None
-    sighting = seen("nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 1, pid=1, name=x, caused by previous Xid 3")
-    assert (sighting.pid, sighting.process, sighting.cause) == (None, None, None)
+    fault_line = seen("nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 1, pid=1, name=x, caused by previous Xid 3")
+    assert (fault_line.pid, fault_line.process, fault_line.cause) == (None, None, None)
 
 
 def test_three_lines_of_one_switch_fault_share_their_identity():
@@ -321,9 +321,9 @@ def test_three_lines_of_one_switch_fault_share_their_identity():
         "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 24007, Severity 1 Engine instance 31 Sub-engine instance 00",
         "nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 24007, Data {0x00140004, 0x00100000}",
     ]
-    sightings = list(xid.parse_lines(lines))
-    assert {(one.kind, one.code, one.pci) for one in sightings} == {("sxid", 24007, "0000:a9:00.0")}
-    assert [one.fatal for one in sightings] == [True, None, None]
+    fault_lines = list(xid.parse_lines(lines))
+    assert {(one.kind, one.code, one.pci) for one in fault_lines} == {("sxid", 24007, "0000:a9:00.0")}
+    assert [one.fatal for one in fault_lines] == [True, None, None]
 
 
 def test_the_leftmost_family_wins():
@@ -354,12 +354,12 @@ def test_the_leftmost_family_wins():
     ],
 )
 def test_a_lost_gpu_without_a_code(line, pci):
-    sighting = seen(line)
-    assert (sighting.kind, sighting.code, sighting.pci) == ("xid", 79, pci)
-    assert line.endswith(sighting.text)
-    assert sighting.text
-    assert sighting.line == line
-    assert (sighting.pid, sighting.process, sighting.cause) == (None, None, None)
+    fault_line = seen(line)
+    assert (fault_line.kind, fault_line.code, fault_line.pci) == ("xid", 79, pci)
+    assert line.endswith(fault_line.text)
+    assert fault_line.text
+    assert fault_line.line == line
+    assert (fault_line.pid, fault_line.process, fault_line.cause) == (None, None, None)
 
 
 THREE_LINES = [
@@ -370,8 +370,8 @@ THREE_LINES = [
 
 
 def test_the_address_of_a_lost_gpu_is_taken_from_the_lines_above():
-    for sightings in (xid.parse_lines(THREE_LINES), xid.scan("\n".join(THREE_LINES).encode())):
-        assert [(one.code, one.pci, one.line) for one in sightings] == [(79, "0000:0a:00.0", THREE_LINES[2])]
+    for fault_lines in (xid.parse_lines(THREE_LINES), xid.scan("\n".join(THREE_LINES).encode())):
+        assert [(one.code, one.pci, one.line) for one in fault_lines] == [(79, "0000:0a:00.0", THREE_LINES[2])]
 
 
 def test_the_address_is_taken_only_from_adjacent_lines():
@@ -379,8 +379,8 @@ def test_the_address_is_taken_only_from_adjacent_lines():
     unaddressed = [THREE_LINES[0], "NVRM: Xid: 79, GPU has fallen off the bus."]
     addressed = [THREE_LINES[0], "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus."]
     for lines, pci in ((apart, None), (unaddressed, None), (addressed, "0000:4e:00.0")):
-        for sightings in (xid.parse_lines(lines), xid.scan("\n".join(lines).encode())):
-            assert [one.pci for one in sightings] == [pci]
+        for fault_lines in (xid.parse_lines(lines), xid.scan("\n".join(lines).encode())):
+            assert [one.pci for one in fault_lines] == [pci]
 
 
 # --------------------------------------------------------------------------------------------- details
@@ -474,9 +474,9 @@ def test_a_followed_log_is_parsed_lazily():
 
 
 def test_bytes_that_are_not_utf_8_are_escaped():
-    (sighting,) = xid.scan(b"\xff NVRM: Xid (PCI:0000:4e:00): 13, pid=1, name=a\xe8b, Ch 00000008\n")
-    assert sighting.line == r"\xff NVRM: Xid (PCI:0000:4e:00): 13, pid=1, name=a\xe8b, Ch 00000008"
-    assert sighting.process == r"a\xe8b"
+    (fault_line,) = xid.scan(b"\xff NVRM: Xid (PCI:0000:4e:00): 13, pid=1, name=a\xe8b, Ch 00000008\n")
+    assert fault_line.line == r"\xff NVRM: Xid (PCI:0000:4e:00): 13, pid=1, name=a\xe8b, Ch 00000008"
+    assert fault_line.process == r"a\xe8b"
 
 
 def test_a_line_is_returned_whole_without_its_line_end():
@@ -486,17 +486,17 @@ def test_a_line_is_returned_whole_without_its_line_end():
 
 
 def test_an_unpaired_surrogate_counts_as_a_byte_of_a_name():
-    sighting = seen("NVRM: Xid (PCI:0000:4e:00): 31, pid=1, name=, 123456789012\ud800, Ch 00000008")
-    assert sighting.process == ", 123456789012\ud800"
+    fault_line = seen("NVRM: Xid (PCI:0000:4e:00): 31, pid=1, name=, 123456789012\ud800, Ch 00000008")
+    assert fault_line.process == ", 123456789012\ud800"
 
 
 def test_lines_of_a_file_without_line_ends_are_bounded():
     data = b"x" * 10_000 + LOST.encode() + b"y" * 10_000 + LOST.encode() + b"z" * 10_000
-    sightings = list(xid.scan(data))
-    assert [one.code for one in sightings] == [79, 79]
-    assert all(len(one.line) <= 4096 + 8192 for one in sightings)
-    assert sightings[0].line.startswith("x" * 4096 + "NVRM")
-    assert sightings[0].line.endswith("y")
+    fault_lines = list(xid.scan(data))
+    assert [one.code for one in fault_lines] == [79, 79]
+    assert all(len(one.line) <= 4096 + 8192 for one in fault_lines)
+    assert fault_lines[0].line.startswith("x" * 4096 + "NVRM")
+    assert fault_lines[0].line.endswith("y")
 
 
 def test_an_empty_log():
@@ -552,11 +552,11 @@ WORDS = [
 
 @given(st.text() | st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=30).map("".join))
 def test_any_text_is_parsed_without_errors(text):
-    sighting = xid.parse_line(text)
-    if sighting is not None:
-        assert 0 <= sighting.code <= xid.MAX_CODE
-        assert sighting.text in text
-        assert sighting.line in text
+    fault_line = xid.parse_line(text)
+    if fault_line is not None:
+        assert 0 <= fault_line.code <= xid.MAX_CODE
+        assert fault_line.text in text
+        assert fault_line.line in text
     xid.recovery_action(text)
     xid.slot(text)
 
@@ -565,8 +565,8 @@ def test_any_text_is_parsed_without_errors(text):
     st.binary() | st.lists(st.sampled_from(WORDS).map(str.encode) | st.binary(max_size=3), max_size=30).map(b"".join)
 )
 def test_any_bytes_are_scanned_without_errors(data):
-    for sighting in xid.scan(data):
-        assert sighting.kind in ("xid", "sxid")
+    for fault_line in xid.scan(data):
+        assert fault_line.kind in ("xid", "sxid")
 
 
 @given(st.lists(st.sampled_from([*LOG.splitlines(), *THREE_LINES, "ordinary", ""]), max_size=12))
@@ -586,7 +586,7 @@ NAMES = (
 
 
 @st.composite
-def _sightings(draw):
+def _fault_lines(draw):
     pid = draw(st.none() | st.integers(0, 2**31 - 1))
     process = draw(st.none() | NAMES)
     cause = draw(st.none() | st.integers(0, xid.MAX_CODE))
@@ -600,7 +600,7 @@ def _sightings(draw):
     )
 
 
-@given(_sightings())
-def test_generated_driver_lines_are_parsed_back(sighting):
-    assert xid.parse_line(sighting.line) == sighting
-    assert list(xid.scan(f"before\n{sighting.line}\nafter".encode())) == [sighting]
+@given(_fault_lines())
+def test_generated_driver_lines_are_parsed_back(fault_line):
+    assert xid.parse_line(fault_line.line) == fault_line
+    assert list(xid.scan(f"before\n{fault_line.line}\nafter".encode())) == [fault_line]

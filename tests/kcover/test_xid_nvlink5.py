@@ -11,9 +11,9 @@ DOWN = "NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 0x00000000
 
 
 def decode(code, text):
-    sighting = xid.parse_line(f"[1.0] NVRM: Xid (PCI:0009:01:00): {code}, {text}")
-    assert sighting is not None
-    return nvlink5.decode(sighting)
+    fault_line = xid.parse_line(f"[1.0] NVRM: Xid (PCI:0009:01:00): {code}, {text}")
+    assert fault_line is not None
+    return nvlink5.decode(fault_line)
 
 
 def test_every_field_of_a_line():
@@ -82,8 +82,8 @@ def test_a_line_without_a_sub_code(code, text):
 
 
 def test_a_switch_line_has_no_sub_code():
-    sighting = xid.parse_line(f"nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 00149, {DOWN}")
-    assert nvlink5.decode(sighting) is None
+    fault_line = xid.parse_line(f"nvidia-nvswitch0: SXid (PCI:0000:a9:00.0): 00149, {DOWN}")
+    assert nvlink5.decode(fault_line) is None
 
 
 def test_the_table_has_no_contradictions():

@@ -62,10 +62,10 @@ def faults(records: Iterable[Record], *, now: datetime) -> list[Fault]:
     """The faults of these records. Several lines about the same fault are folded into one, with their number in
     ``count``."""
     windows = RepeatWindows()
-    return windows.fold(sightings(records), now=now) + windows.close()
+    return windows.fold(faults_of(records), now=now) + windows.close()
 
 
-def sightings(records: Iterable[Record]) -> list[Fault]:
+def faults_of(records: Iterable[Record]) -> list[Fault]:
     """One fault for each line, in order. ``count`` is 0 for a line that only adds to a fault of another line: the
     second and third line of an SXid, the plain line after an Xid 79."""
     found = []
@@ -77,11 +77,11 @@ def sightings(records: Iterable[Record]) -> list[Fault]:
                 found.append(_fault(record, kind=machine_check.KIND, code=machine_check.CODE))
             continue
         # The two lines before say which GPU a line without an address is about (lost GPUs with older drivers).
-        for sighting in xid.parse_lines(texts[max(0, index - 2) : index + 1]):
-            if sighting.line != record.text.rstrip("\r\n"):
+        for fault_line in xid.parse_lines(texts[max(0, index - 2) : index + 1]):
+            if fault_line.line != record.text.rstrip("\r\n"):
                 continue
-            count = 0 if _is_companion(sighting) else 1
-            found.append(_fault(record, kind=sighting.kind, code=sighting.code, pci=sighting.pci, count=count))
+            count = 0 if _is_companion(fault_line) else 1
+            found.append(_fault(record, kind=fault_line.kind, code=fault_line.code, pci=fault_line.pci, count=count))
             break
     return found
 
@@ -100,10 +100,10 @@ def _fault(record: Record, *, kind: str, code: int | str, pci: str | None = None
     )
 
 
-def _is_companion(sighting: xid.FaultLine) -> bool:
-    if sighting.kind == "sxid":
-        return _COMPANION.match(sighting.text) is not None
-    return sighting.code == xid.OFF_THE_BUS and "Xid" not in sighting.line
+def _is_companion(fault_line: xid.FaultLine) -> bool:
+    if fault_line.kind == "sxid":
+        return _COMPANION.match(fault_line.text) is not None
+    return fault_line.code == xid.OFF_THE_BUS and "Xid" not in fault_line.line
 
 
 @dataclass(slots=True)

@@ -64,7 +64,7 @@ class LogReader:
                 check = health.update(now=now, error=f"{error.strerror or error}: {error.filename or source.name}")
                 position = self._mark.get(source.name, {}).get("position", {})
             else:
-                found = kmsg.sightings(chunk.records)
+                found = kmsg.faults_of(chunk.records)
                 check = health.update(now=now, lost=chunk.lost, gap=chunk.gap)
                 more, moved, position = more or chunk.more, moved or bool(chunk.records), chunk.position
             if check is not None:

@@ -15,15 +15,15 @@ from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
-from kcover_portal.incidents.filtersets import EventFilter
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.filtersets import OccurrenceFilter
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.views.filtersets import IncidentFilter
 
 NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
 
 
 class IncidentSerializer(serializers.ModelSerializer[Incident]):
-    """One fault of one device, from its first sighting until it is proved gone."""
+    """One fault of one device, from its first occurrence until it is proved gone."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
@@ -64,8 +64,8 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
         return code_of(incident)
 
 
-class EventSerializer(serializers.ModelSerializer[Event]):
-    """One sighting; ``at`` is the portal's time, ``seen_at`` the agent's clock."""
+class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
+    """One occurrence; ``at`` is the portal's time, ``seen_at`` the agent's clock."""
 
     cluster = serializers.CharField(source="node.cluster.name", read_only=True)
     node = serializers.CharField(source="node.name", read_only=True)
@@ -73,7 +73,7 @@ class EventSerializer(serializers.ModelSerializer[Event]):
     code = serializers.SerializerMethodField(help_text="a number for xid and sxid, else a short text")
 
     class Meta:
-        model = Event
+        model = Occurrence
         fields = (
             "id",
             "incident",
@@ -91,9 +91,9 @@ class EventSerializer(serializers.ModelSerializer[Event]):
             "at",
         )
 
-    def get_code(self, event: Event) -> int | str:
+    def get_code(self, occurrence: Occurrence) -> int | str:
         """The incident's code."""
-        return code_of(event.incident)
+        return code_of(occurrence.incident)
 
 
 def code_of(incident: Incident) -> int | str:
@@ -109,12 +109,12 @@ class Incidents(base.Reads[Incident]):
     filterset_class = IncidentFilter
 
 
-class Events(base.Lists[Event]):
-    """Events, newest first."""
+class Occurrences(base.Lists[Occurrence]):
+    """Occurrences of faults, newest first. The path is ``events``: other systems rely on it."""
 
-    queryset = Event.objects.select_related("node__cluster", "incident")
-    serializer_class = EventSerializer
-    filterset_class = EventFilter
+    queryset = Occurrence.objects.select_related("node__cluster", "incident")
+    serializer_class = OccurrenceSerializer
+    filterset_class = OccurrenceFilter
     cluster_field = "node__cluster"
 
 

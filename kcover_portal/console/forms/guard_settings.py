@@ -85,7 +85,7 @@ PARTS: Mapping[str, Mapping[str, Callable[[], forms.Field]]] = {
     "storm": {
         "enabled": _on,
         "nodes": _whole(gettext_lazy("At least (nodes)")),
-        "percent": _whole(gettext_lazy("At least (% of nodes)")),
+        "percent": _whole(gettext_lazy("At least (percent of nodes)")),
         "window": _span(_WITHIN),
     },
     "rate": {"enabled": _on},

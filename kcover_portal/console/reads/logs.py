@@ -61,18 +61,18 @@ def read(data: bytes) -> tuple[list[Seen], int]:
     """
     found: dict[tuple[str, int, str], Seen] = {}
     left_out: set[tuple[str, int, str]] = set()
-    for sighting in xid.scan(data):
-        key = (sighting.kind, sighting.code, xid.slot(sighting.pci) or "")
+    for fault_line in xid.scan(data):
+        key = (fault_line.kind, fault_line.code, xid.slot(fault_line.pci) or "")
         if key not in found and len(found) >= KINDS_SHOWN:
             left_out.add(key)
             continue
-        seen = found.setdefault(key, Seen(sighting.kind, sighting.code, key[2], sighting.line))
+        seen = found.setdefault(key, Seen(fault_line.kind, fault_line.code, key[2], fault_line.line))
         seen.count += 1
-        fatal = sighting.fatal if sighting.fatal is not None else nvlink5.is_fatal(sighting)
+        fatal = fault_line.fatal if fault_line.fatal is not None else nvlink5.is_fatal(fault_line)
         seen.fatal = fatal if seen.fatal is None else seen.fatal or bool(fatal)
-        seen.cause = sighting.cause if seen.cause is None else seen.cause
-        if sighting.process and sighting.process not in seen.processes[:NAMES_SHOWN]:
-            seen.processes.append(sighting.process)
+        seen.cause = fault_line.cause if seen.cause is None else seen.cause
+        if fault_line.process and fault_line.process not in seen.processes[:NAMES_SHOWN]:
+            seen.processes.append(fault_line.process)
     return list(found.values()), len(left_out)
 
 

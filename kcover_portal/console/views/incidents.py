@@ -22,7 +22,7 @@ from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
 
 PAGE = 50
-EVENTS = 50
+OCCURRENCES = 50
 
 
 def _page(request: Request, rows: QuerySet[Any]) -> Page[Any]:
@@ -45,16 +45,16 @@ def incidents(request: Request) -> HttpResponse:
 
 @require_GET
 @signed_in
-def events(request: Request) -> HttpResponse:
-    """Every stored event, newest first."""
-    found = lists.find(lists.EVENTS, request.user, request.GET)
+def occurrences(request: Request) -> HttpResponse:
+    """Every stored occurrence, newest first."""
+    found = lists.find(lists.OCCURRENCES, request.user, request.GET)
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "kind", "code", "source", "drill"),
         "page": _page(request, found.rows.select_related("node__cluster", "incident")),
         "any": found.seen.exists(),
     }
-    return render(request, "console/pages/events.html", context)
+    return render(request, "console/pages/occurrences.html", context)
 
 
 @require_GET
@@ -74,7 +74,7 @@ def decisions(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def incident(request: Request, pk: int) -> HttpResponse:
-    """One incident: its meaning and remedy, its decisions and its events."""
+    """One incident: its meaning and remedy, its decisions and its occurrences."""
     seen = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
     numeric = row.kind in ("xid", "sxid") and row.code.isdigit()
@@ -83,7 +83,7 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "fact": catalog.describe(row.kind, int(row.code)) if numeric else None,
         "decisions": list(row.decisions.all()[:20]),
         "rescues": list(row.rescues.all()),
-        "events": list(row.events.all()[:EVENTS]),
+        "occurrences": list(row.occurrences.all()[:OCCURRENCES]),
         "scope": _scope(row),
         "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Role.OPERATOR, row.cluster),
     }

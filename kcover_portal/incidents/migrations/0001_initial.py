@@ -35,7 +35,7 @@ class Migration(migrations.Migration):
                 ("drill", models.BooleanField(default=False)),
                 ("count", models.PositiveBigIntegerField(default=0)),
                 ("message", models.TextField(blank=True)),
-                ("boot_id", models.CharField(blank=True, help_text="of the last sighting", max_length=64)),
+                ("boot_id", models.CharField(blank=True, help_text="of the last occurrence", max_length=64)),
                 (
                     "counted_records",
                     models.JSONField(default=list, help_text="the log records that were counted, by boot and source"),
@@ -75,7 +75,7 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="Event",
+            name="Occurrence",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("boot_id", models.CharField(blank=True, max_length=64)),
@@ -89,13 +89,13 @@ class Migration(migrations.Migration):
                 (
                     "node",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="events", to="fleet.node"
+                        on_delete=django.db.models.deletion.CASCADE, related_name="occurrences", to="fleet.node"
                     ),
                 ),
                 (
                     "incident",
                     models.ForeignKey(
-                        on_delete=django.db.models.deletion.CASCADE, related_name="events", to="incidents.incident"
+                        on_delete=django.db.models.deletion.CASCADE, related_name="occurrences", to="incidents.incident"
                     ),
                 ),
             ],
@@ -170,15 +170,15 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddIndex(
-            model_name="event",
-            index=models.Index(fields=["incident", "-id"], name="events_of_incident"),
+            model_name="occurrence",
+            index=models.Index(fields=["incident", "-id"], name="occurrences_of_incident"),
         ),
         migrations.AddConstraint(
-            model_name="event",
+            model_name="occurrence",
             constraint=models.UniqueConstraint(
                 condition=models.Q(("sequence__isnull", False)),
                 fields=("node", "boot_id", "source", "sequence", "incident"),
-                name="one_event_a_log_record",
+                name="one_occurrence_a_log_record",
             ),
         ),
         migrations.AddConstraint(

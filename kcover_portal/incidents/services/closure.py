@@ -19,7 +19,7 @@ class CloseRefused(reasons.ExplainedError):
 def close(
     incidents: Sequence[int], *, because: Reason, actor: str, now: datetime, before: datetime | None = None
 ) -> int:
-    """Closes open incidents by id, and says why; those with a sighting after ``before`` stay open.
+    """Closes open incidents by id, and says why; those with an occurrence after ``before`` stay open.
 
     A late proof never closes a newer fault (invariant 4). Returns how many were closed.
     """

@@ -18,7 +18,7 @@ from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import CheckChange, Cluster, Node
 from kcover_portal.fleet.services import agent_reports, bulk_sql
-from kcover_portal.incidents.models import Batch, Event, Incident, JobSeen
+from kcover_portal.incidents.models import Batch, Occurrence, Incident, JobSeen
 from kcover_portal.incidents.services import record_faults
 from kcover_portal.ledger import services as ledger
 
@@ -137,9 +137,9 @@ def prune(*, now: datetime) -> int:
     before = now - timedelta(days=settings.KCOVER_KEEP_DAYS)
     removed, _ = Batch.objects.filter(at__lt=now - BATCH_RETENTION).delete()
     removed += JobSeen.objects.filter(at__lt=now - JOB_RETENTION).delete()[0]
-    past = Event.objects.filter(
+    past = Occurrence.objects.filter(
         incident__state=Incident.State.CLOSED, incident__closed_at__lt=before, at__lt=before
     ).order_by()
     while some := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += Event.objects.filter(pk__in=some).delete()[0]
+        removed += Occurrence.objects.filter(pk__in=some).delete()[0]
     return removed + CheckChange.objects.filter(at__lt=before).delete()[0]

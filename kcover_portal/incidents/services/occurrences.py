@@ -9,7 +9,7 @@ from django.db.models import F
 
 from kcover.faults import fault
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 
 MAX_ROWS = 50  # per incident
 MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
@@ -23,14 +23,14 @@ def keep(
     This keeps the beginning, and the times and counts that rules with a frequency need. One row per boot stays, to tell
     faults of the present boot.
     """
-    kept = [] if new else list(incident.events.order_by("pk").values_list("pk", "boot_id", "at", "count"))
+    kept = [] if new else list(incident.occurrences.order_by("pk").values_list("pk", "boot_id", "at", "count"))
     room = max(1, MAX_ROWS - len(kept))
     alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
     if together:
         count, drill = sum(one.count for one in together), all(one.drill for one in together)
         alone = [*alone, replace(together[-1], sequence=None, count=count, drill=drill)]
     rows = [
-        Event(
+        Occurrence(
             incident=incident,
             node=node,
             boot_id=boot_id,
@@ -45,7 +45,7 @@ def keep(
         for one in alone
     ]
     # Two agents on a node may report the same line, grouped in different ways.
-    Event.objects.bulk_create(rows, ignore_conflicts=True)
+    Occurrence.objects.bulk_create(rows, ignore_conflicts=True)
     if len(kept) + len(rows) > MAX_ROWS:
         _make_room(kept)
 
@@ -62,5 +62,5 @@ def _make_room(kept: Sequence[tuple[int, str, datetime, int]]) -> None:
         pairs = list(itertools.pairwise(later))
     if pairs:
         earlier, other = min(pairs, key=lambda pair: pair[1][2] - pair[0][2])
-        Event.objects.filter(pk=earlier[0]).update(count=F("count") + other[3])
-        Event.objects.filter(pk=other[0]).delete()
+        Occurrence.objects.filter(pk=earlier[0]).update(count=F("count") + other[3])
+        Occurrence.objects.filter(pk=other[0]).delete()

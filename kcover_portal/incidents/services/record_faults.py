@@ -42,7 +42,7 @@ def keep_faults(node: Node, seen: Sequence[fault.Fault], *, boot_id: str, now: d
 
 
 def _keep(node: Node, which: tuple[str, str, str], seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> int:
-    """Adds sightings of one fault (its kind, code and device); returns how many of them were counted before."""
+    """Adds occurrences of one fault (its kind, code and device); returns how many of them were counted before."""
     kind, code, device = which
     # An agent that lost its place reads its boot's log again: old lines are no new faults though they were closed.
     incident = Incident.objects.filter(node=node, kind=kind, code=code, device=device).order_by("-pk").first()
@@ -100,7 +100,7 @@ def _add(
         changes["boot_id"] = boot_id
     if any(one.sequence is not None or one.records for one in fresh):
         changes["counted_records"] = counted
-    # A real sighting outweighs a drill: what was seen once for real is no exercise.
+    # A real occurrence outweighs a drill: what was seen once for real is no exercise.
     if incident.drill and not all(one.drill for one in fresh):
         changes["drill"] = False
     other = incident.boot_id != changes.get("boot_id", incident.boot_id)
@@ -125,13 +125,13 @@ def _device(seen: fault.Fault) -> str:
 
 
 def _is_late(node: Node, incident: Incident, boot_id: str) -> bool:
-    """Whether a sighting of an earlier boot comes after one of a later boot: it takes nothing back (invariant 15).
+    """Whether an occurrence of an earlier boot comes after one of a later boot: it takes nothing back (invariant 15).
 
     By the watch, or by what was delivered before.
     """
     if boot_id == incident.boot_id or not incident.boot_id:
         return False
-    return boot_id in node.past_boots or (boot_id != node.boot_id and incident.events.filter(boot_id=boot_id).exists())
+    return boot_id in node.past_boots or (boot_id != node.boot_id and incident.occurrences.filter(boot_id=boot_id).exists())
 
 
 def _worst(said: dict[str, Any], seen: Sequence[fault.Fault], *, drill: bool) -> dict[str, Any]:
@@ -153,9 +153,9 @@ def _weight(said: Mapping[str, Any]) -> tuple[bool, int]:
 
 def _reading(seen: fault.Fault) -> dict[str, Any]:
     """What the line itself says of the fault."""
-    sighting = xid.parse_line(seen.message)
-    cause = sighting.cause if sighting and seen.kind == "xid" else None
-    fatal = nvlink5.is_fatal(sighting)
+    occurrence = xid.parse_line(seen.message)
+    cause = occurrence.cause if occurrence and seen.kind == "xid" else None
+    fatal = nvlink5.is_fatal(occurrence)
     numeric = int(seen.code) if seen.kind in fault.NUMERIC_KINDS else None
     return {
         "severity": catalog.severity(seen.kind, numeric, fatal=fatal) if numeric is not None else "warning",
@@ -216,7 +216,7 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
 
 
 def mark_decided(incident: Incident, *, labels: Mapping[str, str], now: datetime, again_at: datetime | None) -> None:
-    """Notes that the incident was judged as it stood, on a node with these labels; a sighting that came meanwhile keeps
+    """Notes that the incident was judged as it stood, on a node with these labels; an occurrence that came meanwhile keeps
     its own call."""
     as_it_stood = When(decide_at__lte=now, last_at=incident.last_at, then=Value(again_at, output_field=DateTimeField()))
     Incident.objects.filter(pk=incident.pk).update(
@@ -226,7 +226,7 @@ def mark_decided(incident: Incident, *, labels: Mapping[str, str], now: datetime
 
 def redecide_if_labels_changed(node: Node, *, now: datetime) -> None:
     """Asks for a new judgement of what was settled on the node when it had other labels: an exclusion that is taken
-    back, or a label that a rule selects by, is as good a reason as a new sighting."""
+    back, or a label that a rule selects by, is as good a reason as a new occurrence."""
     rows = Incident.objects.filter(node=node, state=Incident.State.OPEN, decide_at=None, decided_at__isnull=False)
     other = rows.exclude(decided_labels__in=("", _digest(node.labels)))
     for pk in other.values_list("pk", flat=True):

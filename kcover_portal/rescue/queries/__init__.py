@@ -101,7 +101,7 @@ def seen_within(incident: Incident, rules: Sequence[match.Candidate], *, now: da
     """Occurrences of the fault before ``now``, by window in seconds, for each window that a rule refers to."""
     seen = {}
     for seconds in match.windows(rules):
-        events = incident.events.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now)
+        events = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now)
         seen[seconds] = events.aggregate(sum=Sum("count"))["sum"] or 1
     return seen
 
@@ -147,7 +147,7 @@ def _rebooted_since(node: Node, incident: Incident) -> bool:
         return False
     # An agent's silence carries the boot ID of its last report, but it is the silence of the present boot.
     if incident.boot_id in node.past_boots and incident.kind != "agent":
-        return not incident.events.filter(boot_id=node.boot_id).exists()
+        return not incident.occurrences.filter(boot_id=node.boot_id).exists()
     if incident.decided_at is None:
         return False
     later = Agent.objects.filter(node=node, boot_seen_at__gt=incident.last_at).exclude(boot_id=incident.boot_id)
@@ -164,7 +164,7 @@ def _unshown_boot(node: Node, incident: Incident) -> str:
     # An agent's silence is the silence of the present boot, whatever it reported last.
     if not node.boot_id or incident.boot_id in known or incident.kind == "agent":
         return ""
-    return "" if incident.events.filter(boot_id=node.boot_id).exists() else incident.boot_id
+    return "" if incident.occurrences.filter(boot_id=node.boot_id).exists() else incident.boot_id
 
 
 def repairs(past: Iterable[Rescue], steps: Collection[str], *, since: datetime, code: str = "") -> int:

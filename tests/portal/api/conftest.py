@@ -10,7 +10,7 @@ from django.test import Client
 from kcover import audit
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import services as ledger
@@ -94,7 +94,7 @@ def add_story(node: Node, now: datetime, *, code: str = "62", kind: str = "xid",
     incident = Incident.objects.create(
         cluster=node.cluster, node=node, kind=kind, code=code, severity="fatal", count=3, opened_at=now, last_at=now
     )
-    Event.objects.create(incident=incident, node=node, source="kmsg", message=f"Xid {code}", at=now)
+    Occurrence.objects.create(incident=incident, node=node, source="kmsg", message=f"Xid {code}", at=now)
     decision = Decision.objects.create(
         cluster=node.cluster,
         node=node,

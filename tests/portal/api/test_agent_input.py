@@ -17,14 +17,14 @@ from kcover_portal.api.agent import app
 from kcover_portal.api.agent import body as bodies
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents import services as incidents
-from kcover_portal.incidents.models import Batch, Event, Incident
+from kcover_portal.incidents.models import Batch, Occurrence, Incident
 from tests.portal.api.conftest import Api, add_node
 from tests.portal.api.door import CHUNK, Answer, Door, check, each, encoded, fault, loop, moment, packed, report
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LIMIT = 1024 * 1024
-KEPT = (Node, Agent, Gpu, CheckResult, Batch, Incident, Event)
+KEPT = (Node, Agent, Gpu, CheckResult, Batch, Incident, Occurrence)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def unfinished(secret: str, *, size: int = LIMIT) -> int:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await app.application(scope, asyncio.Event().wait, send)
+    await app.application(scope, asyncio.Occurrence().wait, send)
     return sent[0]["status"]
 
 
@@ -290,7 +290,7 @@ def test_bad_faults_are_rejected_and_the_good_ones_are_kept(door: Door) -> None:
         assert rejected["path"] == f"faults/{index}{path}"
         assert reason in rejected["reason"], rejected
     assert sorted(Incident.objects.values_list("code", flat=True)) == ["62", "95"]
-    assert Event.objects.count() == 2
+    assert Occurrence.objects.count() == 2
 
 
 @each(
@@ -355,7 +355,7 @@ def test_what_is_just_short_enough_is_stored_whole(door: Door) -> None:
         "CheckResult": 1,
         "Batch": 1,
         "Incident": 2,
-        "Event": 2,
+        "Occurrence": 2,
     }
     assert Agent.objects.get().boot_id == "b" * 64
 
@@ -529,7 +529,7 @@ def test_a_clock_that_is_off_is_shown_and_harms_nothing(sent_at: str | timedelta
     agent, incident = Agent.objects.get(), Incident.objects.get()
     if skew is not None:
         assert agent.skew == pytest.approx(skew, abs=60)
-    for at in (agent.seen_at, incident.opened_at, incident.last_at, Event.objects.get().at):
+    for at in (agent.seen_at, incident.opened_at, incident.last_at, Occurrence.objects.get().at):
         assert abs(datetime.now(UTC) - at) < timedelta(minutes=1)
     again = door.report(report(fault(), sent_at=moment()))
     assert again.body["accepted"] == 1

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies.models import Revision
 from kcover_portal.rescue import services as rescue
@@ -208,24 +208,24 @@ def test_what_bounds_a_rule_is_counted_for_the_text_too(incident: Incident, view
 WANTS_THREE = policy("a", extra="      match: {minCount: 3, within: 1h}\n")
 
 
-def test_sightings_are_counted_for_the_texts_own_windows(incident: Incident, node: Node, viewer: Api) -> None:
+def test_occurrences_are_counted_for_the_texts_own_windows(incident: Incident, node: Node, viewer: Api) -> None:
     today = datetime.now(tz=incident.opened_at.tzinfo)
     Incident.objects.filter(pk=incident.pk).update(last_at=today)
     for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (1, 20, "rescue")):
         at = today - timedelta(minutes=ago)
-        Event.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
+        Occurrence.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
         [one] = viewer.post("policies/try", {"yaml": WANTS_THREE}).json()["results"]
         assert one["after"]["answer"] == answer
 
 
-def test_sightings_of_the_past_are_counted_up_to_then(
+def test_occurrences_of_the_past_are_counted_up_to_then(
     incident: Incident, node: Node, viewer: Api, now: datetime
 ) -> None:
     Incident.objects.filter(pk=incident.pk).update(state="closed", opened_at=datetime.now(tz=now.tzinfo))
     because = "Rule a#1 does not match. Requires 3 occurrences within 1h; seen 2."
     for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (5, -10, "none"), (1, 20, "rescue")):
         at = now - timedelta(minutes=ago)
-        Event.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
+        Occurrence.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
         [one] = viewer.post("policies/try", {"yaml": WANTS_THREE, "days": 1}).json()["results"]
         assert one["after"]["answer"] == answer
         assert answer == "rescue" or one["after"]["because"] == [because]

@@ -208,16 +208,16 @@ def test_the_week_is_a_fragment_of_its_own(person, world: World):
     assert 'hx-get="/trends/"' in text(person("viewer").get("/"))
 
 
-# ------------------------------------------------------------------------------------------------- events and decisions
+# ------------------------------------------------------------------------------------------------- occurrences and decisions
 
 
-def test_sightings_and_decisions_are_listed(person, world: World):
+def test_occurrences_and_decisions_are_listed(person, world: World):
     world.fault(95)
     world.work()
     client = person("viewer")
-    assert "Xid 95" in text(client.get("/events/"))
+    assert "Xid 95" in text(client.get("/occurrences/"))
     assert "does not match" in text(client.get("/decisions/"))
-    assert "No events match these filters" in text(client.get("/events/?q=zzz"))
+    assert "No occurrences match these filters" in text(client.get("/occurrences/?q=zzz"))
     assert "No decisions match these filters" in text(client.get("/decisions/?q=zzz"))
 
 

@@ -171,7 +171,7 @@ def pages() -> list[str]:
     run, preflight = CheckRun.objects.latest("pk").pk, PreflightRun.objects.get().pk
     return [
         *("/", "/trends/", "/map/", "/nodes/", "/nodes/c1/gpu-1/", "/nodes/c1/gpu-3/", "/nodes/c1/gpu-2/drain/"),
-        *("/incidents/", f"/incidents/{incident}/", f"/incidents/{storm}/", f"/incidents/{storm}/close/", "/events/"),
+        *("/incidents/", f"/incidents/{incident}/", f"/incidents/{storm}/", f"/incidents/{storm}/close/", "/occurrences/"),
         *("/decisions/", "/incidents/log/", "/rescues/", f"/rescues/{rescue}/", f"/rescues/{rescue}/approve/"),
         *("/approvals/", f"/approvals/{rescue}/link/", f"/approvals/{rescue}/pods/", "/policies/", "/policies/gated/"),
         *("/policies/edit/", "/policies/gated/edit/", "/policies/gated/archive/", "/standbys/", "/checks/"),

@@ -14,7 +14,7 @@ from kcover import audit, reasons
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.console import exports, lists
 from kcover_portal.fleet.models import Agent, Cluster, Node
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies import services as policies
@@ -27,7 +27,7 @@ HEADERS = {
     "address boot_id agent_version agent_seen_at labels taints created_at gone_at",
     "incidents": "id cluster node kind code state severity program cause drill count device gpu_uuid message boot_id "
     "opened_at last_at closed_at closed_because",
-    "events": "id incident cluster node kind code source sequence message drill count boot_id seen_at at",
+    "occurrences": "id incident cluster node kind code source sequence message drill count boot_id seen_at at",
     "decisions": "id cluster node incident answer mode rule policy revision because tried steps count at last_at",
     "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason code policy "
     "revision rule decision plan_hash opened_at due_at closed_at",
@@ -56,7 +56,7 @@ def fill(cluster: Cluster, number: int) -> None:
     Agent.objects.create(node=node, seen_at=NOW, boot_id="b", boot_seen_at=NOW)
     at = {"opened_at": NOW, "last_at": NOW}
     incident = Incident.objects.create(cluster=cluster, node=node, kind="xid", code="62", message="=1+1", **at)
-    Event.objects.create(incident=incident, node=node, source="kmsg", message="+1", at=NOW)
+    Occurrence.objects.create(incident=incident, node=node, source="kmsg", message="+1", at=NOW)
     CheckRun.objects.create(cluster=cluster, checks=["dcgm"], asked_by="user:x", asked_at=NOW)
     PreflightRun.objects.create(
         cluster=cluster, namespace="ml", workload=f"w{number}", size=2, first_at=NOW, last_at=NOW, due_at=NOW
@@ -164,7 +164,7 @@ def test_nothing_of_another_cluster_is_in_a_file(person, cluster: Cluster):
     fill(cluster, 1)
     other = Cluster.objects.create(name="other", created_at=NOW)
     client = person("viewer", cluster=other)
-    for name in ("nodes", "incidents", "events", "decisions", "rescues"):
+    for name in ("nodes", "incidents", "occurrences", "decisions", "rescues"):
         assert table(client.get(f"/export/{name}.csv")) == []
     assert {row["cluster"] for row in table(client.get("/export/audit.csv"))} <= {"other"}
 

@@ -17,7 +17,7 @@ from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Gpu, Node
 from kcover_portal.fleet.services import agent_reports, retention
 from kcover_portal.incidents import services
-from kcover_portal.incidents.models import Batch, Event, Incident
+from kcover_portal.incidents.models import Batch, Occurrence, Incident
 from tests.portal.incidents.conftest import check, delivery, inventory, report, xid
 
 Deliver = Callable[..., wire.Answer]
@@ -280,8 +280,8 @@ def test_what_is_past_its_time_is_forgotten(deliver: Deliver, now: datetime, set
     gone = Incident.objects.get(code="79")
     services.close([gone.pk], because=reasons.of("closed_by_because", by="test", why="t"), actor="t", now=now)
     services.prune(now=now + timedelta(days=29))
-    assert (Event.objects.count(), CheckChange.objects.count(), Batch.objects.count()) == (2, 1, 0)
+    assert (Occurrence.objects.count(), CheckChange.objects.count(), Batch.objects.count()) == (2, 1, 0)
     services.prune(now=now + timedelta(days=31))
-    assert list(Event.objects.values_list("incident__code", flat=True)) == ["62"]
+    assert list(Occurrence.objects.values_list("incident__code", flat=True)) == ["62"]
     assert not CheckChange.objects.exists()
     assert Incident.objects.count() == 2

@@ -39,7 +39,7 @@ def make():
         one.uninstall()
 
 
-def test_sightings_within_seconds_are_counted_by_a_rule_that_asks_how_often(make):
+def test_occurrences_within_seconds_are_counted_by_a_rule_that_asks_how_often(make):
     world = make(OFTEN)
     for n in range(3):
         world.fault(62, sequence=n)

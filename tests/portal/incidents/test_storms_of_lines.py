@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover.faults.fault import Fault
-from kcover_portal.incidents.models import Event, Incident
+from kcover_portal.incidents.models import Occurrence, Incident
 from kcover_portal.incidents.services import occurrences, record_faults
 from tests.portal.rescue.world import CORDON, World
 
@@ -65,9 +65,9 @@ def test_one_real_line_among_drills_makes_it_real(world):
 
 def seen_within(world, **window):
     incident = Incident.objects.get()
-    assert incident.events.count() == occurrences.MAX_ROWS
-    assert sum(incident.events.values_list("count", flat=True)) == incident.count
-    lately = incident.events.filter(at__gte=world.now - timedelta(**window))
+    assert incident.occurrences.count() == occurrences.MAX_ROWS
+    assert sum(incident.occurrences.values_list("count", flat=True)) == incident.count
+    lately = incident.occurrences.filter(at__gte=world.now - timedelta(**window))
     return sum(lately.values_list("count", flat=True))
 
 
@@ -78,7 +78,7 @@ def test_a_window_is_counted_when_the_rows_are_full(world):
     for number in range(3):
         world.report(line(sequence=1_000 + number))
     assert seen_within(world, minutes=1) == 3
-    begun = Incident.objects.get().events.order_by("pk").values_list("sequence", flat=True)
+    begun = Incident.objects.get().occurrences.order_by("pk").values_list("sequence", flat=True)
     assert list(begun[: occurrences.MAX_FIRST_ROWS]) == list(range(occurrences.MAX_FIRST_ROWS))
 
 
@@ -100,10 +100,10 @@ def test_of_each_boot_a_row_stays_but_rows_stay_bounded(world):
     for _ in range(2 * occurrences.MAX_ROWS):
         world.report(line(), boot_id="second")
     world.report(line(), boot_id="third")
-    assert set(Event.objects.values_list("boot_id", flat=True)) == {"first", "second", "third"}
+    assert set(Occurrence.objects.values_list("boot_id", flat=True)) == {"first", "second", "third"}
     for number in range(4 * occurrences.MAX_ROWS):
         world.report(line(), boot_id=f"boot-{number}")
-    assert Event.objects.count() <= 2 * occurrences.MAX_ROWS
+    assert Occurrence.objects.count() <= 2 * occurrences.MAX_ROWS
 
 
 def test_a_fault_that_waits_to_be_judged_is_rung_for_once_and_again_when_it_is_worse(world, monkeypatch):

@@ -566,7 +566,7 @@ def test_a_node_taken_back_by_hand_is_not_rescued_again_for_what_was_seen_before
     assert Rescue.objects.count() == 1
     assert set(Incident.objects.values_list("state", flat=True)) == {"closed"}
     assert world.kube.job_state("kcover-system", "kcover-reboot-1-2-0").exists is False
-    world.fault(62)  # a new sighting is a new fault
+    world.fault(62)  # a new occurrence is a new fault
     world.work()
     assert Rescue.objects.count() == 2
 

@@ -322,7 +322,7 @@ class TestBeforeTheCall:
         assert isolated(world) == ["gpu-1"]
 
 
-def test_a_rule_asks_for_a_number_of_sightings_in_a_window(make) -> None:
+def test_a_rule_asks_for_a_number_of_occurrences_in_a_window(make) -> None:
     often = """
 apiVersion: kcover.io/v1
 kind: RescuePolicy

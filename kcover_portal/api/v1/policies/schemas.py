@@ -28,7 +28,7 @@ class SelectorSerializer(serializers.Serializer[Any]):
 
 
 class MatchSerializer(serializers.Serializer[Any]):
-    """What a rule means beyond error codes; ``seconds`` is the window in which ``minCount`` sightings are wanted."""
+    """What a rule means beyond error codes; ``seconds`` is the window in which ``minCount`` occurrences are wanted."""
 
     sxid = serializers.ListField(child=serializers.CharField())
     checks = serializers.ListField(child=serializers.CharField())
