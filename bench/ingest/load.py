@@ -106,8 +106,8 @@ class Load:
         def make() -> Connection:
             return Connection(self._answered, self._cut)
 
-        _, made = await asyncio.get_running_loop().create_connection(make, "127.0.0.1", self._plan["port"])
-        self._idle.append(made)
+        _, connection = await asyncio.get_running_loop().create_connection(make, "127.0.0.1", self._plan["port"])
+        self._idle.append(connection)
 
     async def _pace(self, start: float) -> None:
         sent = 0
@@ -145,7 +145,7 @@ class Load:
             self._send(connection, now)
 
     def _all_reported(self) -> bool:
-        """Whether every node has reported once, with ``each``."""
+        """Return whether every node has reported once, with ``each``."""
         return bool(self._plan.get("each")) and self._next >= len(self._reporters)
 
     def _completed(self) -> None:

@@ -64,12 +64,12 @@ class Postgres:
 
 def cpu(pid: int) -> float:
     """CPU seconds of a process and its children, including ended ones. Raises psutil.NoSuchProcess."""
-    whole = 0.0
+    total = 0.0
     for process in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
         with contextlib.suppress(psutil.NoSuchProcess):
             used = process.cpu_times()
-            whole += used.user + used.system + used.children_user + used.children_system
-    return whole
+            total += used.user + used.system + used.children_user + used.children_system
+    return total
 
 
 class Portal:
@@ -91,14 +91,13 @@ class Portal:
         return self.product.port
 
     def cost(self) -> Cost:
-        """The cost since its start."""
+        """The cost since the server's start."""
         live = cpu(self.product.processes["live"].pid)
         with psycopg.connect(self.database, autocommit=True) as connection:
             rows = sum(_one(connection, f"SELECT count(*) FROM {table}")[0] for table in COUNTED_TABLES)
             return Cost(live, self.postgres.cpu(), _wal(connection), rows, *_one(connection, HOT))
 
     def load(self, **plan: Any) -> load.LoadResult:
-        """Runs the client once."""
         return load.finish(load.start(port=self.port, nodes=self.nodes, **plan))
 
 
@@ -135,17 +134,15 @@ class Naive:
             )
 
     def cost(self) -> Cost:
-        """The cost since its start."""
+        """The cost since the server's start."""
         with psycopg.connect(self.database, autocommit=True) as connection:
             return Cost(cpu(self.process.pid), self.postgres.cpu(), _wal(connection))
 
     def load(self, **plan: Any) -> load.LoadResult:
-        """Runs the client once."""
         more = {"path": "/reports", "scheme": "Token"}
         return load.finish(load.start(port=self.port, nodes=self.nodes, **more, **plan))
 
     def stop(self) -> None:
-        """Stops the server."""
         self.process.terminate()
         self.process.wait(timeout=20)
 

@@ -20,7 +20,6 @@ from kcover.wire.fields import (
     EnvelopeError,
     WireError,
 )
-from kcover.wire.fingerprint import Fingerprint, fingerprint
 from kcover.wire.messages import Answer, Decoded, Rejected, Report
 
 __all__ = [
@@ -34,7 +33,6 @@ __all__ = [
     "Answer",
     "Decoded",
     "EnvelopeError",
-    "Fingerprint",
     "Rejected",
     "Report",
     "WireError",
@@ -44,5 +42,4 @@ __all__ = [
     "encode",
     "encode_answer",
     "encode_command",
-    "fingerprint",
 ]

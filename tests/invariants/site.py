@@ -129,11 +129,8 @@ class Site(World):
         """The agents' door."""
         for report in reports:
             self.kube.heard.setdefault((report.node, report.boot_id), []).append(self.now)
-        deliveries = [
-            incidents.Delivery(cluster=self.cluster, node=report.node, decoded=wire.Decoded(report=report))
-            for report in reports
-        ]
-        return incidents.ingest(deliveries, now=self.now)
+        incoming = [incidents.IncomingReport.of(self.cluster, report, received_at=self.now) for report in reports]
+        return incidents.ingest(incoming, now=self.now)
 
     # The watch
 

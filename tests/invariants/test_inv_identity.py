@@ -9,7 +9,7 @@ import pytest
 from kcover import marks, reasons, wire
 from kcover.faults.fault import Fault, Gpu, Inventory
 from kcover_portal.incidents import services as incidents
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import occurrences
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
@@ -141,8 +141,8 @@ def inventory(world: World, uuid: str) -> None:
         sent_at=world.now,
         inventory=found,
     )
-    delivery = incidents.Delivery(cluster=world.cluster, node=NODE, decoded=wire.Decoded(report=report))
-    incidents.ingest([delivery], now=world.now)
+    incoming = incidents.IncomingReport.of(world.cluster, report, received_at=world.now)
+    incidents.ingest([incoming], now=world.now)
 
 
 def test_inv_07_the_incident_of_a_gpu_that_was_replaced_can_be_closed(world: World) -> None:

@@ -41,8 +41,8 @@ def tell(world: World, name: str, version: str, *codes: int) -> None:
         sent_at=world.now,
         faults=tuple(Fault(kind="xid", code=code, pci=PCI, source="kmsg") for code in codes),
     )
-    delivery = incidents.Delivery(cluster=world.cluster, node=name, decoded=wire.Decoded(report=report))
-    incidents.ingest([delivery], now=world.now)
+    incoming = incidents.IncomingReport.of(world.cluster, report, received_at=world.now)
+    incidents.ingest([incoming], now=world.now)
 
 
 def isolated(world: World) -> list[str]:

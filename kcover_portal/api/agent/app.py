@@ -1,13 +1,13 @@
 """The ASGI application for /api/v1/agent/."""
 
 import asyncio
-import json
 import logging
 import math
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 from urllib.parse import parse_qs
 
+import msgspec
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 from django.db.utils import DataError
@@ -22,7 +22,7 @@ from kcover_portal.api.agent import (
     ingest_counters,
     jwt_claims,
     long_poll,
-    repeated_reports,
+    report_decoding,
     service_accounts,
 )
 from kcover_portal.api.agent.group_commit import Full
@@ -45,10 +45,8 @@ LONGEST_WAIT = 60.0
 RETRY_AFTER = 5
 REPORT = "a report as JSON, a heartbeat at least (version, node, boot_id, batch_id, sent_at)"
 
-_json = json.JSONEncoder(separators=(",", ":")).encode
 known_credentials = credentials.Credentials()
 known_accounts = service_accounts.ServiceAccounts()
-known_reports = repeated_reports.Repeats()
 _writer = Writer()
 _polls = long_poll.Polls()
 
@@ -103,11 +101,11 @@ async def _report(headers: Headers, receive: Receive, credential: credentials.Cr
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=REPORT, hold=hold)
         try:
-            delivery = known_reports.read(credential, sent)
+            incoming = report_decoding.read(credential.cluster, sent, now=timezone.now())
         except wire.EnvelopeError as error:
             raise Refusal(400, error.reason, field=error.path or "body") from error
-        credentials.speaks_for(credential, delivery.node)
-        answer = await _writer.keep(delivery)
+        credentials.speaks_for(credential, incoming.node)
+        answer = await _writer.keep(incoming)
     return 202, wire.encode_answer(answer)
 
 
@@ -168,7 +166,7 @@ def _trouble(error: Exception) -> Refusal:
 
 
 async def _send(send: Send, status: int, document: dict[str, Any], headers: list[tuple[bytes, bytes]]) -> None:
-    payload = _json(document).encode()
+    payload = msgspec.json.encode(document)
     content_type = b"application/problem+json" if status >= 400 else b"application/json"
     sent = [(b"content-type", content_type), (b"content-length", str(len(payload)).encode()), *headers]
     await send({"type": "http.response.start", "status": status, "headers": sent})

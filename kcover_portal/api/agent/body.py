@@ -1,4 +1,4 @@
-"""The body of a request: read in bounds, unpacked in bounds. What is too large is never held, packed or not."""
+"""Reads and decompresses request bodies within limits. A body that is too large is never held in memory."""
 
 import asyncio
 import zlib
@@ -11,27 +11,27 @@ from kcover_portal.api.agent.problem_responses import Refusal
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 LIMIT = wire.MAX_BYTES
-PATIENCE = 20.0  # seconds in which a body is to be here: who sends slower, or stops, holds no room for ever
-_GZIP = ("gzip", "x-gzip")  # RFC 9110: the second is an older name of the first
+PATIENCE = 20.0  # seconds to receive a body, so that a slow or stalled client frees its memory
+_GZIP = ("gzip", "x-gzip")  # RFC 9110: x-gzip is an older name of gzip
 
 
 async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str, hold: Callable[[int], None]) -> bytes:
-    """The whole body, unpacked and not empty; ``wanted`` says what should be in it.
+    """Returns the decompressed body, which is not empty. ``wanted`` describes the expected content in errors.
 
-    ``hold`` is told the size of each piece once it is here, and in the end by how much unpacking changed it: what a
-    header announces holds no room. Raises Refusal, or what ``hold`` raises.
+    ``hold`` is called with the size of each received chunk, and in the end with the difference after decompression.
+    Content-Length alone reserves nothing. Raises Refusal, or what ``hold`` raises.
     """
-    announced = headers.get(b"content-length", b"").decode("latin-1")
-    if announced.isdigit() and int(announced) > LIMIT:
-        raise _too_large(f"has {announced} bytes")
+    declared = headers.get(b"content-length", b"").decode("latin-1")
+    if declared.isdigit() and int(declared) > LIMIT:
+        raise _too_large(f"has {declared} bytes")
     try:
         async with asyncio.timeout(PATIENCE):
-            packed = await _received(receive, hold)
+            received = await _received(receive, hold)
     except TimeoutError:
         raise Refusal(408, f"not received within {PATIENCE:g} s", field="body") from None
-    body = _unpacked(packed, headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
-    if body is not packed:
-        hold(len(body) - len(packed))
+    body = _unpacked(received, headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
+    if body is not received:
+        hold(len(body) - len(received))
     if not body.strip():
         raise Refusal(400, f"is empty; send {wanted}", field="body")
     return body

@@ -31,7 +31,7 @@ class Writer:
     def __init__(self) -> None:
         self._held = 0
         self._held_by: Counter[str] = Counter()
-        self._reports: Gathering[incidents.Delivery, wire.Answer] = Gathering(
+        self._reports: Gathering[incidents.IncomingReport, wire.Answer] = Gathering(
             _keep_and_count, name="ingest", together=TOGETHER, capacity=CAPACITY
         )
 
@@ -60,27 +60,26 @@ class Writer:
             if not self._held_by[owner]:
                 del self._held_by[owner]
 
-    async def keep(self, delivery: incidents.Delivery) -> wire.Answer:
+    async def keep(self, incoming: incidents.IncomingReport) -> wire.Answer:
         """Returns once the report is durable. Raises Full, or the database's error."""
-        report = delivery.decoded.report
-        return await self._reports.ask(delivery, at_once=bool(report.faults or report.command_results))
+        return await self._reports.ask(incoming, at_once=bool(incoming.faults or incoming.command_results))
 
 
-def _keep_and_count(deliveries: Sequence[incidents.Delivery]) -> list[wire.Answer | Exception]:
-    answers = _keep(deliveries)
+def _keep_and_count(reports: Sequence[incidents.IncomingReport]) -> list[wire.Answer | Exception]:
+    answers = _keep(reports)
     ingest_counters.taken(answers)
     return answers
 
 
-def _keep(deliveries: Sequence[incidents.Delivery]) -> list[wire.Answer | Exception]:
+def _keep(reports: Sequence[incidents.IncomingReport]) -> list[wire.Answer | Exception]:
     """One transaction for all; if it fails, one each, so that a poisonous report stands alone."""
     try:
         close_old_connections()
-        return [*incidents.ingest(deliveries, now=timezone.now())]
+        return [*incidents.ingest(reports, now=timezone.now())]
     except Exception as error:
-        if len(deliveries) > 1:
-            log.warning("a batch of %d reports failed, storing them one by one: %s", len(deliveries), error)
-            return [answer for delivery in deliveries for answer in _keep([delivery])]
+        if len(reports) > 1:
+            log.warning("a batch of %d reports failed, storing them one by one: %s", len(reports), error)
+            return [answer for incoming in reports for answer in _keep([incoming])]
         if not isinstance(error, DatabaseError):
-            log.exception("a report of node %s could not be kept", deliveries[0].node)
+            log.exception("a report of node %s could not be kept", reports[0].node)
         return [error]

@@ -6,13 +6,15 @@ REFRESH_SECONDS. Everything here runs in the transaction of the whole batch.
 """
 
 import hashlib
-import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
+
 from kcover import wire
+from kcover.faults import fault
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.services import bulk_sql, latest_checks, node_inventories
@@ -21,38 +23,80 @@ REFRESH_SECONDS = 3600  # the shown time of a result may lag by this much
 BATCH_MARK_CHARS = 12  # of the hash of a batch id
 REMEMBERED_BATCHES = 8  # per node, without a row of their own: an agent sends one batch after the other
 RECENT_CHARS = BATCH_MARK_CHARS * REMEMBERED_BATCHES
-
-
-@dataclass(frozen=True, slots=True)
-class ReportDigest:
-    """A report in short: digests of its inventory and of its check results ("": it has none), and their number."""
-
-    inventory: str
-    checks: str
-    results: int
+CHECKS_DIGEST_BYTES = 6  # in the row the number of the refresh period follows
+# hashlib releases the GIL for inputs of 2,048 bytes and more, and taking it again costs more than the hashing.
+_HASHED_BYTES = 2000
+_INVENTORY = msgspec.json.Decoder(fault.Inventory)
+_CHECKS = msgspec.json.Decoder(tuple[fault.Check, ...])
+_SHOWN = frozenset(("boot_id", "version", "inventory_digest"))  # changes that open pages show
 
 
 class IncomingReport(NamedTuple):
-    """A report to be stored.
+    """A report on its way from the endpoint to the database: who sent it, when it was received, its decoded content.
 
-    With a ``body`` it repeats its node's previous report (``wire.fingerprint``). Then the digest is that report's, and
-    only the body has the inventory and the results.
+    The inventory and the check results are JSON as ``wire.encode`` defines it, without whitespace, b"" if there are
+    none: most of them repeat the previous report, which their digests show, and are never needed as values.
+    ``rejected``: the items that were left out. The other fields are those of ``wire.Report``.
     """
 
     cluster: Cluster
-    report: wire.Report
-    digest: ReportDigest
-    body: bytes = b""
+    node: str
+    received_at: datetime
+    boot_id: str
+    batch_id: str
+    sent_at: datetime
+    agent: str
+    inventory: bytes
+    inventory_digest: str
+    checks: bytes
+    checks_digest: str
+    check_count: int
+    faults: tuple[fault.Fault, ...] = ()
+    command_results: tuple[fault.CommandResult, ...] = ()
+    rejected: tuple[wire.Rejected, ...] = ()
+
+    @classmethod
+    def of(
+        cls, cluster: Cluster, report: wire.Report, *, received_at: datetime, rejected: tuple[wire.Rejected, ...] = ()
+    ) -> "IncomingReport":
+        """A report that is already decoded."""
+        inventory, checks = b"", b""
+        if report.inventory is not None or report.checks:
+            parts = wire.encode(replace(report, faults=(), command_results=()))
+            inventory = msgspec.json.encode(parts["inventory"]) if report.inventory is not None else b""
+            checks = msgspec.json.encode(parts["checks"]) if report.checks else b""
+        return cls(
+            cluster=cluster,
+            node=report.node,
+            received_at=received_at,
+            boot_id=report.boot_id,
+            batch_id=report.batch_id,
+            sent_at=report.sent_at,
+            agent=report.agent,
+            inventory=inventory,
+            inventory_digest=digest_of(inventory),
+            checks=checks,
+            checks_digest=digest_of(checks, size=CHECKS_DIGEST_BYTES),
+            check_count=len(report.checks),
+            faults=report.faults,
+            command_results=report.command_results,
+            rejected=rejected,
+        )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KnownAgent:
-    """A report, and the state of its agent's row before it; the row is locked."""
+def digest_of(part: bytes, *, size: int = 8) -> str:
+    """The digest of the JSON of an inventory or of check results, "" if there are none. ``size``: in bytes."""
+    if not part:
+        return ""
+    digest = hashlib.blake2b(part[:_HASHED_BYTES], digest_size=size)
+    for start in range(_HASHED_BYTES, len(part), _HASHED_BYTES):
+        digest.update(part[start : start + _HASHED_BYTES])
+    return digest.hexdigest()
 
-    report: wire.Report
-    digest: ReportDigest
-    body: bytes
-    cluster: Cluster
+
+class AgentRow(NamedTuple):
+    """The row of an agent before its report is stored; it is locked. ``node``: the node's key."""
+
     node: int
     boot_id: str
     version: str
@@ -60,77 +104,55 @@ class KnownAgent:
     inventory_digest: str
     checks_digest: str
 
-    def full_report(self) -> wire.Report:
-        """The report with its inventory and its results; decodes the body if there is one."""
-        return wire.decode(self.body).report if self.body else self.report
 
-    @property
-    def is_repeated(self) -> bool:
-        """Whether the batch is one of the node's last ones. Batches with faults have rows of their own instead."""
-        return not self.report.faults and _mark(self.report.batch_id) in self.recent
-
-
-def digest_of(report: wire.Report) -> ReportDigest:
-    """The digest of a decoded report."""
-    inventory, results = "", ""
-    if report.inventory is not None:
-        gpus = [(gpu.index, gpu.uuid, gpu.pci, gpu.model, gpu.serial) for gpu in report.inventory.gpus]
-        inventory = _digest([report.inventory.driver, report.inventory.kernel, gpus], size=8)
-    if report.checks:
-        of = [(one.name, one.device, one.status, one.value, one.unit, one.message) for one in report.checks]
-        results = _digest(of, size=6)
-    return ReportDigest(inventory, results, len(report.checks))
-
-
-def lock_agents(reports: Sequence[IncomingReport], *, now: datetime) -> list[KnownAgent]:
-    """The reports with the state of their agents, in the same order; one query. Each report is of another node.
+def lock_agents(reports: Sequence[IncomingReport], *, now: datetime) -> list[AgentRow]:
+    """The rows of the reports' agents, in the same order; one query. Each report is of another node.
 
     Rows are locked in the order of the nodes, to avoid deadlocks between writers. A node that the cluster does not list
     gets a row with ``in_cluster`` false.
     """
     known = _known(reports)
-    missing = [one for one in reports if _key(one) not in known]
+    missing = [incoming for incoming in reports if _key(incoming) not in known]
     if missing:
         _create_rows(missing, now=now)
         known |= _known(missing)
-    return [
-        KnownAgent(report=one.report, digest=one.digest, body=one.body, cluster=one.cluster, **known[_key(one)])
-        for one in reports
-    ]
+    return [known[_key(incoming)] for incoming in reports]
 
 
-def record(agents: Sequence[KnownAgent], *, repeated: Collection[int], now: datetime) -> None:
+def is_repeated(incoming: IncomingReport, agent: AgentRow) -> bool:
+    """Whether the batch is one of the node's last ones. Batches with faults have rows of their own instead."""
+    return not incoming.faults and _mark(incoming.batch_id) in agent.recent
+
+
+def record(
+    reports: Sequence[IncomingReport], agents: Sequence[AgentRow], *, repeated: Collection[int], now: datetime
+) -> None:
     """Stores the heartbeats, and what changed since the previous reports.
 
-    ``repeated``: keys of nodes whose report was stored before. One statement, and a few more if anything changed.
+    ``agents``: the rows of ``lock_agents``. ``repeated``: keys of nodes whose report was stored before. One statement,
+    and a few more if anything changed.
     """
     seconds = now.timestamp()
-    fresh = [one for one in agents if one.node not in repeated]
-    inventories = {
-        one.node: one.digest.inventory for one in fresh if one.digest.inventory not in ("", one.inventory_digest)
-    }
-    checks = {one.node: mark for one in fresh if (mark := _checks_mark(one, seconds)) != one.checks_digest}
-    changed = {one.node: one.full_report() for one in fresh if one.node in inventories or one.node in checks}
-    rows = [_row(one, repeated, inventories.get(one.node), checks.get(one.node), now=now) for one in agents]
-    at = bulk_sql.moment(now)
-    bulk_sql.run(
-        f"""UPDATE fleet_agent SET seen_at = %s, skew = given.skew,
-                boot_id = coalesce(given.boot_id, fleet_agent.boot_id),
-                boot_seen_at = CASE WHEN given.boot_id IS NULL THEN fleet_agent.boot_seen_at ELSE %s END,
-                version = coalesce(given.version, fleet_agent.version),
-                recent = substr(coalesce(given.mark, '') || fleet_agent.recent, 1, {RECENT_CHARS}),
-                inventory_digest = coalesce(given.inventory_digest, fleet_agent.inventory_digest),
-                checks_digest = coalesce(given.checks_digest, fleet_agent.checks_digest)
-            FROM {_noted()} WHERE fleet_agent.node_id = given.node""",
-        [at, at, bulk_sql.rows(rows)],
-    )
-    node_inventories.keep(
-        {node: inventory for node in inventories if (inventory := changed[node].inventory) is not None}, now=now
-    )
-    moved = latest_checks.keep({node: changed[node].checks for node in checks}, now=now)
-    for one, row in zip(agents, rows, strict=True):
-        if "boot_id" in row or "version" in row or one.node in inventories or one.node in moved:
-            doorbell.tell("node", one.node, cluster=one.cluster.name)
+    changes: list[dict[str, Any]] = []
+    inventories: dict[int, fault.Inventory] = {}
+    checks: dict[int, Sequence[fault.Check]] = {}
+    for incoming, agent in zip(reports, agents, strict=True):
+        fresh = agent.node not in repeated
+        change = _change(incoming, agent, fresh=fresh)
+        if fresh:
+            if incoming.inventory and incoming.inventory_digest != agent.inventory_digest:
+                change["inventory_digest"] = incoming.inventory_digest
+                inventories[agent.node] = _INVENTORY.decode(incoming.inventory)
+            if incoming.checks and (mark := _checks_mark(incoming, agent.node, seconds)) != agent.checks_digest:
+                change["checks_digest"] = mark
+                checks[agent.node] = _CHECKS.decode(incoming.checks)
+        changes.append(change)
+    _write(changes, now=now)
+    node_inventories.keep(inventories, now=now)
+    moved = latest_checks.keep(checks, now=now)
+    for incoming, change in zip(reports, changes, strict=True):
+        if _SHOWN & change.keys() or change["node"] in moved:
+            doorbell.publish("node", change["node"], cluster=incoming.cluster.name)
 
 
 def nodes_with_commands(nodes: Collection[int], *, now: datetime) -> set[int]:
@@ -143,42 +165,43 @@ def nodes_with_commands(nodes: Collection[int], *, now: datetime) -> set[int]:
     return {node for (node,) in found}
 
 
-def _noted() -> str:
+def _write(changes: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
+    """Writes the heartbeats; columns that a change leaves out keep their values."""
     text = dict.fromkeys(("boot_id", "version", "mark", "inventory_digest", "checks_digest"), "text")
-    return bulk_sql.given(node="bigint", skew="double precision", **text)
+    at = bulk_sql.moment(now)
+    bulk_sql.run(
+        f"""UPDATE fleet_agent SET seen_at = %s, skew = given.skew,
+                boot_id = coalesce(given.boot_id, fleet_agent.boot_id),
+                boot_seen_at = CASE WHEN given.boot_id IS NULL THEN fleet_agent.boot_seen_at ELSE %s END,
+                version = coalesce(given.version, fleet_agent.version),
+                recent = substr(coalesce(given.mark, '') || fleet_agent.recent, 1, {RECENT_CHARS}),
+                inventory_digest = coalesce(given.inventory_digest, fleet_agent.inventory_digest),
+                checks_digest = coalesce(given.checks_digest, fleet_agent.checks_digest)
+            FROM {bulk_sql.given(node="bigint", skew="double precision", **text)}
+            WHERE fleet_agent.node_id = given.node""",
+        [at, at, bulk_sql.rows(changes)],
+    )
 
 
-def _row(
-    one: KnownAgent,
-    repeated: Collection[int],
-    inventory_digest: str | None,
-    checks_digest: str | None,
-    *,
-    now: datetime,
-) -> dict[str, Any]:
-    """The changes of the agent's row; columns that are left out keep their values."""
-    report = one.report
-    row: dict[str, Any] = {"node": one.node, "skew": (report.sent_at - now).total_seconds()}
-    if report.boot_id != one.boot_id:
-        row["boot_id"] = report.boot_id
-    if (version := report.agent[:40]) != one.version:
-        row["version"] = version
+def _change(incoming: IncomingReport, agent: AgentRow, *, fresh: bool) -> dict[str, Any]:
+    """The changes of the agent's row by any report."""
+    skew = (incoming.sent_at - incoming.received_at).total_seconds()
+    change: dict[str, Any] = {"node": agent.node, "skew": skew}
+    if incoming.boot_id != agent.boot_id:
+        change["boot_id"] = incoming.boot_id
+    if (version := incoming.agent[:40]) != agent.version:
+        change["version"] = version
     # Empty reports need no mark, and reports with faults have a row in incidents_batch.
-    if one.node not in repeated and not report.faults and (one.digest.results or one.digest.inventory):
-        row["mark"] = _mark(report.batch_id)
-    if inventory_digest is not None:
-        row["inventory_digest"] = inventory_digest
-    if checks_digest is not None:
-        row["checks_digest"] = checks_digest
-    return row
+    if fresh and not incoming.faults and (incoming.checks or incoming.inventory):
+        change["mark"] = _mark(incoming.batch_id)
+    return change
 
 
-def _key(one: IncomingReport) -> tuple[int, str]:
-    return one.cluster.pk, one.report.node
+def _key(incoming: IncomingReport) -> tuple[int, str]:
+    return incoming.cluster.pk, incoming.node
 
 
-def _known(reports: Sequence[IncomingReport]) -> dict[tuple[int, str], dict[str, Any]]:
-    columns = ("node", "boot_id", "version", "recent", "inventory_digest", "checks_digest")
+def _known(reports: Sequence[IncomingReport]) -> dict[tuple[int, str], AgentRow]:
     found = bulk_sql.run(
         f"""SELECT given.cluster, given.name, agent.node_id, agent.boot_id, agent.version, agent.recent,
                 agent.inventory_digest, agent.checks_digest
@@ -186,15 +209,15 @@ def _known(reports: Sequence[IncomingReport]) -> dict[tuple[int, str], dict[str,
             JOIN fleet_node node ON node.cluster_id = given.cluster AND node.name = given.name
             JOIN fleet_agent agent ON agent.node_id = node.id
             ORDER BY agent.node_id {bulk_sql.locked("agent")}""",
-        [bulk_sql.rows([{"cluster": one.cluster.pk, "name": one.report.node} for one in reports])],
+        [bulk_sql.rows([{"cluster": cluster, "name": name} for cluster, name in map(_key, reports)])],
     )
-    return {(cluster, name): dict(zip(columns, rest, strict=True)) for cluster, name, *rest in found}
+    return {(cluster, name): AgentRow._make(columns) for cluster, name, *columns in found}
 
 
 def _create_rows(reports: Sequence[IncomingReport], *, now: datetime) -> None:
     """Creates the rows of new agents, and of nodes that have none; rare."""
-    for cluster in {one.cluster.pk: one.cluster for one in reports}.values():
-        names = sorted(one.report.node for one in reports if one.cluster.pk == cluster.pk)
+    for cluster in {incoming.cluster.pk: incoming.cluster for incoming in reports}.values():
+        names = sorted(incoming.node for incoming in reports if incoming.cluster.pk == cluster.pk)
         nodes = Node.objects.filter(cluster=cluster, name__in=names)
         known = set(nodes.values_list("name", flat=True))
         fresh = [Node(cluster=cluster, name=name, created_at=now) for name in names if name not in known]
@@ -207,13 +230,7 @@ def _mark(batch_id: str) -> str:
     return hashlib.blake2b(batch_id.encode(), digest_size=BATCH_MARK_CHARS // 2).hexdigest()
 
 
-def _checks_mark(one: KnownAgent, seconds: float) -> str:
+def _checks_mark(incoming: IncomingReport, node: int, seconds: float) -> str:
     """The digest of the results with the number of the refresh period; periods of nodes are staggered."""
-    if not one.digest.checks:
-        return one.checks_digest
-    period = int((seconds + one.node * 7 % REFRESH_SECONDS) // REFRESH_SECONDS)
-    return f"{one.digest.checks}{period & 0xFFFF:04x}"
-
-
-def _digest(value: Any, *, size: int) -> str:
-    return hashlib.blake2b(json.dumps(value, separators=(",", ":")).encode(), digest_size=size).hexdigest()
+    period = int((seconds + node * 7 % REFRESH_SECONDS) // REFRESH_SECONDS)
+    return f"{incoming.checks_digest}{period & 0xFFFF:04x}"

@@ -1,7 +1,8 @@
-"""Writing incidents: reports are taken in, faults kept, incidents closed."""
+"""Writes of incidents: reports are taken in, faults stored, incidents closed."""
 
+from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.services.closure import CloseRefused, close, close_by_hand
-from kcover_portal.incidents.services.ingestion import Delivery, ingest, prune
+from kcover_portal.incidents.services.ingestion import ingest, prune
 from kcover_portal.incidents.services.node_jobs import note_jobs
 from kcover_portal.incidents.services.record_faults import (
     keep_fault,
@@ -14,7 +15,7 @@ from kcover_portal.incidents.services.record_faults import (
 
 __all__ = [
     "CloseRefused",
-    "Delivery",
+    "IncomingReport",
     "close",
     "close_by_hand",
     "ingest",

@@ -5,8 +5,7 @@ commands. Faults add one statement for their batch ids, and a few statements per
 Changed inventories and check results add a few more.
 """
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -16,9 +15,10 @@ from kcover import wire
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.models import CheckChange, Cluster, Node
+from kcover_portal.fleet.models import CheckChange, Node
 from kcover_portal.fleet.services import agent_reports, bulk_sql
-from kcover_portal.incidents.models import Batch, Occurrence, Incident, JobSeen
+from kcover_portal.fleet.services.agent_reports import IncomingReport
+from kcover_portal.incidents.models import Batch, Incident, JobSeen, Occurrence
 from kcover_portal.incidents.services import record_faults
 from kcover_portal.ledger import services as ledger
 
@@ -27,27 +27,7 @@ BATCH_RETENTION = timedelta(days=7)  # longer than any agent's spool is old
 PRUNE_BATCH = 5_000  # rows per DELETE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One decoded report, with the cluster and the node that its credential speaks for.
-
-    With a ``body`` it repeats its node's previous report, and ``digest`` is that report's (``IncomingReport``).
-    """
-
-    cluster: Cluster
-    node: str
-    decoded: wire.Decoded
-    digest: agent_reports.ReportDigest | None = None
-    body: bytes = b""
-
-    def incoming(self) -> agent_reports.IncomingReport:
-        """The report as the fleet stores it."""
-        report = self.decoded.report
-        digest = self.digest or agent_reports.digest_of(report)
-        return agent_reports.IncomingReport(self.cluster, report, digest, self.body)
-
-
-def ingest(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]:
+def ingest(reports: Sequence[IncomingReport], *, now: datetime) -> list[wire.Answer]:
     """Stores reports in one transaction; returns an answer to each, in their order.
 
     When this returns, everything accepted is durable. A repeated batch changes nothing (invariant 2). Batches with
@@ -55,63 +35,79 @@ def ingest(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer
     """
     answers: dict[int, wire.Answer] = {}
     with transaction.atomic(), ledger.last():
-        for part in _rounds(deliveries):
-            kept = _keep([deliveries[index] for index in part], now=now)
+        for part in _rounds(reports):
+            kept = _keep([reports[index] for index in part], now=now)
             answers.update(zip(part, kept, strict=True))
-    return [answers[index] for index in range(len(deliveries))]
+    return [answers[index] for index in range(len(reports))]
 
 
-def _rounds(deliveries: Sequence[Delivery]) -> list[list[int]]:
-    """The indexes of the deliveries in the fewest rounds with each node at most once; mostly one round."""
+def _rounds(reports: Sequence[IncomingReport]) -> list[list[int]]:
+    """The indexes of the reports in the fewest rounds with each node at most once; mostly one round."""
     rounds: list[list[int]] = []
     seen: dict[tuple[int, str], int] = {}
-    for index, delivery in enumerate(deliveries):
-        number = seen.get((delivery.cluster.pk, delivery.node), 0)
-        seen[delivery.cluster.pk, delivery.node] = number + 1
+    for index, incoming in enumerate(reports):
+        node = incoming.cluster.pk, incoming.node
+        number = seen.get(node, 0)
+        seen[node] = number + 1
         if number == len(rounds):
             rounds.append([])
         rounds[number].append(index)
     return rounds
 
 
-def _keep(deliveries: Sequence[Delivery], *, now: datetime) -> list[wire.Answer]:
+def _keep(reports: Sequence[IncomingReport], *, now: datetime) -> list[wire.Answer]:
     """Stores at most one report of each node."""
-    agents = agent_reports.lock_agents([delivery.incoming() for delivery in deliveries], now=now)
-    repeated = {one.node for one in agents if one.is_repeated} | _repeated(agents, now=now)
-    agent_reports.record(agents, repeated=repeated, now=now)
-    acting = [one.node for one in agents if one.report.command_results or one.report.faults]
-    nodes = Node.objects.select_related("cluster").in_bulk(acting) if acting else {}
-    duplicates = []
-    for one in agents:
-        items = len(one.report.faults) + one.digest.results
-        node = nodes.get(one.node)
-        if node is None:
-            duplicates.append(items if one.node in repeated else 0)
-            continue
-        for result in one.report.command_results:
-            if fleet.settle_command(node, result, now=now):
-                doorbell.ring("rescue.nudge", node.pk)
-        if one.node in repeated:
-            duplicates.append(items)
-        else:
-            report = one.report
-            duplicates.append(record_faults.keep_faults(node, report.faults, boot_id=report.boot_id, now=now))
-    waiting = agent_reports.nodes_with_commands([one.node for one in agents], now=now)
+    agents = agent_reports.lock_agents(reports, now=now)
+    nodes = [agent.node for agent in agents]
+    repeated = {
+        node
+        for node, incoming, agent in zip(nodes, reports, agents, strict=True)
+        if agent_reports.is_repeated(incoming, agent)
+    }
+    acting = {
+        node: incoming
+        for node, incoming in zip(nodes, reports, strict=True)
+        if incoming.faults or incoming.command_results
+    }
+    repeated |= _repeated(acting, now=now)
+    agent_reports.record(reports, agents, repeated=repeated, now=now)
+    counted_before = _act(acting, repeated=repeated, now=now) if acting else {}
+    waiting = agent_reports.nodes_with_commands(nodes, now=now)
     commands = fleet_queries.commands_on_offer(waiting, now=now) if waiting else {}
-    return [
-        wire.Answer(
-            accepted=len(one.report.faults) + one.digest.results - twice,
-            duplicates=twice,
-            rejected=delivery.decoded.rejected,
-            commands=tuple(commands.get(one.node, ())),
+    answers = []
+    for node, incoming in zip(nodes, reports, strict=True):
+        items = len(incoming.faults) + incoming.check_count
+        duplicates = items if node in repeated else counted_before.get(node, 0)
+        answers.append(
+            wire.Answer(
+                accepted=items - duplicates,
+                duplicates=duplicates,
+                rejected=incoming.rejected,
+                commands=tuple(commands.get(node, ())),
+            )
         )
-        for one, delivery, twice in zip(agents, deliveries, duplicates, strict=True)
-    ]
+    return answers
 
 
-def _repeated(agents: Collection[agent_reports.KnownAgent], *, now: datetime) -> set[int]:
+def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], now: datetime) -> dict[int, int]:
+    """Stores faults and command results, by the node's key; returns how many faults were counted before."""
+    counted_before = {}
+    nodes = Node.objects.select_related("cluster").in_bulk(reports)
+    for pk, incoming in reports.items():
+        node = nodes.get(pk)
+        if node is None:
+            continue
+        for result in incoming.command_results:
+            if fleet.settle_command(node, result, now=now):
+                doorbell.ring("rescue.nudge", pk)
+        if pk not in repeated:
+            counted_before[pk] = record_faults.keep_faults(node, incoming.faults, boot_id=incoming.boot_id, now=now)
+    return counted_before
+
+
+def _repeated(reports: Mapping[int, IncomingReport], *, now: datetime) -> set[int]:
     """Stores the ids of batches with faults; returns the nodes whose batch was stored before."""
-    batches = {one.node: one.report.batch_id for one in agents if one.report.faults}
+    batches = {node: incoming.batch_id for node, incoming in reports.items() if incoming.faults}
     if not batches:
         return set()
     field = Batch._meta.get_field("batch_id")

@@ -88,9 +88,8 @@ class World:
             checks=checks,
             command_results=results,
         )
-        decoded = wire.Decoded(report=report, rejected=())
-        delivery = incidents.Delivery(cluster=self.cluster, node=node, decoded=decoded)
-        return incidents.ingest([delivery], now=self.now)[0]
+        incoming = incidents.IncomingReport.of(self.cluster, report, received_at=self.now)
+        return incidents.ingest([incoming], now=self.now)[0]
 
     def fault(self, code: int = 62, *, node: str = NODE, pci: str = PCI, **more: object) -> wire.Answer:
         return self.report(Fault(kind="xid", code=code, pci=pci, source="kmsg", **more), node=node)
