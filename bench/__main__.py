@@ -8,6 +8,7 @@ from bench import (
     dead_worker,
     drain_reboot_overhead,
     duplicate_storm,
+    fault_stages,
     line_to_cordon,
     nodes_at_once,
     post_to_cordon,
@@ -17,9 +18,10 @@ from bench import (
 from bench.agents import figures, thousand
 from bench.ingest import measure as ingest
 
-# Each is called with the share of its full size; the first two have only one size.
+# Each is called with the share of its full size; the first three have only one size.
 MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "post-to-cordon": lambda _scale: post_to_cordon.measure(),
+    "fault-stages": lambda _scale: fault_stages.measure(),
     "line-to-cordon": lambda _scale: line_to_cordon.measure(),
     "nodes-at-once": nodes_at_once.measure,
     "drain-reboot-overhead": drain_reboot_overhead.measure,

@@ -1,7 +1,8 @@
-"""Reading the fleet."""
+"""Reads the fleet."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -29,32 +30,54 @@ POOL_LABELS = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
 )
+_WHOLE_MODE = Subquery(Installation.objects.filter(pk=1).values("mode"))
+_WHOLE_REASON = Subquery(Installation.objects.filter(pk=1).values("reason"))
 SILENT = ("paused", "shadow")  # modes in which nothing is written to a cluster
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
 AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER_INTERVALS
 AGENT_LATE_AFTER = health.HEARTBEAT * health.LATE_AFTER_INTERVALS
-WATCH_GAP = timedelta(seconds=75)  # the watch has word of a cluster every 50 s at least
-OUT_OF_REACH_AFTER = timedelta(minutes=2)  # an older word of the cluster says nothing about now (invariant 34)
+WATCH_GAP = timedelta(seconds=75)  # the watch has contact with a cluster at least every 50 s
+OUT_OF_REACH_AFTER = timedelta(minutes=2)  # then the last state says nothing about now (invariant 34)
 
 
 def pool_of(labels: dict[str, str]) -> str:
-    """The pool that a node's labels name, by the labels that the common platforms use."""
+    """Returns the pool from a node's labels, by the labels of the common platforms; "" without one."""
     return next((labels[key] for key in POOL_LABELS if labels.get(key)), "")
 
 
 def mode_of(cluster: Cluster) -> tuple[str, str]:
-    """The strictest mode over environment, installation and cluster, and the reason of the pause if it is one."""
+    """Returns the strictest mode of environment, installation and cluster, and the reason if it is a pause."""
     whole = runtime.installation()
     return _strictest((whole.mode, whole.reason), (cluster.mode, cluster.pause_reason))
 
 
+def with_mode(nodes: QuerySet[Node]) -> QuerySet[Node]:
+    """The nodes with the installation's mode beside their cluster's, for ``mode_beside``."""
+    return nodes.select_related("cluster").annotate(installation_mode=_WHOLE_MODE, installation_reason=_WHOLE_REASON)
+
+
+def mode_beside(node: Node) -> tuple[str, str]:
+    """``mode_of`` the cluster of a node that ``with_mode`` has read, without another query."""
+    whole: tuple[str | None, str | None] = vars(node)["installation_mode"], vars(node)["installation_reason"]
+    return _strictest((whole[0] or Mode.ENFORCE, whole[1] or ""), (node.cluster.mode, node.cluster.pause_reason))
+
+
 def mode_now(cluster: Cluster) -> tuple[str, str]:
-    """``mode_of`` by what the rows say at this moment, in one query."""
-    whole = Installation.objects.filter(pk=1)
-    mode, reason, whole_mode, whole_reason = Cluster.objects.values_list(
-        "mode", "pause_reason", Subquery(whole.values("mode")), Subquery(whole.values("reason"))
-    ).get(pk=cluster.pk)
+    """``mode_of`` by what the rows say at this moment, in one query. Raises Cluster.DoesNotExist."""
+    mode = mode_in(Cluster.objects.filter(pk=cluster.pk))
+    if mode is None:
+        raise Cluster.DoesNotExist
+    return mode
+
+
+def mode_in(rows: QuerySet[Any], cluster: str = "") -> tuple[str, str] | None:
+    """``mode_now`` for the cluster of the first row; None without a row. ``cluster``: the row's relation to it."""
+    of = f"{cluster}__" if cluster else ""
+    row = rows.values_list(f"{of}mode", f"{of}pause_reason", _WHOLE_MODE, _WHOLE_REASON).first()
+    if row is None:
+        return None
+    mode, reason, whole_mode, whole_reason = row
     return _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (mode, reason))
 
 
@@ -64,98 +87,97 @@ def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, s
 
 
 def guards_of(cluster: Cluster) -> guards.Settings:
-    """The cluster's guards: the defaults, and what was set otherwise."""
+    """Returns the cluster's guards: the defaults with the cluster's changes."""
     return guards.parse({**cluster.guards, "hold_down": cluster.hold_down})
 
 
 def maintenance(cluster: Cluster, *, now: datetime) -> QuerySet[Maintenance]:
-    """Windows that are or will be, of this cluster and of all."""
+    """Returns current and future windows of this cluster and of all clusters."""
     return Maintenance.objects.filter(Q(cluster=cluster) | Q(cluster=None), ends_at__gt=now).select_related("cluster")
 
 
 def commands_on_offer(nodes: Collection[int], *, now: datetime) -> dict[int, list[WireCommand]]:
-    """What the nodes' agents are asked to do and have not yet answered, oldest first; nodes without are left out."""
+    """Returns the unanswered commands by node, oldest first; nodes without commands are left out."""
     offered = Command.objects.filter(node__in=nodes, state=Command.State.OFFERED, expires_at__gt=now)
     found: dict[int, list[WireCommand]] = {}
-    held: dict[int, bool] = {}  # by cluster
+    withheld: dict[int, bool] = {}  # by cluster
     for row in offered.select_related("node__cluster").order_by("created_at"):
         cluster = row.node.cluster
-        if row.kind in DESTRUCTIVE and held.setdefault(cluster.pk, mode_of(cluster)[0] in SILENT):
+        if row.kind in DESTRUCTIVE and withheld.setdefault(cluster.pk, mode_of(cluster)[0] in SILENT):
             continue
         found.setdefault(row.node_id, []).append(as_wire(row))
     return found
 
 
 def as_wire(row: Command) -> WireCommand:
-    """A command as it goes over the wire."""
+    """Converts a command to its wire format."""
     return WireCommand(
         id=str(row.pk), kind=row.kind, args=row.args, created_at=row.created_at, expires_at=row.expires_at
     )
 
 
 def agent_reports(node: Node, *, within: timedelta, now: datetime) -> bool:
-    """Whether the node's agent was heard of lately."""
+    """Returns whether the node's agent has reported recently."""
     return Agent.objects.filter(node=node, seen_at__gte=now - within).exists()
 
 
 def silent_agents(*, now: datetime) -> QuerySet[Agent]:
-    """Agents of nodes that the cluster has, not heard of for ``AGENT_SILENT_AFTER``."""
+    """Returns agents of existing nodes that have not reported for ``AGENT_SILENT_AFTER``."""
     return Agent.objects.filter(seen_at__lt=now - AGENT_SILENT_AFTER, node__in_cluster=True)
 
 
 def out_of_reach(cluster: Cluster, *, now: datetime) -> bool:
-    """Whether the cluster, of which there once was word, does not answer now."""
+    """Returns whether a cluster that answered before does not answer now."""
     old = cluster.watched_at is not None and now - cluster.watched_at > OUT_OF_REACH_AFTER
     return old or bool(cluster.watch_error)
 
 
 def steadily_heard(*, since: datetime, now: datetime) -> QuerySet[Cluster]:
-    """The clusters whose API servers answer, and have done so without a gap since then."""
+    """Returns the clusters whose API servers have answered without a gap since ``since``."""
     steady = Q(heard_since=None) | Q(heard_since__lte=since)
     return Cluster.objects.filter(steady, watched_at__gte=now - WATCH_GAP, watch_error="")
 
 
 def clusters_with_labels() -> list[Cluster]:
-    """The clusters whose nodes are to carry Autopilot's labels."""
+    """Returns the clusters with Autopilot labels."""
     return list(Cluster.objects.filter(autopilot_labels=True).order_by("pk"))
 
 
 def clusters(names: Iterable[str] = ()) -> list[Cluster]:
-    """The registered clusters, all or those named."""
+    """Returns the registered clusters, all or those of these names."""
     rows = Cluster.objects.order_by("name")
     return list(rows.filter(name__in=list(names)) if names else rows)
 
 
 def count_clusters() -> int:
-    """How many clusters are registered."""
     return Cluster.objects.count()
 
 
 def unwatched(clusters: Iterable[Cluster]) -> list[Cluster]:
-    """Those of the clusters whose watch fails; a person has to restore the access."""
+    """Returns the clusters whose watch fails; a person must restore the access."""
     return [cluster for cluster in clusters if cluster.watch_error]
 
 
 def connect(cluster: Cluster) -> port.Cluster:
-    """The client that speaks to the cluster. Raises port.KubeError when its way in is unusable."""
+    """Returns the cluster's client. Raises port.KubeError if its credentials are unusable."""
     return connections.connect(
         cluster.pk, kubeconfig=cluster.kubeconfig, context=cluster.context, in_cluster=cluster.in_cluster
     )
 
 
-def nodes_asked(*, now: datetime) -> set[int]:
-    """The nodes for whose agents a command is on offer."""
+def nodes_with_offers(*, now: datetime) -> set[int]:
+    """Returns the ids of nodes that have an unanswered command."""
     rows = Command.objects.filter(state=Command.State.OFFERED, expires_at__gt=now)
     return set(rows.values_list("node_id", flat=True))
 
 
 def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:
-    """The latest results of these checks on nodes that there are: cluster, node, check, status, value, device, and the
-    model of the device, or of the node's GPUs. At most ``limit``, failures first. One query.
+    """Returns the latest results of these checks on existing nodes, failures first; one query.
 
-    What its agent has not told for ``health.AUTOPILOT_RESULT_VALID_FOR`` is left out, but for what needs idle GPUs.
+    The columns are cluster, node, check, status, value, device and the model of the device or of the node's GPUs.
+    Results older than ``health.AUTOPILOT_RESULT_VALID_FOR`` are left out, except those of checks that need idle GPUs.
     """
-    marks, kept = (", ".join(["%s"] * len(some)) for some in (names, health.CHECKS_VALID_UNTIL_RERUN))
+    marks, kept = (", ".join(["%s"] * len(checks)) for checks in (names, health.CHECKS_VALID_UNTIL_RERUN))
     hours = int(health.AUTOPILOT_RESULT_VALID_FOR.total_seconds()) // 3600
     since = f"agent.seen_at - interval '{hours} hours'"
     if connection.vendor == "sqlite":

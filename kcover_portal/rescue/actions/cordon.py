@@ -1,11 +1,10 @@
 """cordon: keep new pods off the node."""
 
-from django.db.models import F
+from collections.abc import Sequence
 
-from kcover import audit, reasons
+from kcover import audit, plan, reasons
 from kcover.actions import cordon as core
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
@@ -19,13 +18,16 @@ def run(context: Context) -> Outcome:
     return Done(reasons.of("cordoned_already" if marks.foreign_cordon else "cordoned"))
 
 
-def begin(context: Context) -> list[ledger.Draft]:
-    """The ledger's entry before a cordon that follows its decision at once; nothing for another first step.
+def comes_first(steps: Sequence[plan.PlannedStep]) -> bool:
+    """Returns whether the plan begins with a cordon, so that ``begin`` may begin it with the decision."""
+    return steps[0].name == core.SPEC.name
 
-    Part of the decision's own transaction, which saves a commit between a fault and its node's cordon.
+
+def begin(context: Context) -> list[ledger.Draft]:
+    """The ledger's entry before a cordon that follows its decision at once.
+
+    Part of the decision's own transaction, which saves a commit between a fault and its node's cordon. The caller
+    counts the call in the rescue's row.
     """
-    if context.step.name != core.SPEC.name:
-        return []
     context.begun = audit.Call.CORDON
-    Rescue.objects.filter(pk=context.rescue.pk).update(calls_begun=F("calls_begun") + 1)
     return [context.begin(audit.Call.CORDON, wanted=audit.NodePatch(state=STATE, cordon=True))]

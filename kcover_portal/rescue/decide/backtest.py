@@ -29,7 +29,7 @@ class Backtest:
 
     @property
     def changed(self) -> bool:
-        """Whether the answer or the steps differ. Another rule with the same steps is not a change."""
+        """True if the answer or the steps differ. Another rule with the same steps is not a change."""
         return (self.before.answer, self.before.steps) != (self.after.answer, self.after.steps)
 
 
@@ -50,11 +50,11 @@ def run(
         after = queries.situation(node, incident, now=now, rules=rules)
         first = Decision.objects.filter(incident=incident).order_by("pk").first() if past else None
         if first is not None:
-            before, after = (_as_it_was(situation, first.facts, incident) for situation in (before, after))
+            before, after = (_past_situation(situation, first.facts, incident) for situation in (before, after))
         yield Backtest(incident=incident, node=node, before=core.decide(before), after=core.decide(after))
 
 
-def _as_it_was(situation: core.Situation, facts: Mapping[str, Any], incident: Incident) -> core.Situation:
+def _past_situation(situation: core.Situation, facts: Mapping[str, Any], incident: Incident) -> core.Situation:
     """The situation with the facts that a decision stored; occurrences are counted up to that moment."""
     then = datetime.fromisoformat(facts["now"])
     seen = queries.seen_within(incident, situation.rules, now=then)

@@ -12,7 +12,9 @@ from kcover import audit, reasons
 from kcover.decisions import decide as core
 from kcover.decisions import guards
 from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
@@ -23,52 +25,71 @@ from kcover_portal.rescue.decide.external_decider import ExternalAnswer
 from kcover_portal.rescue.engine import runner
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.queries import symptoms
 from kcover_portal.rescue.step import node_lock
-from kcover_portal.rescue.step.context import Context
 
 
 def decide(
     incident_id: int, *, now: datetime, lease: bool = False, external: ExternalAnswer | None = None
 ) -> Rescue | None:
-    """Decide one open incident. Returns the rescue that was opened, None where none was.
+    """Decide one open incident. Returns the rescue that was opened, None if none was.
 
     The node's row is locked meanwhile, so that two faults of one node are decided one after the other. ``lease``: open
     the rescue as claimed by the caller, who runs it at once. ``external``: the answer of the external decider.
     """
-    context = _decide(incident_id, clock=lambda: now, lease=lease, external=external)
-    return context.rescue if context is not None else None
+    opened = _decide(incident_id, clock=lambda: now, lease=lease, external=external)
+    return opened[0].rescue if opened is not None else None
 
 
 def decide_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
-    """Decide an incident and run its rescue at once, which saves a commit and a message."""
-    due = Incident.objects.filter(pk=incident_id, state=Incident.State.OPEN, decide_at__isnull=False)
-    incident = due.select_related("node", "cluster").first()
-    if incident is None:
-        return
-    shared_jobs.refresh(incident, now=clock())
-    external = external_decider.query(incident, now=clock())
-    context = _decide(incident_id, clock=clock, lease=True, external=external)
-    if context is not None and context.rescue.lease_until is not None:
-        runner.go_on(context.rescue, clock=clock, first=context)
+    """Decides an incident and runs its rescue at once, which saves a commit and a message."""
+    try:
+        opened = _decide(incident_id, clock=clock, lease=True, external=None, ask_first=True)
+    except _AskFirst as needed:
+        if needed.jobs:
+            shared_jobs.refresh(needed.incident, now=clock())
+        external = external_decider.query(needed.incident, now=clock())
+        opened = _decide(incident_id, clock=clock, lease=True, external=external)
+    if opened is not None and opened[0].rescue.lease_until is not None:
+        runner.go_on(opened[0].rescue, clock=clock, first=opened)
+
+
+class _AskFirst(Exception):
+    """Other systems are asked about the incident before it is decided, and outside the transaction."""
+
+    def __init__(self, incident: Incident, *, jobs: bool) -> None:
+        self.incident, self.jobs = incident, jobs  # jobs: the cluster is asked for the jobs of its faulty nodes
 
 
 def _decide(
-    incident_id: int, *, clock: Callable[[], datetime], lease: bool, external: ExternalAnswer | None
-) -> Context | None:
+    incident_id: int,
+    *,
+    clock: Callable[[], datetime],
+    lease: bool,
+    external: ExternalAnswer | None,
+    ask_first: bool = False,
+) -> runner.Begun | None:
+    """Decides in one transaction; returns the context and the steps of the rescue that was opened.
+
+    ``ask_first``: raises _AskFirst, with nothing written, if other systems have something to say.
+    """
     now = clock()
     with transaction.atomic(), ledger.last():
-        rows = Node.objects.select_for_update(of=("self",), no_key=True).select_related("cluster")
-        node = rows.filter(incidents=incident_id).first()
+        rows = fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True))
+        node = shared_jobs.with_others(rows).filter(incidents=incident_id).first()
         if node is None:
             return None
-        incident = Incident.objects.get(pk=incident_id)
-        if incident.state != Incident.State.OPEN or incident.decide_at is None:
+        opened = list(incident_queries.open_on(node))
+        incident = next((row for row in opened if row.pk == incident_id), None)
+        if incident is None or incident.decide_at is None:
             return None
-        incident.cluster = node.cluster
+        incident.node, incident.cluster = node, node.cluster
+        jobs_due = ask_first and shared_jobs.is_due(incident, now=now)
+        if jobs_due or (ask_first and external_decider.is_asked(incident)):
+            raise _AskFirst(incident, jobs=jobs_due)
         if external is not None and not external_decider.still_current(external, node.cluster):
             if external_decider.is_configured(node.cluster):
-                doorbell.ring("rescue.decide", incident.pk)  # still due: the decider that is configured now is asked
+                doorbell.ring("rescue.decide", incident.pk)  # still due: the decider configured now is asked next
                 return None
             external = None
         situation, decision = _answer(node, incident, external, now=now)
@@ -78,36 +99,42 @@ def _decide(
             return None
         incidents.mark_decided(incident, labels=node.labels, now=now, again_at=decision.again_at)
         row, drafts = store_decision(decision, situation, node=node, incident=incident, now=now)
-        context = None
+        begun = None
         if decision.answer in ("rescue", "approve"):
             # The lease runs from this moment, however long this transaction waited for the locks before.
             leased = lease and not node_lock.is_locked(node, now=now)
+            lease_until = clock() + node_lock.LEASE_TIME if leased else None
             created = create.open_by_policy(
                 decision,
                 row,
                 node=node,
                 incident=incident,
+                opened=opened,
                 now=now,
-                lease_until=clock() + node_lock.LEASE_TIME if leased else None,
+                lease_until=lease_until,
+                calls_begun=1 if lease_until and cordon.comes_first(decision.steps) else 0,
                 drafts=drafts,
             )
             context = runner.context_of(created.rescue, created.steps[0], clock=clock)
-            claimed = created.rescue.lease_until is not None
-            drafts = [*created.drafts, *cordon.begin(context)] if claimed else created.drafts
+            begun = (context, created.steps)
+            drafts = [*created.drafts, *cordon.begin(context)] if context.rescue.calls_begun else created.drafts
         elif decision.storm is not None:
             drafts = [*drafts, *_open_storm(node, situation, decision.storm)]
         ledger.append(node.cluster.name, drafts)
-    return context
+    return begun
 
 
 def _answer(
     node: Node, incident: Incident, external: ExternalAnswer | None, *, now: datetime
 ) -> tuple[core.Situation, core.Decision]:
     """Decide by the external decider's rule, by its silence, or by the policies. The same guards hold for all."""
+    mode = fleet.mode_beside(node)
     if external is not None and external.rule is not None:
-        situation = queries.situation(node, incident, now=now, lock=True, rules=(external.rule,), external_asked=True)
+        situation = queries.situation(
+            node, incident, now=now, lock=True, mode=mode, rules=(external.rule,), external_asked=True
+        )
         return situation, core.decide(situation)
-    situation = queries.situation(node, incident, now=now, lock=True, external_asked=external is not None)
+    situation = queries.situation(node, incident, now=now, lock=True, mode=mode, external_asked=external is not None)
     if external is not None:
         decision = external_decider.to_decision(external, situation, fallback=node.cluster.decision_fallback)
         if decision is not None:
@@ -119,9 +146,10 @@ def _open_storm(node: Node, situation: core.Situation, storm: guards.Storm) -> l
     """Record the storm's one incident. Returns the ledger entry, if the storm is new."""
     symptom, fault, now = storm.symptom, situation.fault, situation.now
     since = now - situation.settings.storm.window
-    names = counts.storm_nodes(node, fault.kind, fault.code, symptom=symptom, since=since)
-    code = counts.storm_code(symptom.trait, symptom.value)
-    row, opened = incidents.keep_storm(node.cluster, kind=counts.STORM, code=code, nodes=names, now=now)
+    shown = symptoms.Fault(node=node, kind=fault.kind, code=fault.code, since=since)
+    names = symptoms.storm_nodes(shown, symptom=symptom)
+    code = symptoms.storm_code(symptom.trait, symptom.value)
+    row, opened = incidents.keep_storm(node.cluster, kind=symptoms.STORM, code=code, nodes=names, now=now)
     if not opened:
         return []
     act = audit.StormOpened(
@@ -140,8 +168,8 @@ def store_decision(
     because = [reason.to_json() for reason in decision.because]
     decided_before = incident.decided_at is not None
     last = Decision.objects.filter(incident=incident).order_by("-pk").first() if decided_before else None
-    same = last is not None and (last.answer, last.revision) == (decision.answer, decision.revision)
-    if last is not None and same and reasons.same_but_for_numbers(last.reasons, decision.because):
+    repeated = last is not None and (last.answer, last.revision) == (decision.answer, decision.revision)
+    if last is not None and repeated and reasons.same_but_for_numbers(last.reasons, decision.because):
         Decision.objects.filter(pk=last.pk).update(count=F("count") + 1, last_at=now, because=because)
         return last, []
     row = Decision.objects.create(
@@ -172,7 +200,7 @@ def store_decision(
         revision=decision.revision,
         because=tuple(decision.because),
     )
-    doorbell.tell("decision", row.pk, cluster=node.cluster.name)
+    doorbell.publish("decision", row.pk, cluster=node.cluster.name)
     return row, [ledger.Draft(act=act, actor=create.by_rule(decision.rule) if decision.rule else "system", at=now)]
 
 

@@ -15,7 +15,7 @@ from kcover_portal import outgoing
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 
-NAME = "external"  # takes the place of the policy's name
+NAME = "external"  # used in place of the policy's name
 VERSION = 1
 
 
@@ -23,29 +23,27 @@ VERSION = 1
 class ExternalAnswer:
     """The decider's answer. ``rule`` None: nothing is to be done, or there was no answer; then ``silence`` says why.
 
-    ``mode``, ``url``: the cluster's ``decision_mode`` and the address at the time of the query.
+    ``mode``, ``url``: the cluster's ``decision_mode`` and address at the time of the query.
     """
 
     system: str
     mode: str
     url: str
     rule: match.Candidate | None
-    silence: str = ""
+    silence: reasons.Reason | None = None
     reason: str = ""
 
 
 def query(incident: Incident, *, now: datetime) -> ExternalAnswer | None:
-    """Query the cluster's external decider about an incident. None where none is configured or none applies.
+    """Query the cluster's external decider about an incident. None if none is configured or none applies.
 
     Takes at most the cluster's ``decision_timeout``. Never call it inside a transaction.
     """
-    if incident.node is None or incident.is_user_fault:
+    if not is_asked(incident):
         return None
     cluster = incident.cluster
-    if not is_configured(cluster) or not incident.node.in_cluster:
-        return None
     system = urlsplit(cluster.decision_url).hostname or cluster.decision_url
-    asked = {"system": system, "mode": cluster.decision_mode, "url": cluster.decision_url}
+    origin: dict[str, Any] = {"system": system, "mode": cluster.decision_mode, "url": cluster.decision_url}
     try:
         answer = outgoing.post(
             cluster.decision_url,
@@ -53,24 +51,30 @@ def query(incident: Incident, *, now: datetime) -> ExternalAnswer | None:
             secret=cluster.decision_secret,
             seconds=cluster.decision_timeout,
         )
-        return _read(answer.body, asked, now=now)
+        return _read(answer.body, origin, now=now)
     except outgoing.Silent as silence:
-        return ExternalAnswer(**asked, rule=None, silence=str(silence))
+        return ExternalAnswer(**origin, rule=None, silence=silence.reason)
 
 
 def still_current(answer: ExternalAnswer, cluster: Cluster) -> bool:
-    """Whether the decider that answered is still the one that the cluster is configured to ask."""
+    """Returns whether the decider that answered is still the one that the cluster is configured to ask."""
     return (answer.mode, answer.url) == (cluster.decision_mode, cluster.decision_url)
 
 
 def is_configured(cluster: Cluster) -> bool:
-    """Whether an external decider is asked about the cluster's faults."""
+    """Returns whether an external decider is asked about the cluster's faults."""
     return bool(cluster.decision_url) and cluster.decision_mode != Cluster.DecisionMode.POLICIES
+
+
+def is_asked(incident: Incident) -> bool:
+    """Returns whether the decider is asked about this incident: not about user faults and unknown nodes."""
+    node = incident.node
+    return node is not None and not incident.is_user_fault and node.in_cluster and is_configured(incident.cluster)
 
 
 def to_decision(answer: ExternalAnswer, situation: decide.Situation, *, fallback: str) -> decide.Decision | None:
     """The decision that needs no policies. None: the decider was silent, and the policies stand in for it."""
-    if not answer.silence:
+    if answer.silence is None:
         return decide.Decision(
             answer="none", because=(reasons.of("external_nothing", system=answer.system),), mode=situation.cluster.mode
         )
@@ -106,15 +110,17 @@ def _question(incident: Incident, *, now: datetime) -> dict[str, Any]:
     }
 
 
-def _read(body: Any, asked: dict[str, str], *, now: datetime) -> ExternalAnswer:
-    system = asked["system"]
+def _read(body: Any, origin: dict[str, Any], *, now: datetime) -> ExternalAnswer:
+    system = origin["system"]
     if not isinstance(body, dict) or not isinstance(body.get("actions"), list):
-        return ExternalAnswer(**asked, rule=None, silence=f"{system} does not answer with a list of actions")
+        return ExternalAnswer(**origin, rule=None, silence=reasons.of("actions_missing", system=system))
     if not body["actions"]:
-        return ExternalAnswer(**asked, rule=None)
+        return ExternalAnswer(**origin, rule=None)
     try:
         rule = kce_actions.to_rule(body["actions"])
     except (kce_actions.ParameterError, kce_actions.PreconditionError) as error:
-        return ExternalAnswer(**asked, rule=None, silence=f"{system}: {error}")
+        return ExternalAnswer(
+            **origin, rule=None, silence=reasons.of("actions_invalid", system=system, problem=error.reason)
+        )
     candidate = match.Candidate(policy=f"{NAME}:{system}", revision=0, created_at=now, rule=rule, external=True)
-    return ExternalAnswer(**asked, rule=candidate)
+    return ExternalAnswer(**origin, rule=candidate)

@@ -1,8 +1,9 @@
 """Decide open incidents again when the rules, the mode or the decider of their cluster change.
 
-Several doors and the environment of a restarted process can change them. So each sweep compares a hash of the present
-settings with the one of the last sweep, and no message can be lost. A setting that was changed and restored between two
-sweeps leaves an id (``cluster_settings.note_change``), because incidents may have been decided under it.
+They can be changed by several interfaces and by the environment of a restarted process. So each sweep compares a hash
+of the present settings with the hash of the last sweep, and no message can be lost. A setting that was changed and
+restored between two sweeps leaves an id (``cluster_settings.note_change``), because incidents may have been decided
+under it.
 """
 
 import hashlib
@@ -27,13 +28,13 @@ def reevaluate(*, now: datetime) -> int:
     Paused clusters are skipped. Their changes count once they are resumed.
     """
     rules = sorted(policies.in_force().values_list("pk", flat=True))  # a revision never changes
-    known, whole = runtime.hashes(TOPIC), runtime.installation()
+    known, installation = runtime.hashes(TOPIC), runtime.installation()
     called = 0
     for cluster in Cluster.objects.all():
         mode, _ = fleet.mode_of(cluster)
         if mode == "paused":
             continue
-        changes = [whole.decision_change, cluster.decision_change]  # a change that was reverted counts, too
+        changes = [installation.decision_change, cluster.decision_change]  # a change that was reverted counts, too
         holds = [rules, mode, cluster.decision_mode, cluster.decision_url, cluster.drills, *changes]
         value = hashlib.sha256(json.dumps(holds).encode()).hexdigest()[:32]
         if known.get(str(cluster.pk)) == value:

@@ -29,7 +29,7 @@ class Bulkhead:
     def run(self, lane: int, work: Work, *, lanes: int) -> None:
         """Does the work in this thread, or leaves it to a thread of the lane. ``lanes``: the number of lanes.
 
-        Raises what the work raised, after the work that has come to wait in the meantime is done.
+        Raises the errors of the work, after doing the work that was queued in the meantime.
         """
         if not self._enter(lane, work, lanes=lanes):
             return
@@ -41,7 +41,7 @@ class Bulkhead:
                     following()
                 except Exception as raised:
                     if following is not work:
-                        log.exception("what had waited in lane %s failed; the sweep rings for it again", lane)
+                        log.exception("queued work of lane %s failed; the sweep rings for it again", lane)
                     else:
                         error = raised
                 following = self._next(lane)
@@ -68,11 +68,11 @@ class Bulkhead:
             return False
 
     def _width(self, lanes: int) -> int:
-        """Threads of one lane: all but one where there is one cluster, else half of them."""
+        """Threads of one lane: all but one if there is one cluster, else half of them."""
         return max(1, self._threads - 1 if lanes <= 1 else self._threads // 2)
 
     def _next(self, lane: int) -> Work | None:
-        """The work that waits longest; None, with the place in the lane given back, where none waits."""
+        """The work that has waited longest. If none waits, frees the place in the lane and returns None."""
         with self._lock:
             waiting = self._waiting.get(lane)
             if waiting:
@@ -85,7 +85,7 @@ class Bulkhead:
             self._give_back(lane)
 
     def _give_back(self, lane: int) -> None:
-        """Gives the place back; the caller holds the lock. The last thread of a lane leaves no work in it."""
+        """Frees a place in the lane; the caller holds the lock. The last thread of a lane leaves no work in it."""
         self._busy[lane] -= 1
         if not self._busy[lane]:
             del self._busy[lane]

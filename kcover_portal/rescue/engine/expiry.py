@@ -1,8 +1,8 @@
-"""Expiry: a rescue that could not begin ends where it is too late, or where nothing is left to do.
+"""Expiry: a rescue that could not begin ends if it is too late, or if nothing is left to do.
 
 It is too late after the time that a decision system named (KCE's ``escalateTime``), and when the fault was not seen
 within the cluster's ``expiry``: held decisions expire, and so does a rescue that was held back since its decision.
-Nothing is left to do where the fault has cleared (invariants 15, 32).
+Nothing is left to do if the fault has cleared (invariants 15, 32).
 """
 
 from datetime import datetime
@@ -17,10 +17,10 @@ from kcover_portal.rescue.models import Rescue, Step
 
 
 def end_if_expired(rescue: Rescue, step: Step, *, now: datetime) -> bool:
-    """Ends a rescue that must not begin any more; False where it has begun, or may begin.
+    """Ends a rescue that must not begin any more; False if it has begun, or may begin.
 
     Part of the transaction of the caller, which holds the lease. A first call with an unknown result may have been
-    made: where the node shows it, the rescue has begun and continues; where it does not (yet), the rescue ends and a
+    made: if the node shows it, the rescue has begun and continues; if it does not (yet), the rescue ends and a
     person is asked to check.
     """
     if approvals.has_begun(step) or rescue.marks:
@@ -49,7 +49,7 @@ def end_if_expired(rescue: Rescue, step: Step, *, now: datetime) -> bool:
 
 
 def _end(rescue: Rescue, step: Step, *, now: datetime) -> tuple[str, Reason] | None:
-    """The outcome and why; None where it may begin."""
+    """The outcome and why; None if it may begin."""
     start_by = rescue.request.get("startBy")
     if step.index == 0 and start_by and now > datetime.fromisoformat(start_by):
         return "expired", reasons.of("start_by_passed", start_by=start_by)
@@ -62,7 +62,7 @@ def _end(rescue: Rescue, step: Step, *, now: datetime) -> tuple[str, Reason] | N
 
 
 def _stale(rescue: Rescue, *, now: datetime) -> Reason | None:
-    """Why a rescue that was held back expires; None where the fault was seen recently, or someone approved."""
+    """Why a rescue that was held back expires; None if the fault was seen recently, or someone approved."""
     expiry = fleet.guards_of(rescue.cluster).expiry
     since = now - expiry
     if rescue.opened_at >= since or rescue.approvals.filter(approved=True, at__gte=since).exists():

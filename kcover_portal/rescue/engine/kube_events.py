@@ -12,7 +12,7 @@ from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Over
 
 log = logging.getLogger(__name__)
 
-# How the reason of a step's Event ends; it begins with the action's own ``event_reason``.
+# The last part of the reason of a step's Event; the first part is the action's ``event_reason``.
 ENDS: dict[type[Outcome], str] = {
     Done: "",
     Hold: "Held",
@@ -24,7 +24,7 @@ ENDS: dict[type[Outcome], str] = {
 
 
 def incident(seen: Incident, *, now: datetime) -> None:
-    """The Event ``XidError`` on the node, as KCE words it (interfaces, section 6)."""
+    """Writes the Event ``XidError`` about the node, in KCE's wording (docs/interfaces.md, section 6)."""
     if seen.announced_at is not None or seen.kind not in ("xid", "sxid") or seen.node is None:
         return
     name = "Xid" if seen.kind == "xid" else "SXid"
@@ -34,7 +34,7 @@ def incident(seen: Incident, *, now: datetime) -> None:
 
 
 def step(rescue: Rescue, done: Step, outcome: Outcome, *, now: datetime) -> None:
-    """One Event per finished step."""
+    """Writes one Event per finished step."""
     ok = isinstance(outcome, Done)
     reason = f"{done.spec.event_reason}{ENDS[type(outcome)]}"
     message = f"rescue {rescue.pk}, step {done.index + 1} {done.name}: {outcome.reason}"
@@ -43,9 +43,9 @@ def step(rescue: Rescue, done: Step, outcome: Outcome, *, now: datetime) -> None
 
 
 def _rest(seen: Incident) -> str:
-    """What the kernel printed after the code."""
-    _, found, rest = seen.message.partition(f"): {seen.code}, ")
-    return rest if found else seen.message
+    """The part of the kernel's message after the code."""
+    _, found, remainder = seen.message.partition(f"): {seen.code}, ")
+    return remainder if found else seen.message
 
 
 def _emit(cluster: Cluster, node: Node, name: str, reason: str, message: str, *, warning: bool, now: datetime) -> bool:
@@ -66,6 +66,6 @@ def _emit(cluster: Cluster, node: Node, name: str, reason: str, message: str, *,
     try:
         fleet.connect(cluster).emit(draft)
     except port.KubeError as error:
-        log.warning("%s: the Event %s was not taken: %s", cluster.name, reason, error)
+        log.warning("%s: the Event %s could not be written: %s", cluster.name, reason, error)
         return False
     return True

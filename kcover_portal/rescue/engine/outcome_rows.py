@@ -33,21 +33,21 @@ WAITS_FOR: dict[type[Outcome], Rescue.Hold] = {Given: Rescue.Hold.EXTERNAL, Refu
 
 
 def still_ours(rescue: Rescue, **fields: Any) -> bool:
-    """Updates the rescue if this worker's token still stands; the row is locked until the transaction ends."""
-    ours = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(**fields)
-    return bool(ours)
+    """Updates the rescue if this worker's token is still valid; the row is then locked until the transaction ends."""
+    updated = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(**fields)
+    return bool(updated)
 
 
 def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> bool:
-    """Turns an outcome into rows; False, and nothing written, if the lease was lost."""
+    """Writes an outcome to the rows. Returns False, with nothing written, if the lease was lost."""
     match outcome:
         case Done(because):
             return _done(rescue, step, because=because, now=now)
-        case Ask(seconds):  # from here on the step is gated, as if it had been created so
+        case Ask(seconds):  # from here on the step is gated, as if it had been planned with a gate
             return _ask(rescue, step, seconds=seconds, now=now)
         case Wait(seconds, because):
             waits_for = WAITS_FOR.get(type(outcome), Rescue.Hold.NOTHING)
-            return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=waits_for)
+            return _pause(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=waits_for)
         case Again(because, after, counts):
             return _try_again(rescue, step, because=because, after=after, counts=counts, now=now)
         case Hold(because):
@@ -77,7 +77,7 @@ def _ask(rescue: Rescue, step: Step, *, seconds: float, now: datetime) -> bool:
     asks = create.awaiting_approval(now + timedelta(seconds=rescue.approval_seconds))
     because = reasons.from_json(asks.pop("because"))
     gate = {"gate": step.index, "due_at": None, **asks}
-    return _put_down(rescue, step, seconds=seconds, because=because, failures=0, now=now, **gate)
+    return _pause(rescue, step, seconds=seconds, because=because, failures=0, now=now, **gate)
 
 
 def _try_again(
@@ -87,13 +87,13 @@ def _try_again(
     if failures >= MAX_FAILURES:
         return hold(rescue, step, because=reasons.of("tried_often", count=failures, why=because), now=now)
     seconds = max(after or 0.0, _back_off(failures))
-    return _put_down(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
+    return _pause(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
 
 
 def _overruled(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
     if not _end(rescue, step, state="cancelled", because=because, now=now):
         return False
-    # Whoever took the node back vouches for it: faults seen until now start no second rescue.
+    # A person who took the node back vouches for it: faults seen until now do not start a second rescue.
     close_incidents(rescue, because=because, before=now, now=now)
     return True
 
@@ -103,7 +103,7 @@ def _close_step(step: Step, state: str, *, because: Reason, now: datetime) -> No
     step.save(update_fields=["state", "because", "finished_at", "failures"])
 
 
-def _put_down(
+def _pause(
     rescue: Rescue, step: Step, *, seconds: float, because: Reason, failures: int, now: datetime, **also: Any
 ) -> bool:
     """Lets the rescue wait until a due date, or as ``also`` says, and releases the lease."""

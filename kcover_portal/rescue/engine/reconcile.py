@@ -1,8 +1,8 @@
-"""Reconcile rows with nodes that have no open rescue: the rows follow what is on the node.
+"""Reconcile rows with nodes that have no open rescue: the rows follow the state of the node.
 
 They differ when a worker dies between its call and its rows and a person then ends the rescue, when a node is deleted
-and created again under its name, and when someone removes the portal's mark. Left alone, such a node would count under
-the guards for ever, or stay isolated with nobody knowing.
+and created again under its name, and when someone removes the portal's mark. Otherwise such a node would count under
+the guards for ever, or stay isolated unnoticed.
 """
 
 import logging
@@ -29,7 +29,7 @@ MAX_NODES = 100  # of one cluster in one round
 def reconcile(*, now: datetime) -> int:
     """Checks the nodes whose rows differ from what the watch shows; returns how many.
 
-    A cluster that is paused, has many such nodes or does not answer does not delay the others. Where a cluster has many
+    A cluster that is paused, has many such nodes or does not answer does not delay the others. If a cluster has many
     such nodes, each round checks different ones.
     """
     looked = 0
@@ -38,13 +38,13 @@ def reconcile(*, now: datetime) -> int:
             continue
         for node in queries.at_odds().filter(cluster=cluster).select_related("cluster").order_by("?")[:MAX_NODES]:
             looked += 1
-            if not _look(node, now=now):
+            if not _check_node(node, now=now):
                 break
     return looked
 
 
-def _look(node: Node, *, now: datetime) -> bool:
-    """Reads the live node, because the watch may only be late. False where the cluster does not answer."""
+def _check_node(node: Node, *, now: datetime) -> bool:
+    """Reads the live node, because the watch may only be late. False if the cluster does not answer."""
     marked = queries.marked_on(node)
     try:
         live = fleet.connect(node.cluster).get_node(node.name)
@@ -53,9 +53,9 @@ def _look(node: Node, *, now: datetime) -> bool:
         return not isinstance(error, port.Unavailable)
     shown = core_marks.read(core_marks.parse(live.annotations.get(core_marks.ANNOTATION, "")))
     if marked is not None and shown is None:
-        _forget(node, marked, now=now)
+        _drop_marks(node, marked, now=now)
     if marked is None and shown is not None:
-        _know(node, shown, now=now)
+        _adopt_marks(node, shown, now=now)
     if shown is not None and (shown.cordon or shown.foreign_cordon) and not live.unschedulable:
         let_go(node, now=now)
     return True
@@ -68,7 +68,7 @@ def let_go(node: Node, *, now: datetime) -> None:
             node,
             "release",
             actor="system",
-            reason=str(reasons.of("uncordoned_by_hand", node=node.name)),
+            because=reasons.of("uncordoned_by_hand", node=node.name),
             now=now,
             requester=Rescue.Requester.SYSTEM,
         )
@@ -77,8 +77,8 @@ def let_go(node: Node, *, now: datetime) -> None:
 
 
 @transaction.atomic
-def _forget(node: Node, marked: Rescue, *, now: datetime) -> None:
-    """The node carries no mark: it was created again, or someone removed the mark."""
+def _drop_marks(node: Node, marked: Rescue, *, now: datetime) -> None:
+    """Handles a node without a mark: it was created again, or someone removed the mark."""
     Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     if queries.open_on(node) is not None or queries.marked_on(node) != marked:
         return
@@ -87,8 +87,8 @@ def _forget(node: Node, marked: Rescue, *, now: datetime) -> None:
 
 
 @transaction.atomic
-def _know(node: Node, shown: core_marks.Marks, *, now: datetime) -> None:
-    """The node carries the mark of a rescue that ended without learning that its write was made."""
+def _adopt_marks(node: Node, shown: core_marks.Marks, *, now: datetime) -> None:
+    """Handles a node with the mark of a rescue that ended without learning that its write was made."""
     Node.objects.select_for_update(no_key=True).get(pk=node.pk)
     rescue = Rescue.objects.filter(pk=shown.rescue, node=node).first()
     if rescue is None or queries.open_on(node) is not None or queries.marked_on(node) is not None:

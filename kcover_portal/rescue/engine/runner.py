@@ -51,71 +51,73 @@ def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
     if rescue is None:
         return
     if rescue.hold == Rescue.Hold.STEP:
-        _look(rescue, clock=clock)
+        _check_held_node(rescue, clock=clock)
     else:
         go_on(rescue, clock=clock)
 
 
-def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Context | None = None) -> None:
+Begun = tuple[Context, list[Step]]  # a rescue that its opener runs: the context of its first step, and all steps
+
+
+def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Begun | None = None) -> None:
     """Takes a rescue that this worker has claimed, with an attempt of its step reserved, as far as possible now.
 
-    ``first``: the context of its first step, where a call of it was begun with the claim.
+    ``first``: what the caller knows of a rescue that it has just opened. If someone has ended the rescue since, its
+    first write or its first outcome finds that out.
     """
-    steps = list(rescue.steps.order_by("index"))
+    context, steps = first or (None, list(rescue.steps.order_by("index")))
     step = settle.unfinished(steps)
     if step is None or step.state != Step.State.RUNNING:  # someone has ended the rescue since
-        if first is not None:
-            first.drop_begun()
         node_lock.release(rescue, now=clock())
     while step is not None and step.state == Step.State.RUNNING:
-        context = first or context_of(rescue, step, clock=clock)
-        context.step, first = step, None
-        step = _advance(context, steps)
+        current = context or context_of(rescue, step, clock=clock)
+        current.step, context = step, None
+        step = _advance(current, steps)
 
 
-def _look(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
-    """Checks the node of a held rescue that someone seems to have uncordoned, and yields to them if so.
+def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
+    """Checks the node of a held rescue that someone seems to have uncordoned, and lets the rescue end if so.
 
     It does nothing else: the step at which the rescue is held is for a person to retry, whatever the watch showed.
     """
     steps = list(rescue.steps.order_by("index"))
     step = settle.unfinished(steps)
-    assert step is not None  # it is held at one
+    assert step is not None  # a held rescue always has a current step
     context = context_of(rescue, step, clock=clock)
-    with _at_work(context):
-        _settle_look(context, steps, _attempt(context, _isolated))
+    with _recording_answers(context):
+        _settle_check(context, steps, _attempt(context, _isolated))
 
 
-def _settle_look(context: Context, steps: Sequence[Step], outcome: Outcome) -> None:
+def _settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> None:
     rescue = context.rescue
     if isinstance(outcome, Overruled | Replaced):
         if not settle.settle(context, steps, outcome):
-            _lost(context)
+            _release_node(context)
         return
     later = isinstance(outcome, Wait | Again)  # the cluster is away, or nothing may be written
     state, due = (Rescue.State.WAITING, context.now + RETRY_AFTER) if later else (Rescue.State.HELD, None)
     with transaction.atomic():
-        ours = outcome_rows.still_ours(rescue, state=state, due_at=due, lease_until=None)
+        held = outcome_rows.still_ours(rescue, state=state, due_at=due, lease_until=None)
         context.note_answers()
-    if not ours:
+    if not held:
         node_lock.release(rescue, now=context.now)
 
 
 @contextmanager
-def _at_work(context: Context) -> Iterator[None]:
-    """Whatever cuts the work short, the cluster's answers are recorded, and no call is under way afterwards."""
+def _recording_answers(context: Context) -> Iterator[None]:
+    """Records the cluster's answers even if the work is cut short; no call is under way afterwards."""
     try:
         yield
     except LeaseLost as lost:
         log.info("rescue %s: %s", context.rescue.pk, lost)
-        _lost(context)
+        _release_node(context)
     except Exception:
-        _lost(context)
+        _release_node(context)
         raise
 
 
-def _lost(context: Context) -> None:
-    """The rescue may no longer be this worker's: releases the node's lock, but not the lease."""
+def _release_node(context: Context) -> None:
+    """Releases the node's lock of a rescue that may no longer be this worker's, but not the lease."""
     context.note_answers()
     node_lock.release(context.rescue, now=context.now)
 
@@ -139,7 +141,7 @@ def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> 
 
 
 def nudge(node: Node, *, now: datetime) -> None:
-    """The node changed: a waiting rescue checks at once, and drift is found (invariant 20)."""
+    """Handles a change of the node: a waiting rescue checks at once, and drift is found (invariant 20)."""
     rescue = queries.open_on(node)
     if rescue is not None:
         taken_back = _uncordoned(rescue, node)
@@ -158,10 +160,10 @@ def nudge(node: Node, *, now: datetime) -> None:
 
 
 def _uncordoned(rescue: Rescue, node: Node) -> bool:
-    """Whether the rescue cordoned the node and the watch shows it schedulable since."""
-    ours, shown = core_marks.read(rescue.marks), core_marks.read(node.marks)
-    # Check both: the row may be older than the cordon, and then its own marks do not have it.
-    if ours is None or shown is None or not node.in_cluster or node.unschedulable:
+    """Returns whether the rescue cordoned the node and the watch shows it schedulable since."""
+    recorded, shown = core_marks.read(rescue.marks), core_marks.read(node.marks)
+    # Check both, because the row may be older than the cordon and then lack the marks.
+    if recorded is None or shown is None or not node.in_cluster or node.unschedulable:
         return False
     return shown.cordon or shown.foreign_cordon
 
@@ -175,7 +177,7 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
             return None
         rescue = Rescue.objects.select_related("node__cluster", "cluster").get(pk=rescue_id)
         if node_lock.is_locked(rescue.node, now=now):
-            transaction.set_rollback(True)  # it is still due: whoever releases the lock rings for it
+            transaction.set_rollback(True)  # still due: whoever releases the lock rings for it
             return None
         if queries.is_replaced(rescue):
             replaced_machine.end(rescue, now=now, token=rescue.token)
@@ -194,10 +196,10 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
 
 def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
     """Runs the current step once and settles it; returns the step that may follow at once."""
-    with _at_work(context):
+    with _recording_answers(context):
         outcome = _attempt(context, ACTIONS[context.step.name])
         if not settle.settle(context, steps, outcome):
-            _lost(context)
+            _release_node(context)
             return None
         if not isinstance(outcome, Wait | Again):
             kube_events.step(context.rescue, context.step, outcome, now=context.now)
@@ -210,7 +212,7 @@ def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
         return _act(context, action)
     except HeldBack as refusal:
         if not context.step.progress and not context.answers:
-            context.step.started_at = None  # nothing was begun: the step's time counts from when it is
+            context.step.started_at = None  # nothing was begun, so the step's time counts from its actual start
         held = Ask if isinstance(refusal, recheck_guards.ApprovalNeeded) else Refused
         return held(refusal.seconds, refusal.reason)
     except port.NotFound as error:
@@ -227,7 +229,7 @@ def _act(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     try:
         return _act_or_yield(context, action)
     except AnotherMachine as found:
-        context.keep_marks(None)  # they went with the machine
+        context.keep_marks(None)  # they are gone with the machine
         return Replaced(found.reason)
 
 

@@ -50,7 +50,7 @@ def unfinished(steps: Sequence[Step]) -> Step | None:
 def begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """Reserves an attempt of the step.
 
-    False where the step still needs approval (the rescue is held), or where it is too late or the fault has cleared
+    Returns False if the step still needs approval (the rescue is held), or if it is too late or the fault has cleared
     (the rescue ends).
     """
     if expiry.end_if_expired(rescue, step, now=now):
@@ -58,25 +58,25 @@ def begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     if approvals.end_if_healed(rescue, step, now=now):
         return False
     if not approvals.granted(rescue, step, now=now):
-        # A request for approval that stands keeps its deadline: checking it again gives nobody more time.
-        stands = rescue.expires_at is not None and rescue.expires_at > now
-        until = rescue.expires_at if stands else now + timedelta(seconds=rescue.approval_seconds)
-        asked = create.awaiting_approval(until or now)
-        if outcome_rows.still_ours(rescue, lease_until=None, due_at=None, **asked):
-            ledger.append(rescue.cluster.name, [_held(rescue, step, because=asked["because"], now=now)])
-        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        # A pending request for approval keeps its deadline: checking it again does not extend it.
+        pending = rescue.expires_at is not None and rescue.expires_at > now
+        until = rescue.expires_at if pending else now + timedelta(seconds=rescue.approval_seconds)
+        waiting = create.awaiting_approval(until or now)
+        if outcome_rows.still_ours(rescue, lease_until=None, due_at=None, **waiting):
+            ledger.append(rescue.cluster.name, [_held(rescue, step, because=waiting["because"], now=now)])
+        doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
         return False
     if step.state == Step.State.PENDING:
-        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     step.reserve(now=now)
     step.save(update_fields=["attempts", "started_at", "state"])
     return True
 
 
 def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
-    """Writes the outcome of the attempt; False, with nothing written, if the lease was lost.
+    """Settles the outcome of the attempt. Returns False, with nothing written, if the lease was lost.
 
-    What is true on the cluster by now, the end of the step and the beginning of the next are one transaction.
+    The facts about the cluster, the end of the step and the beginning of the next are one transaction.
     """
     rescue, step, now, before = context.rescue, context.step, context.now, context.step.because
     with transaction.atomic(), ledger.last():
@@ -86,8 +86,8 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
         # A guard's refusal is recorded when it begins and when it changes, not each time that it is evaluated.
         refused = isinstance(outcome, Refused) and step.because != before
         ended = [_draft(rescue, step, outcome, now=now)] if refused or not isinstance(outcome, Wait) else []
-        asked = [_held(rescue, step, because=outcome.reason.to_json(), now=now)] if isinstance(outcome, Ask) else []
-        ledger.append(rescue.cluster.name, [*context.answers, *ended, *asked])
+        holds = [_held(rescue, step, because=outcome.reason.to_json(), now=now)] if isinstance(outcome, Ask) else []
+        ledger.append(rescue.cluster.name, [*context.answers, *ended, *holds])
         if isinstance(outcome, Done):
             _after_step(rescue, step, now=now)
             following = unfinished(steps)
@@ -95,13 +95,13 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
                 finish(rescue, steps, now=now)
             else:
                 begin(rescue, following, now=now)
-        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     context.answers = []
     return True
 
 
 def gives_up(rescue: Rescue, step: Step, *, now: datetime) -> bool:
-    """Counts an attempt without an outcome: its worker died, or the step raised. True where a person is asked now.
+    """Counts an attempt without an outcome: its worker died, or the step raised. Returns True if a person is asked now.
 
     Part of the transaction that has claimed the rescue.
     """
@@ -112,12 +112,12 @@ def gives_up(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     given_up = Hold(reasons.of("no_outcome", count=step.failures))
     if outcome_rows.hold(rescue, step, because=given_up.reason, now=now):
         ledger.append(rescue.cluster.name, [_draft(rescue, step, given_up, now=now)])
-    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     return True
 
 
 def finish(rescue: Rescue, steps: Sequence[Step], *, now: datetime) -> None:
-    """Every step is finished: ends the rescue with what the node is now."""
+    """Ends the rescue once every step is finished, with the node's present state."""
     done = [step.spec for step in steps if step.state == Step.State.DONE]
     escalated = next((step for step in steps if step.spec.calls_person), None)
     if escalated is not None:
@@ -150,7 +150,7 @@ def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
         boot_id = queries.new_boot(rescue)
         because = reasons.of("incident_verified", rescue=str(rescue.pk))
         if boot_id:
-            # Whenever it was delivered: faults of an earlier boot are gone, faults of this boot are not disproved.
+            # Faults of an earlier boot are gone, whenever they were delivered. Faults of this boot are not disproved.
             outcome_rows.close_incidents(rescue, because=because, before=None, now=now, but_boot=boot_id)
         else:
             outcome_rows.close_incidents(rescue, because=because, before=step.started_at, now=now)

@@ -22,7 +22,7 @@ NAME = "standbys"
 
 
 def tidy(*, clock: Callable[[], datetime]) -> int:
-    """Gives back what is left over, one worker at a time; returns how many.
+    """Gives back standbys that are not needed any more, one worker at a time. Returns how many.
 
     A rescue that ends before its standby was put into service (cancelled, or healed first) leaves a reservation behind.
     """
@@ -37,9 +37,9 @@ def tidy(*, clock: Callable[[], datetime]) -> int:
 
 
 def _give_back(assignment: Assignment, *, clock: Callable[[], datetime]) -> bool | None:
-    """One patch on the standby, and its row.
+    """Reverts the standby in one patch, and closes its row.
 
-    False where the cluster or a guard does not allow it now; None where another call about the standby is under way.
+    Returns False if the cluster or a guard does not allow it now, None if another call about the standby is under way.
     """
     spare, because = assignment.spare, reasons.of("standby_unused", rescue=str(assignment.rescue_id))
     if fleet.mode_now(spare.cluster)[0] in fleet.SILENT:

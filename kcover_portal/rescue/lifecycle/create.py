@@ -1,12 +1,12 @@
 """Create and end rescues. A rescue's plan is a snapshot that later edits of the policy do not touch."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 
 from kcover import actions, audit, lifecycle, plan, reasons
 from kcover.decisions import decide as core
@@ -14,7 +14,6 @@ from kcover.decisions import match
 from kcover.policy import document
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.lifecycle import revoke
@@ -25,7 +24,7 @@ APPROVAL_TIME = timedelta(days=1)  # default of rules: long enough for every shi
 
 
 class RescueRefused(reasons.ExplainedError):
-    """The request cannot be met as things stand; the reason says why and what would help."""
+    """The request conflicts with the present state; the reason says why and what would help."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +42,16 @@ def open_by_policy(
     *,
     node: Node,
     incident: Incident,
+    opened: Iterable[Incident],
     now: datetime,
     lease_until: datetime | None,
+    calls_begun: int,
     drafts: Sequence[ledger.Draft],
 ) -> Created:
     """Open the rescue that a rule asks for. ``drafts``: ledger entries that precede it; the caller appends all.
 
-    ``lease_until``: the caller runs the rescue at once, so it is opened as claimed by the caller.
+    ``opened``: the open incidents of the node, which the rescue is to heal. ``lease_until``: the caller runs the rescue
+    at once, so it is opened as claimed by the caller. ``calls_begun``: how many of its calls the caller begins.
     """
     chosen = decision.candidate
     assert chosen is not None  # the answer asks for a rescue, so a rule applies
@@ -65,17 +67,22 @@ def open_by_policy(
         origin=Rescue.Origin.API if by_system else Rescue.Origin.POLICY,
         requested_by=chosen.policy if by_system else by_rule(decision.rule or ""),
         requester_kind=Rescue.Requester.EXTERNAL if by_system else Rescue.Requester.POLICY,
-        reason="; ".join(map(str, decision.because))[:500],
+        opened_because=reasons.both(*decision.because).to_json(),
         fault_kind=incident.kind,
         fault_code=incident.code,
         rule=decision.rule or "",
         policy=decision.policy or "",
         revision=decision.revision,
-        boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # else the watch is behind the agent
+        boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # otherwise the watch is behind
+        calls_begun=calls_begun,
         **initial_state(gate, lease_until=lease_until, now=now),
     )
-    seen = incident_queries.open_on(node).filter(Q(is_user_fault=False) | Q(pk=incident.pk))
-    created.rescue.incidents.add(*seen.values_list("pk", flat=True))
+    healed = Rescue.incidents.through
+    healed.objects.bulk_create(
+        healed(rescue_id=created.rescue.pk, incident_id=row.pk)
+        for row in opened
+        if not row.is_user_fault or row.pk == incident.pk
+    )
     return created
 
 
@@ -109,12 +116,12 @@ def _gate(decision: core.Decision, chosen: match.Candidate) -> dict[str, Any]:
     In approve mode nothing is done before approval. A rule that requires approval isolates the node at once and asks
     before the first step that takes running work away: without an answer the node ends isolated and not rebooted.
     """
-    asked = chosen.rule.approval or document.Approval()
+    approval = chosen.rule.approval or document.Approval()
     destructive = (index for index, step in enumerate(decision.steps) if actions.takes_away(step.name, step.args))
     return {
         "gate": 0 if decision.mode == "approve" else next(destructive, 0),
-        "approvers": asked.approvers,
-        "approval_seconds": int((asked.expires or APPROVAL_TIME).total_seconds()),
+        "approvers": approval.approvers,
+        "approval_seconds": int((approval.expires or APPROVAL_TIME).total_seconds()),
     }
 
 
@@ -166,13 +173,14 @@ def create_rescue(
         plan_hash=rescue.plan_hash,
         state=rescue.state,
         reason=rescue.reason,
+        because=reasons.kept(rescue.opened_because),
         overrides=rescue.overrides,
         passed_over=tuple(passed),
     )
     opened = ledger.Draft(act=act, actor=rescue.requested_by, at=now)
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)
-    doorbell.tell("rescue", rescue.pk, cluster=node.cluster.name)
+    doorbell.publish("rescue", rescue.pk, cluster=node.cluster.name)
     return Created(rescue=rescue, steps=rows, drafts=[*drafts, opened])
 
 
@@ -212,7 +220,7 @@ def end(
         if not ended:
             return False
         rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
-        withdrawn = revoke.revoke(rescue, because="its rescue has ended", now=now)
+        withdrawn = revoke.revoke(rescue, because=reasons.of("its_rescue_ended"), now=now)
         if withdrawn is not None:
             Rescue.objects.filter(pk=rescue.pk).update(because=reasons.both(because, withdrawn).to_json())
         act = audit.RescueEnded(
@@ -225,5 +233,5 @@ def end(
             withdrawn=withdrawn,
         )
         ledger.record(rescue.cluster.name, act, actor=actor, now=now)
-        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     return True

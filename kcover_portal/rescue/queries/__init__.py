@@ -27,12 +27,14 @@ def situation(
     lock: bool = False,
     rules: tuple[match.Candidate, ...] | None = None,
     external_asked: bool = False,
+    mode: tuple[str, str] | None = None,
 ) -> decide.Situation:
     """Every fact that the decision about one incident depends on.
 
     ``lock``: take the cluster's lock before counting, because the caller acts on the counts. ``rules``: candidates to
-    use instead of those in force. ``external_asked``: see ``Situation``. Where the answer does not depend on the
-    guards, nothing is counted and nothing is locked.
+    use instead of those in force. ``external_asked``: see ``Situation``. ``mode``: the cluster's mode and the reason of
+    a pause, if the caller has just read them with the node (``fleet.mode_beside``). If the answer does not depend on
+    the guards, nothing is counted and nothing is locked.
     """
     rules = policies.candidates() if rules is None else rules
     settings = fleet.guards_of(node.cluster)
@@ -41,7 +43,7 @@ def situation(
         fault=_fault(incident, rules, now=now),
         node=node_facts(node, incident, settings=settings, now=now),
         settings=settings,
-        cluster=_cluster_facts(node.cluster),
+        cluster=_cluster_facts(node.cluster, mode or fleet.mode_of(node.cluster)),
         rules=rules,
         external_asked=external_asked,
     )
@@ -57,23 +59,24 @@ def _counted(
 ) -> decide.Situation:
     """Add what the guards evaluate; settings of the cluster are read again once the lock is held."""
     cluster, fault = node.cluster, facts.fault
-    if lock and counts.lock(cluster, facts.settings, [chosen]):
-        cluster.refresh_from_db()  # the previous holder of the lock may have changed the mode or the guards
+    locked = counts.lock(cluster, facts.settings, [chosen]) if lock else None
+    if locked is not None:  # the previous holder of the lock may have changed the mode or the guards
+        node.cluster = incident.cluster = cluster = locked
         settings = fleet.guards_of(cluster)
         if settings != facts.settings:
             node_now = node_facts(node, incident, settings=settings, now=facts.now)
             facts = replace(facts, settings=settings, node=node_now)
         before = facts.cluster
         if (cluster.mode, cluster.decision_mode, cluster.drills) != (before.mode, before.decision_mode, before.drills):
-            facts = replace(facts, cluster=_cluster_facts(cluster))
+            facts = replace(facts, cluster=_cluster_facts(cluster, fleet.mode_of(cluster)))
     counted = counts.facts(
         node, settings=facts.settings, now=facts.now, kind=fault.kind, code=fault.code, rules=[chosen]
     )
     return replace(facts, counts=counted)
 
 
-def _cluster_facts(cluster: Cluster) -> decide.ClusterFacts:
-    mode, pause_reason = fleet.mode_of(cluster)
+def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.ClusterFacts:
+    mode, pause_reason = strictest
     return decide.ClusterFacts(
         name=cluster.name,
         installation_mode=mode,
@@ -109,8 +112,8 @@ def seen_within(incident: Incident, rules: Sequence[match.Candidate], *, now: da
 def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now: datetime) -> decide.NodeFacts:
     """What a decision depends on about the node, its past rescues included."""
     past = list(Rescue.objects.filter(node=node).order_by("-pk")[:MAX_PAST_RESCUES])
-    open_rescue = next((one for one in past if one.state in lifecycle.OPEN_RESCUE), None)
-    marked = next((one for one in past if one.marks), None)
+    open_rescue = next((rescue for rescue in past if rescue.state in lifecycle.OPEN_RESCUE), None)
+    marked = next((rescue for rescue in past if rescue.marks), None)
     left = marked if marked and marked is not open_rescue else None
     people = needs_person.blocking_rescue(past, incident)
     return decide.NodeFacts(
@@ -137,7 +140,7 @@ def node_facts(node: Node, incident: Incident, *, settings: guards.Settings, now
 
 
 def _rebooted_since(node: Node, incident: Incident) -> bool:
-    """Whether the boot that the fault was seen in is over, and nothing was seen in the present one (invariant 15).
+    """Returns whether the boot of the fault is over, and nothing was seen in the present one (invariant 15).
 
     The watch tells: it showed that boot before the present one, which also covers faults that an agent kept for hours.
     The node's agent tells too, because the fault carries the agent's boot ID. Its later reports count only for faults
@@ -155,7 +158,7 @@ def _rebooted_since(node: Node, incident: Incident) -> bool:
 
 
 def _unshown_boot(node: Node, incident: Incident) -> str:
-    """The boot of the fault, where it is unknown whether that boot has ended (invariant 15); else "".
+    """The boot of the fault, if it is unknown whether that boot has ended (invariant 15); else "".
 
     The watch shows another boot and never showed this one. The agent may be ahead of the watch, or deliver a fault of a
     boot that began and ended unseen. The next update of the watch or of the agent decides (``_rebooted_since``).
@@ -170,9 +173,9 @@ def _unshown_boot(node: Node, incident: Incident) -> str:
 def repairs(past: Iterable[Rescue], steps: Collection[str], *, since: datetime, code: str = "") -> int:
     """How many of these steps are in the plans of automatic rescues that were opened since, for that code."""
     by_policy = [
-        one.pk
-        for one in past
-        if one.origin != Rescue.Origin.MANUAL and one.opened_at >= since and code in ("", one.code)
+        rescue.pk
+        for rescue in past
+        if rescue.origin != Rescue.Origin.MANUAL and rescue.opened_at >= since and code in ("", rescue.code)
     ]
     return Step.objects.filter(rescue__in=by_policy, name__in=steps).count() if by_policy else 0
 
@@ -194,7 +197,7 @@ def replaced() -> QuerySet[Rescue]:
 
 
 def is_replaced(rescue: Rescue) -> bool:
-    """Whether the rescue is one of ``replaced``, by its node's row as it was read."""
+    """Returns whether the rescue is one of ``replaced``, by its node's row as it was read."""
     node, given = rescue.node, rescue.hold == Rescue.Hold.EXTERNAL
     return bool(node.in_cluster and rescue.node_uid and not given) and node.uid != rescue.node_uid
 
@@ -206,7 +209,8 @@ def marked_on(node: Node) -> Rescue | None:
 
 def at_odds() -> QuerySet[Node]:
     """Nodes without an open rescue whose marks differ between the watch and the rows, or that someone uncordoned
-    under the portal's mark."""
+    despite the portal's mark.
+    """
     rescues = Rescue.objects.filter(node=OuterRef("pk"))
     nodes = Node.objects.filter(in_cluster=True).exclude(Exists(rescues.filter(state__in=lifecycle.OPEN_RESCUE)))
     known, shown = Exists(rescues.exclude(marks={})), ~Q(marks={})
@@ -228,7 +232,6 @@ def to_withdraw(*, now: datetime, limit: int = 100) -> list[tuple[int, datetime 
 
 
 def current_step(rescue: Rescue) -> Step | None:
-    """The first step that is not finished."""
     return rescue.steps.exclude(state__in=lifecycle.FINISHED_STEP).order_by("index").first()
 
 
@@ -238,7 +241,7 @@ def step_named(rescue: Rescue, name: str) -> Step | None:
 
 
 def undrained(rescue: Rescue) -> bool:
-    """Whether the plan has a drain that did not finish: then nothing may be taken from the node's users."""
+    """Returns whether the plan has a drain that did not finish; then nothing may be taken from the node's users."""
     drains = rescue.steps.filter(name=actions.drain.SPEC.name)
     return drains.exclude(state__in=lifecycle.FINISHED_STEP).exists()
 

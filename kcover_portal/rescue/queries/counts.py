@@ -4,21 +4,22 @@ A caller that acts on the counts holds ``lock`` in the same transaction. Otherwi
 would both see the last free slot (invariant 29).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from kcover import actions, lifecycle
 from kcover.decisions import guards, match
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Agent, Cluster, Maintenance, Node
-from kcover_portal.incidents.models import Incident, JobSeen
+from kcover_portal.fleet.models import Cluster, Maintenance, Node
+from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import symptoms
+from kcover_portal.rescue.queries.numbers import number_of
 
-# Labels that name a node's leaf switch: NVIDIA topograph's, then our own.
-SWITCH_LABELS = ("network.topology.nvidia.com/leaf", "kcover.io/switch")
 NO_SLOTS = guards.Slots(scope="", eligible=0, taken=0)
 
 
@@ -34,17 +35,16 @@ class Recheck:
     since: datetime
 
 
-def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[match.Candidate]) -> bool:
-    """Lock the cluster's counts until the end of the transaction, if a limited resource is counted.
+def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[match.Candidate]) -> Cluster | None:
+    """Locks the cluster's counts until the end of the transaction, if a limited resource is counted.
 
-    True if the lock was taken: the caller reads the cluster's row again.
+    Returns the cluster's row as it is under the lock, because its settings may have changed; None without a lock.
     """
     scarce = settings.breaker.enabled or settings.budget.limit is not None or settings.floor.percent is not None
-    if not scarce and all(one.rule.budget is None for one in rules):
-        return False
+    if not scarce and all(candidate.rule.budget is None for candidate in rules):
+        return None
     # no_key: rows that refer to the cluster may be written meanwhile.
-    Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=cluster.pk)
-    return True
+    return Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
 
 
 def facts(
@@ -58,22 +58,23 @@ def facts(
     destructive: bool = False,
     recheck: Recheck | None = None,
 ) -> guards.Facts:
-    """The node and its surroundings now. ``kind``, ``code``: the fault at hand, "" where an operator requests an act.
+    """The node and its surroundings now. ``kind``, ``code``: the fault at hand, "" if an operator requests an act.
 
     ``destructive``: for the guards before a call that takes work away; else for those before an isolation.
     ``recheck``: the rescue that passed the guards before and begins only now.
     """
     cluster = node.cluster
-    bounded = [one for one in rules if one.rule.budget is not None or one.rule.cooldown is not None]
+    bounded = [it for it in rules if it.rule.budget is not None or it.rule.cooldown is not None]
     ended = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-closed_at")
-    holds = taken(cluster, recheck=recheck).filter(node=node).exists()
+    storm = settings.storm if kind and settings.storm.enabled else None
+    shown = symptoms.Fault(node=node, kind=kind, code=code, since=now - storm.window) if storm else None
+    numbers = _numbers(node, settings=settings, now=now, fault=shown, recheck=recheck)
+    holds = numbers["holds_slot"]
     return guards.Facts(
         cluster=cluster.name,
         node=node.name,
-        eligible=eligible(cluster).count(),
-        isolated_lately=isolated(cluster, since=now - settings.breaker.window, but=node)
-        if settings.breaker.enabled
-        else 0,
+        eligible=numbers["eligible"],
+        isolated_lately=numbers.get("isolated_lately", 0),
         slots=_slots(node, settings.budget.by, recheck=recheck) if settings.budget.limit is not None else NO_SLOTS,
         pool=_pool(node, recheck=recheck)
         if settings.floor.percent is not None
@@ -81,12 +82,30 @@ def facts(
         labels=node.labels,
         serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
         holds_slot=holds,
-        symptoms=_symptoms(node, kind, code, settings=settings, now=now) if kind and settings.storm.enabled else (),
+        symptoms=symptoms.of(shown, numbers) if shown else (),
         faulty=faulty(cluster, now=now) if destructive and settings.rate.enabled else guards.Faulty(),
         last_rescue_ended_at=ended.values_list("closed_at", flat=True).first() if settings.cooldown else None,
-        maintenance=tuple(_windows(node, now=now)),
-        rules={one.name: _rule(one, node, recheck=recheck) for one in bounded},
+        maintenance=tuple(_windows(node, now=now)) if numbers["windows"] else (),
+        rules={it.name: _rule(it, node, recheck=recheck) for it in bounded},
     )
+
+
+def _numbers(
+    node: Node, *, settings: guards.Settings, now: datetime, fault: symptoms.Fault | None, recheck: Recheck | None
+) -> Mapping[str, Any]:
+    """What the guards always or nearly always count, and what tells whether more must be read, in one statement."""
+    cluster = node.cluster
+    wanted: dict[str, Any] = {
+        "eligible": number_of(eligible(cluster)),
+        "holds_slot": Exists(taken(cluster, recheck=recheck).filter(node=node)),
+        "windows": Exists(fleet.maintenance(cluster, now=now)),
+    }
+    if settings.breaker.enabled:
+        lately = _isolating(cluster, since=now - settings.breaker.window).exclude(node=node)
+        wanted["isolated_lately"] = number_of(lately, "node")
+    if fault is not None:
+        wanted |= symptoms.numbers(fault)
+    return Cluster.objects.filter(pk=cluster.pk).values(**wanted).get()
 
 
 def eligible(cluster: Cluster) -> QuerySet[Node]:
@@ -105,16 +124,18 @@ def taken(cluster: Cluster, *, recheck: Recheck | None = None) -> QuerySet[Rescu
     return rows.exclude(pk=recheck.rescue).filter(begun | Q(pk__lt=recheck.rescue))
 
 
-def isolated(cluster: Cluster, *, since: datetime, but: Node | None = None) -> int:
-    """Distinct nodes that were isolated since then or are about to be, without ``but``."""
+def isolated(cluster: Cluster, *, since: datetime) -> int:
+    """Distinct nodes that were isolated since then or are about to be."""
+    return _isolating(cluster, since=since).values("node").distinct().count()
+
+
+def _isolating(cluster: Cluster, *, since: datetime) -> QuerySet[Rescue]:
+    """Rescues that isolated their node since then, or are about to."""
     # A rescue that waits for approval counts when it is opened, and again when it begins.
     waiting = Q(isolating_at=None, opened_at__gte=since, state__in=lifecycle.OPEN_RESCUE)
     isolating = sorted(actions.names(lambda spec: spec.isolates))
     steps = Step.objects.filter(rescue=OuterRef("pk"), name__in=isolating).exclude(state__in=("cancelled", "skipped"))
-    rows = Rescue.objects.filter(Q(isolating_at__gte=since) | waiting, Exists(steps), cluster=cluster)
-    if but is not None:
-        rows = rows.exclude(node=but)
-    return rows.values("node").distinct().count()
+    return Rescue.objects.filter(Q(isolating_at__gte=since) | waiting, Exists(steps), cluster=cluster)
 
 
 def _slots(node: Node, by: str, *, recheck: Recheck | None) -> guards.Slots:
@@ -146,80 +167,6 @@ def _pool(node: Node, *, recheck: Recheck | None) -> guards.Pool:
     out = taken(node.cluster, recheck=recheck).values("node")
     healthy = rows.filter(ready=True, unschedulable=False).exclude(pk__in=out)
     return guards.Pool(name=node.pool or "without a name", eligible=rows.count(), healthy=healthy.count())
-
-
-def _symptoms(
-    node: Node, kind: str, code: str, *, settings: guards.Settings, now: datetime
-) -> tuple[guards.Symptom, ...]:
-    """What the fault has in common with others, and on how many nodes.
-
-    An open storm counts with all its nodes until a person closes it. Time alone does not end it.
-    """
-    storms = dict(
-        Incident.objects.filter(cluster=node.cluster, node=None, kind=STORM, state="open").values_list("code", "scope")
-    )
-
-    def in_storm(trait: str, value: str) -> int:
-        scope = storms.get(storm_code(trait, value), [])
-        return len(scope) if node.name in scope else 0
-
-    since = now - settings.storm.window
-    symptoms = []
-    for trait, value in _traits(node, kind, code, since=since):
-        nodes = _nodes(_sharing(node, trait, value, kind=kind, code=code, since=since))
-        symptoms.append(guards.Symptom(trait=trait, value=value, nodes=max(nodes, in_storm(trait, value))))
-    return tuple(symptoms)
-
-
-def _traits(node: Node, kind: str, code: str, *, since: datetime) -> Iterable[tuple[str, str]]:
-    """The traits and values of the fault at hand that a common cause would leave on other nodes too."""
-    yield "code", f"{kind} {code}"
-    versions = Agent.objects.filter(node__cluster=node.cluster).exclude(version="")
-    own_version = versions.filter(node=node).values_list("version", flat=True).first()
-    if own_version and versions.exclude(version=own_version).exists():
-        yield "agent_version", own_version
-    key = _switch_label(node)
-    if key is not None:
-        yield "switch", node.labels[key]
-    for job in JobSeen.objects.filter(node=node, at__gte=since).exclude(job="").values_list("job", flat=True):
-        yield "job", job
-
-
-def _sharing(node: Node, trait: str, value: str, *, kind: str, code: str, since: datetime) -> QuerySet[Incident]:
-    """Recent incidents of the node's cluster that show this trait."""
-    recent = Incident.objects.filter(cluster=node.cluster, node__isnull=False, last_at__gte=since)
-    if trait == "code":
-        return recent.filter(kind=kind, code=code)
-    faults = recent.filter(is_user_fault=False)
-    if trait == "agent_version":
-        return faults.filter(node__agent__version=value)
-    if trait == "switch":
-        return faults.filter(**{f"node__labels__{_switch_label(node)}": value})
-    on_nodes = JobSeen.objects.filter(job=value, at__gte=since, node__cluster=node.cluster)
-    return faults.filter(node__in=on_nodes.values("node"))
-
-
-def _switch_label(node: Node) -> str | None:
-    """The key of the label that names the node's leaf switch."""
-    return next((key for key in SWITCH_LABELS if key in node.labels), None)
-
-
-def storm_nodes(node: Node, kind: str, code: str, *, symptom: guards.Symptom, since: datetime) -> list[str]:
-    """The names of the nodes that show the symptom."""
-    rows = _sharing(node, symptom.trait, symptom.value, kind=kind, code=code, since=since)
-    return sorted(set(rows.values_list("node__name", flat=True)))
-
-
-STORM = "storm"  # the kind of an incident that covers many nodes
-
-
-def storm_code(trait: str, value: str) -> str:
-    """The code of a storm's incident."""
-    return f"{trait} {value}"[:64]
-
-
-def _nodes(rows: QuerySet[Incident]) -> int:
-    return rows.values("node").distinct().count()
 
 
 def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
@@ -256,7 +203,7 @@ def _rule(candidate: match.Candidate, node: Node, *, recheck: Recheck | None) ->
     if candidate.rule.budget is not None:
         rows = eligible(node.cluster).values_list("labels", flat=True)
         selected = sum(match.label_refusal(candidate.rule, labels) is None for labels in rows)
-        # Whatever has become of the nodes that it took since (invariant 36).
+        # These nodes count whatever has become of them since (invariant 36).
         held = taken(node.cluster, recheck=recheck).filter(rule=candidate.name, node__in_cluster=True).values("node")
         slots = guards.Slots(scope=f"rule {candidate.name}", eligible=selected, taken=held.distinct().count())
     ended = Rescue.objects.filter(node=node, rule=candidate.name, state__in=lifecycle.CLOSED_RESCUE)

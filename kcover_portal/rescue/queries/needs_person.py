@@ -1,4 +1,4 @@
-"""What of rescues, faults and storms needs a person: the one definition for lists, counts, metrics and reminders."""
+"""Which rescues, faults and storms need a person: the one definition for lists, counts, metrics and reminders."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from kcover import lifecycle
 from kcover.decisions import decide
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.queries import symptoms
 
 AWAITING_APPROVAL = Q(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
 # A person must act: an open rescue asks for it, or a rescue ended badly and its marks are still on the node.
@@ -29,7 +29,7 @@ def left_to_people() -> QuerySet[Rescue]:
 
 
 def kind_of(rescue: Rescue) -> str:
-    """Which of KINDS holds for a rescue, by its row as it was read; "": it needs nobody."""
+    """The one of KINDS that applies to a rescue, according to its row as read; "" if it does not need a person."""
     if rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
         return "approval"
     if rescue.state in lifecycle.OPEN_RESCUE:
@@ -38,14 +38,15 @@ def kind_of(rescue: Rescue) -> str:
 
 
 def open_storms() -> QuerySet[Incident]:
-    """Storms that nobody has closed."""
-    return Incident.objects.filter(node=None, kind=counts.STORM, state=Incident.State.OPEN)
+    """Storms that are still open."""
+    return Incident.objects.filter(node=None, kind=symptoms.STORM, state=Incident.State.OPEN)
 
 
 def unhandled_incidents() -> QuerySet[Incident]:
-    """Open faults of nodes that no rescue takes care of, and that will not be decided again without a person.
+    """Open faults of nodes that no rescue handles, and that will not be decided again without a person.
 
-    Faults of user programs are left out, and nodes that a rescue has left to people: the rescue stands for them.
+    Faults of user programs are left out. So are nodes that a rescue has left to people, because that rescue is listed
+    instead.
     """
     settled = Q(decide_at=None) | Q(pk__in=decisions_for_a_person().values("incident"))
     rescued = Rescue.objects.filter(node=OuterRef("node"), state__in=lifecycle.OPEN_RESCUE)
@@ -55,9 +56,9 @@ def unhandled_incidents() -> QuerySet[Incident]:
 
 
 def decisions_for_a_person() -> QuerySet[Decision]:
-    """The newest decisions about open faults that ask for a person, because automation has not helped."""
+    """The newest decisions about open faults that ask for a person because automation has not helped."""
     newest = Decision.objects.filter(incident=OuterRef("incident")).order_by("-pk").values("pk")[:1]
-    # The rule that matched is the first reason, what holds it back the second.
+    # The first reason is the matched rule, the second is what holds it back.
     for_a_person = Q(because__1__code=decide.NEEDS_PERSON_CODES[0])
     for code in decide.NEEDS_PERSON_CODES[1:]:
         for_a_person |= Q(because__1__code=code)
@@ -73,9 +74,9 @@ def blocking_rescue(past: Sequence[Rescue], incident: Incident) -> Rescue | None
     was cordoned again, does not lift it. A cancelled rescue and an operator's cordon block decisions and are not on the
     list of what needs a person, because a person has already acted.
     """
-    closed = [one for one in past if one.state in lifecycle.CLOSED_RESCUE]
-    marked = [one for one in closed if one.marks]
-    return next((one for one in (*closed[:1], *marked[:1]) if _blocks(one, incident)), None)
+    closed = [rescue for rescue in past if rescue.state in lifecycle.CLOSED_RESCUE]
+    marked = [rescue for rescue in closed if rescue.marks]
+    return next((rescue for rescue in (*closed[:1], *marked[:1]) if _blocks(rescue, incident)), None)
 
 
 def _blocks(last: Rescue, incident: Incident) -> bool:

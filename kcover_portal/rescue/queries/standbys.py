@@ -1,4 +1,4 @@
-"""Warm standbys: which nodes are standbys and their state, which stand in for whom, and where none was free."""
+"""Warm standbys: which nodes are standbys, their state, the nodes that they replace, and shortages."""
 
 from dataclasses import dataclass
 from datetime import datetime

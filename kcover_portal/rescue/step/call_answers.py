@@ -1,4 +1,4 @@
-"""What a cluster answered to a call, as the audit log keeps it."""
+"""The cluster's answer to a call, as the audit log stores it."""
 
 from kcover import audit, reasons
 from kcover import marks as core_marks
@@ -6,7 +6,7 @@ from kcover_portal.kube import port
 
 
 def of(result: object) -> audit.Answer | None:
-    """The typed answer of a call's result, None where there is none; whole objects stay out of the ledger."""
+    """The typed answer of a call's result, None if there is none. Whole objects stay out of the ledger."""
     match result:
         case (port.Node() as before, port.Node() as after):
             return audit.NodePatched(before=_shape(before), after=_shape(after))
@@ -24,7 +24,7 @@ def of(result: object) -> audit.Answer | None:
 
 
 def _shape(node: port.Node) -> audit.NodeShape:
-    """What of a node the portal may have changed."""
+    """The parts of a node that the portal may have changed."""
     return audit.NodeShape(
         unschedulable=node.unschedulable,
         taints=tuple(f"{taint.key}={taint.value}:{taint.effect}" for taint in node.taints),

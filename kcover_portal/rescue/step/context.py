@@ -1,4 +1,4 @@
-"""What a step is given to work with, and the one way in which it may write to a cluster."""
+"""The context of a step, and the only way in which a step writes to a cluster."""
 
 import contextlib
 import logging
@@ -49,7 +49,6 @@ class Context:
 
     @property
     def now(self) -> datetime:
-        """The present moment, by the injected clock."""
         return self.clock()
 
     @property
@@ -163,12 +162,12 @@ class Context:
         return self._draft(begun)
 
     def _ask_once_more(self, kind: audit.Call, target: str, *, node: str) -> None:
-        """A pause, another mode, or a person who ended the rescue since the decision, holds back what was begun with
-        it. Raises HeldBack, LeaseLost."""
+        """Checks again before a write that was begun with the decision: a person may have paused or cancelled since.
+
+        Raises HeldBack, LeaseLost.
+        """
         try:
-            self.check_guards(destructive=False)
-            if not Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).exists():
-                raise self._lease_lost()
+            self._check_claim()
         except HeldBack as refusal:
             # This worker knows that the call was not made, so the count is right even if it dies before it settles.
             Rescue.objects.filter(pk=self.rescue.pk).update(calls_begun=F("calls_begun") - 1)
@@ -188,18 +187,19 @@ class Context:
         )
         self.answers.append(self._draft(failed))
 
-    def drop_begun(self) -> None:
-        """Notes that what was begun with the claim is not made: a person ended the rescue before."""
-        if self.begun:
-            ended = LeaseLost(reasons.of("ended_before_call", rescue=str(self.rescue.pk)))
-            self._note_failed(self.begun, f"node {self.node.name}", ended, node=self.node.name)
-            self.begun = None
-            self.note_answers()
-
     def _has_begun(self, kind: audit.Call) -> bool:
-        """Whether the write was begun in the transaction that decided it, and took the lease, a moment ago."""
+        """Returns whether the write was begun with the decision, a moment ago."""
         begun, self.begun = self.begun, None
         return begun == kind and self.now - self.renewed_at <= node_lock.LEASE_RENEW_AFTER
+
+    def _check_claim(self) -> None:
+        """Checks in one statement that the lease is still ours and writes are allowed. Raises LeaseLost, HeldBack."""
+        ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING)
+        mode = fleet.mode_in(ours, "cluster")
+        if mode is None:
+            raise self._lease_lost()
+        if mode[0] in fleet.SILENT:
+            raise HeldBack(recheck_guards.silent(*mode))
 
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""

@@ -10,7 +10,7 @@ class LeaseLost(reasons.ExplainedError):
 
 
 class Stopped(reasons.ExplainedError):
-    """What a call read right before its write forbids the write; nothing was written."""
+    """A check right before the write found a state that forbids it. Nothing was written."""
 
 
 class AnotherMachine(Stopped):
@@ -22,5 +22,5 @@ class TakenBack(Stopped):
 
 
 def reason_of(error: port.KubeError | reasons.ExplainedError) -> reasons.Reason:
-    """Why a call was not made, or what the cluster answered instead of doing it."""
+    """Why a call was not made, or the cluster's answer if it did not carry out the call."""
     return error.reason if isinstance(error, reasons.ExplainedError) else kube_reasons.of(error)

@@ -38,7 +38,7 @@ class NodeLock:
     def renew(self, *, now: datetime) -> None:
         """Extends the lock so that it covers the next call of one write.
 
-        Raises Busy where the lock has expired and someone else works on the node; then that call must not be made.
+        Raises Busy if the lock has expired and someone else works on the node; then the call must not be made.
         """
         if self._until - now < LEASE_TIME - LEASE_RENEW_AFTER:
             self._until = _acquire(self._node, by=self._by, now=now, again=True)
@@ -50,7 +50,7 @@ class NodeLock:
 
 @contextmanager
 def acquire(node: Node, *, clock: Callable[[], datetime]) -> Iterator[NodeLock]:
-    """Holds the node's lock for one call outside of its own rescue. Raises Busy. It expires where the worker dies."""
+    """Holds the node's lock for one call outside of its own rescue. Raises Busy. It expires if the worker dies."""
     lock = NodeLock(node, now=clock())
     try:
         yield lock
@@ -61,7 +61,7 @@ def acquire(node: Node, *, clock: Callable[[], datetime]) -> Iterator[NodeLock]:
 
 
 def is_locked(node: Node, *, now: datetime) -> bool:
-    """Whether someone other than the node's rescue holds the lock.
+    """Returns whether someone other than the node's rescue holds the lock.
 
     The row must have been read after the rescue's lease was taken, or under a row lock.
     """
@@ -80,7 +80,7 @@ def hand_to_worker(rescue: Rescue, *, now: datetime) -> None:
 
 
 def release(rescue: Rescue, *, now: datetime) -> None:
-    """Releases the lock that ``hand_to_worker`` set: the worker that lost the rescue has no call under way any more."""
+    """Releases the lock that ``hand_to_worker`` set: the worker that lost the rescue no longer has a call under way."""
     _release(rescue.node, by=_worker_of(rescue), now=now)
 
 
@@ -93,21 +93,21 @@ def _acquire(node: Node, *, by: str, now: datetime, again: bool) -> datetime:
     """Takes the lock; returns when it expires. ``again``: the caller holds it; nobody else may. Raises Busy."""
     with transaction.atomic():
         row = Node.objects.select_for_update(no_key=True).get(pk=node.pk)
-        # Locked as well: this waits for a worker that is claiming it, and a later worker sees the lock.
+        # The rescue is locked as well: this waits for a worker that is claiming it, and a later worker sees the lock.
         rescue = queries.open_on(row, lock=True)
         if again and row.locked_by != by:
             raise Busy(reasons.of("node_lock_expired", node=row.name))
         acts = rescue is not None and rescue.lease_until is not None and rescue.lease_until > now
         if acts or (is_locked(row, now=now) and row.locked_by != by):
             raise Busy(reasons.of("node_call_in_flight", node=row.name))
-        if rescue is not None and rescue.lease_until is not None:  # expired: its worker may only be slow
+        if rescue is not None and rescue.lease_until is not None:  # even if expired: its worker may only be slow
             Rescue.objects.filter(pk=rescue.pk).update(lease_until=None, token=F("token") + 1)
         Node.objects.filter(pk=row.pk).update(locked_by=by, locked_until=now + LEASE_TIME)
     return now + LEASE_TIME
 
 
 def _release(node: Node, *, by: str, now: datetime) -> None:
-    """Releases the lock and wakes the rescue that waited; does nothing where someone else holds it by now."""
+    """Releases the lock and wakes the rescue that waited; does nothing if someone else holds it by now."""
     if not Node.objects.filter(pk=node.pk, locked_by=by).update(locked_by="", locked_until=None):
         return
     due = Rescue.objects.filter(node=node, state__in=("waiting", "running"), due_at__lte=now)

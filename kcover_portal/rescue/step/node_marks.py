@@ -93,8 +93,8 @@ def _with_taint(marks: Marks, taint: port.Taint, node: port.Node) -> Marks:
     for found in node.taints:
         in_its_place = (found.key, found.effect) == (taint.key, taint.effect) and found.value != taint.value
         if in_its_place and (found.key, found.value, found.effect) not in marks.taints:
-            theirs, ours = (f"{one.key}={one.value}:{one.effect}" for one in (found, taint))
-            raise ForeignTaint(reasons.of("foreign_taint", taint=theirs, node=node.name, wanted=ours))
+            foreign, wanted = (f"{item.key}={item.value}:{item.effect}" for item in (found, taint))
+            raise ForeignTaint(reasons.of("foreign_taint", taint=foreign, node=node.name, wanted=wanted))
     return marks.with_taint((taint.key, taint.value, taint.effect), was_there=taint in node.taints)
 
 
@@ -138,7 +138,7 @@ def expect_isolated(context: Context) -> port.Node:
 
 
 def still_marked(context: Context) -> Callable[[port.Node], None] | None:
-    """A check of the node right before a write; None where the rescue has put no marks on it yet."""
+    """A check of the node right before a write; None if the rescue has put no marks on it yet."""
     marks = core_marks.read(context.rescue.marks)
     if marks is None:
         return None
@@ -155,9 +155,9 @@ def still_marked(context: Context) -> Callable[[port.Node], None] | None:
 def take_back(
     context: Context, call: audit.Call, *, foreign: bool = False, also: port.Wanted | None = None
 ) -> reasons.Reason:
-    """Removes exactly what the portal added, and its mark, in one patch; returns what that was.
+    """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
 
-    ``foreign``: an operator wants the node schedulable whoever cordoned it. ``also``: another change for the same
+    ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``also``: another change for the same
     patch, which takes precedence for the cordon and the labels.
     """
     kube, name = context.kube, context.node.name
@@ -187,10 +187,10 @@ def take_back(
 
 
 def _withdraw_jobs(context: Context) -> None:
-    """Deletes reboot jobs that have not rebooted the node: nothing may reboot it once it takes work again."""
+    """Deletes reboot jobs that have not rebooted the node, because nothing may reboot it once it takes work again."""
     leaving = actions.names(lambda spec: spec.leaves_jobs)
-    asked = Step.objects.filter(rescue__node=context.node, name__in=leaving).exclude(state__in=("done", "pending"))
-    for step in asked:
+    requested = Step.objects.filter(rescue__node=context.node, name__in=leaving).exclude(state__in=("done", "pending"))
+    for step in requested:
         for place in step.leftovers:
             namespace, _, name = place.partition("/")
             delete = partial(context.kube.delete_job, namespace, name)

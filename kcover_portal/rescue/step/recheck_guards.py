@@ -1,7 +1,7 @@
 """The guards, evaluated again by a rescue under way.
 
-That is before each call that takes work away, and before an isolation that begins long after the guards allowed it. A
-rescue that they hold back waits, visibly. What a named person overrode is recorded with its figures.
+They are evaluated before each call that takes work away, and before an isolation that begins long after the guards
+allowed it. A rescue that they hold back waits, visibly. What a named person overrode is recorded with its figures.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,7 +32,7 @@ class ApprovalNeeded(HeldBack):
 
 
 def needs_approval(rescue: Rescue, *, mode: str) -> bool:
-    """Whether a person must approve before it takes work away; a person's own request is its own approval."""
+    """Returns whether a person must approve before it takes work away; a person's own request is its own approval."""
     by_person = rescue.origin == Rescue.Origin.MANUAL and rescue.requester_kind != Rescue.Requester.TOKEN
     return mode == "approve" and rescue.gate is None and not by_person
 
@@ -53,7 +53,7 @@ def destructive(rescue: Rescue, *, act: str, now: datetime) -> tuple[reasons.Rea
 
 
 def isolates_late(rescue: Rescue, *, step: str, now: datetime) -> bool:
-    """Whether the step is about to isolate the node on an answer of the guards that is too old to act on.
+    """Returns whether the step is about to isolate the node on an answer of the guards that is too old to act on.
 
     That happens to a rescue that waited for approval, or that something held back in the meantime.
     """
@@ -74,9 +74,10 @@ def isolation(rescue: Rescue, *, now: datetime) -> tuple[reasons.Reason, ...]:
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
         raise HeldBack(excluded(node.name))
     settings = fleet.guards_of(node.cluster)
-    rules = [one for one in policies.candidates() if one.name == rescue.rule][:1]
-    if counts.lock(node.cluster, settings, rules):
-        node.cluster.refresh_from_db()
+    rules = [candidate for candidate in policies.candidates() if candidate.name == rescue.rule][:1]
+    locked = counts.lock(node.cluster, settings, rules)
+    if locked is not None:
+        node.cluster = locked
         settings = fleet.guards_of(node.cluster)
     since = now - ISOLATION_VALID_FOR
     facts = counts.facts(
@@ -88,7 +89,10 @@ def isolation(rescue: Rescue, *, now: datetime) -> tuple[reasons.Reason, ...]:
         rules=rules,
         recheck=counts.Recheck(rescue.pk, since),
     )
-    limits = [guards.RuleLimits(name=one.name, budget=one.rule.budget, cooldown=one.rule.cooldown) for one in rules]
+    limits = [
+        guards.RuleLimits(name=candidate.name, budget=candidate.rule.budget, cooldown=candidate.rule.cooldown)
+        for candidate in rules
+    ]
     rule = limits[0] if limits else None
     return _let_pass(guards.isolation(settings, facts, now=now, rule=rule, overrides=rescue.overrides), now=now)
 
@@ -100,20 +104,25 @@ def _let_pass(verdict: guards.Verdict, *, now: datetime) -> tuple[reasons.Reason
 
 
 def excluded(node: str) -> reasons.Reason:
-    """The node carries the label by which people exclude it."""
+    """The reason that the node carries the label by which people exclude it."""
     return reasons.of("excluded", node=node, label=guards.EXCLUDE_LABEL)
 
 
 def silent(mode: str, why: str) -> reasons.Reason:
-    """Nothing is written to the cluster in a mode of ``fleet.SILENT``; ``why``: the free text of a pause."""
+    """The reason that nothing is written to the cluster in a mode of ``fleet.SILENT``.
+
+    ``why``: the free text of a pause.
+    """
     return reasons.with_why("paused", why) if mode == "paused" else reasons.of("shadow_no_writes")
 
 
 def as_rows(passed: Iterable[reasons.Reason], *, step: str, now: datetime) -> list[dict[str, Any]]:
-    """Overridden guards as a rescue stores them: when, before which step ("": when it was opened), by whom and why."""
+    """Overridden guards as a rescue stores them: when, by whom, why, and before which step ("": when the rescue was
+    opened).
+    """
     rows = []
-    for one in passed:
-        params = dict(one.params)
+    for reason in passed:
+        params = dict(reason.params)
         why = params["why"]
         assert isinstance(why, reasons.Reason)  # the finding of the guard
         rows.append(

@@ -1,4 +1,4 @@
-"""What is written on a standby when it is reserved, put into service and given back: one patch each, mark included.
+"""The changes of a standby when it is reserved, put into service and given back: one patch each, mark included.
 
 Each patch is computed from the live node and from the mark on it, not from a row that may be older.
 """
@@ -23,11 +23,11 @@ STATE = core_marks.STATE_LABEL
 
 
 class Unfit(Stopped):
-    """The standby cannot take the role, or not any more."""
+    """The standby cannot take the role (any more)."""
 
 
 def promised(assignment: Assignment) -> port.Wanted:
-    """Labels the standby as reserved. The patch raises Unfit where the live node is not a free, healthy standby."""
+    """Labels the standby as reserved. The patch raises Unfit if the live node is not a free, healthy standby."""
 
     def wanted(node: port.Node) -> port.NodeChange:
         _check(node, assignment)
@@ -99,18 +99,18 @@ def in_service(
 
 
 def given_back(assignment: Assignment) -> port.Wanted:
-    """Makes it a standby again: reverts what was changed, except where someone has changed it since."""
+    """Makes it a standby again: reverts what was changed, unless someone has changed it since."""
 
     def wanted(node: port.Node) -> port.NodeChange:
         mark = _mark(node, assignment)
         if mark is None:
             return port.NodeChange()
-        there = {(taint.key, taint.effect) for taint in node.taints}
+        present = {(taint.key, taint.effect) for taint in node.taints}
         return port.NodeChange(
             cordon=True if mark.uncordoned else None,
             labels={key: mark.before.get(key) for key, given in mark.after.items() if node.labels.get(key) == given},
             annotations={standby.ANNOTATION: None},
-            add_taints=_taints([one for one in mark.dropped if (one[0], one[2]) not in there]),
+            add_taints=_taints([dropped for dropped in mark.dropped if (dropped[0], dropped[2]) not in present]),
             remove_taints=_taints(mark.added),
         )
 
@@ -124,10 +124,10 @@ def mark_json(node: port.Node, assignment: Assignment) -> dict[str, object]:
 
 
 def note_given_back(assignment: Assignment, *, because: reasons.Reason, now: datetime) -> None:
-    """Closes the assignment's row, after the node has been reverted."""
+    """Closes the assignment's row after the node has been reverted."""
     rows = Assignment.objects.filter(pk=assignment.pk).exclude(state=Assignment.State.RELEASED)
     rows.update(state=Assignment.State.RELEASED, because=because.to_json(), marks={}, released_at=now)
-    doorbell.tell("node", assignment.spare_id, cluster=assignment.spare.cluster.name)
+    doorbell.publish("node", assignment.spare_id, cluster=assignment.spare.cluster.name)
 
 
 def _check(node: port.Node, assignment: Assignment) -> None:
@@ -149,8 +149,8 @@ def _mark(node: port.Node, assignment: Assignment) -> standby.Mark | None:
     return mark if mark and mark.assignment == assignment.pk else None
 
 
-def _without(labels: Mapping[str, str], ours: core_marks.Marks) -> dict[str, str]:
-    back = {**labels, **ours.labels_to_restore(labels)}
+def _without(labels: Mapping[str, str], own: core_marks.Marks) -> dict[str, str]:
+    back = {**labels, **own.labels_to_restore(labels)}
     return {key: value for key, value in back.items() if value is not None}
 
 

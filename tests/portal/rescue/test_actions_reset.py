@@ -12,7 +12,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.step import node_lock
 from kcover_portal.rescue.step.drivers import agent
-from tests.codes import code_of, found_in
+from tests.codes import code_of, codes_of, found_in
 from tests.portal.rescue import agents, killing
 from tests.portal.rescue.world import NODE, PCI, World
 
@@ -162,7 +162,7 @@ def test_a_rescue_that_ends_withdraws_the_request(reset: World) -> None:
     command = asked(reset)
     services.cancel(reset.rescue(), actor="user:anna", reason="", now=reset.now)
     command.refresh_from_db()
-    assert (command.state, command.message) == ("expired", "withdrawn: its rescue has ended")
+    assert (command.state, codes_of(command.because)) == ("expired", ["command_withdrawn", "its_rescue_ended"])
 
 
 def test_a_guard_is_asked_right_before_it(reset: World) -> None:

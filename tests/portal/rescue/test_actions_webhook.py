@@ -216,7 +216,7 @@ def test_its_failure_is_a_persons(make, other: OtherSystem) -> None:
     assert rescue.why == reasons.of("not_repaired_because", host="127.0.0.1", message="no spare part")
     with pytest.raises(services.RescueRefused):
         services.callback(rescue, "done", now=world.now)
-    with pytest.raises(ValueError, match="no such outcome"):
+    with pytest.raises(ValueError, match="unknown outcome"):
         services.callback(rescue, "maybe", now=world.now)
 
 
@@ -307,7 +307,7 @@ def test_what_may_have_arrived_is_not_sent_again(make, other: OtherSystem) -> No
     other.cut = True
     world = make("1h")
     rescue = given(world)
-    assert codes_of(rescue.because) == ["handed_over", "host_unreachable"]
+    assert codes_of(rescue.because) == ["handed_over", "host_unreachable", "host_not_answering"]
     world.pass_time(300)
     assert other.calls == 1
     services.callback(rescue, "done", now=world.now)

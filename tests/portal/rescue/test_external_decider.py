@@ -18,6 +18,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import counts
+from tests import codes
 from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -111,25 +112,25 @@ def test_it_may_want_nothing_done(world: World, decider: Decider) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "status", "says"),
+    ("answer", "status", "code"),
     [
-        (b"not json", 200, "did not answer with JSON"),
-        (b"[]", 200, "a list of actions"),
-        (b'{"actions": [{"name": "explode"}]}', 200, "must be one of"),
-        (b'{"actions": [{"name": "reboot"}]}', 200, "needs drain"),
-        (b"{}", 500, "answered 500"),
-        (b" " * (outgoing.MOST_BYTES + 1), 200, "more than"),
+        (b"not json", 200, "answer_not_json"),
+        (b"[]", 200, "actions_missing"),
+        (b'{"actions": [{"name": "explode"}]}', 200, "request_action_name"),
+        (b'{"actions": [{"name": "reboot"}]}', 200, "action_needs"),
+        (b"{}", 500, "host_answered"),
+        (b" " * (outgoing.MOST_BYTES + 1), 200, "answer_too_large"),
     ],
 )
 def test_what_cannot_be_used_is_silence_and_a_person_is_waited_for(
-    world: World, decider: Decider, answer: bytes, status: int, says: str
+    world: World, decider: Decider, answer: bytes, status: int, code: str
 ) -> None:
     Cluster.objects.update(decision_fallback="hold")
     decider.answer, decider.status = answer, status
     judge(world)
     held = Decision.objects.get()
     assert held.answer == "hold"
-    assert says in str(held.reasons[0])
+    assert code in codes.codes_of(held.reasons[0])
     assert not world.kube.get_node(NODE).unschedulable
 
 
@@ -178,10 +179,10 @@ def test_an_answer_is_not_used_either_where_that_changes_while_others_count(
     decider.answer = b'{"actions": [{"name": "cordon"}]}'
     lock = counts.lock
 
-    def changed_meanwhile(*args: Any) -> bool:
-        locked = lock(*args)
+    def changed_meanwhile(*args: Any) -> Cluster:
+        lock(*args)
         Cluster.objects.update(decision_mode="policies")
-        return locked
+        return Cluster.objects.get()
 
     monkeypatch.setattr(counts, "lock", changed_meanwhile)
     judge(world)

@@ -53,6 +53,8 @@ def test_one_that_was_uncordoned_meanwhile_is_let_go_at_once(isolating: World) -
     isolating.sync()
     services.reconcile(now=isolating.now)
     isolating.work()
+    released = Rescue.objects.latest("pk")
+    assert (code_of(released.opened_because), released.reason) == ("uncordoned_by_hand", "")
     assert marks.ANNOTATION not in isolating.kube.get_node(NODE).annotations
 
 

@@ -145,7 +145,7 @@ def test_skipping_withdraws_the_agents_command(world: World) -> None:
     Command.objects.update(state="offered")  # the time that it may be on offer is longer than we waited
     services.skip(rescue, actor="user:anna", reason="by hand", now=world.now)
     command = Command.objects.get()
-    assert (command.state, command.message) == ("expired", "withdrawn: its step was skipped")
+    assert (command.state, codes_of(command.because)) == ("expired", ["command_withdrawn", "its_step_skipped"])
     withdrawn = audit.StepSkipped.of_entry(Entry.objects.get(verb="step.skipped")).withdrawn
     assert dict(withdrawn.params)["requests"] == (asked_,)
 
@@ -222,7 +222,8 @@ def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: W
         assert not fleet.settle_command(world.node(), result, now=world.now)
     command.refresh_from_db()
     assert (command.state, command.output) == ("expired", {"late": "done"})
-    assert command.message == "withdrawn: its rescue has ended; the agent had it already: done rebooting"
+    assert codes_of(command.because) == ["answered_after_withdrawal", "command_withdrawn", "its_rescue_ended"]
+    assert found_in(command.because, "answered_after_withdrawal").params[0] == ("answer", "done rebooting")
 
 
 def test_a_refusal_is_asked_about_as_long_as_the_job_may_run(world: World) -> None:

@@ -68,7 +68,7 @@ def test_an_agent_is_silent_after_four_intervals_and_once(world: Quiet) -> None:
     assert world.listen(120) == []
     [incident] = world.listen(10)
     assert (incident.code, incident.severity, incident.is_user_fault, incident.count) == ("silent", "warning", True, 1)
-    assert incident.message == "no report of the agent since 2026-11-21 08:00:00 UTC"
+    assert incident.message == "no report from the agent since 2026-11-21 08:00:00 UTC"
     assert [one.count for one in world.listen(300)] == [1]
 
 

@@ -1,6 +1,6 @@
-"""Ways to reboot a machine and to reset a GPU. Each driver is one module: ``ask`` (idempotent by key) and ``ended``.
+"""Drivers that reboot a machine or reset a GPU. Each driver is one module: ``ask`` (idempotent by key) and ``ended``.
 
-A driver never tells whether the machine rebooted: only the node's boot ID does (invariant 16). How a reset went is
+A driver never tells whether the machine rebooted: only the node's boot ID does (invariant 16). The result of a reset is
 known from its driver alone; the verification afterwards shows whether it helped.
 """
 
@@ -13,7 +13,7 @@ from kcover_portal.rescue.step.context import Context
 
 
 class Driver(Protocol):
-    """What each module of this package offers."""
+    """The interface of each module of this package."""
 
     BELIEVED_AFTER: timedelta  # since the request; a failure reported earlier may be the machine going down
 
@@ -21,25 +21,25 @@ class Driver(Protocol):
         """Requests one reboot that ends that boot, once for each key; returns what names the request."""
 
     def ended(self, context: Context, *, key: str) -> Reason | None:
-        """Why the request ended without success; None where it did not. It may have ended with the machine."""
+        """Why the request ended without success; None if it did not end, or may have ended with the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reset:
-    """How a reset went, according to the driver. Not ``done``: refused, failed, or unknown."""
+    """The result of a reset, according to the driver. Not ``done``: refused, failed, or unknown."""
 
     done: bool
     reason: Reason
 
 
 class Resetter(Protocol):
-    """What each module of this package that resets GPUs offers."""
+    """The interface of each module of this package that resets GPUs."""
 
     def refusal(self, context: Context) -> Reason | None:
-        """Why this driver cannot be used now; None where it can."""
+        """Why this driver cannot be used now; None if it can."""
 
     def ask(self, context: Context, *, key: str, gpu: dict[str, str]) -> Reason:
         """Requests one reset of that GPU (``gpu_uuid`` or ``pci``), once for each key; returns what names it."""
 
     def ended(self, context: Context, *, key: str) -> Reset | None:
-        """How it went; None while it is not known yet."""
+        """The result; None while it is not known yet."""

@@ -1,4 +1,4 @@
-"""The node's agent acts: it executes a command at most once, by its ID."""
+"""The node's agent acts. It executes a command at most once, by its ID."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -14,13 +14,13 @@ from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.step.context import Context
 
-OFFER = timedelta(minutes=5)  # an agent that takes longer to fetch it is no way to reboot
+OFFER = timedelta(minutes=5)  # an agent that takes longer to fetch a command cannot be used for a reboot
 BELIEVED_AFTER = timedelta(0)  # the agent reports a reboot that it refused or could not begin
 MAY_BE_DONE = ("done", "failed")  # after these the boot ID decides; after the others nothing was begun
 
 
 def usable(context: Context) -> bool:
-    """Whether an agent reported recently, so that it would fetch the command."""
+    """Returns whether an agent reported recently, so that it would fetch the command."""
     return fleet_queries.agent_reports(context.node, within=fleet_queries.AGENT_SILENT_AFTER, now=context.now)
 
 
@@ -33,22 +33,26 @@ def ended(context: Context, *, key: str) -> Reason | None:
     """Why the agent will not reboot: it refused, it could not begin, or the command was withdrawn.
 
     A command without an answer may have been carried out: the agent answers only from the next boot, and a machine with
-    eight GPUs takes longer to boot than the offer stands. The caller bounds that wait. A late answer is believed where
+    eight GPUs takes longer to boot than the offer stands. The caller bounds that wait. A late answer is believed if
     it says that nothing was begun: an agent refuses a command, or lets it expire, before it begins.
     """
     command = Command.objects.filter(key=key).first()
     if command is None or command.state in (Command.State.OFFERED, Command.State.DONE):
         return None
-    unanswered = command.state == Command.State.EXPIRED and not command.message
+    unanswered = command.state == Command.State.EXPIRED and not (command.message or command.because)
     if unanswered or command.output.get("late") in MAY_BE_DONE:
         return None
     return outcome_of(command)
 
 
 def outcome_of(command: Command) -> Reason:
-    """How a command ended that was not carried out."""
+    """The result of a command that was not carried out."""
     expired = command.state == Command.State.EXPIRED
-    why = command.message or reasons.of("no_answer_in_time" if expired else "no_reason_given")
+    why = (
+        reasons.kept(command.because)
+        or command.message
+        or reasons.of("no_answer_in_time" if expired else "no_reason_given")
+    )
     if expired:
         return reasons.of("agent_command_expired", why=why)
     return reasons.of("agent_refused" if command.state == Command.State.REFUSED else "agent_failed", why=why)
@@ -57,7 +61,7 @@ def outcome_of(command: Command) -> Reason:
 def offer(context: Context, kind: str, *, key: str, args: Mapping[str, Any], within: timedelta) -> Reason:
     """Offers a command, once for each key; returns what names it."""
     with transaction.atomic():
-        context.renew()  # in one transaction: a rescue that was ended in this moment asks for nothing
+        context.renew()  # one transaction, so that a rescue that has just ended requests nothing
         command = fleet.ask_agent(
             context.node,
             kind,
@@ -76,12 +80,12 @@ def requester(rescue: int, step: int | None) -> fleet.Requester:
 
 
 def key_of(step: Step) -> str:
-    """The key of the step's request: the same step makes the same request, however often it is run."""
+    """The key of the step's request. A step always makes the same request, however often it runs."""
     return f"{step.spec.request_key}-{step.rescue_id}-{step.index}-{step.typed_progress.retry}"
 
 
 def answer(context: Context, *, key: str) -> Command | None:
-    """The command with its result, or ``expired`` where nobody answered; None while an answer may still come."""
+    """The command with its result, or ``expired`` if nobody answered; None while an answer may still come."""
     command = Command.objects.get(key=key)
     if command.state != Command.State.OFFERED:
         return command

@@ -1,4 +1,4 @@
-"""The node's agent resets a GPU. It refuses while anything uses a GPU, which the agent can see best."""
+"""The node's agent resets a GPU. It refuses while anything uses a GPU, because it can see that best."""
 
 from datetime import timedelta
 
@@ -12,7 +12,7 @@ WITHIN = timedelta(minutes=10)  # to fetch it, plus the agent's own three minute
 
 
 def refusal(context: Context) -> Reason | None:
-    """Why this driver cannot be used now; None where it can."""
+    """Why this driver cannot be used now; None if it can."""
     return None if agent.usable(context) else reasons.of("agent_silent_no_reset")
 
 
@@ -22,7 +22,7 @@ def ask(context: Context, *, key: str, gpu: dict[str, str]) -> Reason:
 
 
 def ended(context: Context, *, key: str) -> Reset | None:
-    """How it went, according to the agent; None while it is not known yet."""
+    """The result according to the agent; None while it is not known yet."""
     command = agent.answer(context, key=key)
     if command is None:
         return None

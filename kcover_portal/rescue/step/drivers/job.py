@@ -1,4 +1,4 @@
-"""A privileged pod pinned to the node reboots, if the kernel's boot id is still the one in its spec."""
+"""A job: a privileged pod on the node reboots it, if the kernel's boot ID is still the one in the pod's spec."""
 
 from datetime import timedelta
 
@@ -12,12 +12,12 @@ SCRIPT = (
     "nsenter --target 1 --mount --uts --ipc --net -- systemctl reboot"
 )
 DEADLINE_SECONDS = 300
-# Its pod dies with the machine, which the cluster still shows as Ready for up to a minute.
+# The job's pod dies with the machine, which the cluster still shows as Ready for up to a minute.
 BELIEVED_AFTER = timedelta(seconds=DEADLINE_SECONDS + 60)
 
 
 def ask(context: Context, *, key: str, boot_id: str) -> Reason:
-    """Creates the job; its name comes from the key, so that asking twice makes one job."""
+    """Creates the job. Its name comes from the key, so that a repeated request does not make a second job."""
     namespace, _, called = place(context, key=key).partition("/")
     spec = port.JobSpec(
         name=called,
@@ -37,7 +37,7 @@ def ask(context: Context, *, key: str, boot_id: str) -> Reason:
 
 
 def ended(context: Context, *, key: str) -> Reason | None:
-    """Why the job failed, if it did. It also fails when its pod dies with the machine, or its deadline passes."""
+    """Why the job failed, if it did. It also fails if its pod dies with the machine, or if its deadline passes."""
     namespace, _, called = place(context, key=key).partition("/")
     state = context.kube.job_state(namespace, called)
     if not state.failed:
@@ -48,5 +48,5 @@ def ended(context: Context, *, key: str) -> Reason | None:
 def place(context: Context, *, key: str) -> str:
     """``namespace/name`` of the job for a key. A job keeps the namespace under which it was first requested."""
     name = f"kcover-{key}"
-    kept = (one for one in context.step.leftovers if one.endswith(f"/{name}"))
+    kept = (job for job in context.step.leftovers if job.endswith(f"/{name}"))
     return next(kept, f"{context.cluster.job_namespace}/{name}")
