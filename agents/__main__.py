@@ -1,6 +1,6 @@
 """``python -m agents`` runs the node agent, ``scan FILE`` reads a saved kernel log, ``check NAME`` runs checks now.
 
-Each subcommand is the module of the same name, imported only when it is needed: a scan loads neither TLS nor a driver.
+Each subcommand is the module of the same name, imported only when needed: a scan loads neither TLS nor a driver.
 """
 
 import argparse

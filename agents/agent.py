@@ -75,10 +75,10 @@ class Agent:
         self._overflow = Overflow()
 
     def observe(self, now: datetime) -> bool:
-        """Read the logs and keep the faults found. Return True where there is more to read at once.
+        """Read the logs and keep the faults found. Return True if there is more to read at once.
 
         Nothing is read while the spool is full; the kernel's ring buffer and the log file keep their records meanwhile.
-        Raises OSError where the boot ID cannot be read.
+        Raises OSError if the boot ID cannot be read.
         """
         self.observed_at = now
         if self.spool.full:
@@ -98,7 +98,7 @@ class Agent:
         return update.more
 
     def inspect(self, now: datetime) -> None:
-        """Read the inventory; a change goes out with the next report. Blocks as long as the driver does."""
+        """Read the inventory; a change is sent with the next report. Blocks as long as the driver does."""
         inventory = self._read_inventory()
         if inventory != self._inventory:
             log.info("inventory: driver %s, %d GPUs", inventory.driver or "none", len(inventory.gpus))
@@ -107,7 +107,7 @@ class Agent:
 
     @property
     def inventory(self) -> Inventory | None:
-        """The inventory as last read; None before the first time."""
+        """The inventory as last read; None if it was never read."""
         return self._inventory
 
     @property
@@ -117,7 +117,7 @@ class Agent:
 
     def record(self, checks: Sequence[Check], faults: Sequence[Fault], now: datetime) -> None:
         """Keep what probes and checks found, and report it at once. While the spool is full, equal faults are merged
-        and counted. Raises OSError where the boot ID cannot be read."""
+        and counted. Raises OSError if the boot ID cannot be read."""
         boot_id = self._boot_id()
         self.results |= {(check.name, check.device): check for check in checks}
         if self.spool.full:
@@ -144,7 +144,7 @@ class Agent:
         return True
 
     def next_report(self, now: datetime) -> OutgoingReport | None:
-        """The report to send now: the oldest in the spool, or a heartbeat when one is due. None where neither is.
+        """The report to send now: the oldest in the spool, or a heartbeat if one is due. None if there is neither.
 
         While a backlog is sent, heartbeats still go out at every interval, because spooled reports may belong to an
         earlier boot. Only heartbeats carry the results of commands.
@@ -169,7 +169,7 @@ class Agent:
         return reports.heartbeat(self.config.node, boot_id=boot_id, inventory=inventory, results=results, now=now)
 
     def settle(self, outgoing: OutgoingReport, answer: wire.Answer, *, now: datetime) -> None:
-        """The portal accepted the report: delete it, and take in the commands of the answer."""
+        """Handle an accepted report: delete it, and take in the commands of the answer."""
         for rejected in answer.rejected:
             log.warning("report %s: %s rejected: %s", outgoing.batch_id, rejected.path, rejected.reason)
         for unread in answer.unsupported:
@@ -178,7 +178,7 @@ class Agent:
         self._retries.succeeded()
         self._deferred = False
         if outgoing.boot_id == self._boot_id():
-            if self._reported_at is None:  # many nodes may start at once: spread their heartbeats
+            if self._reported_at is None:  # many nodes may start at once: spread their heartbeats over time
                 self._interval = self.config.heartbeat * self._rng.uniform(0.3, 1.0)
             else:
                 self._interval = self.config.heartbeat
@@ -186,7 +186,7 @@ class Agent:
         self.offer(answer.commands)
 
     def postpone(self, outgoing: OutgoingReport, error: UplinkError, *, now: datetime) -> None:
-        """The report was not accepted: drop it where the portal says so, otherwise send it again later."""
+        """Handle a report that was not accepted: drop it if the portal says so, otherwise send it again later."""
         if isinstance(error, ReportMalformed):
             log.error("report %s dropped, the portal will never accept it: %s", outgoing.batch_id, error)
             self._acknowledge(outgoing, now=now)
@@ -214,7 +214,7 @@ class Agent:
         return max(0.0, (self._interval - abs(now - self._reported_at)).total_seconds())
 
     def offer(self, commands: Iterable[Command]) -> bool:
-        """Take in commands from the portal; each is executed once. Return True where one of them is new."""
+        """Take in commands from the portal; each is executed once. Return True if one of them is new."""
         fresh = self.journal.offer(commands)
         if fresh:
             for due in self.commands_due.values():
@@ -222,7 +222,7 @@ class Agent:
         return fresh
 
     def execute_commands(self, lanes: Sequence[str] = LANES) -> int:
-        """Execute the commands offered so far. Return how many finished. Takes as long as the commands do."""
+        """Execute the commands offered so far. Return how many finished. Blocks until they have."""
         finished = self.journal.execute(clock=self.clock, boot_id=self._boot_id(), lanes=lanes)
         if finished:
             self.report_due.set()

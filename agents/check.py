@@ -11,7 +11,7 @@ from agents import config, errors, output, setup
 def main(names: str, arguments: Sequence[str], file: pathlib.Path | None) -> int:
     """Print one JSON object for each result. Raises ConfigError.
 
-    Return the exit status: 0 where nothing failed, 1 where a check failed, 3 where a check is unknown or broke.
+    Return the exit status: 0 if nothing failed, 1 if a check failed, 3 if a check is unknown or broke.
     """
     settings = config.load(file, os.environ)
     args: dict[str, str] = {}

@@ -46,7 +46,7 @@ class Config:
     ``interval``: time between runs of the GPU probe. ``heartbeat``: time between reports when there is nothing to
     report. ``gpus``: GPUs that must be present (None: the most ever seen). ``hcas``, ``mounts``: adapters and mount
     points that must be present. ``peers``: hosts to ping. ``checks`` run every ``check_interval``, ``deep_checks``
-    every ``deep_interval`` where no process uses the GPUs. ``xid_events``: also listen to Xids from the driver.
+    every ``deep_interval`` if no process uses the GPUs. ``xid_events``: also listen to Xids from the driver.
     ``listen``: address of ``/metrics`` and ``/healthz``. ``check_lock``: see ``setup.check_lock``.
 
     A token in a file is read again for each use, so that it can be rotated.
@@ -80,7 +80,7 @@ class Config:
     unknown: tuple[str, ...] = ()
 
     def read_token(self) -> str:
-        """The token to send to the portal. Raises OSError for an unreadable file."""
+        """The token to send to the portal. Raises OSError if its file cannot be read."""
         return self.token_file.read_text().strip() if self.token_file else self.token
 
     def read_boot_id(self) -> str:
@@ -245,12 +245,12 @@ def _seconds(name: str, value: str) -> timedelta:
 
 def _command(name: str, value: str) -> tuple[str, ...]:
     try:
-        words = tuple(shlex.split(value))
+        command = tuple(shlex.split(value))
     except ValueError as error:
         raise ConfigError(f"{name}={value!r}: {error}; must be a program with its arguments") from error
-    if not words:
+    if not command:
         raise ConfigError(f"{name}: must be a program with its arguments")
-    return words
+    return command
 
 
 def _metax(content: Mapping[str, Any]) -> MetaX:

@@ -1,5 +1,7 @@
-"""The addresses of this node: ``/metrics`` for Prometheus and ``/healthz`` for the kubelet. Read-only; listens on
-loopback by default."""
+"""The HTTP server of this node:
+
+``/metrics`` for Prometheus and ``/healthz`` for the kubelet. It is read-only and listens on loopback by default.
+"""
 
 import json
 import logging
@@ -24,7 +26,7 @@ STUCK_AFTER = timedelta(minutes=2)  # an agent that has not read the kernel log 
 
 
 class MetricsServer:
-    """Serves requests in its own threads until it is closed. Raises OSError where the address is in use.
+    """Serves requests in its own threads until it is closed. Raises OSError if the address is in use.
 
     HTTP is parsed by hand: the standard library's server would take a fortieth of the memory the agent is allowed.
     """
@@ -40,13 +42,13 @@ class MetricsServer:
             timeout = 10.0
 
             def handle(self) -> None:
-                words = self.rfile.readline(MAX_LINE_BYTES).decode("latin-1").split()
+                request = self.rfile.readline(MAX_LINE_BYTES).decode("latin-1").split()
                 for _ in range(MAX_HEADERS):
                     if self.rfile.readline(MAX_LINE_BYTES) in (b"\r\n", b"\n", b""):
                         break
-                if len(words) != 3:
+                if len(request) != 3:
                     return
-                page = pages.get(words[1].partition("?")[0]) if words[0] in ("GET", "HEAD") else None
+                page = pages.get(request[1].partition("?")[0]) if request[0] in ("GET", "HEAD") else None
                 status, kind, text = page() if page else NOT_FOUND
                 body = text.encode()
                 head = (
@@ -55,7 +57,7 @@ class MetricsServer:
                     f"Content-Length: {len(body)}",
                     "Connection: close",
                 )
-                self.wfile.write("\r\n".join((*head, "", "")).encode() + (b"" if words[0] == "HEAD" else body))
+                self.wfile.write("\r\n".join((*head, "", "")).encode() + (b"" if request[0] == "HEAD" else body))
 
         class Listener(socketserver.ThreadingTCPServer):
             allow_reuse_address = True
@@ -80,7 +82,7 @@ class MetricsServer:
 
 
 def _healthz(agent: Agent, late_probes: tuple[str, ...]) -> Page:
-    """503 only where a restart would help. It does not help where the portal is away or the driver hangs."""
+    """503 only if a restart would help. It does not help if the portal is away or the driver hangs."""
     now = agent.clock()
     stuck = agent.observed_at is not None and now - agent.observed_at > STUCK_AFTER
     answer = {
@@ -132,7 +134,10 @@ def _check_metrics(results: Iterable[Check]) -> Iterator[str]:
 
 
 def _autopilot_metrics(agent: Agent) -> Iterator[str]:
-    """Results without a value (skipped, error) are left out: they are neither 0 nor 1."""
+    """Results of checks as Autopilot's metric.
+
+    Those without a value (skipped, error) are left out: they are neither 0 nor 1.
+    """
     yield "# TYPE autopilot_health_checks gauge"
     cpu = _cpu_model()
     inventory = agent.inventory or Inventory()

@@ -1,4 +1,4 @@
-"""Standard output of the subcommands. The reader may close it at any time, or it may be closed from the start."""
+"""Standard output of the subcommands. Its reader may close it at any time, or it may be closed from the start."""
 
 import json
 import os

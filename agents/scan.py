@@ -15,7 +15,7 @@ BLOCK_BYTES = 4 << 20  # of standard input, scanned at once
 
 
 def main(name: str) -> int:
-    """Return the exit status: 0, or 1 where the file cannot be read. ``-`` is standard input."""
+    """Return the exit status: 0, or 1 if the file cannot be read. ``-`` is standard input."""
     try:
         if name == "-":
             output.show(fault for block in _blocks(sys.stdin.buffer) for fault in _faults(block))

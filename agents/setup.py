@@ -95,7 +95,7 @@ def expected_gpus(settings: config.Config, folder: store.Store) -> ExpectedGpuCo
 
 
 def probes(settings: config.Config, *, gpus: ExpectedGpuCount) -> list[Probe]:
-    """The probes of this node; ``gpus`` says how many GPUs it must have. Add a new probe here."""
+    """The probes of this node. ``gpus``: how many GPUs it must have. Add a new probe here."""
     vendor: Probe
     if settings.vendor == "metax":
         vendor = metax.MetaXProbe(settings.metax, expected=gpus)
@@ -136,7 +136,10 @@ def check_runner(settings: config.Config) -> CheckRunner:
 
 def check_lock(settings: config.Config, *, shared: pathlib.Path = SHARED_FOLDER) -> HostLock:
     """The file that checks on this node lock: the configured one, else a file in the folder that is shared with the
-    containers of jobs, where it exists. So a check by hand locks the same file as the agent."""
+    containers of jobs, if it exists.
+
+    So a check by hand locks the same file as the agent.
+    """
     if settings.check_lock is not None:
         return HostLock(path=settings.check_lock, shared=True)
     if shared.is_dir():

@@ -1,7 +1,8 @@
-"""Run one agent on a real node, with a thread for each task: read the log, read the inventory, probe, report, poll for
-commands, execute commands (one thread for each lane), run checks.
+"""Run one agent on a real node, with a thread for each task.
 
-A task that hangs stops no other: a driver that blocks, a portal that does not answer, a command that takes minutes.
+The tasks are: read the log, read the inventory, probe, report, poll for commands, execute commands (one thread for each
+lane), run checks. A task that hangs does not stop another: a driver that blocks, a portal that does not answer, a
+command that takes minutes.
 """
 
 import functools
@@ -30,7 +31,7 @@ STOP_TIMEOUT_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Monitors:
-    """What observes the node apart from the kernel log. Each part is optional."""
+    """The observers of the node apart from the kernel log. Each part is optional."""
 
     probes: ProbeRunner | None = None
     checks: CheckSchedule | None = None
@@ -71,7 +72,7 @@ def _thread(name: str, step: Callable[[], object], stop: threading.Event) -> thr
         while not stop.is_set():
             try:
                 step()
-            except Exception:  # a bug or a broken disk must not end the task of the thread
+            except Exception:  # a bug or a broken disk must not end the thread
                 log.exception("thread %s failed; it continues in 5 s", name)
                 stop.wait(5.0)
 
@@ -121,7 +122,7 @@ def _poll_commands(agent: Agent, stop: threading.Event) -> None:
             continue
         pause = FIRST_PAUSE_SECONDS
         if not fresh and time.monotonic() - started < LOG_POLL_SECONDS:
-            stop.wait(5 * LOG_POLL_SECONDS)  # a command under way was offered again, or the portal does not wait
+            stop.wait(5 * LOG_POLL_SECONDS)  # a running command was offered again, or the portal does not wait
 
 
 def _execute(agent: Agent, lane: str) -> None:

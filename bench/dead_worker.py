@@ -51,7 +51,7 @@ def _s(seconds: list[float]) -> list[tuple[str, str]]:
 
 
 def _hanging(product: products.Product) -> bool:
-    """Whether every injected API fault has blocked a call."""
+    """Return whether every injected API fault has blocked a call."""
     _, planned = products.call("GET", product.sim + "/sim/api-faults")
     return not planned["pending"] and len(scene.ask(product, HELD)) == NODES
 

@@ -79,7 +79,9 @@ def _ready(event: scene.Json) -> tuple[str, str] | None:
     """For ``Watch``: name and boot id of a Ready node."""
     node = event["object"]
     status = node.get("status") or {}
-    ready = any(one["type"] == "Ready" and one["status"] == "True" for one in status.get("conditions", ()))
+    ready = any(
+        condition["type"] == "Ready" and condition["status"] == "True" for condition in status.get("conditions", ())
+    )
     return (node["metadata"]["name"], status["nodeInfo"]["bootID"]) if ready else None
 
 

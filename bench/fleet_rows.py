@@ -13,7 +13,7 @@ from django.db import connection, transaction  # noqa: E402
 from django.utils import timezone  # noqa: E402
 
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node  # noqa: E402
-from kcover_portal.incidents.models import Occurrence, Incident  # noqa: E402
+from kcover_portal.incidents.models import Incident, Occurrence  # noqa: E402
 from kcover_portal.rescue.models import Decision, Rescue, Step  # noqa: E402
 
 GPUS = 8

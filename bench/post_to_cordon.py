@@ -46,7 +46,7 @@ def measure() -> Result:
 
 def _run(product: products.Product) -> tuple[list[float], list[float]]:
     rows = product.get("/api/v1/nodes?page_size=500")["results"]
-    # Spares are already cordoned: only a schedulable node can be seen to become unschedulable.
+    # Spares are cordoned from the start. Only a schedulable node can be seen to become unschedulable.
     nodes = sorted(row["name"] for row in rows if row["gpus"] and not row["cordoned"])[:FAULTS]
     boots = {row["name"]: row["boot_id"] for row in rows}
     listing = Path(product.folder) / "nodes"

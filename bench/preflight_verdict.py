@@ -44,7 +44,7 @@ def measure(scale: float) -> Result:
                 )
             )
     rows += [
-        (f"all {points[-1][0]:,.0f} reports", f"{statistics.median(whole for _, whole in found):.1f} s", ""),
+        (f"all {points[-1][0]:,.0f} reports", f"{statistics.median(total for _, total in found):.1f} s", ""),
         ("exponent", f"{result.exponent(points):.2f}", "≤ 1"),
     ]
     return Result(

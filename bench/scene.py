@@ -128,7 +128,7 @@ async def _send(url: str, reports: Sequence[tuple[str, bytes]], *, connections: 
 
 
 class Watch:
-    """Records when the API server first showed something: ``note`` returns a key for an event, or None."""
+    """Records when the API server first showed something. ``note`` returns a key for an event, or None."""
 
     def __init__(self, product: Product, path: str, note: Callable[[Json], Key | None]) -> None:
         self._note = note

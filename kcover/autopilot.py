@@ -57,13 +57,13 @@ METRIC_CHECKS = tuple(check for check, name in CHECKS.items() if name.metric)
 
 
 def is_invasive(check: str, *, level: int) -> bool:
-    """Whether a check needs idle GPUs. iperf's ring does, because it takes the network away from running jobs."""
+    """Return whether a check needs idle GPUs. iperf's ring does: it takes the network away from running jobs."""
     return check in ("gpumem", "iperf") or (check == "dcgm" and level > 1)
 
 
 def time_limit(checks: Iterable[str], *, level: int) -> timedelta:
     """The time limit for a node that runs all of the checks one after the other."""
-    return timedelta(minutes=sum(DCGM_MINUTES[level] if one == "dcgm" else CHECKS[one].minutes for one in checks))
+    return timedelta(minutes=sum(DCGM_MINUTES[level] if check == "dcgm" else CHECKS[check].minutes for check in checks))
 
 
 def metric_value(check: str, status: str, value: float | None) -> float | None:
@@ -80,8 +80,8 @@ def metric_value(check: str, status: str, value: float | None) -> float | None:
 def node_status(results: Collection[Check]) -> list[str]:
     """The status of a node as in Autopilot's summary: a list of failures, or [``Ok``]."""
     failures = []
-    for check in dict.fromkeys(one.name for one in results):
-        states = {one.status for one in results if one.name == check}
+    for check in dict.fromkeys(result.name for result in results):
+        states = {result.status for result in results if result.name == check}
         label = CHECKS[check].status if check in CHECKS else check
         if "fail" in states:
             failures.append(f"{label} Failed")
@@ -89,7 +89,7 @@ def node_status(results: Collection[Check]) -> list[str]:
             failures.append(f"{label} Aborted")
     if failures:
         return failures
-    return [OK] if any(one.status in ("pass", "warn") for one in results) else [NOT_CHECKED]
+    return [OK] if any(result.status in ("pass", "warn") for result in results) else [NOT_CHECKED]
 
 
 def node_text(
@@ -101,7 +101,7 @@ def node_text(
         lines.append(f"Checking system status of host {node}")
     if note:
         lines.append(f"ABORT: {note}" if status == [NO_ANSWER] else note)
-    for check in dict.fromkeys(one.name for one in results):
+    for check in dict.fromkeys(row.name for row in results):
         lines += ["", *_check_lines(node, check, [result for result in results if result.name == check])]
     return "\n".join((*lines, "", f"Node Status: {', '.join(status)}", SEPARATOR, "", ""))
 
@@ -120,7 +120,10 @@ def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
         return ""
     width = max(map(len, ("src/dst", *nodes))) + 2
     rows = [["src/dst", *nodes]]
-    rows += [[one, *(f"{rates[one][to]:g}" if to in rates[one] else "N/A" for to in nodes)] for one in sorted(rates)]
+    rows += [
+        [sender, *(f"{rates[sender][to]:g}" if to in rates[sender] else "N/A" for to in nodes)]
+        for sender in sorted(rates)
+    ]
     lines = ["".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
     average = f"Average Bandwidth Gb/s: {sum(every) / len(every):.2f}"
     return "\n".join((average, "Network Throughput:", *lines, "", ""))
@@ -128,18 +131,18 @@ def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
 
 def _check_lines(node: str, check: str, results: Sequence[Check]) -> list[str]:
     tag = CHECKS[check].tag if check in CHECKS else check.upper()
-    states = {one.status for one in results}
-    words = {"fail": "FAIL", "error": "ABORT", "warn": "SUCCESS", "pass": "SUCCESS", "skipped": "SKIPPED"}
-    head = next(word for state, word in words.items() if state in states)
+    states = {result.status for result in results}
+    verdicts = {"fail": "FAIL", "error": "ABORT", "warn": "SUCCESS", "pass": "SUCCESS", "skipped": "SKIPPED"}
+    head = next(verdict for state, verdict in verdicts.items() if state in states)
     lines = [f"[[ {tag} ]] {head}"]
-    values = [one for one in results if one.value is not None]
+    values = [result for result in results if result.value is not None]
     if values:
-        units = dict.fromkeys(one.unit for one in values if one.unit)
-        lines.append(" ".join((node, *(f"{one.value:g}" for one in values), *units)))
+        units = dict.fromkeys(result.unit for result in values if result.unit)
+        lines.append(" ".join((node, *(f"{result.value:g}" for result in values), *units)))
     lines += [
-        f"[[ {tag} ]] {words[one.status]} {one.device or node}: {one.message}"
-        for one in results
-        if one.status in ("fail", "error") or (one.message and one.status != "pass")
+        f"[[ {tag} ]] {verdicts[result.status]} {result.device or node}: {result.message}"
+        for result in results
+        if result.status in ("fail", "error") or (result.message and result.status != "pass")
     ]
     return lines
 
@@ -156,24 +159,24 @@ def deep_check_label(results: Collection[Check], *, fatal: Collection[str] = FAT
 
     ``fatal``: parts of the names of DCGM tests; case is ignored, and ``_`` is the same as a space.
     """
-    ran = [one for one in results if one.name in ("dcgm", "gpumem")]
-    if any(one.status == "fail" and _is_fatal(one, fatal) for one in ran):
+    ran = [result for result in results if result.name in ("dcgm", "gpumem")]
+    if any(result.status == "fail" and _is_fatal(result, fatal) for result in ran):
         return EVICT
-    if any(one.status == "fail" for one in ran):
+    if any(result.status == "fail" for result in ran):
         return WARN
-    if any(one.status == "error" for one in ran) or not any(one.status in ("pass", "warn") for one in ran):
+    if any(result.status == "error" for result in ran) or not any(result.status in ("pass", "warn") for result in ran):
         return None
     return PASS
 
 
 def _is_fatal(result: Check, fatal: Collection[str]) -> bool:
-    """Whether the result fails a fatal test. dcgm's results name GPU and test in the device: ``gpu3 GPU Memory``.
+    """Return whether the result fails a fatal test. dcgm's device names GPU and test: ``gpu3 GPU Memory``.
 
     The memory test matches by either of its names, and only as a whole: ``Memory Bandwidth`` and ``memtest`` differ.
     """
     test = _canonical(result.device.partition(" ")[2])
-    named = {_canonical(one) for one in fatal}
-    return result.name == "dcgm" and (test in named or any(one in test for one in named - {MEMORY_TEST}))
+    named = {_canonical(test_name) for test_name in fatal}
+    return result.name == "dcgm" and (test in named or any(test_name in test for test_name in named - {MEMORY_TEST}))
 
 
 def _canonical(test: str) -> str:
@@ -183,14 +186,14 @@ def _canonical(test: str) -> str:
 
 def level_3_label(results: Collection[Check], *, at: datetime) -> tuple[str, str] | None:
     """The label ``dcgm.level.3`` and its annotation from the results of such a run; None if it did not finish."""
-    whole = next((one for one in results if one.name == "dcgm" and not one.device), None)
-    if whole is None or whole.status in ("error", "skipped"):
+    overall = next((result for result in results if result.name == "dcgm" and not result.device), None)
+    if overall is None or overall.status in ("error", "skipped"):
         return None
     by_test: dict[str, list[str]] = {}
-    for one in results:
-        if one.name == "dcgm" and one.status == "fail" and one.device:
-            gpu, _, test = one.device.partition(" ")
+    for result in results:
+        if result.name == "dcgm" and result.status == "fail" and result.device:
+            gpu, _, test = result.device.partition(" ")
             by_test.setdefault(test.lower().replace(" ", "_"), []).append(gpu.removeprefix("gpu"))
-    word = "ERR" if whole.status == "fail" else "PASS"
+    verdict = "ERR" if overall.status == "fail" else "PASS"
     stamp = at.astimezone(UTC).strftime("%Y-%m-%d_%H.%M.%SUTC")
-    return f"{word}_{stamp}", " ".join(".".join((test, *gpus)) for test, gpus in by_test.items())
+    return f"{verdict}_{stamp}", " ".join(".".join((test, *gpus)) for test, gpus in by_test.items())

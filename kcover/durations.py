@@ -7,6 +7,8 @@ Source: Kingsoft Cloud's help page on KCE-GPU-Error-Rescue (2024-09-10); anythin
 import re
 from datetime import timedelta
 
+from kcover import reasons
+
 MAX_DURATION = timedelta(days=3650)
 
 _PART = re.compile(r"([0-9]*)([^0-9]*)")
@@ -19,10 +21,9 @@ _UNIT_ALIASES = {
     **dict.fromkeys(("H", "hr", "hrs", "hour", "hours", "Hour", "Hours", "小时"), "h"),
     **dict.fromkeys(("m", "M", "mins", "minute", "minutes", "Min", "Minutes", "分", "分钟"), "min"),
 }
-_EXAMPLE = 'write it like "1day2h30min" or "20min"'
 
 
-class DurationError(ValueError):
+class DurationError(reasons.ExplainedError, ValueError):
     """The text is not a valid duration; the message names the part and says what to write instead."""
 
 
@@ -40,7 +41,7 @@ def parse(text: str) -> timedelta | None:
         before.append(unit)
         duration += count * _UNITS[unit]
     if duration > MAX_DURATION:
-        raise DurationError(f'{_shorten(text)}: too long, write "{MAX_DURATION.days}day" or less')
+        raise DurationError(reasons.of("duration_long", text=_shorten(text), days=MAX_DURATION.days))
     return duration
 
 
@@ -51,9 +52,9 @@ def render(duration: timedelta | None) -> str:
     """
     if duration is None:
         return ""
-    minutes, rest = divmod(duration, timedelta(minutes=1))
-    if rest or not timedelta(0) <= duration <= MAX_DURATION:
-        raise DurationError(f"{duration}: a duration must be whole minutes, from 0 to {MAX_DURATION.days} days")
+    minutes, remainder = divmod(duration, timedelta(minutes=1))
+    if remainder or not timedelta(0) <= duration <= MAX_DURATION:
+        raise DurationError(reasons.of("duration_not_minutes", duration=str(duration), days=MAX_DURATION.days))
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     parts = zip((days, hours, minutes), _UNITS, strict=True)
@@ -62,33 +63,33 @@ def render(duration: timedelta | None) -> str:
 
 def _refuse_characters(text: str) -> None:
     if any(character.isspace() for character in text):
-        raise DurationError(f'"{_shorten(text)}": no spaces are allowed, {_EXAMPLE}')
+        raise DurationError(reasons.of("duration_spaces", text=_shorten(text)))
     if text[0] in "+-":
-        raise DurationError(f"{_shorten(text)}: no sign is allowed, a duration is never negative; {_EXAMPLE}")
+        raise DurationError(reasons.of("duration_sign", text=_shorten(text)))
     if any(character.isdigit() and not character.isascii() for character in text):
-        raise DurationError(f"{_shorten(text)}: digits must be ASCII (0 to 9), {_EXAMPLE}")
+        raise DurationError(reasons.of("duration_digits", text=_shorten(text)))
 
 
 def _parse_part(count: str, unit: str, *, before: list[str]) -> tuple[int, str]:
     """The number and unit of one part; ``before`` are the units to the left of it."""
     part = _shorten(count + unit)
     if not count:
-        raise DurationError(f'{part}: a number is missing before "{_shorten(unit)}", {_EXAMPLE}')
+        raise DurationError(reasons.of("duration_no_number", text=part, unit=_shorten(unit)))
     if not unit:
-        raise DurationError(f'{part}: a unit is missing, write "{part}day", "{part}h" or "{part}min"')
+        raise DurationError(reasons.of("duration_no_unit", text=part))
     if unit in _SECOND_UNITS:
-        raise DurationError(f"{part}: seconds are not supported, the smallest unit is min")
+        raise DurationError(reasons.of("duration_seconds", text=part))
     if unit in _UNIT_ALIASES:
-        raise DurationError(f'{part}: write "{_shorten(count)}{_UNIT_ALIASES[unit]}"')
+        raise DurationError(reasons.of("duration_alias", text=part, instead=f"{_shorten(count)}{_UNIT_ALIASES[unit]}"))
     if unit not in _UNITS:
-        raise DurationError(f'{part}: the unit "{_shorten(unit)}" is unknown, use "day", "h" or "min"')
+        raise DurationError(reasons.of("duration_unit", text=part, unit=_shorten(unit)))
     if unit in before:
-        raise DurationError(f'{part}: "{unit}" appears twice, write each unit once')
+        raise DurationError(reasons.of("duration_unit_twice", text=part, unit=unit))
     order = list(_UNITS)
     if before and order.index(unit) < order.index(before[-1]):
-        raise DurationError(f'{part}: it must come before "{before[-1]}", the order is day, h, min')
+        raise DurationError(reasons.of("duration_order", text=part, unit=before[-1]))
     if len(count) > _MAX_DIGITS:
-        raise DurationError(f'{part}: too long, write "{MAX_DURATION.days}day" or less')
+        raise DurationError(reasons.of("duration_long", text=part, days=MAX_DURATION.days))
     return int(count), unit
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kcover import durations, plan
+from kcover import durations, plan, reasons
 from kcover.actions import in_policies
 from kcover.faults import fault
 from kcover.policy import document
@@ -25,11 +25,11 @@ ACTION_KEYS = ("name", "waittime", "maps")
 _NODE = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 
-class ParameterError(ValueError):
+class ParameterError(reasons.ExplainedError):
     """A parameter is invalid; the message names it and says what to write instead."""
 
 
-class PreconditionError(ValueError):
+class PreconditionError(reasons.ExplainedError):
     """An action lacks another one that it needs; the message names both."""
 
 
@@ -46,10 +46,10 @@ class Request:
 def parse(body: object, *, now: datetime) -> Request:
     """The request in a parsed JSON body. Raises ParameterError, then PreconditionError."""
     if not isinstance(body, dict):
-        raise ParameterError("the body must be an object with nodeName, xid and actions")
+        raise ParameterError(reasons.of("request_not_object"))
     unknown = sorted(str(key) for key in body if key not in KEYS)
     if unknown:
-        raise ParameterError(f"unknown key {unknown[0][:60]}: known keys are {', '.join(KEYS)}")
+        raise ParameterError(reasons.of("request_unknown_key", key=unknown[0][:60], known=", ".join(KEYS)))
     node, xid = _node(body.get("nodeName")), _xid(body.get("xid"))
     start_by = _start_by(body.get("escalateTime"), now=now)
     rule = to_rule(body.get("actions"))
@@ -64,9 +64,13 @@ def to_rule(actions: object) -> document.Rule:
     return rule
 
 
+def _invalid(parameter: str, problem: reasons.Value) -> ParameterError:
+    return ParameterError(reasons.of("parameter_invalid", parameter=parameter, problem=problem))
+
+
 def _node(value: object) -> str:
     if not isinstance(value, str) or len(value) > MAX_NODE_NAME or not _NODE.fullmatch(value):
-        raise ParameterError("nodeName must be the name of a node")
+        raise ParameterError(reasons.of("request_node"))
     return value
 
 
@@ -74,7 +78,7 @@ def _xid(value: object) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_XID:
-        raise ParameterError(f"xid must be a whole number from 0 to {MAX_XID}")
+        raise ParameterError(reasons.of("request_xid", largest=MAX_XID))
     return value
 
 
@@ -83,46 +87,46 @@ def _start_by(value: object, *, now: datetime) -> datetime | None:
     if value in (None, ""):
         return None
     if not isinstance(value, str):
-        raise ParameterError("escalateTime must be a string, such as 30min or 2026-11-21T08:00:00Z")
+        raise ParameterError(reasons.of("request_time_type"))
     try:
         if value[:4].isdigit() and "T" in value.upper():
             moment = datetime.fromisoformat(value)
             if moment.tzinfo is None:
-                raise ParameterError("escalateTime needs a UTC offset: write 2026-11-21T08:00:00Z for example")
+                raise ParameterError(reasons.of("request_time_zone"))
         else:
             duration = durations.parse(value)
             moment = now + duration if duration is not None else now
-    except (durations.DurationError, OverflowError) as error:
-        raise ParameterError(f"escalateTime: {error}") from error
+    except durations.DurationError as error:
+        raise _invalid("escalateTime", error.reason) from error
+    except OverflowError as error:
+        raise _invalid("escalateTime", str(error)) from error
     except ValueError as error:
-        if isinstance(error, ParameterError):
-            raise
-        raise ParameterError(
-            "escalateTime must be a duration such as 30min, or a time such as 2026-11-21T08:00:00Z"
-        ) from error
+        raise ParameterError(reasons.of("request_time_format")) from error
     if moment <= now:
-        raise ParameterError("escalateTime is in the past")
+        raise ParameterError(reasons.of("request_time_past"))
     return moment
 
 
 def _actions(value: object) -> list[Mapping[str, Any]]:
     if not isinstance(value, list) or not value:
-        raise ParameterError(f"actions must be a list with at least one of {', '.join(ACTION_NAMES)}")
+        raise ParameterError(reasons.of("request_no_actions", names=", ".join(ACTION_NAMES)))
     if len(value) > len(ACTION_NAMES):
-        raise ParameterError(f"actions must have at most {len(ACTION_NAMES)} entries, each action once")
+        raise ParameterError(reasons.of("request_many_actions", most=len(ACTION_NAMES)))
     seen: set[str] = set()
     for index, action in enumerate(value):
         at = f"actions[{index}]"
         if not isinstance(action, dict):
-            raise ParameterError(f"{at} must be an object with a name")
+            raise ParameterError(reasons.of("request_action_type", action=at))
         unknown = sorted(str(key) for key in action if key not in ACTION_KEYS)
         if unknown:
-            raise ParameterError(f"{at}: unknown key {unknown[0][:60]}: known keys are {', '.join(ACTION_KEYS)}")
+            raise ParameterError(
+                reasons.of("request_action_key", action=at, key=unknown[0][:60], known=", ".join(ACTION_KEYS))
+            )
         name = action.get("name")
         if name not in ACTION_NAMES:
-            raise ParameterError(f"{at}.name must be one of {', '.join(ACTION_NAMES)}")
+            raise ParameterError(reasons.of("request_action_name", action=at, names=", ".join(ACTION_NAMES)))
         if name in seen:
-            raise ParameterError(f"{at}.name: {name} appears twice")
+            raise ParameterError(reasons.of("request_action_twice", action=at, name=name))
         seen.add(name)
         _check_wait(action.get("waittime"), name=name, at=at)
         _check_maps(action.get("maps"), at=at)
@@ -133,26 +137,26 @@ def _check_wait(value: object, *, name: str, at: str) -> None:
     if value in (None, ""):
         return
     if not isinstance(value, str):
-        raise ParameterError(f"{at}.waittime must be a string such as 10min")
+        raise ParameterError(reasons.of("request_wait_type", action=at))
     if name not in ACTIONS_WITH_WAIT:
-        raise ParameterError(f'{at}.waittime must be "": only {" and ".join(ACTIONS_WITH_WAIT)} have a wait time')
+        raise ParameterError(reasons.of("request_wait_unused", action=at, names=reasons.together(ACTIONS_WITH_WAIT)))
     try:
         durations.parse(value)
     except durations.DurationError as error:
-        raise ParameterError(f"{at}.waittime: {error}") from error
+        raise _invalid(f"{at}.waittime", error.reason) from error
 
 
 def _check_maps(value: object, *, at: str) -> None:
     if value is None:
         return
     if not isinstance(value, list) or len(value) > MAX_MAPS:
-        raise ParameterError(f"{at}.maps must be a list of at most {MAX_MAPS} string maps")
+        raise ParameterError(reasons.of("request_maps_type", action=at, most=MAX_MAPS))
     for pairs in value:
         texts = isinstance(pairs, dict) and all(isinstance(k, str) and isinstance(v, str) for k, v in pairs.items())
         if not texts or len(pairs) > MAX_MAPS:
-            raise ParameterError(f"{at}.maps must contain objects with string values, at most {MAX_MAPS} keys each")
+            raise ParameterError(reasons.of("request_map_values", action=at, most=MAX_MAPS))
         if pairs.get("unCordon", "true") not in ("true", "false"):
-            raise ParameterError(f'{at}.maps: unCordon must be "true" or "false"')
+            raise ParameterError(reasons.of("request_map_uncordon", action=at))
 
 
 def _to_actions(actions: Sequence[Mapping[str, Any]]) -> tuple[document.Action, ...]:
@@ -172,4 +176,4 @@ def _preconditions(names: Sequence[str]) -> None:
     for name in names:
         for group in kinds[name].needs:
             if not set(group).intersection(names):
-                raise PreconditionError(f"{name} needs {' or '.join(group)}")
+                raise PreconditionError(reasons.of("action_needs", name=name, needed=reasons.either(group)))

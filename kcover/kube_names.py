@@ -1,4 +1,4 @@
-"""What Kubernetes takes as the key and the value of a label; a taint's follow the same rules."""
+"""The keys and values of labels that Kubernetes accepts; the same rules apply to taints."""
 
 import re
 

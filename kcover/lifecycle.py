@@ -13,7 +13,8 @@ INCIDENT: Table = {
     "closed": frozenset(),
 }
 
-# held: a guard or a person decides what is next. waiting: a due date does. running: a worker has it, or can claim it.
+# held: a guard or a person decides what is next. waiting: it continues at its due date. running: a worker has it, or
+# can claim it.
 RESCUE: Table = {
     "held": frozenset({"running", "waiting", "failed", "cancelled"}),
     "waiting": frozenset({"running", "held", "failed", "cancelled"}),
@@ -39,7 +40,7 @@ FINISHED_STEP = ("done", "skipped", "cancelled")
 
 
 def allows(table: Table, old: str, new: str) -> bool:
-    """Whether the table allows the transition. Raises KeyError for an unknown state."""
+    """Return whether the table allows the transition. Raises KeyError for an unknown state."""
     table[new]
     return new in table[old]
 

@@ -3,13 +3,13 @@
 import re
 from dataclasses import dataclass
 
+from kcover import reasons
 from kcover.quote import short_repr
 
 _PERCENT = re.compile(r"([0-9]{1,3})%")
-_EXAMPLE = 'write a whole number from 1, or a percentage such as "10%"'
 
 
-class LimitError(ValueError):
+class LimitError(reasons.ExplainedError, ValueError):
     """The value is not a valid limit; the message says what to write instead."""
 
 
@@ -42,8 +42,8 @@ def parse(value: object) -> Limit:
     if percent and 1 <= int(percent[1]) <= 100:
         return Limit(percent=int(percent[1]))
     if isinstance(value, str) and re.fullmatch(r"[1-9][0-9]{0,5}", value):
-        raise LimitError(f"write {value} without quotes: a count is a whole number")
-    raise LimitError(f"{short_repr(value)} is not a limit: {_EXAMPLE}")
+        raise LimitError(reasons.of("limit_quoted", value=value))
+    raise LimitError(reasons.of("limit_invalid", value=short_repr(value)))
 
 
 def render(limit: Limit) -> int | str:

@@ -22,9 +22,9 @@ class PlannedStep:
 
 
 def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
-    """The steps that a rule asks for when ``code`` was reported.
+    """The steps that a rule requests when ``code`` was reported.
 
-    The order is fixed, whatever order the rule names: see ``actions.Stage``.
+    Their order is fixed by ``actions.Stage``, whatever order the rule lists them in.
     """
     listed = {action.name: action.attribute for action in rule.actions}
     options = actions.RuleOptions(
@@ -35,12 +35,12 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
         uncordons=rule.uncordons,
         escalate=rule.escalate,
     )
-    asked = [
+    requested = [
         spec
         for spec in actions.ACTIONS.values()
         if (spec.policy is not None and spec.policy.name in listed) or spec.asked_by(options)
     ]
-    wanted = {spec.name for spec in asked} | {name for spec in asked for name in spec.implies}
+    wanted = {spec.name for spec in requested} | {name for spec in requested for name in spec.implies}
     return tuple(
         _step(spec, listed.get(spec.policy.name, {}) if spec.policy else {}, options)
         for spec in actions.in_order()
@@ -51,9 +51,9 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
 def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
     """The plan behind an operator's button or REST call on one node.
 
-    ``reboot`` ends with the node as it was found: uncordon takes back only what the portal itself changed. Somebody
-    else's cordon is lifted by a person's word only (``by_person``), and then by ``uncordon`` alone.
-    Raises ValueError for a verb that no button has.
+    ``reboot`` returns the node to its state before: uncordon takes back only what the portal itself changed. Only a
+    person may lift somebody else's cordon (``by_person``), and only with ``uncordon``. Raises ValueError for an unknown
+    verb.
     """
     cordon, drained = _default("cordon"), _default("drain")
     plans: dict[str, tuple[PlannedStep, ...]] = {
@@ -67,12 +67,12 @@ def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
         "release": (_default("release"),),
     }
     if verb not in plans:
-        raise ValueError(f"no such action {verb!r}: use one of {', '.join(plans)}")
+        raise ValueError(f"unknown action {verb!r}; use one of {', '.join(plans)}")
     return plans[verb]
 
 
 def digest(steps: Iterable[PlannedStep]) -> str:
-    """A short stable hash of the plan, for approvals and for telling two plans apart."""
+    """A short stable hash of the plan, for approvals and for comparing plans."""
     canonical = json.dumps([[step.name, step.args] for step in steps], sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -82,5 +82,5 @@ def _step(spec: actions.ActionSpec, attribute: Mapping[str, str], options: actio
 
 
 def _default(name: str) -> PlannedStep:
-    """The step as a rule asks for it that says nothing more of it."""
+    """The step as a rule without further options requests it."""
     return _step(actions.ACTIONS[name], {}, actions.RuleOptions())

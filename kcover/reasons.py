@@ -3,8 +3,8 @@
 A reason is a code and its parameters; ``kcover.sentences`` has one English sentence for each code. A reason is stored
 and compared as data and is rendered only at the edge: ``str`` gives English, ``say`` uses the caller's translation.
 
-Parameters are names (strings: a rule, a node, what a person wrote), measures (whole numbers), other reasons, or lists
-of reasons. Two reasons that differ in measures only are the same answer with newer figures.
+Parameters are names (strings: a rule, a node, a person's text), measures (whole numbers), other reasons, or lists of
+reasons. Two reasons that differ only in measures are the same answer with newer figures.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from kcover import sentences
 Value: TypeAlias = "str | int | Reason | tuple[Reason, ...]"
 Translate: TypeAlias = Callable[[str], str]
 
-ALL = "all"  # the code of several reasons in a row, each with a sentence of its own
+ALL = "all"  # the code of several reasons in sequence, each with a sentence of its own
 
 
 def _fields(template: str) -> frozenset[str]:
@@ -41,13 +41,13 @@ class Reason:
     def say(self, translate: Translate) -> str:
         """The sentence in the language of ``translate`` (gettext for example), which gets the English template."""
         if self.code == ALL:
-            return _in_a_row([part.say(translate) for part in self.parts], translate)
+            return _join_sentences([part.say(translate) for part in self.parts], translate)
         rendered = {name: _render(value, translate) for name, value in self.params}
         return translate(sentences.SENTENCES[self.code]).format_map(rendered)
 
     @property
     def parts(self) -> tuple["Reason", ...]:
-        """The reasons that this one is made of: itself, unless ``both`` made it."""
+        """The reasons that make up this one: itself, unless ``both`` made it."""
         if self.code != ALL:
             return (self,)
         value = dict(self.params)["reasons"]
@@ -67,20 +67,22 @@ class ExplainedError(Exception):
 
 
 def of(code: str, /, **params: Value) -> Reason:
-    """The reason of that code. Raises KeyError for an unknown code, ValueError where the parameters are not the fields
-    of its sentence."""
+    """The reason with this code.
+
+    Raises KeyError for an unknown code, ValueError if the parameters are not the fields of its sentence.
+    """
     if FIELDS[code] != params.keys():
         raise ValueError(f"reason {code} has the parameters {sorted(FIELDS[code])}, not {sorted(params)}")
     return Reason(code, tuple(sorted(params.items())))
 
 
 def with_why(code: str, why: str, /, **params: Value) -> Reason:
-    """The reason of that code, or of ``<code>_because`` where somebody gave a reason in free text."""
+    """The reason with this code, or with ``<code>_because`` if somebody gave a reason in free text."""
     return of(f"{code}_because", why=why, **params) if why else of(code, **params)
 
 
 def both(*reasons: Reason | None) -> Reason:
-    """Several reasons in a row as one; a single one stays as it is, and None is left out."""
+    """Several reasons in sequence as one. A single reason stays as it is; None is left out."""
     parts = tuple(part for reason in reasons if reason is not None for part in reason.parts)
     return parts[0] if len(parts) == 1 else Reason(ALL, (("reasons", parts),))
 
@@ -96,12 +98,12 @@ def from_json(data: object) -> Reason:
 
 
 def kept(data: Mapping[str, Any]) -> Reason | None:
-    """The reason that a row has in a JSON column; None where the column is empty."""
+    """The reason in a JSON column of a row; None if the column is empty."""
     return from_json(data) if data else None
 
 
 def text(data: Mapping[str, Any], translate: Translate = str) -> str:
-    """The sentence of a reason that a row has in a JSON column; "" where the column is empty."""
+    """The sentence of a reason in a JSON column of a row; "" if the column is empty."""
     return from_json(data).say(translate) if data else ""
 
 
@@ -123,21 +125,21 @@ def _render(value: Value, translate: Translate) -> str | int:
     return value.say(translate) if isinstance(value, Reason) else value
 
 
-def _in_a_row(rendered: Iterable[str], translate: Translate) -> str:
-    """Sentences one after the other; a full stop is put where one ends with free text."""
-    whole = ""
+def _join_sentences(rendered: Iterable[str], translate: Translate) -> str:
+    """Sentences in sequence. A full stop is added after a sentence that ends with free text."""
+    paragraph = ""
     for sentence in rendered:
-        if whole and whole[-1] == ".":
-            whole += " "
-        elif whole and whole[-1] not in "。！？":
-            whole += translate(sentences.SENTENCE_SEPARATOR)
-        whole += sentence
-    return whole
+        if paragraph and paragraph[-1] == ".":
+            paragraph += " "
+        elif paragraph and paragraph[-1] not in "。！？":
+            paragraph += translate(sentences.SENTENCE_SEPARATOR)
+        paragraph += sentence
+    return paragraph
 
 
 def same_but_for_numbers(some: Iterable[Reason], others: Iterable[Reason]) -> bool:
-    """Whether both give the same reasons in the same order, figures apart."""
-    return [_without_numbers(one) for one in some] == [_without_numbers(one) for one in others]
+    """Return whether both are the same reasons in the same order, apart from figures."""
+    return [_without_numbers(reason) for reason in some] == [_without_numbers(reason) for reason in others]
 
 
 def _without_numbers(reason: Reason) -> tuple[str, list[tuple[str, object]]]:
@@ -152,20 +154,35 @@ def _comparable(value: Value) -> object:
 
 
 def named(names: Sequence[str], *, most: int) -> Value:
-    """Names as one parameter: at most ``most`` of them, and how many more there are."""
+    """Names as one parameter: at most ``most`` of them, and the number of the others."""
     shown = ", ".join(names[:most])
     return of("names_and_more", names=shown, more=len(names) - most) if len(names) > most else shown
 
 
+def either(names: Sequence[str]) -> Value:
+    """Alternatives as one parameter: "drain or reboot". Raises ValueError if there is none."""
+    return _joined("either", names)
+
+
+def together(names: Sequence[str]) -> Value:
+    """Names that all count as one parameter: "drain and reboot". Raises ValueError if there is none."""
+    return _joined("together", names)
+
+
+def _joined(code: str, names: Sequence[str]) -> Value:
+    first, *others = names
+    return of(code, first=first, others=_joined(code, others)) if others else first
+
+
 def moment(at: datetime) -> str:
-    """A moment as reasons name it: UTC, to the second. Raises ValueError for a moment without a time zone."""
+    """A time as reasons write it: UTC, to the second. Raises ValueError for a time without a time zone."""
     if at.tzinfo is None:
-        raise ValueError(f"{at} has no zone")
+        raise ValueError(f"{at} has no time zone")
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def span(time: timedelta) -> str:
-    """A duration as reasons name it, in the largest unit that it is a whole number of: 5 min, 7 d, 90 s."""
+    """A duration as reasons write it, in the largest unit of which it is a whole number: 5 min, 7 d, 90 s."""
     seconds = int(time.total_seconds())
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds and seconds % length == 0:

@@ -1,4 +1,4 @@
-"""Find the usual agent version, and so the agents that differ: an update that stopped half-way shows two versions."""
+"""Find the usual agent version, and so the agents that differ: an update that stopped halfway shows two versions."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The Celery application: workers are woken by name, and find their work in the rows."""
+"""The Celery application. Messages only wake workers; the work itself is in the rows."""
 
 import os
 import sys
@@ -16,22 +16,22 @@ app = Celery("kcover_portal")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 
-# Celery closes a thread's database connection before and after each task. A new one costs PostgreSQL a process with
-# cold caches: a third of the time from a fault to its cordon. Django's own rule (CONN_MAX_AGE, health checks) holds.
+# Celery would close a thread's database connection before and after each task. A new connection costs PostgreSQL a
+# process with cold caches, a third of the time from a fault to its cordon. Django's CONN_MAX_AGE applies instead.
 app.conf["CELERY_DB_REUSE_MAX"] = sys.maxsize
 
 
 @task_prerun.connect
 @task_postrun.connect
-def _mind_connections(**_said: object) -> None:
-    if not connection.in_atomic_block:  # a task that is called in its place
+def _close_old_connections(**_signal: object) -> None:
+    if not connection.in_atomic_block:  # not for a task that was called directly
         close_old_connections()
 
 
 SWEEP_SECONDS = 0.5
 NOTIFY_SECONDS = 1.0
 
-# The sweep finds whatever a lost message, a dead worker or a passed due date left lying.
+# The sweeps find work whose message was lost, whose worker died or whose due date has passed.
 app.conf.beat_schedule = {
     "sweep": {"task": "rescue.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS * 5}},
     "notify": {"task": "notify.sweep", "schedule": NOTIFY_SECONDS, "options": {"expires": NOTIFY_SECONDS * 5}},
@@ -49,5 +49,5 @@ app.conf.beat_schedule = {
 
 
 @worker_ready.connect
-def _settle(**_said: object) -> None:
+def _tune_gc(**_signal: object) -> None:
     gc_tuning.freeze_after_startup()

@@ -1,7 +1,7 @@
-"""After commit: wakes a worker by task name, and tells open pages which record changed.
+"""Wakes workers by task name and tells open pages which records changed, after commit.
 
-Carries ids only. A ring that gets lost costs at most a sweep interval (in a crowd four of them); a signal that gets
-lost is repaired when the page fetches again.
+Messages carry ids only. A lost ring costs at most one sweep interval (four when many rows are due). After a lost
+signal, a page is up to date again with its next fetch.
 """
 
 import asyncio
@@ -20,29 +20,32 @@ from redis.exceptions import RedisError
 
 log = logging.getLogger(__name__)
 
-GATHERED_SECONDS = 0.1  # nobody sees it on a page, and a burst of writes becomes one signal a record
-CALM = (
-    3.0  # times as long as a broker took to fail it is not rung again: one that hangs takes a quarter of anyone's time
-)
-SENT_WITHIN = 5.0  # seconds for a signal to open pages
+GATHERED_SECONDS = 0.1  # invisible on a page; a burst of writes becomes one signal per record
+# After a failure the broker is left alone for this many times the duration of the failed call, so that a hanging broker
+# takes at most a quarter of a caller's time.
+CALM = 3.0
+SENT_WITHIN = 5.0  # seconds, for one message to the open pages
 PAGES = "pages"  # the group that every signed-in page's socket joins
 
 _lock = threading.Lock()
 _loop: asyncio.AbstractEventLoop | None = None
-_sending: asyncio.AbstractEventLoop | None = None  # the loop in which signals are about to be sent
+_sending: asyncio.AbstractEventLoop | None = None  # the loop in which a batch of signals is about to be sent
 _gathered: dict[tuple[Any, ...], dict[str, Any]] = {}
 _calm_until = 0.0  # by the monotonic clock
 
 
 def attach(loop: asyncio.AbstractEventLoop) -> None:
-    """Send signals from this event loop; needed where pages and workers share a process and its in-memory layer."""
+    """Send signals from this event loop. Needed if pages and workers share one process and its in-memory layer."""
     global _loop
     with _lock:
         _loop = loop
 
 
 def _sender() -> asyncio.AbstractEventLoop:
-    """The attached loop, else one of our own in a thread: one connection for all of a worker's signals. Under _lock."""
+    """Return the attached loop, or start a loop in a thread. Call it with ``_lock`` held.
+
+    One loop means one connection for all signals of a worker.
+    """
     global _loop
     if _loop is None or _loop.is_closed():
         _loop = asyncio.new_event_loop()
@@ -51,7 +54,7 @@ def _sender() -> asyncio.AbstractEventLoop:
 
 
 def forget_failure() -> None:
-    """Rings the broker at once, even if it failed a moment ago."""
+    """Ring the broker again at once, even if it failed a moment ago."""
     global _calm_until
     _calm_until = 0.0
 
@@ -61,9 +64,9 @@ def ring(task: str, *ids: int) -> None:
     transaction.on_commit(partial(_ring, task, ids), robust=True)
 
 
-def tell(topic: str, record: int | str, *, cluster: str = "") -> None:
-    """Tell open pages, after commit, that a record of a topic (node, incident, rescue, ...) was written."""
-    transaction.on_commit(partial(_tell, topic, record, cluster), robust=True)
+def publish(topic: str, record: int | str, *, cluster: str = "") -> None:
+    """Tell open pages after commit that a record of a topic (node, incident, rescue, ...) was written."""
+    transaction.on_commit(partial(_publish, topic, record, cluster), robust=True)
 
 
 def _ring(task: str, ids: tuple[int, ...]) -> None:
@@ -76,11 +79,11 @@ def _ring(task: str, ids: tuple[int, ...]) -> None:
     except (OperationalError, RedisError, OSError) as error:
         ended = time.monotonic()
         _calm_until = ended + CALM * (ended - began)
-        log.warning("the broker did not take %s%r, the sweep will find it: %s", task, ids, error)
+        log.warning("the broker did not accept %s%r; the sweep will find it: %s", task, ids, error)
 
 
-def _tell(topic: str, record: int | str, cluster: str) -> None:
-    """Batch signals briefly: a rescue's step writes its rows several times, and a page needs one signal."""
+def _publish(topic: str, record: int | str, cluster: str) -> None:
+    """Batch signals briefly, because a rescue's step writes its rows several times and a page needs one signal."""
     global _sending
     key = (topic, cluster) if topic == "audit" else (topic, cluster, record)
     with _lock:
@@ -103,6 +106,6 @@ async def _send() -> None:
         async with asyncio.timeout(SENT_WITHIN):
             await get_channel_layer().group_send(PAGES, {"type": "records.written", "records": records})
     except TimeoutError:
-        log.warning("pages were not told of %d records: Redis does not answer", len(records))
+        log.warning("open pages were not notified of %d records: Redis does not answer", len(records))
     except (RedisError, OSError, ChannelFull) as error:
-        log.warning("pages were not told of %d records: %s", len(records), error)
+        log.warning("open pages were not notified of %d records: %s", len(records), error)

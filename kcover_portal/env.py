@@ -1,6 +1,6 @@
-"""The process settings: one table, read from the environment once, nonsense refused with the variable's name.
+"""The process settings: one table of environment variables, read and validated once.
 
-Every secret may also come from a file named by ``NAME_FILE``. ``docs/operations/settings.md`` contains this table.
+A secret can also come from a file named by ``NAME_FILE``. ``docs/operations/settings.md`` contains this table.
 """
 
 import os
@@ -21,7 +21,7 @@ class SettingsInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One environment variable: how it is read (raises ValueError with what is accepted) and what it is for."""
+    """One environment variable. ``read`` raises ValueError or KeyError for an invalid text."""
 
     name: str
     read: Callable[[str], object]
@@ -32,7 +32,7 @@ class Variable:
 
 
 def _web(text: str) -> str:
-    """An address that browsers and programs call; without a path, so that others may be put behind it."""
+    """A base URL for browsers and programs. Paths are appended to it, so it must not have a query."""
     parts = urlsplit(text)
     if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query):
         raise ValueError
@@ -58,7 +58,7 @@ def _redis(text: str) -> str:
 
 
 def _mail(text: str) -> str:
-    """A server that takes mail; without a port the usual one of the scheme."""
+    """A mail server; without a port, the default port of the scheme."""
     parts = urlsplit(text)
     if text and (parts.scheme not in MAIL_PORTS or not parts.hostname or parts.port == 0 or parts.path.strip("/")):
         raise ValueError
@@ -90,10 +90,10 @@ def _switch(text: str) -> bool:
 
 
 def _hosts(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words or not all(HOST.fullmatch(word) for word in words):
+    hosts = [host.strip() for host in text.split(",") if host.strip()]
+    if not hosts or not all(HOST.fullmatch(host) for host in hosts):
         raise ValueError
-    return words
+    return hosts
 
 
 def _some_hosts(text: str) -> list[str]:
@@ -101,17 +101,17 @@ def _some_hosts(text: str) -> list[str]:
 
 
 def _accounts(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if word.strip() and text != "none"]
-    if not all(ACCOUNT.fullmatch(word) for word in words):
+    accounts = [account.strip() for account in text.split(",") if account.strip() and text != "none"]
+    if not all(ACCOUNT.fullmatch(account) for account in accounts):
         raise ValueError
-    return words
+    return accounts
 
 
 def _tests(text: str) -> list[str]:
-    words = [word.strip() for word in text.split(",") if text != "none"]
-    if not all(TEST.fullmatch(word) for word in words):
+    tests = [test.strip() for test in text.split(",") if text != "none"]
+    if not all(TEST.fullmatch(test) for test in tests):
         raise ValueError
-    return words
+    return tests
 
 
 def _key(text: str) -> str:
@@ -188,7 +188,7 @@ VARIABLES = (
         _mail,
         "",
         "smtp://, smtp+tls:// (STARTTLS) or smtps://USER:PASSWORD@HOST:PORT",
-        "the server that sends notification e-mail; nothing: no e-mail",
+        "the server that sends notification e-mail; empty: no e-mail",
         secret=True,
     ),
     Variable(
@@ -218,7 +218,7 @@ VARIABLES = (
         _web,
         "",
         "http://HOST:PORT",
-        "where the live process forwards pages and REST to; nothing: it answers them itself",
+        "where the live process forwards pages and REST to; empty: it answers them itself",
     ),
     Variable(
         "KCOVER_WORKERS", _count(512), "8", "1 to 512", "threads of one worker; each has a connection to the database"
@@ -256,7 +256,7 @@ VARIABLES = (
 
 
 def read(environ: Mapping[str, str] = os.environ) -> dict[str, object]:
-    """Every variable by name; raises SettingsInvalid that lists each bad one."""
+    """Returns the value of each variable by name. Raises SettingsInvalid, which lists every invalid variable."""
     values: dict[str, object] = {}
     problems = []
     for variable in VARIABLES:
@@ -284,9 +284,10 @@ def _text(variable: Variable, environ: Mapping[str, str]) -> str:
 
 
 def table() -> str:
-    """The settings as a Markdown table, as docs/operations/settings.md contains it."""
+    """Returns the settings as the Markdown table of docs/operations/settings.md."""
     rows = ["| variable | accepts | default | what for |", "|---|---|---|---|"]
-    for one in VARIABLES:
-        name = f"`{one.name}`" + (f" or `{one.name}_FILE`" if one.secret else "")
-        rows.append(f"| {name} | {one.accepts} | {f'`{one.default}`' if one.default else 'nothing'} | {one.about} |")
+    for variable in VARIABLES:
+        name = f"`{variable.name}`" + (f" or `{variable.name}_FILE`" if variable.secret else "")
+        default = f"`{variable.default}`" if variable.default else "nothing"
+        rows.append(f"| {name} | {variable.accepts} | {default} | {variable.about} |")
     return "\n".join(rows)

@@ -1,13 +1,16 @@
-"""Errors that every door answers alike."""
+"""Errors that pages, REST and commands report in the same way."""
+
+from kcover import reasons
 
 
-class FieldError(Exception):
-    """A rejected input.
+class FieldError(reasons.ExplainedError):
+    """An invalid input.
 
-    ``field`` names it, the message says what is wrong and what to write instead, and ``code`` is stable for programs.
+    ``field`` is its name. ``reason`` says what is wrong and what to write instead. ``conflict``: the value is valid,
+    but the present state is in its way.
     """
 
-    def __init__(self, field: str, message: str, code: str = "invalid") -> None:
-        super().__init__(message)
+    def __init__(self, field: str, reason: reasons.Reason, *, conflict: bool = False) -> None:
+        super().__init__(reason)
         self.field = field
-        self.code = code
+        self.conflict = conflict

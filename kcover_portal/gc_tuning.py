@@ -1,13 +1,13 @@
-"""Python's collector of cycles, for processes that run for months."""
+"""Tuning of Python's cyclic garbage collector for processes that run for months."""
 
 import gc
 
 
 def freeze_after_startup() -> None:
-    """Lets it look less often, and never at what is loaded now; to be called once a process has started.
+    """Makes the collector run less often and skip everything loaded so far. Called once a process has started.
 
-    Reports and rows are trees and go without it. By default it walks all of Django every few thousand of them: a third
-    of the CPU that a report costs.
+    Reports and rows are trees, which reference counting frees. With the defaults the collector scans all of Django
+    every few thousand objects, which is a third of the CPU time of a report.
     """
     gc.collect()
     gc.freeze()

@@ -1,11 +1,11 @@
-"""Calls to other systems, and words from them: signed with a shared secret, bounded in time and size.
+"""HTTP calls to other systems: signed with a shared secret, limited in time and size.
 
-The bound in time is on all of a call: the name, the connection, the answer's head and its body. No time-out of a socket
-does that, for each byte that drips begins it anew; so at the end of the time the connection is cut.
+The time limit covers the whole call: name resolution, connection, headers and body. A socket time-out cannot do this,
+because each received byte restarts it. The connection is therefore shut down when the time is over.
 
-The signature is that of the common webhooks: ``X-Kcover-Signature: sha256=HEX``, HMAC-SHA-256 over the body as sent.
-An address is resolved once, and what was looked at is what is connected to: a name that answers otherwise a moment
-later (DNS rebinding) leads nowhere else.
+The signature is that of common webhooks: ``X-Kcover-Signature: sha256=HEX``, HMAC-SHA-256 over the body as sent.
+A name is resolved once, and the addresses that were checked are the ones that are connected to. A later answer of the
+resolver (DNS rebinding) has no effect.
 """
 
 import contextlib
@@ -29,23 +29,26 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
+from kcover import reasons
+
 SIGNATURE: Final = "X-Kcover-Signature"
-MOST_BYTES: Final = 256 * 1024  # of an answer
-# Where clouds serve a machine's own secrets beside the link-local addresses: Alibaba's, AWS's over IPv6, Azure's.
+MOST_BYTES: Final = 256 * 1024  # of a response
+# Metadata services of clouds that are not link-local: Alibaba, AWS over IPv6, Azure.
 METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")))
+MAX_ERROR: Final = 200  # characters of an error's text in a reason
 TRIED: Final = 3  # addresses of one name
 MOST_WAIT: Final = 86_400  # seconds
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Silent(Exception):
-    """No usable answer: not reached, too slow, not signed for, or not what was asked for. The message says which.
+class Silent(reasons.ExplainedError):
+    """There is no usable response: unreachable, too slow, a bad status or not JSON. The message says which.
 
-    ``arrived``: the other side may have got what was sent.
+    ``arrived``: the other side may have received the request.
     """
 
-    def __init__(self, message: str, *, arrived: bool = True) -> None:
-        super().__init__(message)
+    def __init__(self, reason: reasons.Reason, *, arrived: bool = True) -> None:
+        super().__init__(reason)
         self.arrived = arrived
 
 
@@ -55,38 +58,38 @@ class Reply:
 
     status: int
     data: bytes
-    wait: float = 0  # seconds that it asks for before it is asked again: Retry-After
+    wait: float = 0  # seconds to wait before the next request, from Retry-After
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A response with status 200 to 299 and its JSON (None: no body)."""
+    """A response with status 200 to 299 and its decoded JSON; None without a body."""
 
     status: int
     body: Any
 
 
 def signature(secret: str, body: bytes) -> str:
-    """The header's value for a body."""
+    """Returns the value of the signature header for a body."""
     return "sha256=" + hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
 
 
 def signed(secret: str, body: bytes, header: str) -> bool:
-    """Whether the header is this body's signature; without a secret nothing is."""
+    """Returns whether the header is this body's signature; False without a secret."""
     return bool(secret) and hmac.compare_digest(signature(secret, body).encode(), header.strip().encode())
 
 
 def post(url: str, document: Any, *, secret: str, seconds: float) -> Answer:
-    """Sends a document once, follows no redirect, and waits ``seconds`` at most. Raises Silent."""
+    """Sends a document once and returns the JSON response within ``seconds``; follows no redirect. Raises Silent."""
     reply, where = send(url, document, secret=secret, seconds=seconds), urlsplit(url).netloc
     if not 200 <= reply.status < 300:
-        raise Silent(f"{where} answered {reply.status}")
+        raise Silent(reasons.of("host_answered", host=where, status=str(reply.status)))
     if len(reply.data) > MOST_BYTES:
-        raise Silent(f"{where} answered with more than {MOST_BYTES} bytes")
+        raise Silent(reasons.of("answer_too_large", host=where, bytes=MOST_BYTES))
     try:
         return Answer(status=reply.status, body=json.loads(reply.data) if reply.data.strip() else None)
     except (ValueError, RecursionError) as error:
-        raise Silent(f"{where} did not answer with JSON: {error}"[:300]) from error
+        raise Silent(reasons.of("answer_not_json", host=where, error=str(error)[:MAX_ERROR])) from error
 
 
 def send(
@@ -98,8 +101,10 @@ def send(
     headers: Mapping[str, str] = NO_HEADERS,
     most: int = MOST_BYTES,
 ) -> Reply:
-    """Sends a document once, follows no redirect, reads ``most`` bytes and one of the answer; all of it within
-    ``seconds``. Raises Silent."""
+    """Sends a document once and returns the raw response within ``seconds``. Raises Silent.
+
+    Follows no redirect. Reads at most ``most`` + 1 bytes, so that the caller can see that a response is too long.
+    """
     parts = urlsplit(url)
     body = json.dumps(document, separators=(",", ":")).encode()
     own = {"Content-Type": "application/json", "User-Agent": "kcover-portal", "Host": parts.netloc}
@@ -115,32 +120,41 @@ def send(
     try:
         reply = _exchange(connected, parts, body, headers={**headers, **own}, most=most, sent=sent)
     except (http.client.HTTPException, OSError, ValueError) as error:
-        why = f"took longer than {seconds:g} s" if time.monotonic() >= until else f"does not answer: {error}"
-        raise Silent(f"{parts.netloc} {why}"[:300], arrived=sent.is_set()) from error
+        late = time.monotonic() >= until
+        why = _too_slow(parts.netloc, seconds) if late else _not_answering(parts.netloc, error)
+        raise Silent(why, arrived=sent.is_set()) from error
     finally:
         cut.cancel()
         cut.join()
         handle.close()
         connected.close()
-    if time.monotonic() >= until:  # cut at the end of what it had sent, it may look whole
-        raise Silent(f"{parts.netloc} took longer than {seconds:g} s")
+    if time.monotonic() >= until:  # a response that was cut off may look complete
+        raise Silent(_too_slow(parts.netloc, seconds))
     return reply
 
 
+def _too_slow(host: str, seconds: float) -> reasons.Reason:
+    return reasons.of("host_too_slow", host=host, seconds=f"{seconds:g}")
+
+
+def _not_answering(host: str, error: Exception) -> reasons.Reason:
+    return reasons.of("host_not_answering", host=host, error=str(error)[:MAX_ERROR])
+
+
 def _connect(parts: SplitResult, addresses: list[str], *, until: float) -> socket.socket:
-    """A connection to the first address that accepts one; the time is divided among them. Raises Silent."""
+    """Connects to the first address that accepts; the remaining time is divided among the addresses. Raises Silent."""
     port = parts.port or (443 if parts.scheme == "https" else 80)
-    for more, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
+    for remaining, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
         left = max(until - time.monotonic(), 0.1)
         try:
-            made = socket.create_connection((address, port), timeout=left / (more + 1))
+            connected = socket.create_connection((address, port), timeout=left / (remaining + 1))
         except OSError as error:
-            if not more:
-                raise Silent(f"{parts.netloc} does not answer: {error}"[:300], arrived=False) from error
+            if not remaining:
+                raise Silent(_not_answering(parts.netloc, error), arrived=False) from error
             continue
-        made.settimeout(max(until - time.monotonic(), 0.1))
-        return made
-    raise Silent(f"{parts.hostname} has no address", arrived=False)
+        connected.settimeout(max(until - time.monotonic(), 0.1))
+        return connected
+    raise Silent(reasons.of("host_without_address", host=parts.hostname or ""), arrived=False)
 
 
 def _exchange(
@@ -152,7 +166,7 @@ def _exchange(
     most: int,
     sent: threading.Event,
 ) -> Reply:
-    """One request and its answer. ``sent`` is set before the first byte of the request goes out."""
+    """Sends one request and reads the response. ``sent`` is set before the first byte of the request is sent."""
     if parts.scheme == "https":
         connected = ssl.create_default_context().wrap_socket(connected, server_hostname=parts.hostname)
     with contextlib.closing(http.client.HTTPConnection(parts.netloc)) as connection:
@@ -168,12 +182,12 @@ def _exchange(
 
 
 def _wait(header: str) -> float:
-    """The seconds of a Retry-After, which may be a moment as well (RFC 9110, 10.2.3); 0 where it is neither."""
-    said = header.strip()
-    if said.isascii() and said.isdecimal():
-        return float(min(int(said[:9]), MOST_WAIT))
+    """Returns the seconds of a Retry-After, which can also be a date (RFC 9110, 10.2.3); 0 if it is invalid."""
+    value = header.strip()
+    if value.isascii() and value.isdecimal():
+        return float(min(int(value[:9]), MOST_WAIT))
     try:
-        moment = email.utils.parsedate_to_datetime(said)
+        moment = email.utils.parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return 0
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -181,47 +195,51 @@ def _wait(header: str) -> float:
 
 
 def _cut(connected: socket.socket) -> None:
-    """Shut the socket down, which ends reads in any thread, below TLS as well."""
+    """Shut the socket down, which ends reads in any thread, also those under TLS."""
     with contextlib.suppress(OSError):
         connected.shutdown(socket.SHUT_RDWR)
 
 
 def _addresses(url: str, *, until: float) -> list[str]:
-    """The addresses of a host in the resolver's order. Raises Silent.
+    """Returns the addresses of a URL's host in the resolver's order. Raises Silent.
 
-    Whoever may write an address must not reach what only this machine may: a cloud's metadata lives on link-local
-    addresses. ``KCOVER_OUTGOING_HOSTS`` names what is called all the same.
+    People who configure URLs must not reach services that trust this machine, such as a cloud's metadata service.
+    Link-local and metadata addresses are therefore blocked, except those in ``KCOVER_OUTGOING_HOSTS``.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host:
-        raise Silent(f"{url[:100]} is not an HTTP address", arrived=False)
+        raise Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
     try:
         infos = _look_up(host, parts.port, until=until)
         found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
     except (OSError, ValueError) as error:
-        raise Silent(f"{host} has no address: {error}", arrived=False) from error
+        raise _without_address(host, str(error)[:MAX_ERROR]) from error
     allowed = {name.strip("[]").lower() for name in settings.KCOVER_OUTGOING_HOSTS}
-    if host not in allowed and any(_forbidden(one) and str(one) not in allowed for one in found):
-        raise Silent(f"{host} is a blocked address", arrived=False)
+    if host not in allowed and any(_forbidden(address) and str(address) not in allowed for address in found):
+        raise Silent(reasons.of("address_blocked", host=host), arrived=False)
     return list(dict.fromkeys(map(str, found)))[:TRIED]
 
 
+def _without_address(host: str, error: str | reasons.Reason) -> Silent:
+    return Silent(reasons.of("host_without_address_because", host=host, error=error), arrived=False)
+
+
 def _look_up(host: str, port: int | None, *, until: float) -> Sequence[Any]:
-    """Resolve a name within the time limit, which the resolver itself does not offer. Raises OSError."""
-    said: queue.SimpleQueue[Sequence[Any] | OSError] = queue.SimpleQueue()
+    """Resolve a name within the time limit, which the resolver itself does not offer. Raises OSError, or Silent."""
+    results: queue.SimpleQueue[Sequence[Any] | OSError] = queue.SimpleQueue()
 
-    def ask() -> None:
+    def resolve() -> None:
         try:
-            said.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+            results.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError) as error:
-            said.put(OSError(str(error)))
+            results.put(OSError(str(error)))
 
-    threading.Thread(target=ask, name="look-up", daemon=True).start()
+    threading.Thread(target=resolve, name="look-up", daemon=True).start()
     try:
-        answer = said.get(timeout=max(until - time.monotonic(), 0))
+        answer = results.get(timeout=max(until - time.monotonic(), 0))
     except queue.Empty:
-        raise OSError("the DNS resolver does not answer") from None
+        raise _without_address(host, reasons.of("dns_not_answering")) from None
     if isinstance(answer, OSError):
         raise answer
     return answer

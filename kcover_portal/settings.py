@@ -1,4 +1,4 @@
-"""Django's settings, made from the environment (see ``env.py``); operating settings are rows, not settings."""
+"""Django's settings, built from the environment (see ``env.py``). Operating settings are rows in the database."""
 
 import contextlib
 import os
@@ -13,8 +13,8 @@ from csp.constants import SELF
 
 from kcover_portal import env, private_files
 
-# What is shipped beside the code (templates, static, locale, deploy) lies in the package where that was installed, else
-# at the root of the checkout; what the portal writes itself goes to var/ in the working folder or the checkout.
+# Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
+# checkout. The portal writes to var/ in the working directory if installed, otherwise in the checkout.
 PACKAGE = Path(__file__).resolve().parent
 INSTALLED = (PACKAGE / "templates").is_dir()
 BASE_DIR = PACKAGE if INSTALLED else PACKAGE.parent
@@ -34,7 +34,7 @@ except env.SettingsInvalid as invalid:
 
 
 def _secret_key() -> str:
-    """The configured key, or one generated once in var/, so that a single machine needs no setup."""
+    """Returns the configured key, or one that is generated once in var/, so that one machine needs no setup."""
     configured = cast("str", ENV["KCOVER_SECRET_KEY"])
     if configured:
         return configured
@@ -46,11 +46,11 @@ def _secret_key() -> str:
             private_files.make_file(draft)
             draft.write_text(secrets.token_urlsafe(50), encoding="utf-8")
             with contextlib.suppress(FileExistsError):
-                os.link(draft, path)  # whole or not at all: other processes start at the same time
+                os.link(draft, path)  # atomic, because other processes may start at the same time
             draft.unlink()
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
-        _end(f"KCOVER_SECRET_KEY is not set, and none can be kept in {path}: {error.strerror}")
+        _end(f"KCOVER_SECRET_KEY is not set, and no key can be stored in {path}: {error.strerror}")
 
 
 SECRET_KEY = _secret_key()
@@ -66,8 +66,6 @@ KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
 KCOVER_DEEP_CHECKS_HOURS = cast("int", ENV["KCOVER_DEEP_CHECKS_HOURS"])
 KCOVER_DCGM_FATAL_ERRORS = cast("list[str]", ENV["KCOVER_DCGM_FATAL_ERRORS"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
-# What tells the channels that rules may name: the app that keeps them is above the policies.
-KCOVER_CHANNELS = "kcover_portal.notify.queries.channel_names"
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -142,10 +140,10 @@ def _database() -> dict[str, Any]:
         config["NAME"] = str(path)
         try:
             private_files.make_folder(path.parent)
-            private_files.make_file(path)  # SQLite would let everybody read it; its journal files copy its mode
+            private_files.make_file(path)  # SQLite would make it world-readable; its journals copy the mode
         except OSError as error:
-            _end(f"KCOVER_DATABASE_URL: {path} cannot be made: {error.strerror}")
-        # IMMEDIATE: a transaction that will write queues for the lock at its start instead of failing in its middle.
+            _end(f"KCOVER_DATABASE_URL: cannot create {path}: {error.strerror}")
+        # IMMEDIATE: a transaction that writes waits for the lock at its start instead of failing in the middle.
         options |= {
             "timeout": 20,
             "transaction_mode": "IMMEDIATE",
@@ -154,7 +152,7 @@ def _database() -> dict[str, Any]:
     else:
         config["CONN_MAX_AGE"] = 60
         config["CONN_HEALTH_CHECKS"] = True
-        # A server that is gone without a word is given up after seconds, not after the kernel's quarter of an hour.
+        # Detects a vanished server after seconds; Linux's default is a quarter of an hour.
         options |= {"connect_timeout": 5, "tcp_user_timeout": 10_000}
         options |= {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2}
     return config
@@ -176,7 +174,7 @@ LOGIN_REDIRECT_URL = "console:overview"
 LOGOUT_REDIRECT_URL = "console:sign-in"
 SESSION_COOKIE_AGE = 12 * 3600
 
-# HTTPS is told by the public address: cookies, HSTS and redirects follow it.
+# Secure cookies, HSTS and redirects are on if the public address uses HTTPS.
 _https = KCOVER_PUBLIC_URL.startswith("https://")
 CSRF_TRUSTED_ORIGINS = [KCOVER_PUBLIC_URL] if KCOVER_PUBLIC_URL else []
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
@@ -209,12 +207,12 @@ USE_I18N = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = VAR_DIR / "static"
-private_files.make_folder(STATIC_ROOT)  # WhiteNoise warns where it is missing
+private_files.make_folder(STATIC_ROOT)  # WhiteNoise warns if it is missing
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
 
-# A signal is a hint: the pub/sub layer forgets what nobody hears. socket_timeout None: redis-py 8 would cut idle
-# listeners after 5 s (django/channels_redis#422).
+# Signals may be lost, so pub/sub is enough. socket_timeout None: redis-py 8 would disconnect idle listeners after 5 s
+# (django/channels_redis#422).
 CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
@@ -226,8 +224,8 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 
 CELERY_BROKER_URL = REDIS_URL or "memory://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
-CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for Redis for as long as it is away
-# Who rings does not try again, the sweep finds what is due; the time limits of Redis are kcover_portal.broker's.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for Redis without limit
+# A ring is not retried, because the sweep finds what is due. Socket time-outs are in kcover_portal.broker.
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, float] = {"max_retries": 0} if REDIS_URL else {"polling_interval": 0.01}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -242,7 +240,7 @@ EMAIL_HOST = _mail.hostname or ""
 EMAIL_PORT = _mail.port or env.MAIL_PORTS.get(_mail.scheme, 25)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_mail.username or ""), unquote(_mail.password or "")
 EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.scheme == "smtp+tls", _mail.scheme == "smtps"
-EMAIL_TIMEOUT = 10  # seconds: a server that does not answer holds a worker no longer
+EMAIL_TIMEOUT = 10  # seconds; limits how long an unresponsive server occupies a worker
 DEFAULT_FROM_EMAIL = cast("str", ENV["KCOVER_MAIL_FROM"])
 
 REST_FRAMEWORK = {
@@ -264,7 +262,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_PERMISSIONS": [],
-    "ENUM_NAME_OVERRIDES": {  # lists of choices that share the name of their field with others
+    "ENUM_NAME_OVERRIDES": {  # choices whose field name also occurs elsewhere
         "ChannelKindEnum": "kcover_portal.notify.models.Channel.Kind",
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",

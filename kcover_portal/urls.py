@@ -1,4 +1,4 @@
-"""Every address of the portal, app by app. ``/ws/`` and ``/api/v1/agent/`` are answered before Django (asgi.py)."""
+"""The portal's URLs. ``/ws/`` and ``/api/v1/agent/`` are served outside Django's URLs (see ``asgi``)."""
 
 from django.urls import include, path
 

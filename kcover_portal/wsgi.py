@@ -8,11 +8,11 @@ from kcover_portal import gc_tuning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 
-GUNICORN_GIVES_UP = 3  # with any other status it starts a worker that ended again, for ever
+GUNICORN_GIVES_UP = 3  # exit status; with any other, gunicorn would restart the worker forever
 
 try:
     application = get_wsgi_application()
-except SystemExit as error:  # the settings are not understood; which and why was said
+except SystemExit as error:  # the settings are invalid; the message is already printed
     raise SystemExit(GUNICORN_GIVES_UP) from error
 
 gc_tuning.freeze_after_startup()

@@ -143,8 +143,8 @@ class Control:
     # The API server
 
     async def _calls(self, request: web.Request) -> web.Response:
-        asked = {name: request.query.get(name, "") for name in ("verb", "resource", "node")}
-        return _json(self._api.calls.report(**asked))
+        filters = {name: request.query.get(name, "") for name in ("verb", "resource", "node")}
+        return _json(self._api.calls.report(**filters))
 
     async def _forget_calls(self, request: web.Request) -> web.Response:
         self._api.calls.reset()
@@ -175,7 +175,7 @@ class Control:
         self._api.compact()
         return _json({"version": self._world.objects.version})
 
-    # Parts of responses
+    # Parts of the responses
 
     def _summary(self, name: str) -> Object:
         host, spec = self._world.machines[name], self._world.specs[name]

@@ -158,7 +158,7 @@ def _arguments() -> Any:
 def main() -> int:
     """The exit status is the number of mutants that survive, 100 at most."""
     arguments = _arguments()
-    os.environ["CI"] = "1"  # turns Hypothesis' deadline off, which would kill every mutant on a slow machine
+    os.environ["CI"] = "1"  # turns off Hypothesis' deadline, which would kill every mutant on a slow machine
     subprocess.run([MUTMUT, "run", "--max-children", "1", ANY_MUTANT], cwd=ROOT, check=True)
     results = Results(arguments.patterns)
     os.chdir(MUTANTS)

@@ -83,16 +83,16 @@ def build() -> None:
         fetched = {package.name: _fetch(package, into=Path(folder)) for package in PACKAGES}
         for package in PACKAGES:
             root, facts = fetched[package.name]
-            made = {name: _clean(name, (root / path).read_bytes()) for path, name in package.files.items()}
+            built = {name: _clean(name, (root / path).read_bytes()) for path, name in package.files.items()}
             if package.name == "@tabler/icons":
-                made["icons.svg"] = _sprite(root / "icons" / "outline")
+                built["icons.svg"] = _sprite(root / "icons" / "outline")
             if package.licence_file:
-                made[package.licence_name] = (root / package.licence_file).read_bytes()
+                built[package.licence_name] = (root / package.licence_file).read_bytes()
             else:
                 template = (fetched["@tabler/icons"][0] / "LICENSE").read_text()
-                made[package.licence_name] = _tabler_licence(made["tabler.min.css"].decode(), template).encode()
-            files |= made
-            records.append(_record(package, facts, made))
+                built[package.licence_name] = _tabler_licence(built["tabler.min.css"].decode(), template).encode()
+            files |= built
+            records.append(_record(package, facts, built))
     files[MANIFEST] = (json.dumps({"packages": records}, indent=2, ensure_ascii=False) + "\n").encode()
     for path in _present():
         if path not in files:
@@ -137,11 +137,11 @@ def _fetch(package: Package, *, into: Path) -> tuple[Path, dict[str, str]]:
     return root / "package", {"licence": described["license"], "integrity": facts["integrity"]}
 
 
-def _record(package: Package, facts: dict[str, str], made: dict[str, bytes]) -> dict[str, object]:
+def _record(package: Package, facts: dict[str, str], built: dict[str, bytes]) -> dict[str, object]:
     record: dict[str, object] = {"name": package.name, "version": package.version, **facts}
     if package.inside:
         record["inside"] = package.inside
-    return record | {"sha256": {path: _sha256(content) for path, content in sorted(made.items())}}
+    return record | {"sha256": {path: _sha256(content) for path, content in sorted(built.items())}}
 
 
 def _clean(name: str, content: bytes) -> bytes:

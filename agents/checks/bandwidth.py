@@ -30,7 +30,7 @@ def run_in_child(name: str, uuids: Iterable[str], timeout: float) -> programs.Pr
 
 
 def measure(name: str, devices: Iterable[Device], run: Run) -> dict[str, dict[str, Any]]:
-    """The measurements by UUID. Raises CheckSkipped where a library is missing, RuntimeError where it broke."""
+    """The measurements by UUID. Raises CheckSkipped if a library is missing, RuntimeError if it broke."""
     uuids = [device.uuid for device in devices]
     result = run(name, uuids, SECONDS_PER_GPU * max(1, len(uuids)))
     if result.status == gpu_bench.NO_LIBRARY:
@@ -51,7 +51,7 @@ class PcieBandwidth:
         self._query, self._run = query, run
 
     def invasive(self, args: Args) -> bool:
-        """GPUs in use are left out, the others are measured."""
+        """False: GPUs in use are left out, and the others are measured."""
         return False
 
     def run(self, args: Args) -> list[Check]:
@@ -60,9 +60,9 @@ class PcieBandwidth:
         devices = query_gpus(self._query, check=self.name)
         measurable = [device for device in devices if not _why_skipped(device)]
         measured = measure(self.name, measurable, self._run) if measurable else {}
-        return [self._one(device, measured.get(device.uuid), limit) for device in devices]
+        return [self._check_device(device, measured.get(device.uuid), limit) for device in devices]
 
-    def _one(self, device: Device, result: Mapping[str, Any] | None, limit: float) -> Check:
+    def _check_device(self, device: Device, result: Mapping[str, Any] | None, limit: float) -> Check:
         why_skipped = _why_skipped(device)
         if why_skipped:
             return Check(name=self.name, status="skipped", device=device.name, message=why_skipped)
@@ -76,7 +76,7 @@ class PcieBandwidth:
 
 class GpuMemory:
     """``gpumem``: DAXPY and DGEMM on every GPU. Fails for a wrong result, and below the limits (``daxpy`` 1300 GB/s,
-    ``dgemm`` 16 TFLOPS) on boards of the A100's class. Other boards have limits only where the arguments set them."""
+    ``dgemm`` 16 TFLOPS) on boards of the A100's class. Other boards have limits only if the arguments set them."""
 
     name = "gpumem"
     failure_is_node_fault = True
@@ -85,7 +85,7 @@ class GpuMemory:
         self._query, self._run = query, run
 
     def invasive(self, args: Args) -> bool:
-        """It fills memory and cores."""
+        """The benchmark fills memory and uses all cores."""
         return True
 
     def run(self, args: Args) -> list[Check]:
@@ -99,7 +99,7 @@ class GpuMemory:
         measurable = [device for device in devices if not _why_skipped(device)]
         measured = measure(self.name, measurable, self._run) if measurable else {}
         return [
-            self._one(
+            self._check_device(
                 device,
                 measured.get(device.uuid),
                 daxpy,
@@ -109,7 +109,7 @@ class GpuMemory:
             for device in devices
         ]
 
-    def _one(
+    def _check_device(
         self, device: Device, result: Mapping[str, Any] | None, daxpy: float, dgemm: float, *, has_limit: bool
     ) -> Check:
         why_skipped = _why_skipped(device)
@@ -132,7 +132,7 @@ class GpuMemory:
 
 
 def _why_skipped(device: Device) -> str:
-    """Why this GPU is not measured; empty where it is."""
+    """Why this GPU is not measured; empty if it is measured."""
     if device.lost:
         return f"the GPU does not answer: {device.lost}"
     if device.mig:

@@ -1,4 +1,4 @@
-"""Runs health checks: one at a time on a node, and heavy ones only where no process uses the GPUs.
+"""Runs health checks: one at a time on a node, and heavy ones only if no process uses the GPUs.
 
 A check that breaks is an error of the check, and never counts as a broken node.
 """
@@ -38,15 +38,17 @@ class CheckRunner:
         lock: HostLock | None = None,
         lock_timeout: float = OTHER_PROCESS_TIMEOUT_SECONDS,
     ) -> None:
-        """``gpu_users`` returns one line for each user of the GPUs; where it raises, the users are unknown. ``lock`` is
-        waited for ``lock_timeout`` seconds."""
+        """``gpu_users`` returns one line for each user of the GPUs; if it raises, the users are unknown.
+
+        ``lock``: waited for at most ``lock_timeout`` seconds.
+        """
         self.checks: Mapping[str, HealthCheck] = {check.name: check for check in checks}
         self._gpu_users, self._clock, self._lock, self._lock_timeout = gpu_users, clock, lock, lock_timeout
         self._thread_lock = threading.Lock()
 
     def run(self, names: Sequence[str], args: Args, *, start_before: datetime | None = None) -> list[Check]:
         """The results of the checks, in the order of ``names``. An unknown name gives an error result. Raises
-        CheckExpired where the first check cannot start before ``start_before``."""
+        CheckExpired if the first check cannot start before ``start_before``."""
         results: list[Check] = []
         try:
             with self._exclusive(start_before) as alone:
@@ -71,7 +73,7 @@ class CheckRunner:
 
     @contextlib.contextmanager
     def _exclusive(self, start_before: datetime | None) -> Iterator[bool]:
-        """Wait for the checks of other threads. Yield whether no other process runs checks."""
+        """Wait for the checks of other threads. Yield True if no other process runs checks."""
         seconds = -1.0 if start_before is None else max(0.0, (start_before - self._clock()).total_seconds())
         if not self._thread_lock.acquire(timeout=min(seconds, threading.TIMEOUT_MAX)):
             raise CheckExpired(f"other checks ran until {start_before}, when the command expired")
@@ -99,7 +101,7 @@ class CheckRunner:
             return check.run(args)
         except (CheckSkipped, programs.ToolMissing) as reason:
             return [Check(name=name, status="skipped", message=str(reason))]
-        except Exception as error:  # whatever broke, the check did, not the node
+        except Exception as error:  # any error here is the check's, not the node's
             log.warning("check %s raised an error: %r", name, error)
             return [Check(name=name, status="error", message=f"{type(error).__name__}: {error}"[:1000])]
 

@@ -24,16 +24,16 @@ class Dcgm:
     failure_is_node_fault = True
 
     def invasive(self, args: Args) -> bool:
-        """From level 2 on it loads the GPUs."""
+        """From level 2 on, the test loads the GPUs."""
         return _level(args) > 1
 
     def run(self, args: Args) -> list[Check]:
-        """The value of the whole run is Autopilot's: 1 where something failed."""
+        """The value of the whole run is Autopilot's: 1 if something failed."""
         level = _level(args)
         tool = programs.find("dcgmi", install=INSTALL)
         result = programs.run((tool, "diag", "-r", str(level), "-j"), timeout=TIMEOUT_SECONDS[level])
         report = parse(result.stdout)
-        if report is None:  # no host engine, no GPU, a crash: not a diagnosis
+        if report is None:  # no host engine, no GPU or a crash: not a diagnosis
             raise RuntimeError(f"dcgmi exited with status {result.status} and no report: {result.diagnostics[-500:]}")
         return summarize(report, level=level)
 
@@ -43,7 +43,10 @@ def _level(args: Args) -> int:
 
 
 def parse(text: str) -> Mapping[str, Any] | None:
-    """The diagnosis in the output of ``dcgmi -j``, which may have other lines around it. None where there is none."""
+    """The diagnosis in the output of ``dcgmi -j``, which may have other lines around it.
+
+    None if it has no diagnosis.
+    """
     start, end = text.find("{"), text.rfind("}")
     try:
         content = json.loads(text[start : end + 1]) if 0 <= start < end else None
@@ -55,19 +58,21 @@ def parse(text: str) -> Mapping[str, Any] | None:
 
 
 def summarize(report: Mapping[str, Any], *, level: int) -> list[Check]:
-    """The check results of one diagnosis. Raises CheckSkipped where DCGM tested nothing."""
+    """The check results of one diagnosis. Raises CheckSkipped if DCGM tested nothing."""
     found = list(_results(report))
     if not found or all(status == "skipped" for _, _, status, _ in found):
         raise CheckSkipped(
             f"DCGM tested nothing at level {level}: {found[0][3] if found else 'it has no tests for these GPUs'}"
         )
     worst = max((status for _, _, status, _ in found), key=STATUS_ORDER.index)
-    ran = sorted((one for one in found if one[2] != "skipped"), key=lambda one: STATUS_ORDER.index(one[2]))
+    ran = sorted(
+        (result for result in found if result[2] != "skipped"), key=lambda result: STATUS_ORDER.index(result[2])
+    )
     bad = [(test, device) for test, device, status, _ in found if status in ("warn", "fail")]
-    words = ", ".join(dict.fromkeys(f"{test}{f' on {device}' if device else ''}" for test, device in bad))
-    message = f"level {level}: {words}" if words else f"level {level}"
+    listed = ", ".join(dict.fromkeys(f"{test}{f' on {device}' if device else ''}" for test, device in bad))
+    message = f"level {level}: {listed}" if listed else f"level {level}"
     whole_run = Check(name="dcgm", status=worst, value=float(worst == "fail"), message=message)
-    singles = {}  # the worst result, where DCGM lists a test and GPU twice
+    singles = {}  # the worst result, if DCGM lists a test and GPU twice
     for test, device, status, why in ran:
         place = f"{device or 'node'} {test}"
         shown = why if status != "pass" else ""
@@ -87,11 +92,14 @@ def _results(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _gpus(result: Mapping[str, Any]) -> list[str]:
-    """DCGM 4 names one entity for each result; DCGM 3 names one ``gpu_id``, or a list ``gpu_ids`` as text."""
+    """The GPUs of a result.
+
+    DCGM 4 names one entity for each result; DCGM 3 names one ``gpu_id``, or a list ``gpu_ids`` as text.
+    """
     if "entity_id" in result and str(result.get("entity_group", "GPU")).upper() == "GPU":
         return [f"gpu{result['entity_id']}"]
     listed = str(result.get("gpu_id", result.get("gpu_ids", "")))
-    return [f"gpu{one.strip()}" for one in listed.split(",") if one.strip().isdecimal()] or [""]
+    return [f"gpu{number.strip()}" for number in listed.split(",") if number.strip().isdecimal()] or [""]
 
 
 def _status(result: Mapping[str, Any]) -> tuple[str, str]:
@@ -99,8 +107,8 @@ def _status(result: Mapping[str, Any]) -> tuple[str, str]:
     notes = raw if isinstance(raw, list) else [raw]
     texts = [str(note.get("warning", note)) if isinstance(note, dict) else str(note) for note in notes]
     why = "; ".join(texts)[:1000]
-    word = str(result.get("status", "")).lower()
-    status = {"pass": "pass", "warn": "warn", "fail": "fail"}.get(word, "skipped")
+    printed = str(result.get("status", "")).lower()
+    status = {"pass": "pass", "warn": "warn", "fail": "fail"}.get(printed, "skipped")
     severities = {note.get("error_severity") for note in notes if isinstance(note, dict)}
     if status == "fail" and severities == {CONFIGURATION_SEVERITY}:
         status = "warn"

@@ -98,7 +98,7 @@ class Cuda:
 
     @contextmanager
     def timed(self, seconds: list[float]) -> Iterator[None]:
-        """Append the seconds that the GPU worked on what was queued inside."""
+        """Append the seconds that the GPU spent on the work queued inside the block."""
         events = [ctypes.c_void_p(), ctypes.c_void_p()]
         for event in events:
             self.call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(0))
@@ -142,8 +142,8 @@ class Blas:
 
     def axpy(self, n: int, alpha: float, x: ctypes.c_uint64, y: ctypes.c_uint64) -> None:
         """y += alpha x."""
-        one, factor = ctypes.c_int(1), ctypes.c_double(alpha)
-        self._call("cublasDaxpy_v2", self._handle, ctypes.c_int(n), ctypes.byref(factor), x, one, y, one)
+        stride, factor = ctypes.c_int(1), ctypes.c_double(alpha)
+        self._call("cublasDaxpy_v2", self._handle, ctypes.c_int(n), ctypes.byref(factor), x, stride, y, stride)
 
     def gemm(self, n: int, a: ctypes.c_uint64, b: ctypes.c_uint64, c: ctypes.c_uint64) -> None:
         """C = A B, square matrices."""
@@ -207,8 +207,8 @@ def _daxpy(cuda: Cuda, blas: Blas) -> tuple[float, bool]:
                 for _ in range(times):
                     blas.axpy(AXPY_LENGTH, 0.5, x, y)
             done += times
-        one = cuda.read(x, 0)
-        wanted = one * (1 + 0.5 * done)
+        value = cuda.read(x, 0)
+        wanted = value * (1 + 0.5 * done)
         right = all(_near(cuda.read(y, place), wanted) for place in (0, AXPY_LENGTH // 2, AXPY_LENGTH - 1))
     return 3 * 8 * AXPY_LENGTH * AXPYS / 1e9 / seconds[0], right
 
@@ -222,9 +222,9 @@ def _dgemm(cuda: Cuda, blas: Blas) -> tuple[float, bool]:
             with cuda.timed(seconds):
                 for _ in range(times):
                     blas.gemm(GEMM_SIZE, a, b, c)
-        one = cuda.read(a, 0)
+        value = cuda.read(a, 0)
         cells = GEMM_SIZE * GEMM_SIZE
-        right = all(_near(cuda.read(c, place), GEMM_SIZE * one * one) for place in (0, cells // 2, cells - 1))
+        right = all(_near(cuda.read(c, place), GEMM_SIZE * value * value) for place in (0, cells // 2, cells - 1))
     return 2 * GEMM_SIZE**3 * GEMMS / 1e12 / seconds[0], right
 
 
@@ -236,7 +236,7 @@ BENCHES = {"pciebw": pciebw, "gpumem": gpumem}
 
 
 def main() -> int:
-    """Run one benchmark on every visible GPU, one after the other. Return 3 where a library is missing."""
+    """Run one benchmark on every visible GPU, one after the other. Return 3 if a library is missing."""
     parser = argparse.ArgumentParser(
         prog="python -m agents.checks.gpu_bench", description="Measure GPUs; see agents.checks.bandwidth."
     )

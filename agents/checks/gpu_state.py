@@ -12,7 +12,7 @@ DRIVER_TIMEOUT_SECONDS = 30.0
 
 
 def query_gpus(query: Callable[[], tuple[Device, ...]], *, check: str) -> tuple[Device, ...]:
-    """The GPUs, read under a deadline. Raises CheckSkipped where there are none, deadline.DeadlineExceeded,
+    """The GPUs, read under a deadline. Raises CheckSkipped if there are none, deadline.DeadlineExceeded,
     nvml.DriverError."""
     try:
         devices = deadline.within(DRIVER_TIMEOUT_SECONDS, query, what=f"NVML for {check}")
@@ -40,7 +40,7 @@ def _hanging(device: Device, check: str) -> Check:
 
 
 class Remapped:
-    """``remapped``: fails where a remapped row waits for a reset (Autopilot: "Pending: Yes"), or where a remapping
+    """``remapped``: fails if a remapped row waits for a reset (Autopilot: "Pending: Yes"), or if a remapping
     failed."""
 
     name = "remapped"
@@ -54,23 +54,23 @@ class Remapped:
 
     def run(self, args: Args) -> list[Check]:
         """The value is the number of remapped rows."""
-        return _check_each(query_gpus(self._query, check=self.name), self._one, check=self.name)
+        return _check_each(query_gpus(self._query, check=self.name), self._check_device, check=self.name)
 
-    def _one(self, device: Device) -> Check:
+    def _check_device(self, device: Device) -> Check:
         if device.lost:
             return Check(name=self.name, status="fail", device=device.name, message=device.lost)
         rows = device.rows
         if rows is None:
             message = "this GPU does not remap rows, or MIG mode hides them"
             return Check(name=self.name, status="skipped", device=device.name, message=message)
-        wrong = rules.remapping_problem(rows)
-        status = "fail" if wrong else "pass"
+        problem = rules.remapping_problem(rows)
+        status = "fail" if problem else "pass"
         count = float(rows.corrected + rows.uncorrected)
-        return Check(name=self.name, status=status, device=device.name, value=count, unit="rows", message=wrong)
+        return Check(name=self.name, status=status, device=device.name, value=count, unit="rows", message=problem)
 
 
 class GpuPower:
-    """``gpupower``: fails where the hardware slows the GPU down right now (clock event reason 0x8)."""
+    """``gpupower``: fails if the hardware slows the GPU down right now (clock event reason 0x8)."""
 
     name = "gpupower"
     failure_is_node_fault = False  # a single sample; the finding ``clocks`` covers ten minutes
@@ -82,10 +82,10 @@ class GpuPower:
         return False
 
     def run(self, args: Args) -> list[Check]:
-        """The value is 1 where the slowdown is active, as in Autopilot's metric."""
-        return _check_each(query_gpus(self._query, check=self.name), self._one, check=self.name)
+        """The value is 1 if the slowdown is active, as in Autopilot's metric."""
+        return _check_each(query_gpus(self._query, check=self.name), self._check_device, check=self.name)
 
-    def _one(self, device: Device) -> Check:
+    def _check_device(self, device: Device) -> Check:
         if device.lost:
             return Check(name=self.name, status="fail", device=device.name, message=device.lost)
         if device.clock_reasons is None:

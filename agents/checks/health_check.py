@@ -9,22 +9,27 @@ Args = Mapping[str, Any]
 
 
 class CheckSkipped(Exception):
-    """The check cannot run here. The message says why, and what would help."""
+    """The check cannot run on this node. The message says why, and what would help."""
 
 
 class HealthCheck(Protocol):
-    """One check. It limits its own running time. ``failure_is_node_fault``: a failure is a fault of this node, and not
-    of a peer or of a single moment."""
+    """One check.
+
+    It limits its own running time. ``failure_is_node_fault``: a failure is a fault of this node, and not of a peer or
+    of a single moment.
+    """
 
     name: str
     failure_is_node_fault: bool
 
     def invasive(self, args: Args) -> bool:
-        """Whether it needs idle GPUs when it runs with these arguments."""
+        """Return whether the check needs idle GPUs when it runs with these arguments."""
 
     def run(self, args: Args) -> list[Check]:
-        """One result for each device. Raises CheckSkipped, ValueError for invalid arguments, or anything else where the
-        check itself breaks."""
+        """One result for each device.
+
+        Raises CheckSkipped, ValueError for invalid arguments, or anything else if the check itself breaks.
+        """
 
 
 def integer(args: Args, key: str, default: int, *, least: int, most: int) -> int:

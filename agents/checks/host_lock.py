@@ -24,28 +24,31 @@ class HostLock:
     """The file that processes of this node lock while they run checks.
 
     ``shared``: other processes lock the same file, so checks must not start without it. Otherwise the file is in the
-    agent's spool; where that is missing, there is no agent to wait for.
+    agent's spool; if that is missing, there is no agent to wait for.
     """
 
     path: pathlib.Path
     shared: bool = False
 
     def create(self) -> None:
-        """Create the file for processes that may not. Errors are ignored: whoever locks it will report them."""
+        """Create the file for processes that may not. Errors are ignored here; ``acquire`` reports them."""
         with contextlib.suppress(OSError):
             os.close(_open(self.path))
 
     @contextlib.contextmanager
     def acquire(self, *, timeout: float) -> Iterator[bool]:
-        """Yield whether this process holds the lock, after waiting up to ``timeout`` seconds for another process, or
-        for the agent to create the file in a folder that this process cannot write. Raises LockUnavailable."""
+        """Hold the lock; yield whether this process got it.
+
+        Waits up to ``timeout`` seconds for another process, or for the agent to create the file in a folder that this
+        process cannot write. Raises LockUnavailable.
+        """
         until = time.monotonic() + timeout
         try:
             handle = _open_or_wait(self.path, until=until)
         except OSError as error:
             if self.shared:
                 raise LockUnavailable(
-                    f"cannot open the lock of the checks of this node, {self.path}: {error.strerror}"
+                    f"cannot open the lock file for checks on this node, {self.path}: {error.strerror}"
                 ) from error
             yield True
             return
@@ -67,8 +70,10 @@ def _open_or_wait(path: pathlib.Path, *, until: float) -> int:
 
 
 def _open(path: pathlib.Path) -> int:
-    """Open the file, but nothing that someone else put in its place: links are not followed, pipes are not waited for.
-    Raises OSError."""
+    """Open the file, unless someone has replaced it: links are not followed, pipes are not waited for.
+
+    Raises OSError.
+    """
     handle = os.open(path, OPEN_FLAGS, 0o644)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)

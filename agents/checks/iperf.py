@@ -1,4 +1,4 @@
-"""``iperf``: how fast the network between this node and its peers is, measured with iperf3."""
+"""``iperf``: the bandwidth of the network between this node and its peers, measured with iperf3."""
 
 import json
 import subprocess
@@ -25,14 +25,14 @@ class Iperf:
     ``serve``: start this many servers, each for one client, from ``port`` on. ``hosts``: send to these peers, one after
     the other, with ``ports`` processes, each to its own port from ``port`` on, with ``clients`` streams, for
     ``seconds``. ``wait``: seconds to wait for the peer's servers. Serving and sending at once is one step of a ring.
-    ``idle``: run only where no process uses the GPUs. The caller compares the numbers; there is no limit here.
+    ``idle``: run only if no process uses the GPUs. The caller compares the numbers; there is no limit here.
     """
 
     name = "iperf"
     failure_is_node_fault = False
 
     def invasive(self, args: Args) -> bool:
-        """It takes the network from running jobs; only the caller knows whether that matters."""
+        """The check takes the network from running jobs; only the caller knows whether that matters."""
         return str(args.get("idle", False)).lower() == "true"
 
     def run(self, args: Args) -> list[Check]:
@@ -63,7 +63,7 @@ class Iperf:
             return found
 
     def _sum_rates(self, device: str, parts: Sequence[Callable[[], float]]) -> Check:
-        """The total rate of processes that run at the same time; an error where one of them broke."""
+        """The total rate of processes that run at the same time; an error if one of them broke."""
         rates: list[float] = []
         errors: list[str] = []
 

@@ -16,13 +16,13 @@ EXTRA_SECONDS = 15.0
 
 
 class Ping:
-    """``ping``: ten packets to each of ``hosts``. Fails where a peer is unreachable or all packets are lost."""
+    """``ping``: ten packets to each of ``hosts``. Fails if a peer is unreachable or all packets are lost."""
 
     name = "ping"
     failure_is_node_fault = False
 
     def __init__(self, peers: tuple[str, ...] = ()) -> None:
-        """``peers``: the hosts to ping where the arguments name none."""
+        """``peers``: the hosts to ping if the arguments name none."""
         self._peers = peers
 
     def invasive(self, args: Args) -> bool:
@@ -40,7 +40,7 @@ class Ping:
 
         def ping_each(share: Sequence[str]) -> None:
             for host in share:
-                found[host] = self._one(tool, host)
+                found[host] = self._ping_host(tool, host)
 
         threads = [
             threading.Thread(target=ping_each, args=(hosts[place::MAX_CONCURRENT],)) for place in range(MAX_CONCURRENT)
@@ -51,7 +51,7 @@ class Ping:
             thread.join()
         return [found[host] for host in dict.fromkeys(hosts)]
 
-    def _one(self, tool: str, host: str) -> Check:
+    def _ping_host(self, tool: str, host: str) -> Check:
         command = (tool, "-n", "-q", "-c", str(PACKET_COUNT), "-i", "0.2", "-W", "2", host)
         try:
             result = programs.run(command, timeout=PACKET_COUNT * 0.2 + EXTRA_SECONDS)

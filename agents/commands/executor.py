@@ -43,10 +43,12 @@ class HostExecutor:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         driver_timeout: float = DRIVER_TIMEOUT_SECONDS,
     ) -> None:
-        """``reboot_command``: program and arguments, not read by a shell. ``gpu_users`` lists who uses the GPUs while
-        nothing else in this process calls the driver (None: ask driver, kubelet and open files). While ``release_gpus``
-        is entered, the agent listens to no GPU. A driver that does not answer within ``driver_timeout`` seconds is not
-        reset."""
+        """``reboot_command``: program and arguments, not read by a shell.
+
+        ``gpu_users`` lists who uses the GPUs while nothing else in this process calls the driver (None: ask driver,
+        kubelet and open files). While ``release_gpus`` is entered, the agent listens to no GPU. A driver that does not
+        answer within ``driver_timeout`` seconds is not reset.
+        """
         self._reboot_command = tuple(reboot_command)
         self._gpu_users = gpu_users or GpuUsers(query=functools.partial(nvml.devices, within_exclusive=True))
         self._checks = checks or CheckRunner((), gpu_users=self._gpu_users)
@@ -66,7 +68,7 @@ class HostExecutor:
         return _failed(result) if result.status else None
 
     def reset_gpu(self, args: Mapping[str, Any]) -> Outcome:
-        """Refused unless it is proved that nothing uses the node's GPUs."""
+        """Reset a GPU. Refused unless it is proved that nothing uses the node's GPUs."""
         named = [str(args[key]) for key in ("gpu_uuid", "pci", "index") if args.get(key) is not None]
         if not named or not _GPU.fullmatch(named[0]):
             return Outcome(status="refused", message="args must name one GPU: gpu_uuid, pci or index")
@@ -84,8 +86,8 @@ class HostExecutor:
     def _reset(self, tool: str, gpu: str) -> Outcome:
         try:
             users = self._gpu_users()
-        except Exception as error:  # whatever broke: no proof that the GPUs are free
-            return Outcome(status="refused", message=f"cannot find out who uses the GPUs: {error}")
+        except Exception as error:  # any error: there is no proof that the GPUs are free
+            return Outcome(status="refused", message=f"cannot determine who uses the GPUs: {error}")
         if users:
             return Outcome(
                 status="refused", message="the GPUs are in use: " + "; ".join(users)[: MAX_MESSAGE_LENGTH // 2]

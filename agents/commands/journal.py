@@ -25,7 +25,7 @@ from kcover.faults.fault import Check, Command, CommandResult, Fault
 log = logging.getLogger(__name__)
 
 JOURNAL_FOLDER = "commands"
-REBOOT_GRACE = timedelta(minutes=10)  # a reboot fails where the boot has not ended by then
+REBOOT_GRACE = timedelta(minutes=10)  # a reboot fails if the boot has not ended by then
 RESULT_RETENTION = timedelta(days=7)  # an acknowledged result is kept this long after the command expired
 MAX_RESULTS_PER_REPORT = 100
 MAX_RESULT_BYTES_PER_REPORT = 512 << 10  # a report is at most 1 MiB
@@ -35,8 +35,11 @@ LANES = journal_entry.LANES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a command ended: ``status`` is ``done``, ``failed``, ``refused`` or ``expired``. ``checks`` and ``faults``
-    are what it found out about the node."""
+    """How a command ended:
+
+    ``status`` is ``done``, ``failed``, ``refused`` or ``expired``. ``checks`` and ``faults`` are its findings about the
+    node.
+    """
 
     status: str
     message: str = ""
@@ -49,13 +52,16 @@ class Executor(Protocol):
     """Acts on the node. Each method blocks until it is done, within its own time limit."""
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
-        """Request a reboot. None: requested, the next boot proves it. An outcome: it could not be requested."""
+        """Request a reboot.
+
+        Return None if it was requested (the next boot proves it), an outcome if it could not be requested.
+        """
 
     def reset_gpu(self, args: Mapping[str, Any]) -> Outcome:
         """Reset one GPU; ``args`` has ``gpu_uuid``, ``pci`` or ``index``."""
 
     def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
-        """Run checks. ``expired`` where they cannot start before ``expires_at``."""
+        """Run checks. The outcome is ``expired`` if they cannot start before ``expires_at``."""
 
 
 class Journal:
@@ -73,8 +79,10 @@ class Journal:
         self._damaged = set(store.names("aside"))
 
     def offer(self, commands: Iterable[Command]) -> bool:
-        """Take in commands; return True where one is new. A command that is offered again after its result was
-        acknowledged means that the portal lacks the result: it is sent again."""
+        """Take in commands. Return True if one is new.
+
+        If a command is offered again after its result was acknowledged, the portal lacks the result: it is sent again.
+        """
         is_new = False
         with self._lock:
             for command in commands:
@@ -109,8 +117,8 @@ class Journal:
     def results(self, *, now: datetime, boot_id: str, resend: bool = False) -> tuple[CommandResult, ...]:
         """The results to report, as many as fit into one report. Reboots are settled by the boot ID.
 
-        ``resend``: include acknowledged results whose command is still offered. Not in the very next report: the
-        portal's answer may have crossed the result.
+        ``resend``: include acknowledged results whose command is still offered. Do not set it for the very next report,
+        because the portal's answer may have crossed the result.
         """
         with self._lock:
             for entry in list(self._entries.values()):
@@ -122,7 +130,7 @@ class Journal:
             return self._within_size_limit(wanted[:MAX_RESULTS_PER_REPORT])
 
     def acknowledge(self, ids: Iterable[str], *, now: datetime) -> None:
-        """The portal has these results."""
+        """Mark these results as received by the portal."""
         with self._lock:
             for id in ids:
                 entry = self._entries.get(id)
@@ -151,8 +159,10 @@ class Journal:
         return tuple(results)
 
     def _with_output(self, entry: JournalEntry) -> CommandResult | None:
-        """The result with its output. After acknowledgement only the disk has the output; where it cannot be read, the
-        result goes without."""
+        """The result with its output.
+
+        After acknowledgement only the disk has the output. If it cannot be read, the result goes without.
+        """
         if entry.state is State.ACKNOWLEDGED:
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
                 return journal_entry.parse(json.loads(self._store.read(_name(entry.command.id)) or b"")).result
@@ -161,10 +171,10 @@ class Journal:
     def _attempt(self, entry: JournalEntry, *, now: datetime, boot_id: str) -> Outcome | None:
         try:
             return self._execute(entry, now=now, boot_id=boot_id)
-        except Exception as error:  # whatever broke: a command that never ends would block the rescue of its node
+        except Exception as error:  # any error: a command that never ends would block the rescue of its node
             log.exception("command %s raised an error", entry.command.id)
             if entry.command.kind == "reboot" and entry.state is State.STARTED:
-                return None  # the reboot may have been requested: the boot ID will tell
+                return None  # the reboot may have been requested: the boot ID will show it
             return Outcome(status="failed", message=f"error in the agent: {type(error).__name__}: {error}")
 
     def _execute(self, entry: JournalEntry, *, now: datetime, boot_id: str) -> Outcome | None:
@@ -210,7 +220,7 @@ class Journal:
         if self._sink is not None and (outcome.checks or outcome.faults):
             try:
                 self._sink(outcome.checks, outcome.faults, now)
-            except Exception as error:  # the command still ends, and says what is missing
+            except Exception as error:  # the command still ends, and its message says what is missing
                 log.exception("command %s: could not record its findings", entry.command.id)
                 outcome = replace(outcome, message=f"{outcome.message}; its findings could not be recorded: {error}")
         with self._lock:
@@ -247,7 +257,7 @@ class Journal:
 
 
 def _name(id: str) -> str:
-    digest = hashlib.sha256(id.encode()).hexdigest()[:32]  # IDs come from the portal and are no safe file names
+    digest = hashlib.sha256(id.encode()).hexdigest()[:32]  # IDs come from the portal and are not safe file names
     return f"{JOURNAL_FOLDER}/{digest}.json"
 
 

@@ -13,7 +13,7 @@ _LANES = {"reboot": "reboots", "run_check": "checks"}  # every other kind belong
 
 
 class State(enum.StrEnum):
-    """How far a command is. The values are those on disk."""
+    """The state of a command. The values are those on disk."""
 
     OFFERED = "offered"  # not started; in memory only
     STARTED = "started"
@@ -34,12 +34,15 @@ class JournalEntry:
 
     @property
     def lane(self) -> str:
-        """The lane that executes it."""
+        """The lane that executes the command."""
         return _LANES.get(self.command.kind, "acts")
 
 
 def drop_output(entry: JournalEntry) -> None:
-    """Free the output of an acknowledged result. It is seldom requested again, and a week's worth takes megabytes."""
+    """Free the output of an acknowledged result.
+
+    It is seldom requested again, and the outputs of a week take megabytes.
+    """
     if entry.result is not None:
         entry.result = replace(entry.result, output={})
 
@@ -73,7 +76,7 @@ def dump_result(result: CommandResult) -> dict[str, Any]:
 
 
 def parse(data: Mapping[str, Any]) -> JournalEntry:
-    """The entry that ``dump`` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+    """Parse the entry that ``dump`` wrote. Raises KeyError, TypeError or ValueError for anything else."""
     command = Command(
         id=data["id"],
         kind=data["kind"],

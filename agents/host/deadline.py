@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-_start_lock = threading.Lock()  # held while looking for a running call and starting one
+_start_lock = threading.Lock()  # held while finding or starting a call
 
 
 class DeadlineExceeded(Exception):
@@ -22,7 +22,7 @@ class _Call(threading.Thread):
 
 
 def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
-    """Return or raise what ``call`` does; raise DeadlineExceeded after ``seconds``.
+    """Return or raise the result of ``call``. Raises DeadlineExceeded after ``seconds``.
 
     A thread that hangs inside a driver cannot be ended. A second call with the same ``what`` therefore starts no second
     thread: it waits for the first one, until that has taken ``seconds`` itself. A driver that hangs for days costs one
@@ -52,10 +52,10 @@ def within(seconds: float, call: Callable[[], T], *, what: str) -> T:
 
 
 def _start_or_join(thread: _Call) -> _Call:
-    """The thread that makes this call now: one that runs already, or this one, started."""
+    """The thread that makes this call: the running one, or this one, started."""
     with _start_lock:
-        same = (other for other in threading.enumerate() if isinstance(other, _Call) and other.name == thread.name)
-        found = next(same, None)
+        running = (other for other in threading.enumerate() if isinstance(other, _Call) and other.name == thread.name)
+        found = next(running, None)
         if found is None:
             thread.started_at = time.monotonic()
             thread.start()

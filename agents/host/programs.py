@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-KILL_WAIT_SECONDS = 2.0  # for a killed child to die; one that hangs in the kernel does not
+KILL_WAIT_SECONDS = 2.0  # time for a killed child to die; one that hangs in the kernel does not
 
 
 class ToolMissing(Exception):
@@ -35,11 +35,11 @@ class ProgramResult:
 
     @property
     def diagnostics(self) -> str:
-        """Standard error, or standard output where that is empty."""
+        """Standard error, or standard output if that is empty."""
         return self.stderr.strip() or self.stdout.strip()
 
     def stdout_or_raise(self, name: str) -> str:
-        """Standard output. Raises RuntimeError with the end of its diagnostics where the program failed."""
+        """Standard output. Raises RuntimeError with the end of its diagnostics if the program failed."""
         if self.status:
             raise RuntimeError(f"{name} exited with status {self.status}: {self.diagnostics[-300:]}")
         return self.stdout
@@ -54,7 +54,7 @@ def find(tool: str, *, install: str) -> str:
 
 
 def run(command: Sequence[str], *, timeout: float, environ: Mapping[str, str] | None = None) -> ProgramResult:
-    """Run a program to its end. Raises ProgramTimeout after ``timeout`` seconds, OSError where it cannot be started."""
+    """Run a program to its end. Raises ProgramTimeout after ``timeout`` seconds, OSError if it cannot be started."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -75,12 +75,11 @@ def run(command: Sequence[str], *, timeout: float, environ: Mapping[str, str] | 
 
 
 def run_module(module: str, *arguments: str, timeout: float, environ: Mapping[str, str] | None = None) -> ProgramResult:
-    """Run a module of this agent in a process of its own, see ``run``."""
-    here = os.pathsep.join(
-        path for path in sys.path if path
-    )  # where this agent was loaded from: a folder, or one zip file
+    """Run a module of this agent in a process of its own; see ``run``."""
+    # the folder or zip file from which this agent was loaded
+    search_path = os.pathsep.join(path for path in sys.path if path)
     command = (sys.executable, "-m", module, *arguments)
-    return run(command, timeout=timeout, environ={"PYTHONPATH": here, **(environ or {})})
+    return run(command, timeout=timeout, environ={"PYTHONPATH": search_path, **(environ or {})})
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

@@ -1,4 +1,4 @@
-"""A lock that many may hold together, or one exclusively."""
+"""A lock that many callers may hold together, or one exclusively."""
 
 import contextlib
 import threading
@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 
 class SharedLock:
-    """Those who want it exclusively go before newcomers. A hold may end in another thread than it began in, as for a
-    call that hangs in a thread of its own."""
+    """Callers that want it exclusively go before new shared ones.
+
+    A hold may end in another thread than it began in, for example for a call that hangs in its own thread.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -16,8 +18,10 @@ class SharedLock:
 
     @contextlib.contextmanager
     def shared(self, *, timeout: float, within_exclusive: bool = False) -> Iterator[None]:
-        """Hold it with others. ``within_exclusive``: on behalf of the exclusive holder. Raises TimeoutError after
-        ``timeout`` seconds."""
+        """Hold it with others.
+
+        ``within_exclusive``: for the holder of the exclusive lock. Raises TimeoutError after ``timeout`` seconds.
+        """
         with self._changed:
             if not within_exclusive and not self._changed.wait_for(lambda: not self._exclusive, timeout):
                 raise TimeoutError
@@ -31,7 +35,7 @@ class SharedLock:
 
     @contextlib.contextmanager
     def exclusive(self, *, timeout: float) -> Iterator[None]:
-        """Hold it alone. Raises TimeoutError where the others do not release it within ``timeout`` seconds."""
+        """Hold it alone. Raises TimeoutError if the others do not release it within ``timeout`` seconds."""
         with self._changed:
             if not self._changed.wait_for(lambda: not self._exclusive, timeout):
                 raise TimeoutError

@@ -11,13 +11,13 @@ class Store(Protocol):
     """Named blobs. A name is ``file`` or ``folder/file``. Writes are atomic, and durable when they return."""
 
     def read(self, name: str) -> bytes | None:
-        """The blob, or None where it is absent."""
+        """The blob, or None if it is absent."""
 
     def write(self, name: str, data: bytes) -> None:
         """Write the whole blob, or raise OSError and leave the old one."""
 
     def delete(self, name: str) -> None:
-        """Delete the blob; an absent one is no error."""
+        """Delete the blob. An absent one is not an error."""
 
     def names(self, folder: str) -> list[str]:
         """The names ``folder/file`` in that folder, sorted."""
@@ -27,7 +27,7 @@ class Store(Protocol):
 
 
 class FolderStore:
-    """A store on disk, for one process at a time. Raises BlockingIOError while another process holds it, OSError where
+    """A store on disk, for one process at a time. Raises BlockingIOError while another process holds it, OSError if
     it cannot be used."""
 
     def __init__(self, path: pathlib.Path) -> None:
@@ -67,7 +67,7 @@ class FolderStore:
         _sync_folder(target.parent)
 
     def delete(self, name: str) -> None:
-        """Not synced: a blob that reappears after a power cut is sent again, which is harmless."""
+        """Delete the blob, without a sync: one that reappears after a power cut is sent again, which is harmless."""
         (self._path / name).unlink(missing_ok=True)
 
     def names(self, folder: str) -> list[str]:

@@ -11,7 +11,7 @@ from kcover.wire.fields import MAX_COUNT
 
 log = logging.getLogger(__name__)
 
-MAX_DISTINCT_FAULTS = 1000  # more distinct faults tell nothing new about a node
+MAX_DISTINCT_FAULTS = 1000  # more distinct faults say nothing new about a node
 
 
 class Overflow:
@@ -25,7 +25,7 @@ class Overflow:
         return len(self._faults)
 
     def add(self, faults: Iterable[Fault]) -> None:
-        """Hold these faults. Of equal ones the first is kept."""
+        """Hold these faults. Of equal ones, the first is kept."""
         with self._lock:
             for fault in faults:
                 key = fault.kind, fault.code, fault.pci, fault.gpu_uuid, fault.source, fault.drill

@@ -46,8 +46,10 @@ def from_spool(report: Mapping[str, Any], *, now: datetime) -> OutgoingReport:
 def heartbeat(
     node: str, *, boot_id: str, inventory: Inventory | None, results: tuple[CommandResult, ...], now: datetime
 ) -> OutgoingReport:
-    """A report that says the agent is alive. It carries the ``inventory`` where it changed, and the ``results`` of
-    commands."""
+    """A report that says the agent is alive.
+
+    It carries the ``inventory`` if it changed, and the ``results`` of commands.
+    """
     report = _report(node, boot_id=boot_id, now=now, inventory=inventory, command_results=results)
     return OutgoingReport(
         batch_id=report.batch_id,

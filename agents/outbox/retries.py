@@ -17,8 +17,10 @@ MAX_FAILURES_OF_ONE_REPORT = 3  # then other reports go first
 def jittered_delay(
     retry_after: float | None, pause: float, *, uniform: Callable[[float, float], float] = random.uniform
 ) -> float:
-    """Seconds until the next call: as the portal asked, or else ``pause``, plus jitter. Agents that failed together do
-    not come back together."""
+    """Seconds until the next call: the portal's ``retry_after``, or else ``pause``, plus jitter.
+
+    Agents that failed together do not come back together.
+    """
     if retry_after is None:
         return pause * uniform(0.5, 1.0)
     return retry_after + uniform(0.0, min(5.0, retry_after))
@@ -53,8 +55,11 @@ class Retries:
         log.log(level, "report not accepted, %d in the spool, next attempt in %.1f s: %s", waiting, pause, error)
 
     def must_yield(self, batch_id: str, error: UplinkError) -> bool:
-        """Whether other reports go before this spooled one, which just failed with ``error``: the portal refuses it for
-        now, or fails on it repeatedly while it accepts others, or says that it broke."""
+        """Return whether other reports go before this spooled one, which just failed with ``error``.
+
+        They do if the portal refuses the report for now, fails on it repeatedly while it accepts others, or says that
+        it broke.
+        """
         if isinstance(error, ReportDeferred):
             return True
         if self._another_succeeded or isinstance(error, PortalFailed):
@@ -68,6 +73,6 @@ class Retries:
 
     def remaining(self, now: datetime) -> float:
         """Seconds left of the current pause."""
-        if self._paused_at is None or now < self._paused_at:  # a clock set back must not silence the agent
+        if self._paused_at is None or now < self._paused_at:  # a clock set back must not silence it
             return 0.0
         return max(0.0, (self._paused_at + self._pause - now).total_seconds())

@@ -28,8 +28,11 @@ Mark = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class Batch:
-    """A report that waits. ``report`` and ``mark`` are set only until the disk has them. ``unreadable``: the last
-    attempt to read its file failed."""
+    """A report that waits.
+
+    ``report`` and ``mark`` are set only until they are on disk. ``unreadable``: the last attempt to read its file
+    failed.
+    """
 
     number: int
     batch_id: str
@@ -50,7 +53,7 @@ class Spool:
 
     A batch with faults is never dropped. When such batches fill the spool, ``full`` is True and the owner stops reading
     its sources; the kernel's log is the buffer then. A batch without faults is dropped, oldest first, to make room for
-    one with faults. Where the disk still refuses a write, the batch stays in memory, is sent from there, and the stored
+    one with faults. If the disk still refuses a write, the batch stays in memory, is sent from there, and the stored
     mark stays where it was.
     """
 
@@ -72,7 +75,7 @@ class Spool:
 
     @property
     def full(self) -> bool:
-        """Whether no more faults can be kept."""
+        """True if no more faults can be kept."""
         with self._lock:
             return self._is_over_limits()
 
@@ -83,7 +86,7 @@ class Spool:
 
     @property
     def ready(self) -> bool:
-        """Whether there is a batch to send now, as far as is known."""
+        """True if there is a batch to send now, as far as is known."""
         return any(not batch.unreadable for batch in list(self._waiting.values()))
 
     @property
@@ -140,7 +143,7 @@ class Spool:
                     return dict(batch.report)
                 try:
                     content = self._read(batch.name)
-                except OSError as error:  # too many open files, for example: the file is still there
+                except OSError as error:  # for example too many open files: the file is still there
                     if not batch.unreadable:
                         log.error("spool: %s cannot be read, trying again later: %s", batch.name, error)
                     batch.unreadable = True
@@ -166,7 +169,7 @@ class Spool:
                 log.warning(
                     "spool: %s could not be deleted and will be sent again after a restart: %s", batch.name, error
                 )
-            if not self._mark_is_stored:  # there was no room before; there may be now
+            if not self._mark_is_stored:  # there was no room before; there may be some now
                 self.save()
 
     def defer(self, batch_id: str) -> None:
@@ -243,7 +246,9 @@ class Spool:
             try:
                 self.store.write(batch.name, content)
             except OSError as error:
-                stored = (one for one in self._waiting.values() if one.report is None and not one.has_faults)
+                stored = (
+                    waiting for waiting in self._waiting.values() if waiting.report is None and not waiting.has_faults
+                )
                 droppable = next(stored, None) if batch.has_faults and error.errno in NO_SPACE_ERRORS else None
                 if droppable is None:
                     raise

@@ -1,4 +1,4 @@
-"""Select from repeated findings those worth reporting: pure, no I/O, no clock."""
+"""Select the repeated findings that are worth reporting. Pure: no I/O, no clock."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from agents.probes.finding import Finding
 from kcover.faults.fault import Check, Fault
 from kcover.wire import fields
 
-REPEAT_UNCHANGED_AFTER = timedelta(hours=1)  # so that silence is never taken for health
+REPEAT_UNCHANGED_AFTER = timedelta(hours=1)  # so that silence is never mistaken for health
 REPEAT_MOVING_AFTER = timedelta(minutes=10)  # a result other than pass, while its message or value changes
 REPEAT_FAULT_AFTER = timedelta(minutes=10)  # a fault that persists: a rescue may have closed its incident
 
@@ -58,7 +58,7 @@ class ChangeFilter:
 
 
 def fault_from(finding: Finding, *, now: datetime, source: str) -> Fault:
-    """The failed check as a fault: kind ``check``, the name of the check as its code."""
+    """The failed check as a fault: kind ``check``, with the check's name as its code."""
     check = finding.check
     return Fault(
         kind="check",

@@ -1,4 +1,4 @@
-"""What a probe reports: findings, each with a severity that decides what becomes of it."""
+"""The output of probes: findings, each with a severity that decides how it is handled."""
 
 import enum
 from collections.abc import Callable, Sequence
@@ -8,14 +8,14 @@ from typing import Protocol
 
 from kcover.faults.fault import Check, Fault
 
-# Takes check results and faults with the time they were found, and reports them to the portal.
+# Takes check results and faults with the time when they were found, and reports them to the portal.
 ResultSink = Callable[[Sequence[Check], Sequence[Fault], datetime], None]
 
 
 class Severity(enum.StrEnum):
     """How bad a finding is. It decides the status of the check result, and whether the portal opens an incident.
 
-    Choose ``FAULT`` only where a single observation proves that the node is broken.
+    Choose ``FAULT`` only if a single observation proves that the node is broken.
     """
 
     OK = "ok"  # status pass
@@ -26,7 +26,7 @@ class Severity(enum.StrEnum):
     ERROR = "error"  # status error: the probe itself broke; says nothing about the node
 
     def when(self, condition: bool) -> "Severity":
-        """This severity where the condition holds, else ``OK``."""
+        """This severity if the condition holds, else ``OK``."""
         return self if condition else Severity.OK
 
     @property
@@ -59,7 +59,7 @@ class Finding:
 class Observation:
     """Everything that one run of a probe found.
 
-    ``faults`` are faults found beside the findings, an Xid from the driver for example. They are reported every time.
+    ``faults`` are faults in addition to the findings, for example an Xid from the driver. They are reported every time.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -70,8 +70,8 @@ class Probe(Protocol):
     """Observes one aspect of the node. Its runs never overlap, so it may keep state from one run to the next.
 
     ``interval_seconds``: time between runs. ``deadline_seconds``: a run that takes longer is late (a warning), and hung
-    after four times as long. ``hang_severity``: what a hung run means: ``FAULT`` where a driver of the node hangs,
-    ``FAILURE`` where only the probe's tool does.
+    after four times as long. ``hang_severity``: the severity of a hung run: ``FAULT`` if a driver of the node hangs,
+    ``FAILURE`` if only the probe's tool does.
     """
 
     name: str
@@ -80,7 +80,10 @@ class Probe(Protocol):
     hang_severity: Severity
 
     def observe(self, now: datetime) -> Observation:
-        """May raise anything (reported as an ``error`` of the probe, not of the node), and may hang."""
+        """Observe the node.
+
+        It may raise anything (reported as an ``error`` of the probe, not of the node), and may hang.
+        """
 
 
 def finding(
@@ -93,13 +96,13 @@ def finding(
     message: str = "",
     pci: str | None = None,
 ) -> Finding:
-    """A finding for the check ``name``. ``message`` explains what is wrong; it is dropped where nothing is."""
+    """A finding for the check ``name``. ``message`` explains what is wrong; it is dropped if nothing is."""
     shown = "" if severity is Severity.OK else message
     check = Check(name=name, status=severity.status, device=device, value=value, unit=unit, message=shown)
     return Finding(check=check, is_fault=severity is Severity.FAULT, pci=pci)
 
 
 def gpu_count_finding(name: str, present: int, expected: int, *, state: str = "answer") -> Finding:
-    """Whether enough GPUs are present. The message of a failure says how to expect fewer."""
+    """A finding that says whether enough GPUs are present. The message of a failure says how to expect fewer."""
     message = f"{present} of {expected} GPUs {state}; if the node has fewer by design, set KCOVER_AGENT_GPUS={present}"
     return finding(name, Severity.FAULT.when(present < expected), value=present, unit="GPUs", message=message)

@@ -1,8 +1,8 @@
 """The credential of a node, as its agent stores it.
 
-A new credential is stored before it is used, and the previous one is kept beside it. Whatever is lost on the way, the
-agent has one that works: the previous one until the new one is used, and again where the portal's database is restored
-to an earlier state. A credential that is refused is not deleted, because a proxy may have refused it.
+A new credential is stored before it is used, and the previous one is kept with it. Whatever is lost on the way, the
+agent has one that works: the previous one until the new one is used, and again if the portal's database is restored to
+an earlier state. A credential that is refused is not deleted, because a proxy may have refused it.
 """
 
 import json
@@ -67,8 +67,11 @@ class CredentialStore:
         return own
 
     def store_renewed(self, answer: bytes) -> bool:
-        """Take the portal's answer to a renewal. Return whether the new credential may be used: only where it could be
-        stored, because using it invalidates the previous one. Raises ValueError for an invalid answer."""
+        """Take the portal's answer to a renewal. Return whether the new credential may be used.
+
+        It may be used only if it could be stored, because using it invalidates the previous one. Raises ValueError for
+        an invalid answer.
+        """
         previous = replace(self.own, previous=None) if self.own else None
         own = replace(_parse(answer, now=self._clock()), previous=previous)
         if not self._write(own):
@@ -77,9 +80,10 @@ class CredentialStore:
         return True
 
     def is_renewal_due(self) -> bool:
-        """Whether to renew the credential now; True at most once an hour.
+        """Return whether to renew the credential now; True at most once an hour.
 
-        It is due by this machine's clock, or once it was held for half of its lifetime: the clock may be weeks behind.
+        It is due by this machine's clock, or once it was held for half of its lifetime, because the clock may be weeks
+        behind.
         """
         if self.own is None or self.own.renew_at is None:
             return False
@@ -91,8 +95,12 @@ class CredentialStore:
         return True
 
     def reject(self, token: str) -> bool:
-        """The portal refused this token. Return whether there is another one to try: a newer one, or the previous one.
-        Where the previous one was refused too, there is none; the next call starts over with both."""
+        """Handle a token that the portal refused.
+
+        Return whether there is another one to try: a newer one, or the previous one.
+
+        If the previous one was refused too, there is none; the next call starts over with both.
+        """
         own = self.own
         if own is None or own.token != token:
             return own is not None
@@ -136,7 +144,7 @@ def _parse(answer: bytes, *, now: datetime) -> Credential:
 
 
 def _renew_at(expires_at: object, *, now: datetime) -> datetime | None:
-    """The middle of its lifetime. None where the end is missing or unreadable; a 401 will tell then."""
+    """The middle of its lifetime. None if the end is missing or unreadable; a 401 then shows that it has ended."""
     try:
         end = datetime.fromisoformat(str(expires_at))
         lifetime = end - now
@@ -157,7 +165,7 @@ def _encode(own: Credential) -> dict[str, Any]:
 
 
 def _decode(content: Mapping[str, Any]) -> Credential:
-    """Raises ValueError, KeyError, TypeError or AttributeError."""
+    """Decode a stored credential. Raises ValueError, KeyError, TypeError or AttributeError."""
     token, previous = content["token"], content.get("before")
     if not isinstance(token, str) or not token:
         raise ValueError("no token")

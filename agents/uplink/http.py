@@ -55,7 +55,7 @@ class HttpUplink:
         connection: "Callable[..., Connection] | None" = None,
     ) -> None:
         """``token`` is called for each request, because the file behind it may be rotated. ``cluster`` names the
-        cluster where the token does not (a Kubernetes service account token). ``connection`` opens a connection; None
+        cluster if the token does not (a Kubernetes service account token). ``connection`` opens a connection; None
         opens a ``Connection``. Raises OSError for an unreadable ``ca_file``."""
         self._node, self._token, self._clock = node, token, clock
         self._cluster = cluster
@@ -68,7 +68,7 @@ class HttpUplink:
 
     @property
     def enrolled(self) -> bool:
-        """Whether this node has a credential from enrolling."""
+        """True if this node has a credential from enrolling."""
         return self._credentials.own is not None
 
     def post_report(self, body: bytes) -> wire.Answer:
@@ -138,8 +138,10 @@ class HttpUplink:
             return own.token
 
     def _configured_token(self) -> str:
-        """The configured token as it is now: a kubelet rotates it about every hour. Empty where it was removed after
-        enrolling."""
+        """The configured token as it is now, because a kubelet rotates it about every hour.
+
+        Empty if it was removed after enrolling.
+        """
         try:
             return self._token()
         except FileNotFoundError as error:
@@ -150,7 +152,7 @@ class HttpUplink:
             raise UplinkError(f"the token cannot be read: {error}") from error
 
     def _next_bearer(self, bearer: str, given: str, connection: "Connection") -> str:
-        """The token to try after the portal refused one. Raises UplinkError where there is none. The node's own
+        """The token to try after the portal refused one. Raises UplinkError if there is none. The node's own
         credential is kept and tried again with the next call, because a proxy may have refused it."""
         if given and not protocol.is_enrolment_token(given):
             return given
@@ -184,13 +186,13 @@ class HttpUplink:
             log.warning("could not renew the credential yet: %s", error)
 
     def _request_token(self, token: str, connection: "Connection", *, what: str) -> bytes:
-        """The portal's answer to this token. Raises UplinkError."""
+        """The portal's answer to a request with this token. Raises UplinkError."""
         body = json.dumps({"node": self._node}).encode()
         headers = self._headers(token) | {"Content-Type": "application/json"}
         status, response_headers, answer = connection.call("POST", ENROL_PATH, body=body, headers=headers)
         try:
             protocol.raise_for_status(status, response_headers, answer, now=self._clock())
-        except UplinkError as error:  # a plain UplinkError: no report may be dropped or deferred because of it
+        except UplinkError as error:  # a plain UplinkError, so that no report is dropped or deferred because of it
             raise UplinkError(f"{what}: {error}", retry_after=error.retry_after) from error
         return answer
 

@@ -1,4 +1,4 @@
-"""The agent's side of the ingest protocol: what the portal's answers mean, and what an agent needs of it."""
+"""The agent's side of the ingest protocol: the meaning of the portal's answers, and the interface of an uplink."""
 
 import email.utils
 import json
@@ -35,7 +35,7 @@ class PortalFailed(UplinkError):
 
 
 class Uplink(Protocol):
-    """What an agent needs from the portal. The simulator has its own implementation."""
+    """The portal as an agent needs it. The simulator has its own implementation."""
 
     def post_report(self, body: bytes) -> wire.Answer:
         """Deliver one report (JSON, wire format 1). The portal has stored it when this returns. Raises UplinkError."""
@@ -73,7 +73,7 @@ def raise_for_status(status: int, headers: Mapping[str, str], body: bytes, *, no
 
 
 def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
-    """Seconds to wait, at most 10 minutes, from ``Retry-After`` in seconds or as an HTTP date. None where it is absent
+    """Seconds to wait, at most 10 minutes, from ``Retry-After`` in seconds or as an HTTP date. None if it is absent
     or invalid."""
     if value is None:
         return None
@@ -89,5 +89,5 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
 
 
 def is_enrolment_token(token: str) -> bool:
-    """Whether the token can only be traded for a credential of the node."""
+    """Return whether the token can only be traded for a credential of the node."""
     return token.startswith(ENROLMENT_PREFIX)

@@ -14,8 +14,7 @@ class TrustStore:
     """The certificate authorities to trust: those of ``ca_file``, else those of the system.
 
     The system's bundle costs 2.5 MiB for as long as the agent lives. ``hashed_folder`` is a folder with one file for
-    each authority, in which OpenSSL finds just the one it needs; the bundle is then loaded only where that is not
-    enough.
+    each authority, in which OpenSSL finds just the one it needs. The bundle is then loaded only if that is not enough.
     """
 
     def __init__(self, ca_file: pathlib.Path | None = None, *, hashed_folder: pathlib.Path | None = None) -> None:
@@ -24,7 +23,7 @@ class TrustStore:
         self._is_complete = hashed_folder is None
 
     def add_system_bundle(self) -> bool:
-        """Load the bundle of the system, after a certificate was not trusted. False: it is loaded already."""
+        """Load the bundle of the system, after a certificate was not trusted. Return False if it is loaded already."""
         if self._is_complete:
             return False
         self._is_complete = True
@@ -33,8 +32,7 @@ class TrustStore:
 
 
 def hashed_certificates(paths: ssl.DefaultVerifyPaths | None = None) -> pathlib.Path | None:
-    """The system's folder of certificates by hash. None where there is none, or where the environment names another
-    place."""
+    """The system's folder of certificates by hash. None if there is none, or if the environment names another place."""
     paths = paths or ssl.get_default_verify_paths()
     if not paths.capath or os.environ.keys() & {paths.openssl_cafile_env, paths.openssl_capath_env}:
         return None

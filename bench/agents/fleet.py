@@ -58,8 +58,11 @@ class Plan:
 
 @dataclass(slots=True, kw_only=True)
 class FleetResult:
-    """The result. ``latencies``: seconds of each acknowledged POST. ``failures``: POSTs that failed. ``left``: reports
-    still in a spool at the end. ``cpu``, ``wall``: seconds from ready to stop. ``rss``: bytes."""
+    """The result.
+
+    ``latencies``: seconds of each acknowledged POST. ``failures``: POSTs that failed. ``left``: reports still in a
+    spool at the end. ``cpu``, ``wall``: seconds from ready to stop. ``rss``: bytes.
+    """
 
     latencies: list[float] = field(default_factory=list)
     failures: int = 0

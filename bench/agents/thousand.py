@@ -40,7 +40,7 @@ NODES_PER_SPARE = 8  # the simulator keeps some nodes as spares, which are not m
 COUNTED = """SELECT n.name, i.code, i.device, sum(i.count) FROM incidents_incident i
     JOIN fleet_node n ON n.id = i.node_id WHERE i.kind = 'xid' GROUP BY 1, 2, 3"""
 
-Key = tuple[str, str, str]  # node, code, slot
+Key = tuple[str, str, str]  # (node, code, slot)
 
 
 class Kernels:
@@ -80,7 +80,7 @@ class Kernels:
 
 
 class Meter:
-    """CPU seconds of the processes of the portal, including killed ones as far as they were sampled."""
+    """CPU seconds of the portal's processes. Killed processes count as far as they were sampled."""
 
     def __init__(self, product: Product) -> None:
         self._product = product
@@ -98,7 +98,6 @@ class Meter:
                 continue
 
     def begin(self) -> None:
-        """Starts the measurement."""
         self.sample()
         self._before = self._totals()
 

@@ -1,92 +1,95 @@
-"""What refuses the value of an action's attribute in a policy: each returns why, or None where the value is taken."""
+"""Validators of the attributes of a policy's actions. Each returns why a value is invalid, or None if it is valid."""
 
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from kcover import durations
+from kcover import durations, reasons
 from kcover.actions.spec import Refusal
 from kcover.faults import fault
 from kcover.kube_names import LABEL_KEY, LABEL_VALUE
 from kcover.quote import short_repr, short_text
+from kcover.reasons import Reason
 
 MAX_TEXT, MAX_URL = 500, 1000  # characters
 CHANNEL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 SPACE = re.compile(r"[\s\x00-\x1f]")
 
 
-def wait(value: str) -> str | None:
-    """A wait in KCE's grammar."""
+def wait(value: str) -> Reason | None:
+    """Validate a wait time in KCE's grammar."""
     try:
         durations.parse(value)
     except durations.DurationError as error:
-        return str(error)
+        return error.reason
     return None
 
 
 def truth(name: str) -> Refusal:
-    """ "true" or "false"."""
+    """Validator for "true" or "false"."""
     return lambda value: (
-        None if value in ("true", "false") else f'{name} must be "true" or "false", not "{short_text(value)}"'
+        None if value in ("true", "false") else reasons.of("truth_invalid", name=name, value=short_text(value))
     )
 
 
 def one_of(name: str, choices: tuple[str, ...]) -> Refusal:
-    """One of a few words."""
+    """Validator for one of a few values."""
     return lambda value: (
-        None if value in choices else f"unknown {name} {short_repr(value)}: use one of {', '.join(choices)}"
+        None
+        if value in choices
+        else reasons.of("choice_unknown", name=name, value=short_repr(value), known=", ".join(choices))
     )
 
 
 def key(what: str) -> Refusal:
-    """The key of a label or a taint."""
-    return lambda value: None if LABEL_KEY.fullmatch(value) else f"{short_repr(value)} is no {what} key"
+    """Validator for the key of a label or taint (``what``)."""
+    return lambda value: (
+        None if LABEL_KEY.fullmatch(value) else reasons.of("key_invalid", what=what, value=short_repr(value))
+    )
 
 
 def label_value(what: str) -> Refusal:
-    """The value of a label or a taint; ``<code>`` stands for the fault's code."""
+    """Validator for the value of a label or taint (``what``); ``<code>`` stands for the fault's code."""
     return lambda value: (
-        None if LABEL_VALUE.fullmatch(value.replace("<code>", "0")) else f"{short_repr(value)} is no {what} value"
-    )
-
-
-def channel(value: str) -> str | None:
-    """The name of a notification channel."""
-    return (
         None
-        if CHANNEL_NAME.fullmatch(value)
-        else f'{short_repr(value)} is no name of a channel: write "on-call" for example'
+        if LABEL_VALUE.fullmatch(value.replace("<code>", "0"))
+        else reasons.of("text_invalid", what=what, value=short_repr(value))
     )
 
 
-def text(value: str) -> str | None:
-    """A message to people."""
-    return None if 0 < len(value) <= MAX_TEXT else f"a message has 1 to {MAX_TEXT} characters"
+def channel(value: str) -> Reason | None:
+    """Validate the name of a notification channel."""
+    return None if CHANNEL_NAME.fullmatch(value) else reasons.of("channel_of_rule_invalid", value=short_repr(value))
 
 
-def url(value: str) -> str | None:
-    """The address of another system."""
-    example = "write https://repair.example/hook for example"
+def text(value: str) -> Reason | None:
+    """Validate a message for people."""
+    return None if 0 < len(value) <= MAX_TEXT else reasons.of("message_length", most=MAX_TEXT)
+
+
+def url(value: str) -> Reason | None:
+    """Validate the address of another system."""
     if len(value) > MAX_URL or SPACE.search(value):
-        return f"an address has at most {MAX_URL} characters and no spaces: {example}"
+        return reasons.of("address_length", most=MAX_URL)
     parts = web_address(value)
     if parts is None:
-        return f"{short_repr(value)} is no address: {example}"
+        return reasons.of("address_invalid", value=short_repr(value))
     if parts.username or parts.password:
-        return "no password in an address: everybody who reads the policy would read it"
+        return reasons.of("address_password")
     return None
 
 
-def check_names(value: str) -> str | None:
-    """Names of health checks, with commas between them."""
+def check_names(value: str) -> Reason | None:
+    """Validate names of health checks, separated by commas."""
     names = value.split(",")
     if all(fault.CODE_WORD.fullmatch(name) for name in names) and len(set(names)) == len(names):
         return None
-    example = 'write their names with commas and no spaces, "pciebw,remapped" for example'
-    return f"{short_repr(value)} is no list of checks: {example}"
+    return reasons.of("check_list_invalid", value=short_repr(value))
 
 
 def with_code(value: str, code: str) -> str:
-    """A label's value with the code in it, cut to what Kubernetes takes: 63 characters, the ends letters or digits."""
+    """A label value with the code inserted, cut to what Kubernetes accepts: 63 characters that begin and end with a
+    letter or digit.
+    """
     written = value.replace("<code>", code)[:63]
     return re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$", "", written)
 
@@ -95,7 +98,7 @@ def web_address(value: str) -> SplitResult | None:
     """The parts of an HTTP or HTTPS address with a host and a valid port; None for anything else."""
     try:
         parts = urlsplit(value)
-        parts.port  # noqa: B018 - raises ValueError where it is no port
+        parts.port  # noqa: B018 - raises ValueError if the port is invalid
     except ValueError:
         return None
     return parts if parts.scheme in ("http", "https") and parts.hostname else None

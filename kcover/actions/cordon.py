@@ -1,4 +1,4 @@
-"""cordon: nothing new is scheduled on the node."""
+"""cordon: new pods are no longer scheduled on the node."""
 
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.sentences.i18n import gettext_noop as _

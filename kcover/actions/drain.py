@@ -1,4 +1,4 @@
-"""drain: evicts what runs on the node, gently, for as long as the policy allows."""
+"""drain: evict the node's pods gracefully, for as long as the policy allows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from kcover.actions.record import Form, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
-DEFAULT_TIME = timedelta(minutes=10)  # interfaces: "Drain without a wait time: 10min, then hold"
+DEFAULT_TIME = timedelta(minutes=10)  # KCE's drain without a wait time: 10 minutes, then hold (docs/interfaces.md)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``seconds``: how long to evict. ``on_timeout``: what to do with the pods that are left then."""
+    """``seconds``: how long to evict. ``on_timeout``: what to do with the remaining pods after that."""
 
     seconds: int = shown(_("Time limit"), Form.SECONDS)
     on_timeout: str = shown(
@@ -32,14 +32,17 @@ class Args(record.Args):
 
     @property
     def time_limit(self) -> timedelta:
-        """The time of the drain."""
+        """The time limit of the drain."""
         return timedelta(seconds=self.seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``entered``: the guards let the step begin. ``asked``: at least one pod was asked to leave. ``held_since`` and
-    ``held_seconds``: how long guards held the evictions back, which is no part of the drain's time."""
+    """``entered``: the guards let the step begin.
+
+    ``asked``: the eviction of at least one pod was requested. ``held_since`` and ``held_seconds``: how long guards held
+    the evictions back; this time does not count towards the drain's limit.
+    """
 
     entered: bool = hidden(default=False)
     asked: bool = hidden(default=False)

@@ -1,4 +1,4 @@
-"""escalate: the portal has done its part, a person must do the rest; the node stays as it is."""
+"""escalate: the portal has done its part, and a person must do the rest. The node stays as it is."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``message``: what a person is to do."""
+    """``message``: what a person must do."""
 
     message: str = shown(_("Message"), default="", always=True)
 

@@ -1,13 +1,15 @@
-"""label: says something about the node to whatever selects by it; keeps no work away by itself."""
+"""label: set a label for whatever selects nodes by it. By itself the label does not keep work away."""
 
 from dataclasses import dataclass
 
+from kcover import reasons
 from kcover.actions import attributes, record
 from kcover.actions.record import shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
+from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
 
-OWN_PREFIX = "kcover.io/"  # of label keys that the portal itself keeps (interfaces section 6)
+OWN_PREFIX = "kcover.io/"  # prefix of the label keys that the portal itself maintains (docs/interfaces.md, section 6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,10 +20,10 @@ class Args(record.Args):
     value: str = shown(_("Label value"), default="", always=True)
 
 
-def _key(value: str) -> str | None:
+def _key(value: str) -> Reason | None:
     refusal = attributes.key("label")(value)
     if refusal is None and value.startswith(OWN_PREFIX):
-        return f"labels that begin with {OWN_PREFIX} are the portal's own: use another name"
+        return reasons.of("label_reserved", prefix=OWN_PREFIX)
     return refusal
 
 

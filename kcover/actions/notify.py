@@ -1,4 +1,4 @@
-"""notify: people are told before anything is taken away."""
+"""notify: tell people before work is taken away."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """The message. ``channel`` None: every channel that asks for news of rescues."""
+    """The message. ``channel`` None: every channel that receives news of rescues."""
 
     channel: str | None = shown(_("Channel"), default=None)
     message: str | None = shown(_("Message"), default=None)
@@ -21,7 +21,7 @@ class Args(record.Args):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``told``: what came of it, as the JSON of a reason in ``because``, and when, in ``at``."""
+    """``told``: the result, as the JSON of a reason in ``because``, and its time in ``at``."""
 
     asked_at: datetime | None = shown(_("Requested at"), Form.MOMENT, default=None)
     told: Mapping[str, Any] | None = hidden(default=None)

@@ -1,4 +1,4 @@
-"""ready: the node is back: Ready, with a boot id other than the one that was rebooted."""
+"""ready: wait until the node is Ready under another boot ID than the one that was rebooted."""
 
 from dataclasses import dataclass
 
@@ -10,13 +10,13 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``boot_id``: the boot that the node came up in."""
+    """``boot_id``: the boot in which the node came up."""
 
     boot_id: str = shown(_("Boot ID"), default="", kept=True)
 
     @property
     def new_boot(self) -> str:
-        """The boot that the proof is about."""
+        """The boot that the verification is about."""
         return self.boot_id
 
 

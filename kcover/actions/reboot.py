@@ -1,4 +1,4 @@
-"""reboot: asks for one reboot of the boot that was found, and waits until the node reports another."""
+"""reboot: request one reboot that ends a known boot, and wait until the node reports another boot."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,15 +14,18 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``wait_seconds``: how long to wait between the drain and the reboot."""
+    """``wait_seconds``: the time between the drain and the reboot."""
 
     wait_seconds: int = shown(_("Wait before the reboot"), Form.SECONDS, default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.JobsProgress):
-    """``boot_id``: the boot that is to end, known however long the plan waits before. ``driver``: by which way, chosen
-    before the request. ``was_ready``: whether the node was Ready then. ``asked``: the request."""
+    """``boot_id``: the boot that the reboot must end; it is known however long the plan waits before.
+
+    ``driver``: how the node is rebooted, chosen before the request. ``was_ready``: the node was Ready at that time.
+    ``asked``: the request.
+    """
 
     boot_id: str = shown(_("Boot ID"), default="", kept=True)
     driver: str = shown(
@@ -37,12 +40,12 @@ class Progress(record.JobsProgress):
 
     @classmethod
     def initial(cls, *, boot_id: str) -> Self:
-        """A reboot is to end the boot in which its rescue was opened, and none but it."""
+        """A reboot may end only the boot in which its rescue was opened."""
         return cls(boot_id=boot_id)
 
     @property
     def committed(self) -> bool:
-        """A reboot that was asked for is seen through."""
+        """A requested reboot is always completed."""
         return self.asked is not None
 
 

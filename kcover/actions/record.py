@@ -1,4 +1,4 @@
-"""Arguments and progress of a step: frozen dataclasses that are kept as JSON and shown to people field by field."""
+"""Arguments and progress of a step: frozen dataclasses that are stored as JSON and shown to people field by field."""
 
 import dataclasses
 import types
@@ -14,23 +14,23 @@ from kcover.sentences.i18n import gettext_noop
 
 
 class Form(StrEnum):
-    """How a field's value is shown."""
+    """How the value of a field is shown."""
 
     TEXT = "text"
     NUMBER = "number"  # 0 is not shown
     YES_NO = "yes_no"
-    SECONDS = "seconds"  # a number of seconds, shown as a span of time
+    SECONDS = "seconds"  # a number of seconds, shown as a duration
     MOMENT = "moment"
-    NAMES = "names"  # a list of names, or a mapping by name: how many, and the first few
+    NAMES = "names"  # a list of names, or a mapping by name; shown are the number and the first few
     BUDGETS = "budgets"  # pods, each with the disruption budgets that refuse to evict it
-    CHOICE = "choice"  # one of ``choices``, each with its words
+    CHOICE = "choice"  # one of ``choices``, each with its label
     REASON = "reason"
-    VALUES = "values"  # a mapping of which only the values are shown
+    VALUES = "values"  # a mapping; only the values are shown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What people see of a field. ``title`` and the words of ``choices`` are messages to translate."""
+    """What people see of a field. ``title`` and the labels in ``choices`` are messages to translate."""
 
     title: str
     form: Form = Form.TEXT
@@ -46,16 +46,18 @@ def shown(
     always: bool = False,
     kept: bool = False,
 ) -> Any:
-    """Declares a field of ``Args`` or ``Progress`` that people see under ``title``; see ``hidden`` for the rest."""
+    """Declare a field of ``Args`` or ``Progress`` that people see under ``title``; for the other arguments see
+    ``hidden``.
+    """
     described = Shown(title=title, form=form, choices=choices or {})
     return _field(default, {"shown": described, "always": always, "kept": kept})
 
 
 def hidden(*, default: Any = dataclasses.MISSING, always: bool = False, kept: bool = False) -> Any:
-    """Declares a field of ``Args`` or ``Progress`` that no page shows.
+    """Declare a field of ``Args`` or ``Progress`` that no page shows.
 
-    ``always``: written to JSON even where it has its default. ``kept``: survives an operator's retry, and does not
-    count as something that the step has done.
+    ``always``: write the field to JSON even if it has its default. ``kept``: the field survives an operator's retry,
+    and does not count as something that the step has done.
     """
     return _field(default, {"always": always, "kept": kept})
 
@@ -68,15 +70,15 @@ def _field(default: Any, metadata: Mapping[str, object]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """Values of JSON with names and types.
+    """JSON values with names and types.
 
-    Moments are written as ISO 8601, tuples as lists, reasons as ``reasons.Reason.to_json``; defaults are left out.
+    Times are written as ISO 8601, tuples as lists, reasons as ``reasons.Reason.to_json``; defaults are left out.
     """
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The record that ``to_json`` wrote. Raises ValueError for an unknown key, TypeError for a missing one."""
-        types_ = {one.name: one.type for one in dataclasses.fields(cls)}
+        types_ = {field.name: field.type for field in dataclasses.fields(cls)}
         unknown = sorted(data.keys() - types_.keys())
         if unknown:
             raise ValueError(f"{cls.__module__}.{cls.__name__} has no field {unknown[0]!r}: use {', '.join(types_)}")
@@ -85,67 +87,71 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON, without the fields that have their default."""
         written = {}
-        for one in dataclasses.fields(self):
-            value = getattr(self, one.name)
-            if one.metadata.get("always") or value != _default(one):
-                written[one.name] = _write(value)
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.metadata.get("always") or value != _default(field):
+                written[field.name] = _write(value)
         return written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(Record):
-    """What a plan tells a step; part of the plan's hash."""
+    """The arguments that a plan gives to a step; part of the plan's hash."""
 
     @property
     def time_limit(self) -> timedelta | None:
-        """How long the step may take from its start, if its arguments bound it."""
+        """How long the step may take from its start; None if its arguments set no limit."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Record):
-    """What a step remembers between two runs, stored before the call that it is about."""
+    """What a step remembers between two runs. It is stored before the call that it describes."""
 
     retry: int = shown(gettext_noop("Retries"), Form.NUMBER, default=0, kept=True)  # by an operator
-    gated: bool = hidden(default=False)  # approve mode was set in its middle: it goes on only with an approval
+    gated: bool = hidden(default=False)  # approve mode was set while the step ran: it needs an approval to continue
 
     @classmethod
     def initial(cls, *, boot_id: str) -> Self:
-        """What a step knows when its rescue is opened. ``boot_id``: the node's boot at that time, "" if unknown."""
+        """The progress of a step when its rescue is opened. ``boot_id``: the node's boot then, "" if unknown."""
         return cls()
 
     @property
     def begun(self) -> bool:
-        """Whether the step has done something, or may have; fields marked ``kept`` say nothing of it."""
+        """True if the step has done something, or may have. Fields marked ``kept`` do not count."""
         return any(
-            getattr(self, one.name) != _default(one) for one in dataclasses.fields(self) if not one.metadata.get("kept")
+            getattr(self, field.name) != _default(field)
+            for field in dataclasses.fields(self)
+            if not field.metadata.get("kept")
         )
 
     @property
     def committed(self) -> bool:
-        """Whether the step has asked for something that is seen through even where the fault is over by now."""
+        """True if the step has made a request that is completed even if the fault is over by now."""
         return False
 
     @property
     def new_boot(self) -> str:
-        """The boot that the node came up in during this step, "" where the step is about no boot."""
+        """The boot in which the node came up during this step; "" if the step does not reboot."""
         return ""
 
     def retried(self) -> Self:
-        """The progress that an operator's retry begins with."""
+        """The progress with which an operator's retry begins."""
         fresh = {
-            one.name: _default(one)
-            for one in dataclasses.fields(self)
-            if not one.metadata.get("kept") and _default(one) is not dataclasses.MISSING
+            field.name: _default(field)
+            for field in dataclasses.fields(self)
+            if not field.metadata.get("kept") and _default(field) is not dataclasses.MISSING
         }
         return dataclasses.replace(self, **{**fresh, "retry": self.retry + 1})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobsProgress(Progress):
-    """Progress of a step that leaves jobs on the cluster; they are deleted when its rescue ends or it is skipped.
+    """Progress of a step that creates jobs in the cluster.
 
-    ``jobs``: namespace/name of every job, stored before it is made. ``withdrawal``: how far their deletion is.
+    They are deleted when its rescue ends or the step is skipped.
+
+    ``jobs``: namespace/name of every job, stored before it is created. ``withdrawal``: the progress of their deletion.
     """
 
     jobs: tuple[str, ...] = hidden(default=(), kept=True)
@@ -153,14 +159,14 @@ class JobsProgress(Progress):
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """The jobs whose deletion is not proved yet."""
+        """The jobs that are not known to be deleted."""
         return () if self.withdrawal.get("done") else self.jobs
 
 
 def fields_shown(record: type[Record]) -> list[tuple[str, Shown]]:
-    """The fields that people see, in the order of their declaration; those of the base class last."""
-    found = [(one.name, one.metadata["shown"]) for one in dataclasses.fields(record) if "shown" in one.metadata]
-    inherited = {one.name for one in dataclasses.fields(Progress)}
+    """The fields that people see, in the order of their declaration; those of the base class come last."""
+    found = [(field.name, field.metadata["shown"]) for field in dataclasses.fields(record) if "shown" in field.metadata]
+    inherited = {field.name for field in dataclasses.fields(Progress)}
     return sorted(found, key=lambda pair: pair[0] in inherited)
 
 

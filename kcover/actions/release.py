@@ -1,4 +1,4 @@
-"""release: the portal lets go of the node, whatever it had done to it."""
+"""release: the portal removes everything that it did to the node."""
 
 from kcover.actions.spec import ActionSpec, Stage
 from kcover.sentences.i18n import gettext_noop as _

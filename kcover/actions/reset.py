@@ -1,8 +1,9 @@
-"""reset: one GPU is reset where exactly one is hit and nothing uses it any more; the node keeps running."""
+"""reset: reset one GPU if exactly one is affected and nothing uses it any more. The node keeps running."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kcover import reasons
 from kcover.actions import attributes, record
 from kcover.actions.record import Form, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
@@ -12,7 +13,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: by which way it is reset. ``asked``: the request."""
+    """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: how it is reset. ``asked``: the request."""
 
     gpu: Mapping[str, str] = shown(_("GPU"), Form.VALUES, default={})
     driver: str = shown(_("Reset via"), Form.CHOICE, default="", choices={"agent": _("the node's agent")})
@@ -20,7 +21,7 @@ class Progress(record.Progress):
 
     @property
     def committed(self) -> bool:
-        """A reset that was asked for is seen through."""
+        """A requested reset is always completed."""
         return self.asked is not None
 
 
@@ -32,7 +33,7 @@ SPEC = ActionSpec(
         name="gpuReset",
         attributes={"unCordon": attributes.truth("unCordon")},
         needs=(("drain",),),
-        excludes={"reboot": "a reboot resets the GPUs as well"},
+        excludes={"reboot": reasons.of("reboot_resets_gpus")},
     ),
     implies=("cordon", "verify"),
     progress=Progress,

@@ -1,4 +1,4 @@
-"""restart_jobs: the protected training jobs on the node begin anew elsewhere, by the deletion of all their pods."""
+"""restart_jobs: restart the protected training jobs of the node elsewhere, by deleting all their pods."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,14 +12,16 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``restarted``: by namespace/name of the job, its ``label`` and its ``pods`` as name to uid, stored before the
-    first of them is deleted."""
+    """``restarted``: by namespace/name of the job, its ``label`` and its ``pods`` as name to uid.
+
+    It is stored before the first pod is deleted.
+    """
 
     restarted: Mapping[str, Mapping[str, Any]] = shown(_("Jobs restarted"), Form.NAMES, default={})
 
     @property
     def committed(self) -> bool:
-        """A job that has lost some of its pods is restarted to the end."""
+        """A restart that has deleted some pods of a job is always completed."""
         return self.begun
 
 
@@ -27,7 +29,9 @@ SPEC = ActionSpec(
     name="restart_jobs",
     title=_("Restart jobs"),
     place=(Stage.MOVE, 1),
-    policy=PolicyAction(name="restartJobs", needs=(("cordon", "drain"),)),  # else their pods may come back to the node
+    policy=PolicyAction(
+        name="restartJobs", needs=(("cordon", "drain"),)
+    ),  # otherwise their pods could come back to the node
     progress=Progress,
     isolates=True,
     takes_work_away=True,

@@ -1,4 +1,4 @@
-"""run_checks: the node's agent runs health checks now, and their results are part of the proof."""
+"""run_checks: the node's agent runs health checks now, and their results are part of the verification."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``checks``: their names; empty: those that the agent runs periodically."""
+    """``checks``: their names; empty: the checks that the agent runs periodically."""
 
     checks: tuple[str, ...] = shown(_("Checks"), Form.NAMES, default=())
 

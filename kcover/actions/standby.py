@@ -1,4 +1,4 @@
-"""standby: a spare takes over what the node did, so that its work has somewhere to go (KCE's enableWarmStandby)."""
+"""standby: a spare takes over the node's role, so that its work has somewhere to go (KCE's enableWarmStandby)."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``shortage``: no standby could be used, and the plan went on without one."""
+    """``shortage``: why no standby could be used; the plan continued without one."""
 
     shortage: bool = shown(_("No standby was available"), Form.YES_NO, default=False)
 

@@ -1,6 +1,7 @@
-"""taint: keeps new pods away that do not tolerate it.
+"""taint: keep away new pods that do not tolerate the taint.
 
-With the effect NoExecute Kubernetes also ends every running pod that does not tolerate it, whatever budgets say.
+With the effect NoExecute, Kubernetes also ends every running pod that does not tolerate the taint, regardless of
+disruption budgets.
 """
 
 from dataclasses import dataclass

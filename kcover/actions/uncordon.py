@@ -1,4 +1,4 @@
-"""uncordon: the node takes work again; the portal's cordon, taints, label and mark are taken back in one patch."""
+"""uncordon: the node takes work again. One patch removes the portal's cordon, taints, label and mark."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``foreign``: a person asked for a schedulable node, whoever cordoned it."""
+    """``foreign``: a person asked for a schedulable node, so somebody else's cordon is lifted too."""
 
     foreign: bool = shown(_("Removes someone else's cordon"), Form.YES_NO, default=False)
 

@@ -1,4 +1,4 @@
-"""verify: proof that the node is healthy, before anything runs on it again (invariant 38)."""
+"""verify: prove that the node is healthy, before anything runs on it again (invariant 38)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``agent``: False for a node without an agent, whose report is then no part of the proof."""
+    """``agent``: False for a node without an agent, whose report is not part of the proof."""
 
     agent: bool = shown(_("Agent report required"), Form.YES_NO, default=True, always=True)
 

@@ -1,4 +1,4 @@
-"""webhook: another system is told, or is given the node until it calls back."""
+"""webhook: notify another system, or hand it the node until it calls back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``wait_seconds``: how long the other system may have the node; None: it is only told."""
+    """``wait_seconds``: how long the other system may have the node; None: the system is only notified."""
 
     url: str = shown(_("Address"))
     wait_seconds: int | None = shown(_("Waits for a callback for"), Form.SECONDS, default=None)
@@ -21,7 +21,7 @@ class Args(record.Args):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``callback``: the other system's ``outcome``, ``message`` and when it came, in ``at``."""
+    """``callback``: the other system's ``outcome`` and ``message``, and their time in ``at``."""
 
     tries: int = shown(_("Calls made"), Form.NUMBER, default=0)
     given_at: datetime | None = shown(_("Handed over at"), Form.MOMENT, default=None)

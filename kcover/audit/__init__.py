@@ -1,8 +1,8 @@
 """The vocabulary of the audit log: one frozen dataclass for each verb, with typed fields.
 
-Writers build them, the ledger stores ``to_entry()``, and readers match on what ``from_entry`` returns. Verbs are
-stable: a class may be renamed, its verbs may not. Free text of people and of other systems has a field of its own;
-whatever the portal says itself is a ``Reason``.
+Writers build these objects, the ledger stores ``to_entry()``, and readers match on what ``from_entry`` returns. Verbs
+are stable: a class may be renamed, its verbs may not. Free text of people and of other systems has its own field;
+everything that the portal says itself is a ``Reason``.
 """
 
 from kcover.audit.base import (

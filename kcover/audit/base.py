@@ -1,4 +1,4 @@
-"""What every entry of the ledger has in common: a verb, typed fields, and the row that keeps them."""
+"""What all ledger entries have in common: a verb, typed fields, and the row that stores them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from kcover.audit import codec
 
 
 class UnknownVerb(LookupError):
-    """The ledger has an entry of a verb that this version does not know."""
+    """The ledger has an entry with a verb that this version does not know."""
 
 
 class EntryLike(Protocol):
-    """The columns of an entry that make up an act."""
+    """The columns of an entry from which an act is built."""
 
     @property
     def verb(self) -> str:
@@ -21,15 +21,15 @@ class EntryLike(Protocol):
 
     @property
     def subject(self) -> str:
-        """What it was done to, for people."""
+        """The object of the act, for people."""
 
     @property
     def node(self) -> str:
-        """The node's name; empty where the act is not about a node."""
+        """The node's name; empty if the act is not about a node."""
 
     @property
     def rescue(self) -> int | None:
-        """The rescue's id; None where the act is not part of one."""
+        """The rescue's id; None if the act is not part of a rescue."""
 
     @property
     def data(self) -> Mapping[str, Any]:
@@ -66,24 +66,24 @@ class Act:
 
     @property
     def subject(self) -> str:
-        """What the act is about, for people."""
+        """The object of the act, for people."""
         raise NotImplementedError
 
     @property
     def own_words(self) -> str:
-        """Why a person did it, in their own words; "" where nobody gave a reason."""
+        """A person's own reason for the act; "" if nobody gave one."""
         return str(getattr(self, "reason", ""))
 
     @property
     def explanation(self) -> reasons.Reason | None:
-        """Why the portal did it; None where it gives no reason."""
+        """The portal's reason for the act; None if it gives none."""
         because = getattr(self, "because", None)
         given = because if isinstance(because, tuple) else (because,)
         parts = [part for part in (*given, getattr(self, "withdrawn", None)) if isinstance(part, reasons.Reason)]
         return reasons.both(*parts) if parts else None
 
     def title(self) -> reasons.Reason:
-        """What was done, in a few words, for people."""
+        """What was done, in a few words."""
         return reasons.of(f"audit.{self.verb}")
 
     def to_entry(self) -> Columns:
@@ -95,7 +95,7 @@ class Act:
 
     @classmethod
     def of_entry(cls, entry: EntryLike) -> Self:
-        """The act of an entry of one of this class's verbs."""
+        """The act that an entry with one of this class's verbs records."""
         known = codec.hints(cls)  # type: ignore[arg-type]  # mypy takes no type[Self] for hashable
         stored = {name: getattr(entry, column) for name, column in cls.COLUMNS.items() if name in known}
         data = {name: codec.decode(known[name], value) for name, value in entry.data.items()}
@@ -107,7 +107,7 @@ A = TypeVar("A", bound=type[Act])
 
 
 def register(cls: A) -> A:
-    """Makes a class known under its verbs. Raises ValueError for a verb that another class has."""
+    """Register a class under its verbs. Raises ValueError for a verb that another class has."""
     for verb in cls.verbs():
         if not verb or verb in REGISTRY:
             raise ValueError(f"{cls.__name__}: the verb {verb!r} is empty or taken")
@@ -120,5 +120,5 @@ def from_entry(entry: EntryLike) -> Act:
     try:
         cls = REGISTRY[entry.verb]
     except KeyError as error:
-        raise UnknownVerb(f"the ledger has an entry {entry.verb!r}, which is not known here") from error
+        raise UnknownVerb(f"the ledger has an entry with the unknown verb {entry.verb!r}") from error
     return cls.of_entry(entry)

@@ -1,4 +1,4 @@
-"""The values in the entries of a call: what it is to bring about, and what the other side answered."""
+"""The values in the entries of a call: its goal, and the answer of the other side."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import ClassVar
 from kcover import reasons
 from kcover.reasons import Reason
 
-# What a call is to bring about.
+# The goal of a call.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +23,10 @@ class NodePatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRemoval:
-    """The eviction or deletion of one pod. ``job``: of the training job that is restarted; ``forced``: no grace."""
+    """The eviction or deletion of one pod.
+
+    ``job``: the training job that is restarted; ``forced``: without a grace period.
+    """
 
     CODE: ClassVar[str] = "pod_removal"
     uid: str
@@ -33,7 +36,7 @@ class PodRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebootRequest:
-    """A reboot that ends the boot ``boot_id``, asked for through ``driver``."""
+    """The reboot that ends the boot ``boot_id``, requested through ``driver``."""
 
     CODE: ClassVar[str] = "reboot"
     driver: str
@@ -54,7 +57,7 @@ class GpuReset:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """Checks that the node's agent is to run."""
+    """Checks that the node's agent must run."""
 
     CODE: ClassVar[str] = "checks"
     key: str
@@ -81,7 +84,7 @@ class StandbyChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLabel:
-    """The value of Autopilot's health label; None: no label of the portal's."""
+    """The value of Autopilot's health label; None: the portal sets no label."""
 
     CODE: ClassVar[str] = "health_label"
     value: str | None
@@ -110,12 +113,12 @@ Wanted = (
 )
 
 
-# What the other side answered.
+# The answer of the other side.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEvicted:
-    """The pod is on its way out, with its grace period still running."""
+    """The pod is being deleted; its grace period is still running."""
 
     CODE: ClassVar[str] = "evicted"
 
@@ -126,7 +129,7 @@ class PodEvicted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodGone:
-    """The pod was not there any more."""
+    """The pod did not exist any more."""
 
     CODE: ClassVar[str] = "gone"
 
@@ -150,7 +153,10 @@ class EvictionBlocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeShape:
-    """What of a node the portal may change. ``state``: the value of its state label; ``labels``: others of its own."""
+    """The parts of a node that the portal may change.
+
+    ``state``: the value of its state label; ``labels``: the portal's other labels.
+    """
 
     unschedulable: bool
     taints: tuple[str, ...] = ()
@@ -160,7 +166,7 @@ class NodeShape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePatched:
-    """The node before and after the patch; equal where nothing had to be written."""
+    """The node before and after the patch; equal if nothing had to be written."""
 
     CODE: ClassVar[str] = "patched"
     before: NodeShape
@@ -186,7 +192,7 @@ class LabelsPatched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """The other side took the request. ``because`` names it: an agent's command, or a job."""
+    """The other side accepted the request. ``because`` names it: an agent's command, or a job."""
 
     CODE: ClassVar[str] = "accepted"
     because: Reason
@@ -211,7 +217,7 @@ class JobRemoved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookAnswer:
-    """The other system's answer; ``taken`` False: it was refused, or is unclear."""
+    """The other system's answer; ``taken`` False: the request was refused, or its result is unclear."""
 
     CODE: ClassVar[str] = "webhook_answer"
     taken: bool

@@ -1,4 +1,4 @@
-"""Calls that change a cluster, or ask another system to act on a node: one entry before, one after."""
+"""Calls that change a cluster, or ask another system to act on a node: one entry before the call, one after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kcover.reasons import Reason
 
 
 class Call(StrEnum):
-    """Every kind of call. The values are the first part of the verb."""
+    """Every kind of call. The value is the first part of the verb."""
 
     ACTIVATE = "activate"
     AUTOPILOT_LABELS = "autopilot_labels"
@@ -37,10 +37,11 @@ class Call(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCall(Act):
-    """A call. ``target``: what it is made to, e.g. "node gpu-3" or "pod train/worker-1".
+    """A call. ``target``: the object of the call, such as "node gpu-3" or "pod train/worker-1".
 
-    ``step`` and ``name``: the step of the rescue that makes it, by its place in the plan and its action; ``rule`` and
-    ``revision``: by which policy the rescue was opened. ``check_run``: for which run of checks it is made.
+    ``step`` and ``name``: the step of the rescue that makes the call, by its place in the plan and its action. ``rule``
+    and ``revision``: the policy by which the rescue was opened. ``check_run``: the check run for which the call is
+    made.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {"node": "node", "rescue": "rescue", "target": "subject"}
@@ -69,20 +70,20 @@ class ClusterCall(Act):
 
     @property
     def subject(self) -> str:
-        """What the call is made to."""
+        """The object of the call."""
         return self.target
 
     def title(self) -> Reason:
-        """The call, and how far it is."""
+        """The call and its phase."""
         return reasons.of(f"audit.call_{self.PHASE}", call=reasons.of(f"audit.call.{self.call.value}"))
 
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCallBegun(ClusterCall):
-    """Written before the call, in the transaction that holds the lease and asked the guards.
+    """Written before the call, in the transaction that holds the lease and has evaluated the guards.
 
-    ``passed_over``: the guards that a named person overrode for it.
+    ``passed_over``: the guards that a named person overrode for this call.
     """
 
     PHASE: ClassVar[str] = "begun"
@@ -106,7 +107,7 @@ class ClusterCallFailed(ClusterCall):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCallDone(ClusterCall):
-    """The call was answered. ``answer``: None where the call answers nothing."""
+    """The call was answered. ``answer``: None if the call has no answer."""
 
     PHASE: ClassVar[str] = "done"
 

@@ -46,7 +46,7 @@ def encode_fields(value: Any, *, leave_out: frozenset[str] = frozenset()) -> dic
 
 
 def decode(hint: Any, value: Any) -> Any:
-    """The value of type ``hint`` that ``encode`` made. Raises TypeError or ValueError for anything else."""
+    """Decode a value of type ``hint`` that ``encode`` made. Raises TypeError or ValueError for anything else."""
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         return _decode_union(get_args(hint), value)
@@ -66,7 +66,7 @@ def decode(hint: Any, value: Any) -> Any:
 
 
 def decode_fields(cls: Any, value: Mapping[str, Any]) -> Any:
-    """An instance of the dataclass; fields that are missing get their default."""
+    """An instance of the dataclass; missing fields get their defaults."""
     known = hints(cls)
     return cls(**{name: decode(known[name], item) for name, item in value.items() if name != CODE_KEY})
 
@@ -81,10 +81,10 @@ def hints(cls: type) -> Mapping[str, Any]:
 def _decode_union(choices: tuple[Any, ...], value: Any) -> Any:
     if value is None:
         return None
-    some = [choice for choice in choices if choice is not type(None)]
-    if len(some) == 1:
-        return decode(some[0], value)
-    coded = {choice.CODE: choice for choice in some if hasattr(choice, "CODE")}
+    types = [choice for choice in choices if choice is not type(None)]
+    if len(types) == 1:
+        return decode(types[0], value)
+    coded = {choice.CODE: choice for choice in types if hasattr(choice, "CODE")}
     if isinstance(value, Mapping) and value.get(CODE_KEY) in coded:
         return decode_fields(coded[value[CODE_KEY]], value)
     return value

@@ -1,4 +1,4 @@
-"""Clusters, their settings, pauses, maintenance windows and runs of checks."""
+"""Clusters, their settings, pauses, maintenance windows and check runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from kcover.audit.base import Act, register
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A setting before and after, as plain JSON. Of a secret: "" and "changed"."""
+    """A setting before and after a change, as plain JSON. A secret is only "" or "changed"."""
 
     before: Any
     after: Any
@@ -51,7 +51,7 @@ class AutomationPaused(ModeAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AutomationResumed(ModeAct):
-    """Automation goes on after a pause."""
+    """Automation was resumed after a pause."""
 
     VERB: ClassVar[str] = "automation.resumed"
 
@@ -59,7 +59,7 @@ class AutomationResumed(ModeAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAdded(ClusterAct):
-    """A cluster was registered. ``settings``: without secrets."""
+    """A cluster was registered. ``settings`` has no secrets."""
 
     VERB: ClassVar[str] = "cluster.added"
 
@@ -111,7 +111,7 @@ class MaintenanceAct(Act):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOpened(MaintenanceAct):
-    """A window was announced, for a pool, a node, or (neither) a whole cluster."""
+    """A maintenance window was announced for a pool, a node or, with neither, a whole cluster."""
 
     VERB: ClassVar[str] = "maintenance.opened"
 
@@ -125,7 +125,7 @@ class MaintenanceOpened(MaintenanceAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceEnded(MaintenanceAct):
-    """A window was ended early, or withdrawn before it began."""
+    """A maintenance window was ended early, or withdrawn before it began."""
 
     VERB: ClassVar[str] = "maintenance.ended"
 
@@ -135,20 +135,23 @@ class MaintenanceEnded(MaintenanceAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRunAct(Act):
-    """An act on a run of checks."""
+    """An act on a check run."""
 
     check_run: int
 
     @property
     def subject(self) -> str:
-        """The run."""
+        """The check run."""
         return f"check run {self.check_run}"
 
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRunRequested(CheckRunAct):
-    """A run was requested. ``nodes``: names of the first ones; ``count``: of all; ``batch`` 0: all at the same time."""
+    """A check run was requested.
+
+    ``nodes``: the first names; ``count``: the number of nodes; ``batch`` 0: all at the same time.
+    """
 
     VERB: ClassVar[str] = "checks.requested"
 
@@ -162,7 +165,7 @@ class CheckRunRequested(CheckRunAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRunStopped(CheckRunAct):
-    """A person stopped the run."""
+    """A person stopped the check run."""
 
     VERB: ClassVar[str] = "checks.stopped"
 
@@ -172,7 +175,10 @@ class CheckRunStopped(CheckRunAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRunFinished(CheckRunAct):
-    """The run is over. ``wrong``: by node, what is wrong with the first ones; ``wrong_count``: with how many."""
+    """The check run is over.
+
+    ``wrong``: what is wrong, by node, for the first ones; ``wrong_count``: the number of such nodes.
+    """
 
     VERB: ClassVar[str] = "checks.finished"
 

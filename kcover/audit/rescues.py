@@ -61,7 +61,10 @@ class DecisionMade(Act):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StormOpened(Act):
-    """Automation stops for a symptom on ``nodes`` nodes; ``reached``: the least number that is a storm."""
+    """Automation stops for a symptom on ``nodes`` nodes.
+
+    ``reached``: the smallest number of nodes that counts as a storm.
+    """
 
     VERB: ClassVar[str] = "storm.opened"
 
@@ -73,14 +76,14 @@ class StormOpened(Act):
 
     @property
     def subject(self) -> str:
-        """The storm's own incident."""
+        """The incident of the storm."""
         return f"incident {self.incident}"
 
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestRefused(Act):
-    """A request that was not met. ``requested``: names of the steps; ``reason``: the requester's own words.
+    """A request that was refused. ``requested``: names of the steps; ``reason``: the requester's own words.
 
     ``override``: the guards that it asked to pass over; ``xid``: the code that a decision system named.
     """
@@ -116,7 +119,11 @@ class RescueAct(Act):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueOpened(RescueAct):
-    """A rescue with its plan. ``overrides``: guards that a named person may pass over; ``passed_over``: that were."""
+    """A rescue with its plan.
+
+    ``overrides``: guards that a named person may pass over; ``passed_over``: guards that were passed over;
+    ``reason``: a person's own words; ``because``: the portal's reason if no person requested it.
+    """
 
     VERB: ClassVar[str] = "rescue.opened"
 
@@ -124,6 +131,7 @@ class RescueOpened(RescueAct):
     plan_hash: str
     state: str
     reason: str = ""
+    because: Reason | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
     passed_over: tuple[Reason, ...] = ()
 
@@ -142,7 +150,7 @@ class RescueHeld(RescueAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(RescueAct):
-    """A person's answer about the gated step; ``via``: the door they used."""
+    """A person's answer about the gated step. ``via``: the channel of the answer (console, rest or link)."""
 
     step: int
     plan_hash: str
@@ -153,7 +161,7 @@ class Vote(RescueAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueApproved(Vote):
-    """A person said yes. ``granted``: with it the step has all the votes that it needs."""
+    """A person approved. ``granted``: the step now has all the votes that it needs."""
 
     VERB: ClassVar[str] = "rescue.approved"
 
@@ -163,7 +171,7 @@ class RescueApproved(Vote):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueRejected(Vote):
-    """A person said no."""
+    """A person rejected the step."""
 
     VERB: ClassVar[str] = "rescue.rejected"
 
@@ -171,7 +179,7 @@ class RescueRejected(Vote):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalLinkMade(RescueAct):
-    """A signed link by which ``approver`` can answer; ``channel``: of the notification that carries it."""
+    """A signed link by which ``approver`` can answer. ``channel``: the notification channel that carries the link."""
 
     VERB: ClassVar[str] = "rescue.link_made"
 
@@ -195,7 +203,7 @@ class RescueCalledBack(RescueAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueEnded(RescueAct):
-    """The rescue is closed. ``withdrawn``: what had been asked for and was taken off the offer with it."""
+    """The rescue is closed. ``withdrawn``: its pending request, which was withdrawn with it."""
 
     state: Ended
     outcome: str
@@ -216,7 +224,7 @@ class RescueEnded(RescueAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarksAct(Act):
-    """The portal's marks on a node were found to differ from its rows."""
+    """The marks on a node differed from the portal's rows."""
 
     rescue: int
     node: str
@@ -248,7 +256,7 @@ class MarksFound(MarksAct):
 class CommandAnsweredLate(Act):
     """An agent answered a command after the rescue had stopped waiting for it. ``message``: the agent's own words.
 
-    ``withdrawn``: the command had been taken off the offer, and the agent had fetched it before.
+    ``withdrawn``: the command had been withdrawn, but the agent had fetched it before.
     """
 
     VERB: ClassVar[str] = "command.late"
@@ -269,6 +277,6 @@ class CommandAnsweredLate(Act):
 
     @property
     def explanation(self) -> Reason:
-        """What the agent answered."""
+        """The agent's answer."""
         code = "late_answer_withdrawn" if self.withdrawn else "late_answer"
         return reasons.of(code, status=self.status, message=self.message)

@@ -13,7 +13,7 @@ from kcover.reasons import Reason
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentClosed(Act):
-    """An incident was closed: by proof or by a person."""
+    """An incident was closed, by proof or by a person."""
 
     VERB: ClassVar[str] = "incident.closed"
 
@@ -29,7 +29,7 @@ class IncidentClosed(Act):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyAct(Act):
-    """An act on a policy. ``standby``: it is a WarmStandbyPolicy."""
+    """An act on a policy. ``standby``: the policy is a WarmStandbyPolicy."""
 
     policy: str
     standby: bool
@@ -45,7 +45,7 @@ class PolicyAct(Act):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyApplied(PolicyAct):
-    """A revision was put in force."""
+    """A revision was put into force."""
 
     VERB: ClassVar[str] = "policy.applied"
 
@@ -62,7 +62,10 @@ class PolicyDeleted(PolicyAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenAct(Act):
-    """An act on a token, named by the first characters of its secret; ``node``: for whose agent it is."""
+    """An act on a token, identified by the first characters of its secret.
+
+    ``node``: the node of the agent that it is for.
+    """
 
     token: str
     kind: str
@@ -89,7 +92,7 @@ class TokenCreated(TokenAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRevoked(TokenAct):
-    """A token was revoked: ``reason`` for a person's own words, ``because`` where the portal did it."""
+    """A token was revoked. ``reason``: a person's own words; ``because``: why the portal revoked it."""
 
     VERB: ClassVar[str] = "token.revoked"
 
@@ -120,7 +123,7 @@ class PasswordChanged(UserAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleGiven(UserAct):
-    """A user has a role now: in the cluster of the entry, or everywhere."""
+    """A role was given to a user: in the cluster of the entry, or everywhere."""
 
     VERB: ClassVar[str] = "role.given"
 
@@ -130,7 +133,7 @@ class RoleGiven(UserAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoleTaken(UserAct):
-    """A user has a role no longer."""
+    """A role was taken from a user."""
 
     VERB: ClassVar[str] = "role.taken"
 
@@ -192,7 +195,7 @@ class ChannelTested(ChannelAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RouteAct(ChannelAct):
-    """An act on a route: which events of which cluster ("": all), from which severity on, go to the channel."""
+    """An act on a route, which sends events of one cluster ("": all) from a minimum severity on to the channel."""
 
     route: int
     kinds: tuple[str, ...]
@@ -220,7 +223,7 @@ class RouteDeleted(RouteAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightAct(Act):
-    """The end of a preflight run; ``received`` of ``expected`` reports came. The nodes are the first ones each."""
+    """The end of a preflight run: ``received`` of ``expected`` reports came. Each list holds only the first nodes."""
 
     run: int
     namespace: str

@@ -1,4 +1,4 @@
-"""What came of a rescue's steps, and what people did to a step."""
+"""The outcomes of a rescue's steps, and what people did to a step."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,7 +25,7 @@ class StepAct(Act):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSettled(StepAct):
-    """How an attempt ended, and in which state it left the step."""
+    """How an attempt ended, and the resulting state of the step."""
 
     because: Reason | None
     attempt: int
@@ -35,7 +35,7 @@ class StepSettled(StepAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepDone(StepSettled):
-    """The step did what it is for."""
+    """The step succeeded."""
 
     VERB: ClassVar[str] = "step.done"
 
@@ -67,8 +67,10 @@ class StepFailed(StepSettled):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStartedOver(StepSettled):
-    """The steps did not help. ``steps`` and ``plan_hash``: the plan with its second round; empty where there is none,
-    and the rescue ends."""
+    """The steps did not help.
+
+    ``steps`` and ``plan_hash``: the plan with its second round; both are empty if there is none and the rescue ends.
+    """
 
     VERB: ClassVar[str] = "step.started_over"
 
@@ -87,7 +89,7 @@ class StepOverruled(StepSettled):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepReplaced(StepSettled):
-    """The node's name belongs to another machine now; the rescue ends."""
+    """Another machine has the node's name now; the rescue ends."""
 
     VERB: ClassVar[str] = "step.replaced"
 
@@ -102,7 +104,7 @@ class GuardRefused(StepSettled):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCommand(StepAct):
-    """What a person told a held rescue to do with the step that it stopped at."""
+    """A person's command about the step at which a rescue was held."""
 
     plan_hash: str
     reason: str = ""
@@ -111,7 +113,7 @@ class StepCommand(StepAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRetried(StepCommand):
-    """Once more, from its beginning."""
+    """The step was restarted from its beginning."""
 
     VERB: ClassVar[str] = "step.retried"
 
@@ -119,7 +121,7 @@ class StepRetried(StepCommand):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSkipped(StepCommand):
-    """On without it. ``withdrawn``: what it had asked for and was taken off the offer."""
+    """The rescue continued without the step. ``withdrawn``: the step's pending request, which was withdrawn."""
 
     VERB: ClassVar[str] = "step.skipped"
 

@@ -1,1 +1,4 @@
-"""Which rule applies, what holds it back, what the votes come to. Pure: facts in, an answer with reasons out."""
+"""Which rule applies, what holds it back, and whether the votes approve it.
+
+Pure functions: facts in, an answer with reasons out.
+"""

@@ -1,4 +1,4 @@
-"""Approvals: whether a gated step may run, given people's votes.
+"""Approvals: whether people's votes allow a gated step to run.
 
 An approval is bound to the rescue, the step, the plan's hash and the node. A change of any of them voids it. Requesters
 cannot approve their own request, each person counts once, one rejection is enough, and approvals expire (invariants 43
@@ -14,7 +14,7 @@ from kcover import reasons
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is to be approved: one step of one plan for one node. ``uid`` distinguishes machines of the same name."""
+    """What must be approved: one step of one plan for one node. ``uid`` distinguishes machines of the same name."""
 
     rescue: int
     step: int
@@ -39,7 +39,7 @@ class Request:
 
     @property
     def expires_at(self) -> datetime:
-        """From this moment on, votes no longer count."""
+        """Votes no longer count from this time on."""
         return self.asked_at + self.holds
 
 
@@ -103,8 +103,8 @@ def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: b
     """
     changed = _difference(request.subject, actual)
     if changed is not None:
-        part, asked, found = changed
-        return Void(because=(reasons.of("approval_void", part=part, asked=asked, actual=found),))
+        part, requested, found = changed
+        return Void(because=(reasons.of("approval_void", part=part, asked=requested, actual=found),))
     if healed:
         return Void(because=(reasons.of("approval_healed"),))
     in_time = sorted((vote for vote in votes if vote.at <= now), key=lambda vote: (vote.at, vote.by))
@@ -113,7 +113,7 @@ def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: b
     ignored = tuple(refusal for refusal in refusals if refusal is not None)
     for vote in counted:
         if not vote.approved:
-            return Rejected(by=vote.by, because=(_no(vote), *ignored))
+            return Rejected(by=vote.by, because=(_rejection(vote), *ignored))
     standing = {vote.by: vote.at + request.holds for vote in counted if now < vote.at + request.holds}
     missing = request.approvers - len(standing)
     if missing <= 0:
@@ -128,10 +128,10 @@ def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: b
     return Waiting(missing=missing, because=(waits, *ignored))
 
 
-def _difference(one: Subject, other: Subject) -> tuple[str, str, str] | None:
+def _difference(expected: Subject, actual: Subject) -> tuple[str, str, str] | None:
     """The first part in which two subjects differ."""
     for part in fields(Subject):
-        first, second = getattr(one, part.name), getattr(other, part.name)
+        first, second = getattr(expected, part.name), getattr(actual, part.name)
         if first != second:
             return part.name, str(first), str(second)
     return None
@@ -141,8 +141,8 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
     """Why a vote does not count."""
     changed = _difference(request.subject, vote.subject)
     if changed is not None:
-        part, asked, voted = changed
-        return reasons.of("vote_void", by=vote.by, part=part, asked=asked, voted=voted)
+        part, requested, voted = changed
+        return reasons.of("vote_void", by=vote.by, part=part, asked=requested, voted=voted)
     if vote.by == request.requested_by:
         return reasons.of("vote_of_requester", by=vote.by)
     if vote.at < request.asked_at:
@@ -152,7 +152,7 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
     return None
 
 
-def _no(vote: Vote) -> reasons.Reason:
+def _rejection(vote: Vote) -> reasons.Reason:
     if vote.reason:
         return reasons.of("rejected_because", by=vote.by, why=vote.reason)
     return reasons.of("rejected", by=vote.by)

@@ -34,7 +34,7 @@ class NodeFacts:
     isolated_plan: str = ""  # the hash of that rescue's plan
     recent_rescues: int = 0  # automatic reboots and resets within the window of the ``repeats`` guard
     rebooted_since: bool = False  # the agent reports another boot since the fault was last seen
-    unshown_boot: str = ""  # the boot of the fault, where the cluster has not shown whether that boot has ended
+    unshown_boot: str = ""  # the boot of the fault, if the cluster has not shown whether that boot has ended
     reboots_for_code: int = 0  # reboots for this code within the window of the ``ladder`` guard
 
 
@@ -71,7 +71,7 @@ class Situation:
     ``external_asked``: the external decider was asked, so that ``decision_mode`` ``external`` no longer stops the
     decision: ``rules`` holds the decider's answer, or the policies stand in for a silent decider. ``counts``: what the
     guards evaluate; None where they are not evaluated (see ``needs_counts``). ``matched``: the rule that applies,
-    computed by whoever gathered the facts; None where ``decide`` is to compute it.
+    computed by whoever gathered the facts; None if ``decide`` is to compute it.
     """
 
     now: datetime
@@ -126,10 +126,10 @@ def strictest(*modes: str) -> str:
 
 
 def decide(situation: Situation) -> Decision:
-    """Decide one fault. The decision gives its reasons also where nothing is to be done."""
+    """Decide one fault. The decision gives its reasons also if nothing is to be done."""
     fault, cluster = situation.fault, situation.cluster
     installed = strictest(cluster.installation_mode, cluster.mode)
-    refusal = _beyond_rules(situation)
+    refusal = _why_unmatched(situation)
     if refusal:
         return Decision(answer="none", because=(refusal,), mode=installed)
     chosen, tried = situation.matched or match_rules(situation)
@@ -143,22 +143,22 @@ def decide(situation: Situation) -> Decision:
 
 
 def needs_counts(situation: Situation, chosen: match.Candidate) -> bool:
-    """Whether the answer depends on ``counts``: nothing that precedes the guards decides it.
+    """Return whether the answer depends on ``counts``: nothing that precedes the guards decides it.
 
     Counting is expensive, and most decisions that are made again wait for a person, a pause or another rescue.
     """
     planned = _planned(situation, chosen)
-    return _taken(situation, planned) is None and _stop(situation, planned) is None
+    return _handled_elsewhere(situation, planned) is None and _repair_objection(situation, planned) is None
 
 
 def helps_nobody(situation: Situation, steps: tuple[plan.PlannedStep, ...]) -> reasons.Reason | None:
-    """Why the plan that another system requests would not help, given the node's past rescues; None where it may.
+    """Why the plan that another system requests would not help, given the node's past rescues; None if it may.
 
     Neither rules nor guards are evaluated.
     """
     if situation.node.left_to_people is not None:
         return reasons.of("left_to_people", rescue=str(situation.node.left_to_people))
-    return _stop(situation, Decision(answer="none", because=(), mode="enforce", steps=steps))
+    return _repair_objection(situation, Decision(answer="none", because=(), mode="enforce", steps=steps))
 
 
 def match_rules(situation: Situation) -> match.Matched:
@@ -175,7 +175,7 @@ def match_rules(situation: Situation) -> match.Matched:
     )
 
 
-def _beyond_rules(situation: Situation) -> reasons.Reason | None:
+def _why_unmatched(situation: Situation) -> reasons.Reason | None:
     """Why no rule is tried at all."""
     fault, node, cluster = situation.fault, situation.node, situation.cluster
     if not node.known:
@@ -192,18 +192,18 @@ def _beyond_rules(situation: Situation) -> reasons.Reason | None:
 def _no_rule(tried: tuple[match.Tried, ...]) -> tuple[reasons.Reason, ...]:
     if not tried:
         return (reasons.of("no_policy"),)
-    return tuple(reasons.of("rule_mismatch", rule=one.rule, why=one.because) for one in tried)
+    return tuple(reasons.of("rule_mismatch", rule=candidate.rule, why=candidate.because) for candidate in tried)
 
 
 def _evaluate(situation: Situation, chosen: match.Candidate) -> Decision:
     """The answer for the rule that applies, and what holds it back; the caller adds the match itself."""
     decision = _planned(situation, chosen)
-    taken = _taken(situation, decision)
-    if taken is not None:
-        return taken
-    stop = _stop(situation, decision)
-    if stop is not None:
-        return _hold(situation, decision, stop)
+    elsewhere = _handled_elsewhere(situation, decision)
+    if elsewhere is not None:
+        return elsewhere
+    objection = _repair_objection(situation, decision)
+    if objection is not None:
+        return _hold(situation, decision, objection)
     verdict = _guards(situation, chosen, steps=decision.steps)
     if verdict is not None:
         decision = replace(decision, passed=verdict.passed)
@@ -231,8 +231,8 @@ def _planned(situation: Situation, chosen: match.Candidate) -> Decision:
     )
 
 
-def _taken(situation: Situation, decision: Decision) -> Decision | None:
-    """The answer where somebody else is in charge of the node, or nothing needs to be done."""
+def _handled_elsewhere(situation: Situation, decision: Decision) -> Decision | None:
+    """The answer if somebody else is in charge of the node, or if nothing needs to be done."""
     node = situation.node
     if node.labels.get(EXCLUDE_LABEL) == "true":
         return replace(decision, because=(reasons.of("excluded", node=node.name, label=EXCLUDE_LABEL),))
@@ -255,8 +255,8 @@ def _taken(situation: Situation, decision: Decision) -> Decision | None:
     return None
 
 
-def _stop(situation: Situation, decision: Decision) -> reasons.Reason | None:
-    """Why another reboot, or reset of a GPU, would not help; None where it may."""
+def _repair_objection(situation: Situation, decision: Decision) -> reasons.Reason | None:
+    """Why another reboot, or reset of a GPU, would not help; None if it may."""
     mending = {step.name for step in decision.steps if actions.ACTIONS[step.name].mends}
     if not mending:
         return None
@@ -277,7 +277,7 @@ def _stop(situation: Situation, decision: Decision) -> reasons.Reason | None:
 def _guards(
     situation: Situation, chosen: match.Candidate, *, steps: tuple[plan.PlannedStep, ...]
 ) -> guards.Verdict | None:
-    """The guards' verdict; None where the plan isolates nothing, or nothing was counted."""
+    """The guards' verdict; None if the plan isolates nothing, or nothing was counted."""
     if situation.counts is None or not any(actions.ACTIONS[step.name].isolates for step in steps):
         return None
     limits = guards.RuleLimits(name=chosen.name, budget=chosen.rule.budget, cooldown=chosen.rule.cooldown)
@@ -287,7 +287,7 @@ def _guards(
 def _hold(
     situation: Situation, decision: Decision, *held: reasons.Reason, again_at: datetime | None = None
 ) -> Decision:
-    """Hold, to be decided again; give up where the fault was last seen longer ago than ``expiry`` (invariant 32)."""
+    """Hold, to be decided again; give up if the fault was last seen longer ago than ``expiry`` (invariant 32)."""
     seen, expiry = situation.fault.last_seen_at, situation.settings.expiry
     if seen is not None and situation.now - seen > expiry:
         expired = reasons.of("expired", seen=reasons.moment(seen), within=reasons.span(expiry))

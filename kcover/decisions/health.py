@@ -2,7 +2,8 @@
 
 Silence is never health, and never by itself a fault of the node. A silent agent makes its node unknown, and unhealthy
 only if the cluster agrees (the Ready condition). A check that alternates is flapping, and so is a fault that opens and
-closes: it counts against health until it has been stable for a while. A check that broke proves nothing (invariant 42).
+closes. Both count against health until they have been stable for a while. A check that broke proves nothing (invariant
+42).
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,7 +37,7 @@ _OF_SEVERITY = {"fatal": "unhealthy", "critical": "unhealthy", "degraded": "degr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault of the node. ``devices``: the names of the GPU concerned, empty where it names none.
+    """A fault of the node. ``devices``: the names of the GPU concerned, empty if it names none.
 
     ``moves``: when it opened and closed recently (any order). A closed fault counts only while it flaps.
     """
@@ -96,7 +97,7 @@ def silence(seen_at: datetime | None, *, now: datetime, interval: timedelta = HE
 
 
 def flapping(moves: Sequence[datetime], *, now: datetime) -> bool:
-    """Whether a check or fault that moved at these times is flapping, so that a good result is not trusted yet.
+    """Return whether a check or fault that moved at these times is flapping, so that a good result is not trusted yet.
 
     MIN_FLAP_MOVES within FLAP_WINDOW start it; FLAPPING_ENDS_AFTER without a move ends it.
     """
@@ -107,7 +108,7 @@ def flapping(moves: Sequence[datetime], *, now: datetime) -> bool:
 
 
 def counts(check: str, *, seen_at: datetime, heard_at: datetime | None) -> bool:
-    """Whether a result is still valid at the agent's last report ``heard_at``.
+    """Return whether a result is still valid at the agent's last report ``heard_at``.
 
     Agents repeat valid results. A result that was not repeated concerns a device that is gone or no longer checked.
     Results do not age while an agent is silent.
@@ -142,7 +143,7 @@ def of_node(
     interval: timedelta = HEARTBEAT,
     out_of_reach: bool = False,
 ) -> Health:
-    """The health of the node. ``ready`` None: the node's condition is unknown, which proves nothing.
+    """The health of the node. ``ready`` None: the node's condition is unknown and proves nothing.
 
     ``out_of_reach``: the API server does not answer, so agents' reports may be refused (cause ``untold``).
     """
@@ -159,8 +160,8 @@ def of_node(
 def of_gpu(gpu: Gpu, *, node: Health, faults: Iterable[Fault], checks: Iterable[Check], now: datetime) -> Health:
     """The health of one GPU, from faults and checks that name it. An unknown node makes its GPUs unknown."""
     causes = [
-        *_of_faults((one for one in faults if one.devices & gpu.names), now=now),
-        *_of_checks((one for one in checks if one.device in gpu.names), now=now),
+        *_of_faults((row for row in faults if row.devices & gpu.names), now=now),
+        *_of_checks((row for row in checks if row.device in gpu.names), now=now),
         *(cause for cause in node.causes if cause.kind == "silence"),
     ]
     return _worst(causes)
@@ -168,28 +169,28 @@ def of_gpu(gpu: Gpu, *, node: Health, faults: Iterable[Fault], checks: Iterable[
 
 def _of_faults(faults: Iterable[Fault], *, now: datetime) -> list[Cause]:
     causes = []
-    for one in faults:
-        about = f"{one.kind} {one.code}"
-        if one.severity not in _OF_SEVERITY:
+    for fault in faults:
+        about = f"{fault.kind} {fault.code}"
+        if fault.severity not in _OF_SEVERITY:
             continue
-        if one.open:
-            causes.append(Cause(kind="fault", about=about, state=_OF_SEVERITY[one.severity]))
-        elif flapping(one.moves, now=now):
+        if fault.open:
+            causes.append(Cause(kind="fault", about=about, state=_OF_SEVERITY[fault.severity]))
+        elif flapping(fault.moves, now=now):
             causes.append(Cause(kind="flapping", about=about, state="degraded"))
     return causes
 
 
 def _of_checks(checks: Iterable[Check], *, now: datetime) -> list[Cause]:
     causes = []
-    for one in checks:
-        about = f"{one.name} {one.device}".strip()
-        if flapping(one.moves, now=now):
+    for check in checks:
+        about = f"{check.name} {check.device}".strip()
+        if flapping(check.moves, now=now):
             causes.append(Cause(kind="flapping", about=about, state="degraded"))
-        elif one.status == "fail":
+        elif check.status == "fail":
             causes.append(Cause(kind="check", about=about, state="degraded"))
     return causes
 
 
 def _worst(causes: Iterable[Cause]) -> Health:
-    ordered = tuple(sorted(causes, key=lambda one: (-STATES.index(one.state), one.kind, one.about)))
+    ordered = tuple(sorted(causes, key=lambda cause: (-STATES.index(cause.state), cause.kind, cause.about)))
     return Health(state=ordered[0].state if ordered else "healthy", causes=ordered)

@@ -39,7 +39,7 @@ class Tried:
 
 
 class Matched(NamedTuple):
-    """The rule that applies, None where no rule does, and every rule that was tried, the applying one last."""
+    """The rule that applies, None if no rule does, and every rule that was tried, the applying one last."""
 
     candidate: Candidate | None
     tried: tuple[Tried, ...]
@@ -85,7 +85,7 @@ def windows(candidates: Iterable[Candidate]) -> tuple[int, ...]:
 def fault_refusal(
     rule: document.Rule, *, kind: str, code: str, cause: int | None = None, fatal: bool | None = None
 ) -> reasons.Reason | None:
-    """Why the rule does not cover this fault; None where it does.
+    """Why the rule does not cover this fault; None if it does.
 
     A rule that lists the code covers it, whatever caused the fault. A rule that names only a kind, or nothing, covers
     faults of the node but not those of a user's program.
@@ -94,7 +94,7 @@ def fault_refusal(
     if code in listed.get(kind, ()):
         return None
     if kind not in rule.kinds and not (rule.any_fault and kind in fault.NUMERIC_KINDS):
-        return _not_named(rule, kind=kind, code=code)
+        return _fault_mismatch(rule, kind=kind, code=code)
     if kind not in fault.NUMERIC_KINDS:
         return None
     if catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal):
@@ -104,7 +104,7 @@ def fault_refusal(
     return None
 
 
-def _not_named(rule: document.Rule, *, kind: str, code: str) -> reasons.Reason:
+def _fault_mismatch(rule: document.Rule, *, kind: str, code: str) -> reasons.Reason:
     """What the rule covers instead."""
     if rule.any_fault:
         return reasons.of("means_xids", kind=kind)
@@ -112,9 +112,9 @@ def _not_named(rule: document.Rule, *, kind: str, code: str) -> reasons.Reason:
         if kind != "xid":
             return reasons.of("lists_xids", kind=kind)
         return reasons.of("lists_others", listed=", ".join(rule.codes), code=code)
-    named = [f"xid {one}" for one in rule.codes or ()]
-    named += [f"sxid {one}" for one in rule.sxids] + [f"check {one}" for one in rule.checks]
-    named += [f"{one} *" for one in rule.kinds]
+    named = [f"xid {name}" for name in rule.codes or ()]
+    named += [f"sxid {name}" for name in rule.sxids] + [f"check {name}" for name in rule.checks]
+    named += [f"{name} *" for name in rule.kinds]
     return reasons.of("names_others", named=", ".join(named), kind=kind, code=code)
 
 
@@ -129,7 +129,7 @@ def _count_refusal(rule: document.Rule, seen_within: Mapping[int, int]) -> reaso
 
 
 def label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> reasons.Reason | None:
-    """Why the rule does not select a node with these labels; None where it does."""
+    """Why the rule does not select a node with these labels; None if it does."""
     if not rule.labels:
         return None
     hits = [labels.get(key) == value for key, value in rule.labels.items()]

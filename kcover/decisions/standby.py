@@ -50,7 +50,7 @@ class Standby:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """The chosen standby. ``rule``: the index of the rule that selected it, None where no rule did."""
+    """The chosen standby. ``rule``: the index of the rule that selected it, None if no rule did."""
 
     name: str
     rule: int | None
@@ -144,11 +144,13 @@ def choose(
 
     The answer may be outdated at once: lock the standby's row and ask again before reserving it.
     """
-    spares = sorted((one for one in standbys if one.name != origin), key=lambda one: one.name)
-    busy = [why_busy(one) for one in spares]
-    free = [one for one, why in zip(spares, busy, strict=True) if why is None]
+    spares = sorted((standby for standby in standbys if standby.name != origin), key=lambda standby: standby.name)
+    busy = [why_busy(standby) for standby in spares]
+    free = [standby for standby, why in zip(spares, busy, strict=True) if why is None]
     for rule in sorted(rules, key=lambda rule: rule.index):
-        fitting = [one for one in free if _meets(one.labels, rule.target)] if _meets(labels, rule.origin) else []
+        fitting = (
+            [standby for standby in free if _meets(standby.labels, rule.target)] if _meets(labels, rule.origin) else []
+        )
         if fitting:
             taken = chance.choice(fitting)
             reason = reasons.of("standby_by_rule", standby=taken.name, rule=str(rule.index + 1), free=len(fitting))
@@ -166,7 +168,7 @@ def rule_met(
 ) -> document.StandbyRule | None:
     """The first rule by which the standby may replace a node with these labels."""
     in_order = sorted(rules, key=lambda rule: rule.index)
-    return next((one for one in in_order if _meets(labels, one.origin) and _meets(standby_labels, one.target)), None)
+    return next((met for met in in_order if _meets(labels, met.origin) and _meets(standby_labels, met.target)), None)
 
 
 def handover(
@@ -195,13 +197,15 @@ def handover(
     }
     kept = {(key, effect) for key, _, effect in standby_taints}
     added = [
-        one for one in taints if not one[0].startswith(_NOT_A_ROLE) and one not in ours and (one[0], one[2]) not in kept
+        taint
+        for taint in taints
+        if not taint[0].startswith(_NOT_A_ROLE) and taint not in ours and (taint[0], taint[2]) not in kept
     ]
     return Handover(
         labels={key: value for key, value in sorted(moved.items()) if standby_labels.get(key) != value},
         drop_labels=(LABEL,) if LABEL in standby_labels else (),
         add_taints=tuple(sorted(added)),
-        drop_taints=tuple(sorted(one for one in standby_taints if one[0] == LABEL)),
+        drop_taints=tuple(sorted(taint for taint in standby_taints if taint[0] == LABEL)),
     )
 
 
@@ -210,7 +214,7 @@ def _meets(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 
 def why_busy(standby: Standby) -> reasons.Reason | None:
-    """Why a standby is not free; None where it is."""
+    """Why a standby is not free; None if it is."""
     if not standby.ready:
         return reasons.of("standby_not_ready", standby=standby.name)
     if not standby.healthy:

@@ -1,6 +1,6 @@
 """The meaning of Xid and SXid codes, from the project's tables ``data/xids.json`` and ``data/sxids.json``.
 
-A code that is in no table is a fault like any other (severity ``warning``), but without a title.
+A code that is not in a table is treated like any other fault (severity ``warning``), but has no title.
 """
 
 import functools
@@ -74,7 +74,7 @@ def entries(kind: str) -> Mapping[int, Entry]:
 
 
 def is_user_fault(kind: str, code: int, *, cause: int | None = None, fatal: bool | None = None) -> bool:
-    """Whether the code is not a fault of the node, so that only a rule that lists it may act on it.
+    """Return whether the code is not a fault of the node, so that only a rule that lists it may act on it.
 
     True for codes that user programs cause (13, 31, 43, 45 and the like), any Xid caused by a previous one (``cause``),
     an SXid on the harmless list unless its line says Fatal, and an NVLink 5 event (144 to 150) that is not fatal.
@@ -105,6 +105,13 @@ def remedy(kind: str, code: int) -> str:
     """One sentence: what operators usually do about the code."""
     entry = describe(kind, code)
     return entry.remedy if entry else _UNKNOWN_REMEDY
+
+
+def texts() -> list[str]:
+    """All texts that pages show, for translation: titles, notes and remedies, each once."""
+    rows = [entry for kind in _DATA_FILES for entry in entries(kind).values()]
+    shown = [text for entry in rows for text in (entry.title, entry.note, entry.remedy) if text]
+    return list(dict.fromkeys([*shown, _UNKNOWN_REMEDY]))
 
 
 @functools.cache

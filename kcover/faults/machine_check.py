@@ -40,7 +40,7 @@ _UNCORRECTED_BITS = 1 << 63 | 1 << 61 | 1 << 60  # valid, uncorrected, enabled
 
 
 def is_uncorrected(line: str) -> bool:
-    """Whether the line reports an uncorrected machine check of this boot. Never raises."""
+    """Return whether the line reports an uncorrected machine check of this boot. Never raises."""
     start = line.find(_MARKER)
     if start < 0:
         return False

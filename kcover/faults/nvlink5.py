@@ -58,7 +58,7 @@ class _Verdict:
 
 
 def is_fatal(line: FaultLine | None) -> bool | None:
-    """Whether the line reports a fatal fault: the printed severity of an SXid, the verdict on an NVLink 5 event.
+    """Return whether the line reports a fatal fault: the printed severity of an SXid, the verdict on an NVLink 5 event.
 
     None if the line does not tell.
     """

@@ -134,7 +134,7 @@ def recovery_action(message: str) -> int | None:
 
 
 def is_all_clear(code: int | str, message: str) -> bool:
-    """Whether this Xid clears a fault: 154 without a recovery action."""
+    """Return whether this Xid clears a fault: 154 without a recovery action."""
     return code == RECOVERY_ACTION_CHANGED and recovery_action(message) == 0
 
 

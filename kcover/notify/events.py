@@ -82,12 +82,12 @@ class Line:
 
     @property
     def is_single(self) -> bool:
-        """Whether the line stands for a single event, so that its record can be named."""
+        """True if the line stands for a single event, so that its record can be named."""
         return self.count == 1
 
 
 def matches(route: Route, event: Event) -> bool:
-    """Whether the route selects the event.
+    """Return whether the route selects the event.
 
     An event of the whole installation matches the routes of every cluster, because it concerns all of them.
     """
@@ -99,7 +99,7 @@ def matches(route: Route, event: Event) -> bool:
 
 
 def reaches(severity: str, least: str) -> bool:
-    """Whether a severity is at least ``least``; an unknown severity always is, because it must not be lost."""
+    """Return whether a severity is at least ``least``; an unknown severity always is, because it must not be lost."""
     known = catalog.SEVERITIES
     if severity not in known or least not in known:
         return True

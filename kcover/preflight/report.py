@@ -83,7 +83,7 @@ def read(body: bytes | str | Mapping[str, Any]) -> Report:
     node = data.get("node_name")
     if not isinstance(node, str) or not node:
         raise ReportInvalid("node_name", "must be the name of the node that sends the report")
-    failed = tuple(name for name in ("gpu_check", "storage_check") if _is(data.get(name), CHECK_FAILED))
+    failed = tuple(name for name in ("gpu_check", "storage_check") if _equals(data.get(name), CHECK_FAILED))
     address = _address(data["node_ip"], "node_ip") if data.get("node_ip") not in (None, "") else None
     batches = () if failed else _batches(data, size=size)
     return Report(node=node, size=size, address=address, failed_checks=failed, batches=batches)
@@ -96,7 +96,7 @@ def _json(body: bytes | str) -> object:
         raise ReportInvalid("", f"the report is not valid JSON: {error}") from error
 
 
-def _is(value: object, number: int) -> bool:
+def _equals(value: object, number: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value == number
 
 
@@ -170,7 +170,7 @@ def _batch(item: Mapping[str, Any], at: str, *, slot: int, threshold: float) -> 
 
 
 def _failed(item: Mapping[str, Any], *, threshold: float) -> bool:
-    """Whether a slot failed, by its status or, if there is a threshold, by its figures."""
+    """Return whether a slot failed, by its status or, if there is a threshold, by its figures."""
     if item.get("status") in FAILED_STATUSES:
         return True
     if threshold <= 0:

@@ -29,7 +29,7 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether every node has reported."""
+        """True if every node has reported."""
         return len(self.reports) >= self.size
 
 
@@ -132,7 +132,7 @@ def receive(run: Run | None, report: Report, *, now: datetime, within: timedelta
 
 
 def expired(run: Run, *, now: datetime, within: timedelta = COLLECT_TIMEOUT) -> bool:
-    """Whether the run is incomplete and its time to collect is over."""
+    """Return whether the run is incomplete and its time to collect is over."""
     return not run.complete and now >= run.first_at + within
 
 

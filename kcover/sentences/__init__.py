@@ -1,15 +1,29 @@
 """The catalogue: every sentence by which the portal explains itself, one for each reason code.
 
 A sentence is English and a template: its fields are the parameters of the reason. It is a full sentence that ends with
-a full stop, unless it ends with free text or names a thing inside of another sentence. Translations are looked up by
-the English sentence, so each one is marked in place for ``makemessages``.
+a full stop, unless it ends with free text, names a thing inside of another sentence, or is shown beside its field or
+position. Translations are looked up by the English sentence, so each one is marked in place for ``makemessages``.
 
 To add a reason, add its code and sentence to the module of its topic, and its translation to ``locale/``.
 """
 
 from collections.abc import Mapping
 
-from kcover.sentences import approvals, audit, decisions, guards, node_steps, other_steps, preflight, rescues, standbys
+from kcover.sentences import (
+    approvals,
+    audit,
+    calls,
+    decisions,
+    guards,
+    inputs,
+    node_steps,
+    other_steps,
+    policies,
+    preflight,
+    requests,
+    rescues,
+    standbys,
+)
 from kcover.sentences.i18n import gettext_noop as _
 
 LIST_SEPARATOR = _(", ")
@@ -23,6 +37,10 @@ SENTENCES: Mapping[str, str] = {
     **preflight.SENTENCES,
     **node_steps.SENTENCES,
     **other_steps.SENTENCES,
+    **calls.SENTENCES,
+    **requests.SENTENCES,
+    **inputs.SENTENCES,
+    **policies.SENTENCES,
     **rescues.SENTENCES,
     **audit.SENTENCES,
 }

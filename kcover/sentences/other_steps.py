@@ -24,6 +24,9 @@ SENTENCES: Mapping[str, str] = {
     "checks_warned": _("{count} with warnings"),
     "checks_skipped": _("{count} skipped"),
     "checks_other": _("{count} with another result"),
+    # a node of a check run that has no results
+    "agent_not_reporting": _("its agent has not reported recently"),
+    "stopped_because": _("stopped: {why}"),
     # notify
     "notify_waiting": _("Waiting for the notification to be delivered."),
     "notify_timeout": _("Not delivered within {minutes} min. The plan continues."),
@@ -35,8 +38,6 @@ SENTENCES: Mapping[str, str] = {
     # webhook
     "webhook_delivered": _("{host} was notified."),
     "webhook_not_delivered": _("{host} was not notified."),
-    "host_answered": _("{host} answered HTTP {status}."),
-    "host_unreachable": _("The call failed: {error}"),
     "no_callback_secret": _(
         "The cluster has no decision secret, so a callback could not be verified. Set one, then retry."
     ),

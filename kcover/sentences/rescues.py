@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
+    "requested_by_system": _("Requested by a decision system."),
     # The cluster and the node, seen by a worker.
     "cluster_unavailable": _("Cluster API unavailable: {error}"),
     "cluster_rejected": _("The cluster rejected the request, and a retry will not help: {error}"),

@@ -1,4 +1,4 @@
-"""Who may do what: users with roles, API tokens, agents' credentials.
+"""Users with roles, API tokens and agents' credentials.
 
-Belongs here: identities and the one question "may this one do that here?". Never here: what the deed does.
+Belongs here: identities and permission checks. Never here: the actions that they permit.
 """

@@ -1,4 +1,4 @@
-"""Users, their roles, and tokens. A token is stored as its SHA-256 only: 256 random bits need no slow hash."""
+"""Users, roles and tokens. Only the SHA-256 of a token is stored: 256 random bits do not need a slow hash."""
 
 from django.contrib.auth.models import AbstractUser
 from django.db import models
@@ -8,7 +8,7 @@ from kcover_portal.fleet.models import Cluster
 
 
 class Role(models.TextChoices):
-    """What a person may do; each role includes the ones before it."""
+    """What a user may do. Each role includes the ones before it."""
 
     VIEWER = "viewer", _("Viewer")
     OPERATOR = "operator", _("Operator")
@@ -17,14 +17,14 @@ class Role(models.TextChoices):
 
 
 class User(AbstractUser):
-    """A person who signs in."""
+    """A person who can sign in."""
 
     language = models.CharField(max_length=10, blank=True)
     zone = models.CharField(max_length=60, blank=True)
 
 
 class RoleBinding(models.Model):
-    """A role for one cluster, or for all of them (no cluster)."""
+    """A user's role in one cluster, or in all clusters if ``cluster`` is null."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="bindings")
     role = models.CharField(max_length=10, choices=Role.choices)
@@ -40,7 +40,10 @@ class RoleBinding(models.Model):
 
 
 class ApiToken(models.Model):
-    """A credential for a program. ``node`` set: an agent's own; kind agent without node: good only for enrolling."""
+    """A credential for a program.
+
+    An agent token with ``node`` is the credential of that node's agent. Without ``node`` it can only enrol agents.
+    """
 
     class Kind(models.TextChoices):
         AGENT = "agent", _("Agent")

@@ -1,7 +1,7 @@
-"""Who may do what, where: the one check behind pages, REST and sockets.
+"""Permission checks, shared by pages, REST and sockets.
 
-A person's rights are the strongest of their bindings that cover a cluster; a binding without a cluster covers them all,
-and only such a binding covers the installation itself (policies, users, a pause of everything).
+A user has the strongest role of the bindings that cover a cluster. A binding without a cluster covers all clusters.
+Only such a binding covers the installation itself (policies, users, a pause of everything).
 """
 
 from datetime import datetime
@@ -17,7 +17,7 @@ Principal = User | ApiToken | AnonymousUser
 
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
 
-# What a program's token may do. An agent's token has no role: its one door is the agent's ingest.
+# The roles of programs' tokens. Agent tokens have no role, because they are accepted only by the agent endpoints.
 TOKEN_ROLES = {
     ApiToken.Kind.VIEWER.value: Role.VIEWER.value,
     ApiToken.Kind.OPERATOR.value: Role.OPERATOR.value,
@@ -26,51 +26,47 @@ TOKEN_ROLES = {
 
 
 def may(who: Principal, role: str, cluster: Cluster | None) -> bool:
-    """Whether the person or token has at least this role in the cluster; no cluster means the whole installation."""
-    return _reaches(role, [held for held, where in _grants(who) if where is None or _is(where, cluster)])
+    """Returns whether the user or token has at least this role in the cluster; None means the whole installation."""
+    return _reaches(role, [held for held, where in _grants(who) if where is None or _is_cluster(where, cluster)])
 
 
 def may_somewhere(who: Principal, role: str) -> bool:
-    """Whether the person or token has at least this role in the installation or in any one cluster."""
+    """Returns whether the user or token has at least this role in the installation or in any cluster."""
     return _reaches(role, [held for held, _ in _grants(who)])
 
 
-def role_in(who: Principal, cluster: Cluster | None) -> str | None:
-    """The strongest role held in the cluster (in the whole installation without one), or None."""
-    held = [role for role, where in _grants(who) if where is None or _is(where, cluster)]
-    return max(held, key=ROLES.index, default=None)
-
-
 def clusters_of(who: Principal, role: str = Role.VIEWER.value) -> QuerySet[Cluster]:
-    """The clusters in which the person or token has at least this role."""
+    """Returns the clusters in which the user or token has at least this role."""
     wide, named = _covered(who, role)
     return Cluster.objects.all() if wide else Cluster.objects.filter(pk__in=named)
 
 
 def sees_all(who: Principal, role: str = Role.VIEWER.value) -> bool:
-    """Whether nothing needs to be filtered by cluster for this person or token."""
+    """Returns whether the user or token has the role in every cluster, so that rows need no filter."""
     return _covered(who, role)[0]
 
 
 def actor(who: Principal) -> str:
-    """How the ledger names the person or token: ``user:anna``, ``token:decision kcd_Ab12``."""
+    """Returns the name of the user or token in the audit log: ``user:anna``, ``token:decision kcd_Ab12``."""
     if isinstance(who, ApiToken):
         return f"token:{who.kind} {who.prefix}"
     return f"user:{who.get_username()}" if who.is_authenticated else "nobody"
 
 
 def shell_actor() -> str:
-    """How the ledger names who runs a management command."""
+    """Returns the name of the operating system's user in the audit log, for management commands."""
     return f"command:{get_system_username() or 'unknown'}"
 
 
 def find_user(name: str) -> User | None:
-    """The user with this name, or None."""
     return User.objects.filter(username=name).first()
 
 
 def _grants(who: Principal) -> list[tuple[str, int | None]]:
-    """Every (role, cluster id or None for everywhere) that is held; one query a person object, none a token."""
+    """Returns (role, cluster id) for each grant; cluster id None means everywhere.
+
+    Costs one query per user object and none for a token.
+    """
     if isinstance(who, ApiToken):
         role = TOKEN_ROLES.get(who.kind)
         return [(role, who.cluster_id)] if role else []
@@ -89,13 +85,13 @@ def _covered(who: Principal, role: str) -> tuple[bool, list[int]]:
 
 def _reaches(role: str, held: list[str]) -> bool:
     needed = ROLES.index(role)
-    return any(ROLES.index(one) >= needed for one in held)
+    return any(ROLES.index(held_role) >= needed for held_role in held)
 
 
-def _is(where: int, cluster: Cluster | None) -> bool:
+def _is_cluster(where: int, cluster: Cluster | None) -> bool:
     return cluster is not None and cluster.pk == where
 
 
 def revoked_since(moment: datetime) -> list[str]:
-    """The digests of the tokens that were revoked at or after a moment."""
+    """Returns the digests of the tokens that were revoked at or after ``moment``."""
     return list(ApiToken.objects.filter(revoked_at__gte=moment).order_by().values_list("digest", flat=True))

@@ -1,4 +1,4 @@
-"""What workers are woken for about tokens."""
+"""Celery tasks about tokens."""
 
 from datetime import timedelta
 
@@ -11,5 +11,5 @@ from kcover_portal.accounts import services
 
 @shared_task(name="accounts.prune")
 def prune() -> None:
-    """Forgets what nodes' credentials were long ago."""
+    """Deletes nodes' credentials that ended more than KCOVER_KEEP_DAYS ago."""
     services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))

@@ -1,4 +1,4 @@
-"""REST for people and programs, and the door that agents report at.
+"""REST for people and programs, and the endpoints of the agents.
 
-Belongs here: parsing, permission, one service call, the answer. Never here: a rule.
+Belongs here: parsing, permission checks, one service call, the response. Never here: a rule.
 """

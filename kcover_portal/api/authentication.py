@@ -1,4 +1,4 @@
-"""Who is asking: a program's bearer token, else (by the settings) a signed-in person's session with CSRF."""
+"""Authentication by a program's bearer token. DRF's session authentication, with CSRF, handles signed-in people."""
 
 from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
@@ -10,15 +10,15 @@ from kcover_portal.accounts.models import ApiToken, User
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
-    """``Authorization: Bearer ...`` with a token of a decision system, an operator or a viewer."""
+    """``Authorization: Bearer ...`` with a token of kind decision, operator or viewer."""
 
     keyword = "Bearer"
 
     def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
-        """The token as ``request.auth``; None without a bearer header, so that a session is tried.
+        """Returns the token as ``request.auth``; None without a bearer header, so that a session is tried next.
 
-        Raises AuthenticationFailed for a token that is not in force, PermissionDenied for an agent's where the view has
-        not said ``agents_too``.
+        Raises AuthenticationFailed for an invalid token, and PermissionDenied for an agent token unless the view sets
+        ``agents_too``.
         """
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != self.keyword.lower():
@@ -34,13 +34,13 @@ class TokenAuthentication(authentication.BaseAuthentication):
         return AnonymousUser(), token
 
     def authenticate_header(self, request: Request) -> str:
-        """What a 401 asks for."""
+        """Returns the WWW-Authenticate header of a 401."""
         return f'{self.keyword} realm="kcover portal"'
 
 
 def principal(request: Request) -> queries.Principal:
-    """The token or person behind an authenticated request; AnonymousUser without one."""
+    """Returns the token or user of an authenticated request; AnonymousUser without one."""
     if isinstance(request.auth, ApiToken):
         return request.auth
-    user: User | AnonymousUser | None = request.user  # None where nobody signed in (settings: UNAUTHENTICATED_USER)
+    user: User | AnonymousUser | None = request.user  # None without a session (settings: UNAUTHENTICATED_USER)
     return user if user is not None else AnonymousUser()

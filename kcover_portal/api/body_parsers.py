@@ -1,4 +1,4 @@
-"""Request bodies of the REST door: bounded before they are read, and what cannot be read is said plainly."""
+"""Parsers of REST request bodies, with size limits and precise errors."""
 
 import json
 from collections.abc import Iterator
@@ -13,17 +13,17 @@ MAX_DEPTH = 64  # of JSON; the serializers read three levels
 
 
 class TooLarge(exceptions.APIException):
-    """The body has more bytes than its kind may have."""
+    """The body exceeds its size limit."""
 
     status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     default_code = "too_large"
 
 
 class StrictJsonParser(parsers.JSONParser):
-    """JSON in UTF-8 of at most MAX_BYTES, without keys that stand twice, NaN, half characters, nesting without end."""
+    """JSON in UTF-8 of at most MAX_BYTES. Rejects duplicate keys, NaN, lone surrogates and deep nesting."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        """The value; raises ParseError or TooLarge."""
+        """Returns the decoded value. Raises ParseError or TooLarge."""
         body = whole(stream, parser_context, most=MAX_BYTES)
         try:
             value = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant)
@@ -35,23 +35,23 @@ class StrictJsonParser(parsers.JSONParser):
             raise exceptions.ParseError(f"Invalid JSON: nested deeper than {MAX_DEPTH} levels")
         try:
             json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:  # it could be neither stored nor quoted in the answer
+        except UnicodeEncodeError:  # it could neither be stored nor quoted in the response
             raise exceptions.ParseError("Invalid JSON: contains a lone surrogate; remove it") from None
         return value
 
 
 def whole(stream: Any, parser_context: Any, *, most: int) -> bytes:
-    """The whole body; raises TooLarge, with its true size where the request tells it."""
+    """Returns the whole body. Raises TooLarge, with the size from Content-Length if present."""
     body: bytes = stream.read(most + 1)
     if len(body) <= most:
         return body
-    announced = parser_context["request"].META.get("CONTENT_LENGTH", "")
-    size = announced if announced.isdigit() else f"more than {most}"
+    declared = parser_context["request"].META.get("CONTENT_LENGTH", "")
+    size = declared if declared.isdigit() else f"more than {most}"
     raise TooLarge(f"The body has {size} bytes. The limit is {most}.")
 
 
 def taken(request: Request) -> list[str]:
-    """The media types of bodies that the request's view reads."""
+    """Returns the media types that the request's view accepts."""
     view = request.parser_context.get("view") if request.parser_context else None
     return [str(parser.media_type) for parser in getattr(view, "parser_classes", ())]
 
@@ -60,8 +60,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"duplicate key {json.dumps(twice[:60])}")
+        duplicate = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"duplicate key {json.dumps(duplicate[:60])}")
     return found
 
 
@@ -70,10 +70,10 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _depths(value: Any) -> Iterator[int]:
-    """How deep each of the containers lies."""
-    below = [(value, 1)]
-    while below:
-        one, depth = below.pop()
-        if isinstance(one, dict | list):
+    """Yields the depth of each container."""
+    stack = [(value, 1)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, dict | list):
             yield depth
-            below.extend((inner, depth + 1) for inner in (one.values() if isinstance(one, dict) else one))
+            stack.extend((inner, depth + 1) for inner in (node.values() if isinstance(node, dict) else node))

@@ -1,7 +1,7 @@
-"""``Idempotency-Key``: a POST that acts is carried out once for a key, however often it is sent.
+"""``Idempotency-Key``: a POST with a key is executed once, however often it is sent.
 
-The key is taken in the transaction of the act itself, so a crash leaves both or neither; a refused request leaves
-nothing but its entry in the ledger, and may be sent again under its key.
+The key is stored in the transaction of the action, so a crash leaves both or neither. A refused request stores no key
+and can be repeated with it; only its entry in the audit log stays.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ View = Callable[..., Response]
 
 
 def once(view: View) -> View:
-    """Makes a view method that acts answer a repeated key with its first answer."""
+    """Decorates a view method to return the first response again for a repeated key."""
 
     @wraps(view)
     def guarded(self: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -42,8 +42,8 @@ def once(view: View) -> View:
             raise exceptions.ValidationError({HEADER: [f"Must have 1 to {MAX_LENGTH} characters."]}, code="length")
         claim = {"actor": accounts.actor(principal(request))[:200], "key": key}
         digest = _digest(request)
-        before = Answered.objects.filter(**claim).first()
-        if before is None:
+        earlier = Answered.objects.filter(**claim).first()
+        if earlier is None:
             try:
                 with transaction.atomic():
                     answer = _first(view, self, request, args, kwargs, claim=claim, digest=digest)
@@ -51,14 +51,14 @@ def once(view: View) -> View:
                     raise answer
                 return answer
             except IntegrityError:
-                before = Answered.objects.filter(**claim).first()
-                if before is None:
+                earlier = Answered.objects.filter(**claim).first()
+                if earlier is None:
                     raise
-        if before.request != digest:
+        if earlier.request != digest:
             raise problems.Unprocessable(
                 f"{HEADER} {key} was used for a different request. Use a new key.", code="idempotency_key_reused"
             )
-        return Response(before.body, status=before.status)
+        return Response(earlier.body, status=earlier.status)
 
     return guarded
 
@@ -73,7 +73,7 @@ def _first(
     claim: dict[str, str],
     digest: str,
 ) -> Response | rescue.RescueRefused:
-    """The view's answer. A refusal is given back and not raised: the ledger's entry of it is to stay."""
+    """Returns the view's response. A refusal is returned, not raised, so that its audit log entry is committed."""
     now = timezone.now()
     Answered.objects.filter(at__lt=now - KEPT).delete()
     row = Answered.objects.create(**claim, request=digest, status=0, body={}, at=now)
@@ -83,7 +83,7 @@ def _first(
         row.delete()
         return refusal
     if response.status_code >= HTTPStatus.BAD_REQUEST:
-        row.delete()  # what was refused may be asked again under the same key, once it is put right
+        row.delete()  # a corrected request can be sent with the same key
         return response
     Answered.objects.filter(pk=row.pk).update(status=response.status_code, body=response.data)
     return response

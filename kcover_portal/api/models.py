@@ -1,10 +1,10 @@
-"""What the REST door must remember: answers given under an idempotency key."""
+"""Responses stored for idempotency keys."""
 
 from django.db import models
 
 
 class Answered(models.Model):
-    """A request that acted, and its answer: asking again with the same key gives the same answer and acts no more."""
+    """An executed request and its response, which is returned again for the same idempotency key."""
 
     actor = models.CharField(max_length=200)
     key = models.CharField(max_length=200)

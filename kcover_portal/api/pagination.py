@@ -1,4 +1,4 @@
-"""Pages by cursor: stable while rows are added, and as cheap on the last page as on the first."""
+"""Cursor pagination: stable while rows are added, and equally fast on every page."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rest_framework.request import Request
 
 
 class Pages(CursorPagination):
-    """Newest first unless the view says otherwise; ``page_size`` up to 1000."""
+    """Newest first by default; ``page_size`` up to 1000."""
 
     page_size = 100
     max_page_size = 1000
@@ -16,18 +16,18 @@ class Pages(CursorPagination):
     ordering = "-id"
 
     def get_page_size(self, request: Request) -> int:
-        """Raises ValidationError for a size that is no number within the bounds."""
-        asked = request.query_params.get(self.page_size_query_param)
-        if asked is None:
+        """Returns the page size. Raises ValidationError if it is not a number within the limits."""
+        text = request.query_params.get(self.page_size_query_param)
+        if text is None:
             return self.page_size
-        if not asked.isascii() or not asked.isdigit() or len(asked) > 6 or not 1 <= int(asked) <= self.max_page_size:
+        if not text.isascii() or not text.isdigit() or len(text) > 6 or not 1 <= int(text) <= self.max_page_size:
             raise exceptions.ValidationError(
                 {"page_size": [f"Must be a number from 1 to {self.max_page_size}."]}, code="out_of_range"
             )
-        return int(asked)
+        return int(text)
 
     def decode_cursor(self, request: Request) -> Any:
-        """Raises ValidationError for a cursor that no page gave out."""
+        """Decodes the cursor. Raises ValidationError if it is invalid."""
         try:
             return super().decode_cursor(request)
         except exceptions.NotFound as error:
@@ -37,12 +37,12 @@ class Pages(CursorPagination):
 
 
 class ByName(Pages):
-    """For rows that have a unique name."""
+    """For rows with a unique name."""
 
     ordering = "name"
 
 
 class Oldest(Pages):
-    """For things rather than events: in the order in which they became known, which never changes."""
+    """Oldest first, for objects that are rarely added, such as nodes."""
 
     ordering = "id"

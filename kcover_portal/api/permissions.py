@@ -1,4 +1,4 @@
-"""Who may do what over REST: the same roles, from the same check, as on the pages."""
+"""Permissions of REST requests, with the same roles and checks as the pages."""
 
 from typing import Any
 
@@ -12,15 +12,17 @@ from kcover_portal.fleet.models import Cluster
 
 
 class RolePermission(permissions.BasePermission):
-    """Everyone with a role somewhere may read; a view's acts ask for their role themselves (``require``).
+    """Lets everyone with any role read. Views check the role of an action themselves (``require``).
 
-    A decision system acts only where a view says so (``decision_systems``): it does not set, end or vouch away what
-    bounds it, whatever role its token has.
+    A decision system can act only in views that set ``decision_systems``. It must not change or remove its own limits,
+    whatever role its token has.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Refuses (401) nobody in particular, and (403) people and tokens without a role, and decision systems' acts
-        outside their doors."""
+        """Returns False (401) for anonymous requests.
+
+        Raises PermissionDenied for users and tokens without a role, and for decision systems in other views.
+        """
         who = principal(request)
         if not isinstance(who, ApiToken) and not who.is_authenticated:
             return False
@@ -37,18 +39,18 @@ class RolePermission(permissions.BasePermission):
         return True
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
-        """Rows of clusters that one may not see are not found in the first place."""
+        """Always True: querysets contain only rows of visible clusters."""
         return True
 
 
 def decides(request: Request) -> bool:
-    """Whether a decision system is asking."""
+    """Returns whether the request comes from a decision system."""
     who = principal(request)
     return isinstance(who, ApiToken) and who.kind == ApiToken.Kind.DECISION
 
 
 def require(request: Request, role: str, cluster: Cluster | None) -> None:
-    """Raises PermissionDenied that names the missing role and where it is missing."""
+    """Raises PermissionDenied, with the missing role and its scope, unless the caller has the role."""
     if not queries.may(principal(request), role, cluster):
         where = f"in cluster {cluster.name}" if cluster else "for all clusters"
         raise exceptions.PermissionDenied(f"Requires the role {role} {where}.", code="role_required")

@@ -1,7 +1,7 @@
 """Errors as RFC 9457 ``application/problem+json``.
 
-Each document has a stable ``code`` beside its ``detail``: programs compare the code, people read the detail. Codes of
-single fields stand in ``errors``. A refusal that carries a reason has the reason's code and ``params``.
+Each document has a stable ``code`` for programs and a ``detail`` for people. ``errors`` has the codes of single fields.
+A refusal with a reason has the reason's code and ``params``.
 """
 
 import math
@@ -43,14 +43,14 @@ class PreconditionFailed(exceptions.APIException):
 
 
 class NotAnswered(exceptions.APIException):
-    """503: a cluster that the answer depends on does not respond; retry after ``retry_after`` seconds."""
+    """503: a cluster that the response depends on does not answer; retry after ``retry_after`` seconds."""
 
     status_code = HTTPStatus.SERVICE_UNAVAILABLE
     default_code = "cluster_unavailable"
 
     def __init__(self, detail: str, *, retry_after: float | None) -> None:
         super().__init__(detail)
-        self.wait = math.ceil(retry_after or 5)  # DRF makes it the header Retry-After
+        self.wait = math.ceil(retry_after or 5)  # DRF sends it as Retry-After
 
 
 class Unprocessable(exceptions.APIException):
@@ -61,10 +61,9 @@ class Unprocessable(exceptions.APIException):
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
-    """The problem document of an exception; None for an unexpected one, which Django then handles."""
+    """Returns the problem document of an exception; None for an unexpected one, which Django handles."""
     if isinstance(error, policies.Invalid):
         return unreadable(error.problems)
-    reason = error.reason if isinstance(error, reasons.ExplainedError) else None
     known = _known(error)
     response = views.exception_handler(known, context)
     if response is None:
@@ -72,7 +71,10 @@ def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     if isinstance(error, exceptions.UnsupportedMediaType):
         response.data = {"detail": f"{error.detail} Send {' or '.join(body_parsers.taken(context['request']))}."}
     errors = list(_flat(response.data)) if isinstance(known, exceptions.ValidationError) else []
-    detail = _detail(response.data) if not errors else "; ".join(f"{one['field']}: {one['reason']}" for one in errors)
+    reason = error.reason if isinstance(error, reasons.ExplainedError) else None
+    if errors and reason is not None:  # of the field, not of the request
+        errors, reason = [{**errors[0], **reason.to_json()}], None
+    detail = _detail(response.data) if not errors else "; ".join(f"{e['field']}: {e['reason']}" for e in errors)
     answer = problem(response.status_code, detail, code=_code(known), errors=errors, reason=reason)
     for name in ("Allow", "WWW-Authenticate", "Retry-After"):
         if name in response.headers:
@@ -88,9 +90,9 @@ def problem(
     errors: list[dict[str, Any]] | None = None,
     reason: reasons.Reason | None = None,
 ) -> Response:
-    """A problem document; ``code`` is a stable word in snake case.
+    """Returns a problem document. ``code`` is a stable identifier in snake case.
 
-    ``reason``: why a request was refused; its code replaces ``code``, and its parameters stand beside it.
+    ``reason``: why the request was refused. Its code replaces ``code``, and its parameters are added.
     """
     body: dict[str, Any] = {
         "type": "about:blank",
@@ -107,18 +109,14 @@ def problem(
 
 
 def unreadable(found: tuple[source.Problem, ...]) -> Response:
-    """422 for a policy text that cannot be applied, with the line of every error."""
+    """Returns a 422 for an invalid policy text, with the line of each error."""
     errors = [
         {
-            "line": one.line,
-            "column": one.column,
-            "path": one.path,
-            "message": one.message,
-            "field": one.path or "text",
-            "code": "policy",
-            "reason": f"line {one.line}, column {one.column}: {one.message}",
+            **wrong.to_json(),
+            "field": wrong.path or "text",
+            "reason": f"line {wrong.line}, column {wrong.column}: {wrong.message}",
         }
-        for one in found
+        for wrong in found
     ]
     number = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
     detail = f"The text has {number}. Nothing was applied."
@@ -126,13 +124,13 @@ def unreadable(found: tuple[source.Problem, ...]) -> Response:
 
 
 def _known(error: Exception) -> Exception:
-    """The HTTP error of a service's refusal."""
+    """Converts an error of a service to an HTTP error."""
     if isinstance(error, rescue.RescueRefused | incidents.CloseRefused | check_runs.CheckRunRefused):
         return Conflict(str(error))
-    if isinstance(error, FieldError) and error.code == "in_use":
+    if isinstance(error, FieldError) and error.conflict:
         return Conflict(str(error))
     if isinstance(error, FieldError):
-        return exceptions.ValidationError({error.field: [str(error)]}, code=error.code)
+        return exceptions.ValidationError({error.field: [str(error)]})
     if isinstance(error, policies.Conflict):
         return PreconditionFailed(str(error), code="revision_changed")
     if isinstance(error, policies.NotFound):
@@ -147,7 +145,7 @@ def _known(error: Exception) -> Exception:
 
 
 def _code(error: Exception) -> str:
-    """The code of an HTTP error; what is wrong with single fields has codes of its own."""
+    """Returns the code of an HTTP error; single fields have their own codes."""
     if isinstance(error, exceptions.ValidationError):
         return "invalid"
     codes = error.get_codes() if isinstance(error, exceptions.APIException) else None
@@ -159,7 +157,7 @@ def _detail(data: Any) -> str:
 
 
 def _flat(data: Any, path: str = "") -> Iterator[dict[str, str]]:
-    """DRF's nested errors as one list of field, code and reason."""
+    """Yields DRF's nested errors as a flat list of field, code and reason."""
     if isinstance(data, dict):
         for key, inner in data.items():
             yield from _flat(inner, path if key == "non_field_errors" else f"{path}.{key}" if path else str(key))

@@ -1,4 +1,4 @@
-"""Query parameters, strictly: one that a view does not know is an error, not a silent full list."""
+"""Strict query parameters: an unknown parameter is an error instead of being ignored."""
 
 import difflib
 from collections.abc import Collection
@@ -13,10 +13,10 @@ PAGING = ("cursor", "page_size")
 
 
 class StrictFilterBackend(DjangoFilterBackend):
-    """The view's FilterSet; unknown parameters are refused by name."""
+    """Applies the view's FilterSet and rejects unknown parameters."""
 
     def filter_queryset(self, request: Request, queryset: Any, view: APIView) -> Any:
-        """Raises ValidationError that names each unknown parameter and each bad value."""
+        """Filters the rows. Raises ValidationError with each unknown parameter and each invalid value."""
         filterset = self.get_filterset_class(view, queryset)
         refuse_unknown(request, (*PAGING, *(filterset.base_filters if filterset else ())))
         return super().filter_queryset(request, queryset, view)
@@ -34,6 +34,6 @@ def refuse_unknown(request: Request, known: Collection[str]) -> None:
         elif any("\0" in value for value in request.query_params.getlist(name)):
             errors[name] = [
                 exceptions.ErrorDetail("Must not contain NUL characters.", code="nul")
-            ]  # and PostgreSQL does not take one even in a question
+            ]  # PostgreSQL rejects them even in queries
     if errors:
         raise exceptions.ValidationError(errors)

@@ -1,4 +1,4 @@
-"""Addresses under ``/api/``. What agents call (``/api/v1/agent/``) is answered before Django (asgi.py)."""
+"""URLs under ``/api/``. The agents' endpoints (``/api/v1/agent/``) are served outside Django's URLs (see ``asgi``)."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ DIFFERENCE: dict[str, Any] = {"get": "difference", "post": "proposal"}
 ROLLBACK: dict[str, Any] = {"post": "rollback"}
 CHANNEL: dict[str, Any] = {"get": "retrieve", "patch": "partial_update", "delete": "destroy"}
 
-# Swagger's own style sheet needs inline styles; everything else stays as strict as the pages.
+# Swagger's style sheet needs inline styles; otherwise the policy is as strict as for the pages.
 relaxed = csp_replace({"style-src": [SELF, "'unsafe-inline'"], "img-src": [SELF, "data:"]})
 
 urlpatterns = [
@@ -65,7 +65,7 @@ urlpatterns = [
     path("v1/incidents", incidents.Incidents.as_view(LIST), name="incidents"),
     path("v1/incidents/<int:pk>", incidents.Incidents.as_view(ITEM), name="incident"),
     path("v1/incidents/<int:pk>/close", incidents.Close.as_view(), name="incident-close"),
-    path("v1/events", incidents.Occurrences.as_view(LIST), name="events"),
+    path("v1/events", incidents.Occurrences.as_view(LIST), name="occurrences"),
     path("v1/decisions", rescues.Decisions.as_view(LIST), name="decisions"),
     path("v1/decisions/<int:pk>", rescues.Decisions.as_view(ITEM), name="decision"),
     path("v1/rescue-actions", decisions.RescueActions.as_view(), name="rescue-actions"),

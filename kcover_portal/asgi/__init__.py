@@ -1,7 +1,7 @@
-"""The ASGI application: agents and live pages here, everything else by the pages' own server.
+"""The ASGI application: the agents' endpoints and the WebSockets of pages.
 
-``/ws/`` and ``/api/v1/agent/`` are answered in this process. The rest goes to ``KCOVER_WEB_URL`` where that is set (the
-live process of a larger installation), else to the WSGI application in threads of this process.
+``/ws/`` and ``/api/v1/agent/`` are served in this process. Other requests are forwarded to ``KCOVER_WEB_URL`` if it is
+set (a larger installation). Otherwise the WSGI application serves them in threads of this process.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from django.core.wsgi import get_wsgi_application
 from kcover_portal import gc_tuning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
-_pages_wsgi = get_wsgi_application()  # before anything that touches models
+_pages_wsgi = get_wsgi_application()  # must run before models are imported
 
 from a2wsgi import WSGIMiddleware  # noqa: E402
 from channels.auth import AuthMiddlewareStack  # noqa: E402
@@ -38,7 +38,7 @@ pages = bodies.Whole(_web or cast("bodies.Application", WSGIMiddleware(cast("Any
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
-    """Routes one connection by type and path."""
+    """Routes a connection by its type and path."""
     if scope["type"] == "lifespan":
         await _lifespan(receive, send)
     elif scope["type"] == "websocket":
@@ -50,16 +50,16 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def _lifespan(receive: Receive, send: Send) -> None:
-    door: asyncio.Task[None] | None = None
+    agent_task: asyncio.Task[None] | None = None
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":
             gc_tuning.freeze_after_startup()
-            door = asyncio.create_task(agent.stay_open())
+            agent_task = asyncio.create_task(agent.stay_open())
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
-            if door is not None:
-                door.cancel()
+            if agent_task is not None:
+                agent_task.cancel()
             if _web is not None:
                 await _web.close()
             await send({"type": "lifespan.shutdown.complete"})

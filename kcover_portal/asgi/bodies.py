@@ -1,13 +1,13 @@
-"""Buffer a request's whole body first, so that a slow client occupies no thread or worker.
+"""Buffers a request's whole body first, so that a slow client does not occupy a thread or worker.
 
-It also gives bodies sent in chunks the Content-Length without which WSGI applications, Django's too, read nothing.
+It also adds a Content-Length to chunked bodies. Without it WSGI applications such as Django's read an empty body.
 """
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-MOST = 4 * 1024 * 1024  # bytes; above what any page or REST call takes
+MOST = 4 * 1024 * 1024  # bytes; more than any page or REST call needs
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -16,13 +16,12 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Whole:
-    """An ASGI application that hands ``application`` each request with its body complete; 413 beyond ``MOST`` bytes."""
+    """ASGI middleware that passes requests on with their complete body; answers 413 beyond ``MOST`` bytes."""
 
     def __init__(self, application: Application) -> None:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one HTTP request."""
         declared = dict(scope["headers"]).get(b"content-length", b"")
         body = None if declared.isdigit() and int(declared) > MOST else b""
         more = body is not None
@@ -39,20 +38,20 @@ class Whole:
         if body is None:
             await _too_large(send)
             return
-        given = False
+        replayed = False
 
         async def replay() -> MutableMapping[str, Any]:
-            nonlocal given
-            if given:
+            nonlocal replayed
+            if replayed:
                 return await receive()
-            given = True
+            replayed = True
             return {"type": "http.request", "body": body, "more_body": False}
 
         await self._application({**scope, "headers": _headers(scope, len(body))}, replay, send)
 
 
 def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
-    """The request's headers for a complete body of known length."""
+    """Returns the request's headers, with the Content-Length of the complete body."""
     framing = (b"transfer-encoding", b"content-length", b"expect")
     framed = any(name in framing for name, _ in scope["headers"])
     kept = [(name, value) for name, value in scope["headers"] if name not in framing]

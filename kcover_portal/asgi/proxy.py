@@ -1,7 +1,7 @@
-"""Forward requests to the server of the pages, so that one port serves everything (``make serve``).
+"""Forwards requests to the web server of the pages, so that one port serves everything (``make serve``).
 
-In a cluster the Ingress does this; here it is as plain as can be: the request whole (see ``bodies``), the answer
-streamed with some read-ahead, hop-by-hop headers dropped, nothing added that the client did not say.
+In a Kubernetes cluster an Ingress does this. Here requests are sent whole (see ``bodies``) and responses are streamed
+with some read-ahead. Hop-by-hop headers are dropped, and only X-Forwarded-For is added.
 """
 
 import json
@@ -18,10 +18,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailers transfer-encoding upgrade".split()
 )
-OURS = frozenset((b"date", b"server"))  # the server in front writes its own
-READ_AHEAD = 1024 * 1024  # bytes of an answer taken in for a slow client: a page whole, so that its thread is free
-IDLE_SECONDS = 15.0  # less than the upstream keeps an idle connection, or a POST could meet its end
-SILENT_SECONDS = 300.0  # an upstream that says nothing for so long is given up
+OURS = frozenset((b"date", b"server"))  # the front server sets its own
+READ_AHEAD = 1024 * 1024  # bytes buffered for a slow client; a whole page fits, so its thread becomes free
+IDLE_SECONDS = 15.0  # shorter than the upstream's keep-alive, so that a POST never meets a closing connection
+SILENT_SECONDS = 300.0  # time-out for an upstream that sends nothing
 
 
 class Proxy:
@@ -32,7 +32,7 @@ class Proxy:
         self._session: aiohttp.ClientSession | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers one HTTP request with the upstream's answer, or 502 when it does not answer."""
+        """Returns the upstream's response, or 502 if it does not respond."""
         url = self._upstream + scope["raw_path"].decode("ascii")
         if scope["query_string"]:
             url += "?" + scope["query_string"].decode("ascii")
@@ -54,11 +54,10 @@ class Proxy:
                 await send({"type": "http.response.body", "body": b""})
         except (aiohttp.ClientError, TimeoutError):
             if started:
-                raise  # the answer is cut off, and the client must see that it is
+                raise  # the response is truncated, and the client must notice
             await _bad_gateway(scope, send)
 
     async def close(self) -> None:
-        """Closes the pool."""
         if self._session is not None:
             await self._session.close()
 
@@ -67,7 +66,7 @@ class Proxy:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,
                 connector=aiohttp.TCPConnector(keepalive_timeout=IDLE_SECONDS),
-                cookie_jar=aiohttp.DummyCookieJar(),  # cookies are the clients', never the pool's
+                cookie_jar=aiohttp.DummyCookieJar(),  # cookies belong to the clients, never to the pool
                 read_bufsize=READ_AHEAD,
                 skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=SILENT_SECONDS),
@@ -76,7 +75,7 @@ class Proxy:
 
 
 def _onward(scope: Scope) -> list[tuple[str, str]]:
-    """The request's headers with X-Forwarded-For, without hop-by-hop headers."""
+    """Returns the request's headers with X-Forwarded-For and without hop-by-hop headers."""
     dropped = HOP_BY_HOP | {b"x-forwarded-for"}
     headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"] if k not in dropped]
     if scope.get("client"):
@@ -85,7 +84,7 @@ def _onward(scope: Scope) -> list[tuple[str, str]]:
 
 
 async def _bad_gateway(scope: Scope, send: Send) -> None:
-    text = "The portal's pages are not available. The agent API is. Retry in a moment."
+    text = "The portal's pages are unavailable; the agent API still works. Retry in a moment."
     kind, body = b"text/plain", text.encode()
     if scope["path"].startswith("/api/"):
         problem = {"type": "about:blank", "title": "Bad gateway", "status": 502, "code": "bad_gateway", "detail": text}

@@ -39,7 +39,7 @@ class CheckRun(models.Model):
 
 
 class CheckTarget(models.Model):
-    """One node of a check run: what it was asked, and its results."""
+    """One node of a check run: the requested checks, and its results."""
 
     class State(models.TextChoices):
         WAITING = "waiting", _("Waiting")
@@ -57,7 +57,7 @@ class CheckTarget(models.Model):
     invasive = models.BooleanField(default=False, help_text="a check that needs idle GPUs was requested")
     results = models.JSONField(default=list)
     said = models.JSONField(default=list, help_text="Autopilot's status words")
-    note = models.CharField(max_length=1000, blank=True, help_text="why there are no results")
+    note = models.JSONField(default=dict, help_text="a Reason: why there are no results; {}: there are")
     asked_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     label_before = models.CharField(max_length=63, blank=True, help_text="gpuhealth label before TESTING")

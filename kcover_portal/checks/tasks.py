@@ -22,13 +22,13 @@ ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
 
 @shared_task(name="checks.advance_run")
 def advance_run(run_id: int) -> None:
-    """Takes a check run one step on."""
+    """Takes a check run one step further."""
     services.advance(run_id, now=timezone.now())
 
 
 @shared_task(name="checks.advance_runs")
 def advance_runs() -> None:
-    """Wakes a worker for every check run: this finds nodes that did not answer in time."""
+    """Wakes a worker for every check run, to find nodes that did not answer in time."""
     for pk in queries.running():
         doorbell.ring("checks.advance_run", pk)
 
@@ -53,7 +53,7 @@ def label_nodes() -> None:
 
 @shared_task(name="checks.label_cluster")
 def label_cluster(cluster_id: int) -> None:
-    """One round of labels in one cluster, unless one is running: a cluster that hangs blocks one worker thread only."""
+    """One round of labels in one cluster, unless one is running. A cluster that hangs blocks only one worker thread."""
     with _leading(f"labels {cluster_id}") as leads:
         for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
             autopilot_labels.write(cluster, clock=timezone.now)
@@ -61,7 +61,7 @@ def label_cluster(cluster_id: int) -> None:
 
 @contextmanager
 def _leading(name: str) -> Iterator[bool]:
-    """Whether this worker holds the lease, for the block and at most ROUND_LEASE."""
+    """Yields whether this worker holds the lease, for the block and at most ROUND_LEASE."""
     now, holder = timezone.now(), str(uuid.uuid4())
     leads = leases.acquire(name, holder=holder, until=now + ROUND_LEASE, now=now)
     try:

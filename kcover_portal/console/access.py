@@ -31,22 +31,22 @@ class Request(HttpRequest):
 def signed_in(
     view: Callable[Concatenate[Request, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
-    """Lets only people with a role in.
+    """Admits only people with a role.
 
-    Others are sent to sign in, also from a fragment whose session ended. The answer is never kept by a cache: one
+    Others are redirected to sign in, also from a fragment whose session ended. The answer is never cached, because one
     address serves both the page and its fragment.
     """
 
     @wraps(view)
     def guarded(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponseBase:
-        asked = cast("Request", request)
+        person_request = cast("Request", request)
         if not request.user.is_authenticated:
-            here = asked.htmx.current_url_abs_path if asked.htmx else request.get_full_path()
-            sign_in = f"{reverse('console:sign-in')}?{urlencode({'next': here or '/'})}"
-            return HttpResponseClientRedirect(sign_in) if asked.htmx else redirect(sign_in)
-        if not accounts.may_somewhere(asked.user, Role.VIEWER):
+            path = person_request.htmx.current_url_abs_path if person_request.htmx else request.get_full_path()
+            sign_in = f"{reverse('console:sign-in')}?{urlencode({'next': path or '/'})}"
+            return HttpResponseClientRedirect(sign_in) if person_request.htmx else redirect(sign_in)
+        if not accounts.may_somewhere(person_request.user, Role.VIEWER):
             raise PermissionDenied(_("Your account has no role yet. Ask an administrator to assign one."))
-        response = view(asked, *args, **kwargs)
+        response = view(person_request, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "private, no-store")
         patch_vary_headers(response, ("HX-Request", "Cookie"))
         return response
@@ -55,16 +55,16 @@ def signed_in(
 
 
 def require(request: Request, role: str, cluster: Cluster | None) -> None:
-    """Raises PermissionDenied, saying which role is missing, unless the person has it there."""
+    """Raises PermissionDenied, with the missing role, unless the person has the role there."""
     if not accounts.may(request.user, role, cluster):
         raise PermissionDenied(_("Requires the %(role)s role.") % {"role": Role(role).label})
 
 
 def dialog(request: Request) -> str:
-    """The base template of a confirmation form: the inside of a dialog, or a page where no script runs."""
+    """The base template of a confirmation form: the inside of a dialog, or a page if no script runs."""
     return "console/dialog.html" if request.htmx else "console/base.html"
 
 
 def lead(request: Request, target: str) -> HttpResponse:
-    """Redirect to a page after an action, from a dialog or from a page where no script runs."""
+    """Redirect to a page after an action, from a dialog or from a page without scripts."""
     return HttpResponseClientRedirect(target) if request.htmx else redirect(target)

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 @dataclass(frozen=True, slots=True)
 class ActionLabel:
-    """What a button says and shows, and what pressing it does, in a sentence."""
+    """The text and icon of a button, and a sentence that says what pressing it does."""
 
     label: str | Promise
     icon: str
@@ -71,5 +71,5 @@ VERBS: Final = {
 
 
 def verb(name: str) -> ActionLabel:
-    """How a verb is shown; one that is not known by its own name."""
+    """The label of a verb; an unknown verb is shown by its own name."""
     return VERBS.get(name) or ActionLabel(name, "circle-dot")

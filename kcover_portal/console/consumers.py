@@ -1,4 +1,4 @@
-"""The WebSocket of open pages: tells which record changed, never its content."""
+"""The WebSocket of open pages: it tells which record changed, never its content."""
 
 import asyncio
 from importlib import import_module
@@ -15,17 +15,18 @@ from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 
-SIGNED_OUT = 4401  # the page reloads, and is sent to sign in
+SIGNED_OUT = 4401  # the page reloads, and is redirected to sign in
 
 
 class PagesConsumer(AsyncJsonWebsocketConsumer):
     """One open page.
 
-    Frames are ``{"t": topic, "id": record}``; id 0 means several records of the topic, topic ``resync`` all there is.
+    Frames are ``{"t": topic, "id": record}``; id 0 means several records of the topic, topic ``resync`` means all
+    records.
     """
 
-    flush_seconds = 0.2  # at most five rounds of frames a second, whatever the storm
-    several = 20  # more records of one topic in a round than this are told as one frame
+    flush_seconds = 0.2  # at most five rounds of frames a second, even in a storm
+    several = 20  # more records of one topic in a round are sent as one frame
     recheck_seconds = 60.0
 
     async def connect(self) -> None:
@@ -39,11 +40,11 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
             await self.close()
             return
         await self.accept()
-        if not await self._look_again():
+        if not await self._reload():
             await self.close(SIGNED_OUT)
             return
         await self.channel_layer.group_add(doorbell.PAGES, self.channel_name)
-        # From here on the page hears everything; of what happened since it was rendered nobody told it.
+        # From here on the page gets every change. Changes since it was rendered may have been missed.
         await self.send_json({"t": "resync", "id": 0})
         self.watching = asyncio.create_task(self._watch())
 
@@ -67,7 +68,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
             self.flushing = asyncio.create_task(self._flush())
 
     async def _flush(self) -> None:
-        while self.waiting:  # also what comes while this round is being sent
+        while self.waiting:  # also what arrives while this round is sent
             await asyncio.sleep(self.flush_seconds)
             waiting, self.waiting = self.waiting, {}
             for topic, records in waiting.items():
@@ -78,11 +79,11 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         """Close the socket within a minute of the session's end or of a change of password or role."""
         while True:
             await asyncio.sleep(self.recheck_seconds)
-            if not await self._look_again():
+            if not await self._reload():
                 await self.close(SIGNED_OUT)
                 return
 
-    async def _look_again(self) -> bool:
+    async def _reload(self) -> bool:
         """Reload the session, the person and the visible clusters; False if access has ended."""
         seen = await database_sync_to_async(_visible)(self.session_key)
         if seen is None:
@@ -93,7 +94,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
 
 
 def _same_site(headers: dict[bytes, bytes]) -> bool:
-    """Whether the request's Origin is this portal or a trusted origin."""
+    """Returns whether the request's Origin is this portal or a trusted origin."""
     origin, host = headers.get(b"origin", b"").decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
     return not origin or urlsplit(origin).netloc == host or origin in settings.CSRF_TRUSTED_ORIGINS
 

@@ -32,7 +32,7 @@ class Place:
     key: str
     views: tuple[str, ...]
     admin: bool = False
-    everywhere: bool = False  # for admins of everything
+    everywhere: bool = False  # only for admins of everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,11 @@ PLACES = (
     Place("overview", _("Overview"), "dashboard", "o", ("overview",)),
     Place("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
     Place(
-        "incidents", _("Incidents"), "alert-triangle", "x", ("incidents", "incident", "occurrences", "decisions", "read-log")
+        "incidents",
+        _("Incidents"),
+        "alert-triangle",
+        "x",
+        ("incidents", "incident", "occurrences", "decisions", "read-log"),
     ),
     Place("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
     Place("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
@@ -157,8 +161,8 @@ def rights(user: User) -> Rights:
 
 def banner(user: User) -> Banner:
     """The global mode, the clusters that are stricter, and the current alarms."""
-    whole = runtime.installation()
-    mode = decide.strictest(settings.KCOVER_MODE, whole.mode)
+    installation = runtime.installation()
+    mode = decide.strictest(settings.KCOVER_MODE, installation.mode)
     clusters = list(accounts.clusters_of(user).order_by("name"))
     differing = tuple(
         (cluster.name, cluster.mode, cluster.pause_reason)
@@ -166,7 +170,7 @@ def banner(user: User) -> Banner:
         if decide.strictest(mode, cluster.mode) != mode
     )
     alarms = tuple(safety.alarms(clusters, now=timezone.now()))
-    return Banner(mode, whole.reason if whole.mode == mode else "", differing, alarms)
+    return Banner(mode, installation.reason if installation.mode == mode else "", differing, alarms)
 
 
 def waiting(user: User) -> dict[str, int]:

@@ -12,8 +12,8 @@ from django.http import StreamingHttpResponse
 
 from kcover_portal.console import lists
 
-ROWS = 500  # a piece
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what a spreadsheet reads as the beginning of a formula (OWASP)
+ROWS = 500  # rows per chunk
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # text that a spreadsheet reads as the beginning of a formula (OWASP)
 
 
 def response(found: lists.Found, shape: str, *, today: date) -> StreamingHttpResponse:
@@ -47,7 +47,7 @@ def as_json_lines(columns: list[str], rows: Iterable[tuple[Any, ...]]) -> Iterat
 
 
 def cell(value: Any) -> str | int | float:
-    """A value as CSV; text that a spreadsheet would run as a formula gets a leading apostrophe."""
+    """A value as CSV. Text that a spreadsheet would run as a formula gets a leading apostrophe."""
     value = plain(value)
     if value is None:
         return ""

@@ -1,4 +1,4 @@
-"""What people call a fault and the symptom of a storm, in the reader's language."""
+"""The names for people of a fault and of the symptom of a storm, in the reader's language."""
 
 from typing import Final
 
@@ -28,7 +28,7 @@ def fault_name(kind: str, code: str) -> str:
 
 
 def of_rescue(rescue: Rescue) -> str:
-    """The name of the fault that a rescue is about; "" where it is about none."""
+    """The name of the fault that a rescue is about; "" if it is not about a fault."""
     return fault_name(rescue.fault_kind, rescue.fault_code) if rescue.fault_kind else ""
 
 

@@ -1,6 +1,6 @@
-"""The lists of the console: which rows a person sees, what narrows them, and which columns an export of them has.
+"""The lists of the console: which rows a person sees, which filters apply, and which columns an export has.
 
-A page, its export and a bulk action all ask ``find``, so that they mean the same rows.
+A page, its export and a bulk action all call ``find``, so that they mean the same rows.
 """
 
 import re
@@ -23,7 +23,7 @@ from kcover_portal.checks.filtersets import CheckRunFilter
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.filtersets import OccurrenceFilter
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.filtersets import EntryFilter
 from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Delivery
@@ -37,13 +37,13 @@ from kcover_portal.rescue.queries import needs_person
 from kcover_portal.views import audit, nodes
 from kcover_portal.views.filtersets import IncidentFilter, NodeFilter
 
-KEY = re.compile("[0-9]{1,18}")  # a row's key in an address, within what a database takes
-OF_THE_PAGE = ("page", "sort", "before", "picked", "all")  # where one stands in a list, not which list it is
+KEY = re.compile("[0-9]{1,18}")  # a row's key in an address, within the range of the database
+OF_THE_PAGE = ("page", "sort", "before", "picked", "all")  # parameters of the position in a list, not of its content
 
 
 @dataclass(frozen=True, slots=True)
 class Tab:
-    """A part of the rescues that people look for; ``rest`` is the same filter over REST."""
+    """A selection of the rescues that people look for; ``rest`` is the same filter over REST."""
 
     name: str
     label: str | Promise
@@ -74,7 +74,7 @@ class Listing:
     filterset: type[FilterSet]
     seen: Callable[[User], QuerySet[Any]]
     columns: Mapping[str, str | Combinable]
-    cut: Callable[[QuerySet[Any], QueryDict], QuerySet[Any]] = lambda rows, asked: rows
+    cut: Callable[[QuerySet[Any], QueryDict], QuerySet[Any]] = lambda rows, parameters: rows
     tabs: Sequence[Tab] = ()
     convert: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
 
@@ -88,12 +88,12 @@ class Found:
     seen: QuerySet[Any]
     narrowed: QuerySet[Any]
     rows: QuerySet[Any]
-    asked: QueryDict
+    parameters: QueryDict
 
     @property
     def query(self) -> str:
         """The query string of these filters, without paging."""
-        kept = self.asked.copy()
+        kept = self.parameters.copy()
         for name in OF_THE_PAGE:
             kept.pop(name, None)
         return kept.urlencode()
@@ -103,26 +103,26 @@ class Found:
         """The same query for the REST API, which rejects unknown parameters."""
         known = QueryDict(mutable=True)
         for name in self.filter.base_filters:
-            if any(values := self.asked.getlist(name)):
+            if any(values := self.parameters.getlist(name)):
                 known.setlist(name, values)
-        tab = _tab(self.listing, self.asked)
+        tab = _tab(self.listing, self.parameters)
         return "&".join(part for part in (known.urlencode(), tab.rest if tab else "") if part)
 
 
-def find(listing: Listing, user: User, asked: QueryDict) -> Found:
+def find(listing: Listing, user: User, parameters: QueryDict) -> Found:
     """The visible rows that match the filters and, with ``picked``, the given keys."""
     seen = listing.seen(user)
-    chosen = listing.filterset(asked, queryset=listing.cut(seen, asked))
+    chosen = listing.filterset(parameters, queryset=listing.cut(seen, parameters))
     narrowed = chosen.qs
-    tab = _tab(listing, asked)
+    tab = _tab(listing, parameters)
     rows = narrowed.filter(tab.where) if tab else narrowed
-    if "picked" in asked and "all" not in asked:
-        rows = rows.filter(pk__in=[int(key) for key in asked.get("picked", "").split(",") if KEY.fullmatch(key)])
-    return Found(listing, chosen, seen, narrowed, rows, asked)
+    if "picked" in parameters and "all" not in parameters:
+        rows = rows.filter(pk__in=[int(key) for key in parameters.get("picked", "").split(",") if KEY.fullmatch(key)])
+    return Found(listing, chosen, seen, narrowed, rows, parameters)
 
 
-def _tab(listing: Listing, asked: QueryDict) -> Tab | None:
-    return next((tab for tab in listing.tabs if tab.name == asked.get("tab")), None)
+def _tab(listing: Listing, parameters: QueryDict) -> Tab | None:
+    return next((tab for tab in listing.tabs if tab.name == parameters.get("tab")), None)
 
 
 def _of_clusters(rows: QuerySet[Any], path: str = "cluster") -> Callable[[User], QuerySet[Any]]:
@@ -130,22 +130,22 @@ def _of_clusters(rows: QuerySet[Any], path: str = "cluster") -> Callable[[User],
     return lambda user: rows.filter(**{f"{path}__in": accounts.clusters_of(user)})
 
 
-def _without_gone(rows: QuerySet[Any], asked: QueryDict) -> QuerySet[Any]:
+def _without_gone(rows: QuerySet[Any], parameters: QueryDict) -> QuerySet[Any]:
     """Leave removed nodes out unless the filter asks for them."""
-    return rows if "gone" in asked.getlist("state") else rows.filter(gone_at=None)
+    return rows if "gone" in parameters.getlist("state") else rows.filter(gone_at=None)
 
 
-def _same(*names: str) -> dict[str, str | Combinable]:
+def _own_columns(*names: str) -> dict[str, str | Combinable]:
     """Columns with the same names as the model's fields."""
     return {name: name for name in names}
 
 
 def _because(stored: list[Any]) -> list[str]:
-    return [str(reasons.from_json(one)) for one in stored]
+    return [str(reasons.from_json(reason)) for reason in stored]
 
 
 def _tried(stored: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**one, "because": reasons.text(one["because"])} for one in stored]
+    return [{**candidate, "because": reasons.text(candidate["because"])} for candidate in stored]
 
 
 _WHERE: dict[str, str | Combinable] = {"cluster": "cluster__name", "node": "node__name"}
@@ -159,14 +159,14 @@ NODES = Listing(
         "cluster": "cluster__name",
         "name": "name",
         "known": "in_cluster",
-        **_same("ready", "ready_since"),
+        **_own_columns("ready", "ready_since"),
         "cordoned": "unschedulable",
         "faults": nodes.open_faults(),
         "rescue": nodes.open_rescue(),
-        **_same("pool", "model", "gpus", "driver", "kernel", "kubelet", "address", "boot_id"),
+        **_own_columns("pool", "model", "gpus", "driver", "kernel", "kubelet", "address", "boot_id"),
         "agent_version": "agent__version",
         "agent_seen_at": "agent__seen_at",
-        **_same("labels", "taints", "created_at", "gone_at"),
+        **_own_columns("labels", "taints", "created_at", "gone_at"),
     },
     _without_gone,
 )
@@ -177,10 +177,10 @@ INCIDENTS = Listing(
     {
         "id": "id",
         **_WHERE,
-        **_same("kind", "code", "state", "severity"),
+        **_own_columns("kind", "code", "state", "severity"),
         "program": "is_user_fault",
-        **_same("cause", "drill", "count", "device", "gpu_uuid"),
-        **_same("message", "boot_id", "opened_at", "last_at", "closed_at", "closed_because"),
+        **_own_columns("cause", "drill", "count", "device", "gpu_uuid"),
+        **_own_columns("message", "boot_id", "opened_at", "last_at", "closed_at", "closed_because"),
     },
     convert={"closed_because": reasons.text},
 )
@@ -195,7 +195,7 @@ OCCURRENCES = Listing(
         "node": "node__name",
         "kind": "incident__kind",
         "code": "incident__code",
-        **_same("source", "sequence", "message", "drill", "count", "boot_id", "seen_at", "at"),
+        **_own_columns("source", "sequence", "message", "drill", "count", "boot_id", "seen_at", "at"),
     },
 )
 DECISIONS = Listing(
@@ -206,7 +206,9 @@ DECISIONS = Listing(
         "id": "id",
         **_WHERE,
         "incident": "incident_id",
-        **_same("answer", "mode", "rule", "policy", "revision", "because", "tried", "steps", "count", "at", "last_at"),
+        **_own_columns(
+            "answer", "mode", "rule", "policy", "revision", "because", "tried", "steps", "count", "at", "last_at"
+        ),
     },
     convert={"because": _because, "tried": _tried},
 )
@@ -217,20 +219,21 @@ RESCUES = Listing(
     {
         "id": "id",
         **_WHERE,
-        **_same("state", "outcome", "verified", "because", "needs_human", "origin", "requested_by", "reason"),
+        **_own_columns("state", "outcome", "verified", "because", "needs_human", "origin", "requested_by", "reason"),
+        "opened_because": "opened_because",
         "code": FAULT,
-        **_same("policy", "revision", "rule"),
+        **_own_columns("policy", "revision", "rule"),
         "decision": "decision_id",
-        **_same("plan_hash", "opened_at", "due_at", "closed_at"),
+        **_own_columns("plan_hash", "opened_at", "due_at", "closed_at"),
     },
     tabs=TABS,
-    convert={"because": reasons.text},
+    convert={"because": reasons.text, "opened_because": reasons.text},
 )
 AUDIT = Listing(
     "audit",
     EntryFilter,
     audit.entries,
-    _same(
+    _own_columns(
         *("id", "cluster", "sequence", "at", "actor", "verb", "subject", "node", "rescue"),
         *("data", "previous", "digest"),
     ),
@@ -239,7 +242,7 @@ REVISIONS = Listing(
     "revisions",
     RevisionFilter,
     lambda user: Revision.objects.all(),
-    {"id": "id", "policy": "policy__name", **_same("number", "author", "reason", "at", "text")},
+    {"id": "id", "policy": "policy__name", **_own_columns("number", "author", "reason", "at", "text")},
 )
 DELIVERIES = Listing(
     "deliveries",
@@ -248,8 +251,9 @@ DELIVERIES = Listing(
     {
         "id": "id",
         "channel": "name",
-        **_same("state", "test", "subject", "text", "attempts", "because", "opened_at", "due_at", "closed_at"),
+        **_own_columns("state", "test", "subject", "text", "attempts", "because", "opened_at", "due_at", "closed_at"),
     },
+    convert={"because": reasons.text},
 )
 CHECK_RUNS = Listing(
     "check-runs",
@@ -258,9 +262,9 @@ CHECK_RUNS = Listing(
     {
         "id": "id",
         "cluster": "cluster__name",
-        **_same("state", "checks"),
+        **_own_columns("state", "checks"),
         "r": "level",
-        **_same("batch", "total", "done", "wrong", "asked_by", "asked_at", "finished_at"),
+        **_own_columns("batch", "total", "done", "wrong", "asked_by", "asked_at", "finished_at"),
     },
 )
 PREFLIGHT_RUNS = Listing(
@@ -270,16 +274,27 @@ PREFLIGHT_RUNS = Listing(
     {
         "id": "id",
         "cluster": "cluster__name",
-        **_same("namespace", "workload", "uid", "state", "received"),
+        **_own_columns("namespace", "workload", "uid", "state", "received"),
         "expected_reports": "size",
         "slow_nodes": "slow",
         "abnormal_nodes": "abnormal",
         "suspect_nodes": "suspects",
-        **_same("rejected", "because", "first_at", "last_at", "due_at", "ended_at"),
+        **_own_columns("rejected", "because", "first_at", "last_at", "due_at", "ended_at"),
     },
     convert={"because": _because},
 )
 LISTINGS = {
-    one.name: one
-    for one in (CHECK_RUNS, PREFLIGHT_RUNS, NODES, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
+    listing.name: listing
+    for listing in (
+        CHECK_RUNS,
+        PREFLIGHT_RUNS,
+        NODES,
+        INCIDENTS,
+        OCCURRENCES,
+        DECISIONS,
+        RESCUES,
+        AUDIT,
+        REVISIONS,
+        DELIVERIES,
+    )
 }

@@ -1,6 +1,7 @@
-"""How each state looks: a label, a tone and an icon, in one table, so that colour never stands alone.
+"""The look of each state: a label, a tone and an icon, in one table, so that colour never stands alone.
 
-Red (bad) and amber (ask) are kept for what needs a person; blue is the portal at work, green is good, slate is idle.
+Red (bad) and amber (ask) are reserved for what needs a person; blue is the portal at work, green is good, slate is
+idle.
 """
 
 from dataclasses import dataclass
@@ -171,7 +172,7 @@ TABLES: Final = {
 }
 NODE: Final = TABLES["node"]
 
-GUARDS: Final = {  # what bounds automation: name, and what it does in a sentence
+GUARDS: Final = {  # what bounds automation: name, and its effect in a sentence
     "storm": ActionLabel(_("Storm"), "bolt", _("One symptom on many nodes at once. The cause is not in the nodes.")),
     "rate": ActionLabel(
         _("Fault rate"),
@@ -232,6 +233,5 @@ def event_kind(kind: str) -> str | Promise:
 
 
 def step_title(name: str) -> str:
-    """The title of a step."""
     spec = actions.ACTIONS.get(name)
     return gettext(spec.title) if spec is not None else name

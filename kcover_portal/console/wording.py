@@ -29,7 +29,7 @@ def sentence(weighed: Iterable[reasons.Reason]) -> str:
 
 
 def stored(because: Mapping[str, Any]) -> str:
-    """The reason that a row has in a JSON column, in the reader's language; "" where it has none."""
+    """The reason in a JSON column of a row, in the reader's language; "" if it has none."""
     kept = reasons.kept(because)
     return say(kept) if kept is not None else ""
 

@@ -1,5 +1,5 @@
-"""The fleet: which clusters, nodes and GPUs there are, how they are, and what their agents were asked to do.
+"""The fleet: clusters, nodes and GPUs, their state, and the commands to their agents.
 
-Belongs here: rows about what exists and its present state. Never here: what went wrong (incidents) or what is done
+Belongs here: rows about what exists and its current state. Never here: what went wrong (incidents) and what is done
 about it (rescue).
 """

@@ -1,4 +1,4 @@
-"""What a list of nodes or GPUs can be narrowed by; pages, REST and exports use the same set."""
+"""Filters of nodes, GPUs, maintenance windows and checks; shared by pages, REST and exports."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from kcover_portal.ledger.filtersets import Moment
 
 
 class Flag(filters.TypedChoiceFilter):
-    """``true`` or ``false``; anything else is an error, where django-filter's own takes it for no filter at all."""
+    """``true`` or ``false``; any other value is an error. django-filter's own filter would ignore it."""
 
     def __init__(self, **settings: Any) -> None:
         choices = (("true", _("Yes")), ("false", _("No")))
@@ -22,7 +22,7 @@ class Flag(filters.TypedChoiceFilter):
 
 
 class NodeFilter(filters.FilterSet):
-    """Nodes by place, hardware and what the cluster says of them."""
+    """Nodes by place, hardware and state in the cluster."""
 
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="name", label=_("Node"))
@@ -41,7 +41,7 @@ class NodeFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
     def by_label(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
-        """Nodes that carry the label, with that value if one is named."""
+        """Keeps nodes that have the label, with the given value if there is one."""
         key, equals, wanted = value.partition("=")
         if not equals:
             return rows.filter(labels__has_key=key)
@@ -49,7 +49,7 @@ class NodeFilter(filters.FilterSet):
         return rows.alias(label_value=value_of).filter(label_value=wanted)
 
     def search(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:
-        """Nodes whose name, pool, address or GPU model contains the text."""
+        """Keeps nodes whose name, pool, address or GPU model contains the text."""
         return rows.filter(
             Q(name__icontains=value)
             | Q(pool__icontains=value)
@@ -72,7 +72,7 @@ class GpuFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
     def search(self, rows: QuerySet[Gpu], name: str, value: str) -> QuerySet[Gpu]:
-        """GPUs whose UUID, serial number, PCI address or node contains the text."""
+        """Keeps GPUs whose UUID, serial number, PCI address or node contains the text."""
         return rows.filter(
             Q(uuid__icontains=value)
             | Q(serial__icontains=value)
@@ -82,7 +82,7 @@ class GpuFilter(filters.FilterSet):
 
 
 class MaintenanceFilter(filters.FilterSet):
-    """Maintenance windows by what they cover and whether they are over."""
+    """Maintenance windows by scope and end."""
 
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     pool = filters.CharFilter(field_name="pool", label=_("Pool"))
@@ -95,14 +95,14 @@ class MaintenanceFilter(filters.FilterSet):
 
 
 class CheckFilter(filters.FilterSet):
-    """The latest results of checks, by place, check and status; several statuses mean any of them."""
+    """Latest check results by place, check and status; several statuses match any of them."""
 
     cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
     pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
     check = filters.CharFilter(field_name="name", label=_("Check"))
     device = filters.CharFilter(field_name="device", label=_("Device"))
-    status = filters.MultipleChoiceFilter(choices=[(one, one) for one in fault.CHECK_STATUSES], label=_("Status"))
+    status = filters.MultipleChoiceFilter(choices=[(value, value) for value in fault.CHECK_STATUSES], label=_("Status"))
 
     class Meta:
         model = CheckResult

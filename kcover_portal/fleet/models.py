@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover_portal.runtime.models import Mode
 
-# The name of an object of the cluster: a DNS subdomain (RFC 1123), as its API server wants it.
+# The name of a Kubernetes object: a DNS subdomain (RFC 1123).
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z"
 
 
@@ -48,13 +48,16 @@ class Cluster(models.Model):
     event_namespace = models.CharField(max_length=63, default="kce-rescue-system")
     hold_down = models.PositiveIntegerField(default=30, help_text="seconds without a fault before a node is healthy")
     guards = models.JSONField(
-        default=dict, help_text="what differs from the guards' defaults (kcover.decisions.guards)"
+        default=dict, help_text="settings that differ from the guards' defaults (kcover.decisions.guards)"
     )
-    decision_url = models.URLField(max_length=500, blank=True, help_text="an external system that is asked to decide")
-    decision_secret = models.CharField(max_length=200, blank=True, help_text="signs what is sent there and comes back")
-    decision_timeout = models.PositiveSmallIntegerField(default=5, help_text="seconds until its silence is an answer")
+    decision_url = models.URLField(max_length=500, blank=True, help_text="URL of the external decision system")
+    decision_secret = models.CharField(max_length=200, blank=True, help_text="signs its requests and responses")
+    decision_timeout = models.PositiveSmallIntegerField(default=5, help_text="seconds to wait for its response")
     decision_fallback = models.CharField(
-        max_length=10, choices=Fallback.choices, default=Fallback.POLICIES, help_text="who decides when it is silent"
+        max_length=10,
+        choices=Fallback.choices,
+        default=Fallback.POLICIES,
+        help_text="who decides if it is silent",
     )
     ready_within = models.PositiveIntegerField(default=1800, help_text="seconds a reboot may take")
     autopilot_labels = models.BooleanField(default=False, help_text="nodes carry Autopilot's labels")
@@ -65,14 +68,14 @@ class Cluster(models.Model):
         max_length=253,
         blank=True,
         validators=(RegexValidator(OBJECT_NAME, "Must be the name of a storage class (a-z, 0-9, '-' and '.')."),),
-        help_text="of the check pvc; none: the cluster's default",
+        help_text="storage class of the check pvc; empty: the cluster's default",
     )
     created_at = models.DateTimeField()
     decision_change = models.CharField(
         max_length=32, blank=True, help_text="id of the last change that affects decisions in this cluster"
     )
-    heard_since = models.DateTimeField(null=True, help_text="end of the last gap without an answer of its API server")
-    watched_at = models.DateTimeField(null=True, help_text="when the watch last had an answer from the cluster")
+    heard_since = models.DateTimeField(null=True, help_text="end of its API server's last period of silence")
+    watched_at = models.DateTimeField(null=True, help_text="when the cluster last answered the watch")
     watch_error = models.CharField(max_length=500, blank=True)
     version = models.CharField(max_length=40, blank=True)
 
@@ -84,7 +87,7 @@ class Cluster(models.Model):
 
 
 class Maintenance(models.Model):
-    """A window in which the portal takes nothing out and reboots nothing; of all clusters, one, a pool or a node."""
+    """A window in which the portal isolates and reboots nothing, in all clusters, a cluster, a pool or a node."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="maintenance")
     pool = models.CharField(max_length=120, blank=True)
@@ -102,12 +105,12 @@ class Maintenance(models.Model):
 
 
 class Node(models.Model):
-    """A node as the cluster's watch last showed it, or one that only an agent has reported (``in_cluster`` false)."""
+    """A node as last seen by the watch, or one that only an agent has reported (``in_cluster`` false)."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="nodes")
     name = models.CharField(max_length=253)
     uid = models.CharField(max_length=64, blank=True)
-    in_cluster = models.BooleanField(default=False, help_text="the cluster lists it")
+    in_cluster = models.BooleanField(default=False, help_text="true if the cluster lists the node")
     pool = models.CharField(max_length=120, blank=True)
     model = models.CharField(max_length=120, blank=True)
     labels = models.JSONField(default=dict)
@@ -118,17 +121,17 @@ class Node(models.Model):
     ready = models.BooleanField(default=False)
     ready_since = models.DateTimeField(null=True)
     boot_id = models.CharField(max_length=64, blank=True)
-    past_boots = models.JSONField(default=list, help_text="boots that the watch showed before, the last one first")
-    gpus = models.PositiveIntegerField(default=0, help_text="capacity by the device plugin")
+    past_boots = models.JSONField(default=list, help_text="ids of earlier boots, the latest first")
+    gpus = models.PositiveIntegerField(default=0, help_text="GPU capacity reported by the device plugin")
     kubelet = models.CharField(max_length=60, blank=True)
     address = models.CharField(max_length=64, blank=True)
     driver = models.CharField(max_length=60, blank=True)
     kernel = models.CharField(max_length=120, blank=True)
     created_at = models.DateTimeField()
     synced_at = models.DateTimeField(null=True)
-    gone_at = models.DateTimeField(null=True, help_text="when the cluster stopped having it")
-    locked_by = models.CharField(max_length=60, blank=True, help_text="who acts on it, outside of its own rescue")
-    locked_until = models.DateTimeField(null=True, help_text="when that call must be over")
+    gone_at = models.DateTimeField(null=True, help_text="when the node disappeared from the cluster")
+    locked_by = models.CharField(max_length=60, blank=True, help_text="holder of the node lock, if not its own rescue")
+    locked_until = models.DateTimeField(null=True, help_text="when that lock expires")
 
     class Meta:
         ordering = ("name",)
@@ -139,9 +142,9 @@ class Node(models.Model):
 
 
 class Agent(models.Model):
-    """The last word from a node's agent: narrow, because every heartbeat writes it.
+    """The last report of a node's agent. The row is narrow, because every heartbeat updates it.
 
-    No index but the key's: PostgreSQL then writes a heartbeat beside the old row and nowhere else (HOT).
+    There is no index besides the primary key, so that PostgreSQL can use HOT updates.
     """
 
     node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="agent")
@@ -150,9 +153,9 @@ class Agent(models.Model):
     boot_seen_at = models.DateTimeField(help_text="first report with this boot id")
     version = models.CharField(max_length=40, blank=True)
     skew = models.FloatField(default=0, help_text="seconds the agent's clock is ahead of ours")
-    recent = models.CharField(max_length=96, blank=True, help_text="marks of its last batches, to recognize repeats")
-    inventory_digest = models.CharField(max_length=16, blank=True, help_text="of the inventory in its last report")
-    checks_digest = models.CharField(max_length=16, blank=True, help_text="of the check results in its last report")
+    recent = models.CharField(max_length=96, blank=True, help_text="hashes of the last batch ids, to recognize repeats")
+    inventory_digest = models.CharField(max_length=16, blank=True, help_text="digest of the last report's inventory")
+    checks_digest = models.CharField(max_length=16, blank=True, help_text="digest of the last report's check results")
 
 
 class Gpu(models.Model):
@@ -193,12 +196,12 @@ class CheckResult(models.Model):
 
 
 class CheckChange(models.Model):
-    """A check whose status moved; kept for as long as events are."""
+    """A change of a check's status; kept as long as occurrences."""
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="check_changes")
     name = models.CharField(max_length=64)
     device = models.CharField(max_length=128, blank=True)
-    before = models.CharField(max_length=10, blank=True, help_text="nothing: its first result")
+    before = models.CharField(max_length=10, blank=True, help_text="empty for the first result")
     status = models.CharField(max_length=10)
     message = models.CharField(max_length=1000, blank=True)
     at = models.DateTimeField(db_index=True)
@@ -209,7 +212,7 @@ class CheckChange(models.Model):
 
 
 class Command(models.Model):
-    """A command to a node's agent: offered until its result is in, executed at most once by its id."""
+    """A command to a node's agent. It is offered until its result arrives, and executed at most once by its id."""
 
     class Requester(models.TextChoices):
         RESCUE = "rescue", _("Rescue")
@@ -224,14 +227,19 @@ class Command(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4)
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="commands")
-    key = models.CharField(max_length=100, unique=True, help_text="names the request; repeating it finds this command")
+    key = models.CharField(
+        max_length=100, unique=True, help_text="key of the request; repeating it returns this command"
+    )
     requester_kind = models.CharField(max_length=20, choices=Requester.choices, blank=True)
-    requester_id = models.PositiveBigIntegerField(null=True, help_text="key of the rescue or check run")
-    requester_step = models.PositiveIntegerField(null=True, help_text="of a rescue: index of its step")
+    requester_id = models.PositiveBigIntegerField(null=True, help_text="id of the rescue or check run")
+    requester_step = models.PositiveIntegerField(null=True, help_text="for a rescue: the index of its step")
     kind = models.CharField(max_length=20)
     args = models.JSONField(default=dict)
     state = models.CharField(max_length=10, choices=State.choices, default=State.OFFERED)
-    message = models.CharField(max_length=1000, blank=True)
+    message = models.CharField(max_length=1000, blank=True, help_text="of the agent")
+    because = models.JSONField(
+        default=dict, help_text="a Reason: why the portal closed it, and what the agent answered after that; {}: none"
+    )
     output = models.JSONField(default=dict)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()

@@ -7,5 +7,5 @@ from kcover_portal.fleet.services import retention
 
 @shared_task(name="fleet.prune")
 def prune() -> None:
-    """Deletes check results that no agent reports any more."""
+    """Deletes check results that agents no longer report."""
     retention.prune()

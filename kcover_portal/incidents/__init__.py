@@ -1,4 +1,4 @@
-"""What went wrong: raw events, and the incidents they add up to.
+"""Faults that were reported, and the incidents that they form.
 
-Belongs here: keeping a report, deduplication, opening and closing incidents. Never here: what is done about one.
+Belongs here: storing reports, deduplication, opening and closing incidents. Never here: what is done about an incident.
 """

@@ -1,4 +1,4 @@
-"""What a list of incidents or events can be narrowed by; pages, REST and exports use the same set."""
+"""The filters of lists of incidents and occurrences; pages, REST and exports use the same ones."""
 
 import django_filters as filters
 from django.db.models import Q, QuerySet
@@ -6,7 +6,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover.faults import fault
 from kcover_portal.fleet.filtersets import Flag
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.filtersets import Period, RowNumber
 
 KINDS = [(kind, kind) for kind in fault.KINDS]
@@ -50,7 +50,7 @@ class IncidentFilter(Period):
 
 
 class OccurrenceFilter(Period):
-    """Events, by the time at which the portal kept them."""
+    """Occurrences, by the time at which the portal stored them."""
 
     cluster = filters.CharFilter(field_name="node__cluster__name", label=_("Cluster"))
     node = filters.CharFilter(field_name="node__name", label=_("Node"))
@@ -67,5 +67,5 @@ class OccurrenceFilter(Period):
         fields: tuple[str, ...] = ()
 
     def search(self, rows: QuerySet[Occurrence], name: str, value: str) -> QuerySet[Occurrence]:
-        """Events whose node or message contains the text."""
+        """Occurrences whose node or message contains the text."""
         return rows.filter(Q(node__name__icontains=value) | Q(message__icontains=value))

@@ -1,4 +1,4 @@
-"""Batches, incidents and events. Ordered by the portal's own time and ids, never by an agent's clock."""
+"""Batches, incidents and occurrences. They are ordered by the portal's own time and ids, never by an agent's clock."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -8,7 +8,7 @@ from kcover_portal.fleet.models import Cluster, Node
 
 
 class Batch(models.Model):
-    """A report with items that was taken in: its resent twin adds nothing."""
+    """A report with items that was stored. Resending it adds nothing."""
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="batches")
     batch_id = models.UUIDField()
@@ -49,9 +49,9 @@ class Incident(models.Model):
     closed_at = models.DateTimeField(null=True)
     closed_because = models.JSONField(default=dict, help_text="the reason why it was closed; {}: none")
     decided_at = models.DateTimeField(null=True)
-    decided_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels then")
-    announced_at = models.DateTimeField(null=True, help_text="when the cluster's Events told of it")
-    decide_at = models.DateTimeField(null=True, help_text="when it is to be judged next; nothing: it was")
+    decided_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels when decided")
+    announced_at = models.DateTimeField(null=True, help_text="when the cluster's Event about it was written")
+    decide_at = models.DateTimeField(null=True, help_text="when it is to be decided next; null: it is decided")
 
     class Meta:
         ordering = ("-id",)
@@ -78,17 +78,16 @@ class Incident(models.Model):
 
     @property
     def closed_why(self) -> reasons.Reason | None:
-        """Why it was closed."""
         return reasons.kept(self.closed_because)
 
     @property
     def where(self) -> str:
-        """The node's name; of a storm, how many nodes."""
+        """The node's name; for a storm, the number of nodes."""
         return self.node.name if self.node is not None else f"{len(self.scope)} nodes"
 
 
 class Occurrence(models.Model):
-    """One occurrence, or a run of equal ones; an incident keeps a bounded number of them."""
+    """One occurrence, or a run of equal ones. The number of rows per incident is bounded."""
 
     incident = models.ForeignKey(Incident, on_delete=models.CASCADE, related_name="occurrences")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="occurrences")
@@ -99,7 +98,7 @@ class Occurrence(models.Model):
     drill = models.BooleanField(default=False)
     count = models.PositiveBigIntegerField(default=1)
     seen_at = models.DateTimeField(null=True, help_text="by the agent's clock: shown, never trusted")
-    at = models.DateTimeField(help_text="when the portal kept it")
+    at = models.DateTimeField(help_text="when the portal stored it")
 
     class Meta:
         ordering = ("-id",)
@@ -114,10 +113,12 @@ class Occurrence(models.Model):
 
 
 class JobSeen(models.Model):
-    """A training job that had pods on a node while a fault of it was fresh: what several faulty nodes may share."""
+    """A training job that had pods on a node while a fault of the node was recent: a possible common cause of several
+    faults.
+    """
 
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="jobs_seen")
-    job = models.CharField(max_length=320, blank=True, help_text="namespace/name; nothing: the node was looked at")
+    job = models.CharField(max_length=320, blank=True, help_text="namespace/name; empty: jobs were looked up")
     at = models.DateTimeField(help_text="when it was last seen there")
 
     class Meta:

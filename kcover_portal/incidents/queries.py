@@ -1,4 +1,4 @@
-"""Reading incidents."""
+"""Reads of incidents."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -11,41 +11,45 @@ from kcover.decisions import health
 from kcover.faults import xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 
 
 @dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """How well a node is, and each of its GPUs by the key of its row."""
+    """The health of a node, and of each of its GPUs by the key of its row."""
 
     node: health.Health
     gpus: Mapping[int, health.Health]
 
     @property
     def flapping(self) -> bool:
-        """Whether something on it comes and goes."""
+        """True if a check or fault of the node is flapping."""
         return any(cause.kind == "flapping" for cause in self.node.causes)
 
 
 def due_for_decision(*, now: datetime, limit: int = 200) -> list[tuple[int, tuple[datetime | None, ...]]]:
-    """Incidents whose judgement is due, oldest first, each with the times when it is due and was judged last."""
+    """Open incidents that are due for a decision, oldest first, each with its due time and the time of its last
+    decision.
+    """
     rows = Incident.objects.filter(decide_at__lte=now, state=Incident.State.OPEN).order_by("decide_at", "pk")
     return [(pk, (due, judged)) for pk, due, judged in rows.values_list("pk", "decide_at", "decided_at")[:limit]]
 
 
 def open_on(node: Node) -> QuerySet[Incident]:
-    """Open incidents of a node, programs' doings included, newest first."""
+    """Open incidents of a node, newest first, including the faults of user programs."""
     return Incident.objects.filter(node=node, state=Incident.State.OPEN).order_by("-pk")
 
 
 def seen_in(boot_id: str) -> Q:
-    """Incidents that were seen in that boot, though one of an earlier boot may have been delivered since."""
+    """Incidents that occurred in this boot, even if an occurrence of an earlier boot was delivered later."""
     return Q(boot_id=boot_id) | Q(Exists(Occurrence.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))
 
 
 def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[Incident]:
-    """Open incidents that are faults of the node, and were seen in this boot (judged by the boot id that the agent sent
-    with them, whenever it was delivered); without a boot id those seen at or after a moment of the portal's own time.
+    """Open incidents that are faults of the node.
+
+    With a boot id, those that occurred in this boot, according to the boot id that the agent sent with them, whenever
+    they were delivered. Without one, those that occurred at or after ``since`` by the portal's clock.
     """
     rows = open_on(node).filter(is_user_fault=False)
     if boot_id:
@@ -54,7 +58,7 @@ def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[
 
 
 def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth]:
-    """The health of nodes (with their agents and clusters) by key; four queries, however many there are."""
+    """The health of nodes (with their agents and clusters) by key. Four queries, regardless of the number of nodes."""
     keys = [node.pk for node in nodes]
     since = now - health.FLAP_WINDOW - health.FLAPPING_ENDS_AFTER
     faults, checks = _faults(keys, since=since), _checks(keys, since=since)
@@ -64,23 +68,26 @@ def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth
     found = {}
     for node in nodes:
         agent = getattr(node, "agent", None)
-        wrong, told = faults[node.pk], checks[node.pk]
+        node_faults, node_checks = faults[node.pk], checks[node.pk]
         ready, seen_at = _ready(node, now=now), agent and agent.seen_at
-        whole = health.of_node(
+        node_health = health.of_node(
             ready=ready,
             seen_at=seen_at,
-            faults=wrong,
-            checks=told,
+            faults=node_faults,
+            checks=node_checks,
             now=now,
             out_of_reach=fleet.out_of_reach(node.cluster, now=now),
         )
-        gpus = {pk: health.of_gpu(gpu, node=whole, faults=wrong, checks=told, now=now) for pk, gpu in devices[node.pk]}
-        found[node.pk] = NodeHealth(whole, gpus)
+        gpus = {
+            pk: health.of_gpu(gpu, node=node_health, faults=node_faults, checks=node_checks, now=now)
+            for pk, gpu in devices[node.pk]
+        }
+        found[node.pk] = NodeHealth(node_health, gpus)
     return found
 
 
 def _ready(node: Node, *, now: datetime) -> bool | None:
-    """The cluster's word on the node, None where there is none that is fresh."""
+    """The node's Ready condition in the cluster; None if there is no recent one."""
     watched_at = node.cluster.watched_at
     if not node.in_cluster or watched_at is None or now - watched_at > fleet.OUT_OF_REACH_AFTER:
         return None
@@ -111,7 +118,7 @@ def _faults(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
 
 
 def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list[health.Check]]:
-    """The checks of each node that fail, or whose status moved since then; a first result is no move."""
+    """The checks of each node that fail, or whose status changed since then. A first result is not a change."""
     moves: defaultdict[tuple[int, str, str], list[tuple[str, str, datetime]]] = defaultdict(list)
     statuses: dict[tuple[int, str, str], str] = {}
     changes = CheckChange.objects.filter(node__in=nodes, at__gte=since).exclude(before="").order_by("pk")
@@ -120,8 +127,8 @@ def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
         moves[node, name, device].append((before, status, at))
         statuses[node, name, device] = status
     failing = CheckResult.objects.filter(node__in=nodes, status="fail").order_by()
-    told = failing.values_list("node_id", "name", "device", "seen_at", "node__agent__seen_at")
-    for node, name, device, seen_at, heard_at in told:
+    rows = failing.values_list("node_id", "name", "device", "seen_at", "node__agent__seen_at")
+    for node, name, device, seen_at, heard_at in rows:
         if health.counts(name, seen_at=seen_at, heard_at=heard_at):
             statuses[node, name, device] = "fail"
     found: defaultdict[int, list[health.Check]] = defaultdict(list)
@@ -134,5 +141,5 @@ def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
 
 
 def _names(*names: str) -> frozenset[str]:
-    """Every name of a device, addresses as slots too."""
-    return frozenset(one for name in names if name for one in (name, xid.slot(name)) if one)
+    """All names of a device; addresses are also given as slots."""
+    return frozenset(alias for name in names if name for alias in (name, xid.slot(name)) if alias)

@@ -8,5 +8,5 @@ from kcover_portal.incidents import services
 
 @shared_task(name="incidents.prune")
 def prune() -> None:
-    """Forgets old batch ids."""
+    """Deletes old batch ids."""
     services.prune(now=timezone.now())

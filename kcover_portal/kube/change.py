@@ -1,4 +1,4 @@
-"""Which patch makes a node what it should be. Pure; used by the live client and by the fake alike."""
+"""Computes the patch that brings a node to the wanted state. Pure; shared by the live client and the fake."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ from kcover_portal.kube.wire import nodes
 
 
 def merge_patch(node: nodes.NodeObject, change: values.NodeChange) -> dict[str, Any] | None:
-    """The JSON merge patch (RFC 7386) from the node as read to the wanted end; None when it is there already.
+    """Returns the JSON merge patch (RFC 7386) from the node as read to the wanted state; None if nothing changes.
 
-    It names ``metadata.resourceVersion``, so that the server refuses it (409) when somebody wrote in between: taints
-    are one list in a merge patch, and a list that was computed from an older read would undo another's taint.
+    The patch contains ``metadata.resourceVersion``, so the server rejects it (409) after a concurrent write. A merge
+    patch replaces the whole list of taints, so a list from an older read would undo another writer's taint.
     """
     metadata: dict[str, Any] = {}
     for field, wanted, have in (
@@ -36,7 +36,7 @@ def merge_patch(node: nodes.NodeObject, change: values.NodeChange) -> dict[str, 
 
 
 def _taints(have: list[dict[str, Any]], change: values.NodeChange) -> list[dict[str, Any]]:
-    """The taints wanted, in their order: foreign ones are the very mappings that were read."""
+    """Returns the wanted taints in order. Foreign taints are passed on exactly as they were read."""
     unwanted = {(t.key, t.value, t.effect) for t in change.remove_taints}
     wanted = {(t.key, t.effect): t.value for t in change.add_taints}
     result = []

@@ -1,15 +1,15 @@
-"""What can go wrong at the Kubernetes boundary: ask later, or asking again will not help. Causes are chained."""
+"""Errors of the Kubernetes port: either a retry may help, or it does not. Causes are chained."""
 
 
 class KubeError(Exception):
-    """Base of all. ``str()`` is for people: what was asked, and what came back."""
+    """Base class. ``str()`` contains the request and the response, for people."""
 
 
 class Unavailable(KubeError):
-    """Ask later: a time-out, a cut connection, 401, 429, 5xx.
+    """A retry may help: a time-out, a lost connection, 401, 429, 5xx.
 
-    ``retry_after`` is in seconds, None when the server named none. ``ambiguous`` is True when a write may have
-    happened: look at the cluster before asking again.
+    ``retry_after`` is in seconds; None if the server did not send it. ``ambiguous`` is True if a write may have
+    happened: read the cluster before retrying.
     """
 
     def __init__(self, message: str, *, retry_after: float | None = None, ambiguous: bool = False) -> None:
@@ -19,16 +19,16 @@ class Unavailable(KubeError):
 
 
 class Conflict(KubeError):
-    """Others kept changing the object; reading it again inside the verb, a bounded number of times, did not cure it."""
+    """The object was changed by others on each try of the verb, which reads it again a limited number of times."""
 
 
 class NotFound(KubeError):
-    """No such object."""
+    """The object does not exist."""
 
 
 class RefusedByServer(KubeError):
-    """The server understood and said no (400, 403, 422 …): asking again will not help."""
+    """The server rejected the request (400, 403, 422 …); a retry does not help."""
 
 
 class Expired(KubeError):
-    """The watch's resource version is older than what the server keeps (410): list again."""
+    """The resource version of the watch is too old (410); list again."""

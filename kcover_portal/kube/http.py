@@ -1,7 +1,7 @@
-"""HTTP to an API server: one request at a time, time-outs on each, nothing sent twice, every failure a port error.
+"""HTTP requests to an API server, with time-outs and without retries. Every failure becomes a port error.
 
-urllib3 is used directly, not through the official client's REST layer: that one repeats a POST whose connection was
-cut, writes response bodies to the debug log, and may send an eviction without a Content-Type.
+urllib3 is used directly. The official client's REST layer repeats a POST after a lost connection, writes response
+bodies to the debug log, and may send an eviction without a Content-Type.
 """
 
 import contextlib
@@ -25,12 +25,12 @@ READ_SECONDS: Final = 20.0
 POOL_SIZE: Final = 32
 CHUNK_BYTES: Final = 256 * 1024
 T = TypeVar("T")
-# A peer that vanished without a word (a moved load balancer) is noticed within a minute, not at the read time-out.
+# Detects a vanished peer (a moved load balancer) within a minute instead of at the read time-out.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 class Rejected(Exception):
-    """An answer other than 2xx: the cause of the port error that is raised for it."""
+    """A response other than 2xx; the ``__cause__`` of the port error raised for it."""
 
     def __init__(self, status: base.Status) -> None:
         super().__init__(status.message)
@@ -38,15 +38,15 @@ class Rejected(Exception):
 
 
 def answer(error: errors.KubeError) -> base.Status:
-    """What the API server said, for a verb that knows what to do about it; empty when it said nothing."""
+    """Returns the API server's Status behind a port error; an empty one if the server did not respond."""
     return error.__cause__.status if isinstance(error.__cause__, Rejected) else base.Status()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WayIn:
-    """Where an API server is and how to be let in.
+    """The address of an API server and the credentials for it.
 
-    ``authorization`` gives the header's value at this moment (tokens expire); it may run a credential plug-in.
+    ``authorization`` returns the current value of the header, because tokens expire. It may run a credential plug-in.
     """
 
     host: str
@@ -59,8 +59,8 @@ class WayIn:
 class Connection:
     """A bounded pool of connections to one API server, safe for many threads.
 
-    ``load`` makes the way in, at once and again after the server refused the credentials or TLS failed: certificates
-    and tokens are rotated under a running process.
+    ``load`` returns the address and credentials. It is called at once, and again after a 401 or a TLS failure, because
+    certificates and tokens are rotated while a process runs.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Connection:
         self._lock = threading.Lock()
         self._connect_seconds = connect_seconds
         self._read_seconds = read_seconds
-        self._patience = circuit_breaker.CircuitBreaker(quiet_seconds)
+        self._breaker = circuit_breaker.CircuitBreaker(quiet_seconds)
         self._open()
 
     def request(
@@ -89,13 +89,13 @@ class Connection:
         content_type: str = "application/json",
         harmless: bool = False,
     ) -> T:
-        """The object in a 2xx answer. Raises a port error for any other, ``Unavailable`` when there was none.
+        """Returns the decoded object of a 2xx response. Raises a port error otherwise.
 
         ``harmless``: a POST that changes nothing (a review), so that its loss is not ambiguous.
         """
         write = method != "GET" and not harmless
         with (
-            self._patience.call(f"{method} {path}"),
+            self._breaker.call(f"{method} {path}"),
             self._exchange(method, path, query, body, content_type, write, self._read_seconds) as response,
         ):
             data: bytes = response.read(decode_content=True)
@@ -104,12 +104,10 @@ class Connection:
             try:
                 return msgspec.json.decode(data, type=kind)
             except msgspec.MsgspecError as error:
-                raise errors.Unavailable(
-                    f"{method} {path}: not the answer expected: {error}", ambiguous=write
-                ) from error
+                raise errors.Unavailable(f"{method} {path}: unexpected response: {error}", ambiguous=write) from error
 
     def lines(self, path: str, *, query: Mapping[str, str], read_seconds: float) -> Iterator[bytes]:
-        """The lines of a GET whose answer goes on for a while (a watch); closing the iterator closes the connection."""
+        """Yields the lines of a long GET (a watch). Closing the iterator closes the connection."""
         with self._exchange("GET", path, query, None, "", False, read_seconds) as response:
             if response.status != 200:
                 data = response.read(decode_content=True)
@@ -119,7 +117,7 @@ class Connection:
                 *whole, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
                 yield from (line for line in whole if line)
             if rest.strip():
-                raise errors.Unavailable(f"watch {path}: cut in the middle of a line")
+                raise errors.Unavailable(f"watch {path}: connection lost in the middle of a line")
 
     def _open(self) -> None:
         way_in = self._load()
@@ -141,7 +139,7 @@ class Connection:
         self._stale = False
 
     def _ready(self) -> tuple[urllib3.PoolManager, str, str | None]:
-        """The pool, the host and the Authorization header; the way in is loaded anew if it was found stale."""
+        """Returns the pool, the host and the Authorization header; reloads stale credentials first."""
         with self._lock:
             try:
                 if self._stale:
@@ -161,7 +159,7 @@ class Connection:
         write: bool,
         read_seconds: float,
     ) -> Iterator[urllib3.BaseHTTPResponse]:
-        """One request; whatever fails on the way, also while the answer is read, becomes ``Unavailable``."""
+        """Sends one request. Failures, also those while the response is read, become ``Unavailable``."""
         pool, host, authorization = self._ready()
         what = f"{method} {path}"
         headers = {"Accept": "application/json", "User-Agent": "kcover-portal"}
@@ -191,19 +189,19 @@ class Connection:
         except urllib3.exceptions.ConnectTimeoutError as error:
             raise circuit_breaker.TimedOut(f"{what}: no connection: {error}") from error
         except urllib3.exceptions.ReadTimeoutError as error:
-            # A write may hang in an admission webhook of its own; a read that hangs is the server itself.
+            # A write may hang in an admission webhook; if a read hangs, the server itself does not answer.
             raise (errors.Unavailable if write else circuit_breaker.TimedOut)(
                 f"{what}: {error}", ambiguous=write
             ) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
             tls = isinstance(error, urllib3.exceptions.SSLError)
-            # A certificate that does not hold is found before anything is sent.
+            # An invalid certificate is detected before anything is sent.
             unsent = tls and any(isinstance(arg, ssl.SSLCertVerificationError) for arg in error.args)
             self._stale = self._stale or tls
             raise errors.Unavailable(f"{what}: {error}", ambiguous=write and not unsent) from error
         finally:
             if response is not None:
-                # A no-op for an answer that was read to its end: then the connection is back in the pool.
+                # A no-op if the response was read completely: the connection is then back in the pool.
                 response.close()
                 response.release_conn()
 
@@ -213,13 +211,13 @@ class Connection:
         try:
             status = msgspec.json.decode(body, type=base.Status)
         except msgspec.MsgspecError:
-            # Not the API server itself: a proxy, a load balancer, or its flow control, which speak plain text.
+            # Proxies, load balancers and the server's flow control respond in plain text.
             status = base.Status(message=body[:500].decode(errors="replace").strip(), code=code)
         raise_rejected(status, code=code, wait=headers.get("Retry-After", ""), what=what, write=write)
 
 
 def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str, write: bool) -> NoReturn:
-    """Raise what an answer other than 2xx means; ``wait`` is the Retry-After header (API servers send seconds)."""
+    """Raises the port error for a response other than 2xx; ``wait`` is the Retry-After header, in seconds."""
     text = f"{what}: {code} {status.reason}: {status.message}".replace(" : ", ": ")
     seconds = float(wait) if wait.isascii() and wait.isdigit() else status.retry_after
     error: errors.KubeError
@@ -230,7 +228,7 @@ def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str,
     elif code == 410:
         error = errors.Expired(text)
     elif code in (401, 429):
-        # 401: answered before anything is done; the credentials are loaded anew for the next call.
+        # 401 is sent before anything is done; the credentials are reloaded for the next call.
         error = errors.Unavailable(text, retry_after=seconds)
     elif code == 408 or code >= 500:
         error = errors.Unavailable(text, retry_after=seconds, ambiguous=write)

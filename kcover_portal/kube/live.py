@@ -1,8 +1,8 @@
-"""A real API server. The only module that imports ``kubernetes``, and all it takes from it is the way in.
+"""A real API server. The only module that imports ``kubernetes``, and it uses only its configuration loader.
 
-The official loader knows kubeconfigs, certificates in them, credential plug-ins and in-cluster tokens; requests travel
-through ``http`` and are decoded by ``wire``. A kubeconfig may name a program to run for credentials: only
-administrators may hand one in.
+The loader supports kubeconfigs with embedded certificates, credential plug-ins and in-cluster tokens. Requests are
+sent by ``http`` and decoded by ``wire``. A kubeconfig may name a program that provides credentials, so only
+administrators may supply one.
 """
 
 import ssl
@@ -24,17 +24,17 @@ class LiveCluster(nodes.Nodes, pods.Pods, events.Events, jobs.Jobs, pvcs.Claims,
 
 
 def from_kubeconfig(path_or_text: str | Path, context: str | None = None) -> LiveCluster:
-    """The cluster that a kubeconfig names, given as a file's path or as its text. Raises ``Refused`` for a bad one."""
+    """Returns the cluster of a kubeconfig, given as a path or as text. Raises ``RefusedByServer`` if it is invalid."""
     return LiveCluster(http.Connection(loader(path_or_text, context)))
 
 
 def in_cluster() -> LiveCluster:
-    """The cluster that this process runs in, by its service account. Raises ``Refused`` outside of one."""
+    """Returns the cluster that this process runs in. Raises ``RefusedByServer`` outside of a cluster."""
     return LiveCluster(http.Connection(lambda: way_in(config.load_incluster_config)))
 
 
 def loader(path_or_text: str | Path, context: str | None = None) -> Callable[[], http.WayIn]:
-    """Reads a kubeconfig each time it is called."""
+    """Returns a function that reads the kubeconfig each time it is called."""
     text = str(path_or_text)
 
     def load(configuration: Any) -> None:
@@ -47,7 +47,7 @@ def loader(path_or_text: str | Path, context: str | None = None) -> Callable[[],
 
 
 def way_in(load: Callable[[Any], None]) -> http.WayIn:
-    """What the official loader finds. Certificates are read now: its temporary files may be gone after a fork."""
+    """Runs the official loader. Certificates are read now, because its temporary files may vanish after a fork."""
     configuration = client.Configuration()
     try:
         load(configuration)
@@ -57,15 +57,15 @@ def way_in(load: Callable[[Any], None]) -> http.WayIn:
             authorization=lambda: _authorization(configuration),
             tls=_tls(configuration) if url.scheme == "https" else None,
             server_name=configuration.tls_server_name,
-            # The official client takes HTTPS_PROXY for plain HTTP too and knows less of no_proxy.
+            # The official client also uses HTTPS_PROXY for plain HTTP, and its support of no_proxy is incomplete.
             proxy=None if proxy_bypass(url.netloc) else getproxies().get(url.scheme),
         )
-    except Exception as error:  # the loader raises whatever it falls over: an AttributeError for an auth-provider
+    except Exception as error:  # the loader raises arbitrary exceptions, such as AttributeError for an auth-provider
         raise errors.RefusedByServer(f"kubeconfig: {error}") from error
 
 
 def _authorization(configuration: Any) -> str | None:
-    """The header; the loader's hook renews what has expired, by reading a file or running a plug-in."""
+    """Returns the header. The loader's hook renews expired credentials from a file or a plug-in."""
     try:
         value: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     except (config.ConfigException, OSError, ValueError) as error:
@@ -75,7 +75,7 @@ def _authorization(configuration: Any) -> str | None:
 
 def _tls(configuration: Any) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=configuration.ssl_ca_cert)
-    # Python 3.13 would refuse cluster CAs without key identifiers, which kubeadm and others made for years.
+    # Python 3.13 would reject cluster CAs without key identifiers, which kubeadm and others created for years.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     if not configuration.verify_ssl:
         context.check_hostname = False

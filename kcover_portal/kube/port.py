@@ -1,8 +1,8 @@
-"""The port: what the portal asks of a cluster. ``live.LiveCluster`` and ``fake.FakeCluster`` both are one.
+"""The port: the operations on a cluster. ``live.LiveCluster`` and ``fake.FakeCluster`` implement it.
 
-Every verb is idempotent and says the wanted end. Every verb raises ``Unavailable`` (ask later; ``ambiguous`` when a
-write may have happened) or ``Refused`` (asking again will not help); what else it raises is said there. Instances are
-safe to use from many threads.
+Every verb is idempotent and states the wanted result. Every verb can raise ``Unavailable`` (retry later; ``ambiguous``
+if a write may have happened) and ``RefusedByServer`` (a retry does not help). Other errors are documented at the verb.
+Instances are thread-safe.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -90,83 +90,84 @@ class Cluster(Protocol):
         """The server's ``gitVersion``, such as "v1.31.2"."""
 
     def list_nodes(self) -> NodeList:
-        """Every node."""
+        """Returns all nodes."""
 
     def watch_nodes(self, resource_version: str, *, timeout: float) -> Iterator[NodeEvent]:
-        """Changes after that resource version, for about ``timeout`` seconds. Raises ``Expired``: list again."""
+        """Yields changes after that resource version for about ``timeout`` seconds. Raises ``Expired``: list again."""
 
     def get_node(self, name: str) -> Node:
-        """One node, read now. Raises ``NotFound``."""
+        """Reads one node. Raises ``NotFound``."""
 
     def apply_node(
         self, name: str, change: NodeChange | Wanted, *, expect: Callable[[Node], None] | None = None
     ) -> tuple[Node, Node]:
-        """Make a node what ``change`` says, in one patch; returns (before, after).
+        """Applies ``change`` to a node in one patch and returns (before, after).
 
-        ``change`` may be a function of the node that the patch is computed from, asked again on each try.
-
-        No write at all when it is so already. ``expect`` sees the node that the patch is computed from, on each try,
-        and may raise anything to stop the write. Taints, labels and annotations that ``change`` does not name survive
-        byte for byte. Raises ``NotFound``, and ``Conflict`` when others keep changing the node.
+        ``change`` can be a function of the node that the patch is computed from; it is called again on each try.
+        Nothing is written if the node is already in the wanted state. ``expect`` receives the node on each try and may
+        raise any exception to stop the write. Taints, labels and annotations that ``change`` does not name stay
+        unchanged. Raises ``NotFound``, and ``Conflict`` if others keep changing the node.
         """
 
     def list_pods(
         self, *, node: str | None = None, namespace: str | None = None, labels: Mapping[str, str] | None = None
     ) -> list[Pod]:
-        """The pods on a node, in a namespace, with all these labels; no argument means every pod."""
+        """Returns the pods on a node, in a namespace, with all these labels. Without arguments: all pods."""
 
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[PodEvent]:
-        """Changes of pods everywhere; None begins with every pod there is, as ADDED. Raises ``Expired``."""
+        """Yields changes of all pods; None begins with every existing pod as ADDED. Raises ``Expired``."""
 
     def evict(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None, dry_run: bool = False
     ) -> Eviction:
-        """Ask for that very pod to go, budgets respected. Raises ``Conflict`` when the server refuses for
-        another reason than the uid."""
+        """Evicts the pod with this uid, subject to disruption budgets.
+
+        Raises ``Conflict`` if the server rejects the eviction and the uid is not the reason.
+        """
 
     def delete_pod(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None
     ) -> Evicted | Gone:
-        """Delete that very pod, whatever budgets say. Raises ``Conflict`` as ``evict`` does."""
+        """Deletes the pod with this uid regardless of budgets. Raises ``Conflict`` like ``evict``."""
 
     def budgets(self, namespace: str | None = None) -> list[Budget]:
-        """The disruption budgets of a namespace, or of all."""
+        """Returns the disruption budgets of one namespace or of all."""
 
     def emit(self, draft: EventDraft) -> None:
-        """Write an Event. Its namespace is created when missing; where that is forbidden, "default" takes the Event."""
+        """Writes an Event. Creates its namespace if missing; if that is forbidden, writes it to "default"."""
 
     def list_events(self) -> EventList:
-        """Every Event that the cluster still has."""
+        """Returns every Event that the cluster still has."""
 
     def watch_events(self, resource_version: str | None, *, timeout: float) -> Iterator[EventEvent]:
-        """Changes of Events; None begins with every Event there is, as ADDED. Raises ``Expired``."""
+        """Yields changes of Events; None begins with every existing Event as ADDED. Raises ``Expired``."""
 
     def ensure_job(self, spec: JobSpec) -> JobState:
-        """A Job of that name exists; one that is there is left alone. Raises ``NotFound`` without its namespace."""
+        """Creates a Job unless one of that name exists. Raises ``NotFound`` if the namespace does not exist."""
 
     def job_state(self, namespace: str, name: str) -> JobState:
-        """How that Job is; ``exists=False`` when it is not there."""
+        """Returns the state of a Job; ``exists=False`` if there is none."""
 
     def delete_job(self, namespace: str, name: str) -> None:
-        """That Job and its pods are gone, or going."""
+        """Deletes a Job and its pods; they may still be terminating on return."""
 
     def ensure_claim(self, spec: ClaimSpec) -> ClaimState:
-        """A claim of that name exists; one that is there is left alone. Raises ``NotFound`` without its namespace."""
+        """Creates a claim unless one of that name exists. Raises ``NotFound`` if the namespace does not exist."""
 
     def claim_state(self, namespace: str, name: str) -> ClaimState:
-        """How that claim is; ``exists=False`` when it is not there."""
+        """Returns the state of a claim; ``exists=False`` if there is none."""
 
     def delete_claim(self, namespace: str, name: str) -> None:
-        """That claim is gone, or going."""
+        """Deletes a claim; it may still be terminating on return."""
 
     def workloads(self, *, labels: Mapping[str, str]) -> list[Workload]:
-        """Training jobs of every kind in ``WORKLOADS`` with all these labels; a kind that is not installed has none."""
+        """Returns training jobs with all these labels, of every kind in ``WORKLOADS`` that is installed."""
 
     def workload(self, namespace: str, kind: str, name: str) -> Workload:
-        """One training job. Raises ``NotFound``, also for a kind that is not in ``WORKLOADS`` or not installed."""
+        """Returns a training job. Raises ``NotFound``, also if its kind is not in ``WORKLOADS`` or not installed."""
 
     def label_workload(self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]) -> Workload:
-        """Set (or, with None, remove) labels of a training job. Raises ``NotFound``."""
+        """Sets labels of a training job; None removes a label. Raises ``NotFound``."""
 
     def review_token(self, token: str, *, audiences: Sequence[str]) -> TokenIdentity | None:
-        """Whose token this is; None when it is nobody's, or for none of these audiences (empty = the server's own)."""
+        """Returns a token's identity; None if it is invalid or for other audiences (empty: the server's own)."""

@@ -1,11 +1,11 @@
-"""The errors of the Kubernetes boundary as reasons."""
+"""Converts the errors of the Kubernetes port to reasons."""
 
 from kcover import reasons
 from kcover_portal.kube import errors
 
 
 def of(error: errors.KubeError) -> reasons.Reason:
-    """What the cluster answered instead of doing what was asked."""
+    """Returns the reason for an error of the port."""
     match error:
         case errors.NotFound():
             return reasons.of("cluster_not_found", error=str(error))

@@ -1,4 +1,4 @@
-"""The ledger: the append-only, hash-chained store of the audit log, with one chain for each cluster.
+"""The ledger: the append-only, hash-chained store of the audit log, with one chain per cluster.
 
 Belongs here: entries, their chain, its verification, timelines, replay. Never here: changing or deleting an entry, and
 the vocabulary of the entries (``kcover.audit``).

@@ -19,10 +19,10 @@ class MomentField(fields.IsoDateTimeField):
     """A time, converted to UTC: databases reject offsets beyond 16 hours and times outside UTC's range."""
 
     def to_python(self, value: Any) -> datetime | None:
-        """Raises ValidationError."""
-        found: datetime | None = super().to_python(value)
+        """Converts the time to UTC. Raises ValidationError."""
+        moment: datetime | None = super().to_python(value)
         try:
-            return found and found.astimezone(UTC)
+            return moment and moment.astimezone(UTC)
         except OverflowError as error:
             raise ValidationError(self.error_messages["invalid"], code="invalid") from error
 
@@ -41,9 +41,9 @@ class RowNumber(filters.NumberFilter):
 
 
 class Period(filters.FilterSet):
-    """Rows of the time between ``since`` (included) and ``until`` (excluded).
+    """Rows between ``since`` (inclusive) and ``until`` (exclusive).
 
-    A row with a duration has a beginning and an end: it matches if it overlaps the period.
+    A row with a duration matches if it overlaps the period.
     """
 
     began = "at"
@@ -53,16 +53,16 @@ class Period(filters.FilterSet):
     until = Moment(method="before_then", label=_("Until"))
 
     def from_then_on(self, rows: QuerySet[Any], name: str, value: datetime) -> QuerySet[Any]:
-        """Rows that had not ended before the moment."""
+        """Keeps rows that had not ended before the time."""
         return rows.filter(**{f"{self.ended}__gte": value})
 
     def before_then(self, rows: QuerySet[Any], name: str, value: datetime) -> QuerySet[Any]:
-        """Rows that had begun by the moment."""
+        """Keeps rows that had begun before the time."""
         return rows.filter(**{f"{self.began}__lt": value})
 
 
 class EntryFilter(Period):
-    """Entries by actor (a part of the name), verb (its beginning), subject, place and time."""
+    """Entries by actor (substring), verb (prefix), subject, place and time."""
 
     cluster = filters.CharFilter(field_name="cluster", label=_("Cluster"))
     node = filters.CharFilter(field_name="node", label=_("Node"))
@@ -77,7 +77,7 @@ class EntryFilter(Period):
         fields: tuple[str, ...] = ()
 
     def search(self, rows: QuerySet[Entry], name: str, value: str) -> QuerySet[Entry]:
-        """Entries whose actor, verb, subject or node contains the text."""
+        """Keeps entries whose actor, verb, subject or node contains the text."""
         return rows.filter(
             Q(actor__icontains=value)
             | Q(verb__icontains=value)

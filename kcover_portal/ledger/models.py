@@ -1,10 +1,10 @@
-"""The rows of the ledger: written only by ``ledger.services``, never updated and never deleted."""
+"""The rows of the ledger. Only ``ledger.services`` writes them; entries are never updated or deleted."""
 
 from django.db import models
 
 
 class Chain(models.Model):
-    """The head of one cluster's chain; its row is the lock that serialises appends."""
+    """The head of a cluster's chain. Appends are serialized by a lock on this row."""
 
     cluster = models.CharField(max_length=100, primary_key=True)
     sequence = models.BigIntegerField(default=0)
@@ -12,7 +12,7 @@ class Chain(models.Model):
 
 
 class Entry(models.Model):
-    """One act (``kcover.audit.from_entry``). ``digest`` covers every other field and the previous entry's digest."""
+    """One audited act (``kcover.audit.from_entry``). ``digest`` covers all other fields and the previous digest."""
 
     cluster = models.CharField(max_length=100)
     sequence = models.BigIntegerField()

@@ -1,4 +1,4 @@
-"""Append to the ledger; nothing else writes it."""
+"""Appends to the ledger. Nothing else writes it."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -18,35 +18,34 @@ MAX_ACTOR = 200  # characters of an actor's name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """An act without its place in the chain yet; ``at`` is when it happened."""
+    """An act that has no place in the chain yet. ``at`` is when it happened."""
 
     act: audit.Act
     actor: str
     at: datetime
 
     def columns(self) -> audit.Columns:
-        """The columns of the entry that the act decides."""
         return self.act.to_entry()
 
 
-_held: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("held", default=None)
+_collected: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("held", default=None)
 
 
 def record(cluster: str, act: audit.Act, *, actor: str, now: datetime) -> None:
-    """Appends one entry to the cluster's chain ("" is the installation's own); see ``append``."""
+    """Appends one entry to the cluster's chain; "" is the installation. See ``append``."""
     append(cluster, [Draft(act=act, actor=actor, at=now)])
 
 
 def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
     """Appends entries in order, as part of the caller's transaction.
 
-    The chain's head row stays locked until the transaction ends, so append late in it, and once; ``last`` takes care of
-    that. Inside ``last`` it returns an empty list.
+    The chain's head row stays locked until the transaction ends, so append once and late; ``last`` does this. Inside
+    ``last`` the result is an empty list.
     """
     if not drafts:
         return []
-    if _held.get() is not None:
-        _held.get().append((cluster, drafts))  # type: ignore[union-attr]  # checked in the line above
+    if _collected.get() is not None:
+        _collected.get().append((cluster, drafts))  # type: ignore[union-attr]  # checked in the line above
         return []
     with transaction.atomic(savepoint=False):
         head = Chain.objects.select_for_update().filter(cluster=cluster).first() or _begin(cluster)
@@ -70,28 +69,28 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
             entries.append(entry)
         Entry.objects.bulk_create(entries)
         Chain.objects.filter(cluster=cluster).update(sequence=head.sequence, digest=head.digest)
-    doorbell.tell("audit", entries[-1].pk, cluster=cluster)
+    doorbell.publish("audit", entries[-1].pk, cluster=cluster)
     return entries
 
 
 @contextlib.contextmanager
 def last() -> Iterator[None]:
-    """Appends the entries made inside together at the end. Use it directly inside a transaction.
+    """Collects the entries recorded inside and appends them at the end. Use it directly inside a transaction.
 
-    So the chain's lock, which every writer of the cluster needs, is taken after every other lock and held for the
-    shortest time. Taken earlier, it deadlocks with writers that lock a row first and append afterwards.
+    All writers of a cluster need the chain's lock. It is taken after all other locks, so that it is held briefly and
+    does not deadlock with writers that lock a row first and append afterwards.
     """
-    if _held.get() is not None:
+    if _collected.get() is not None:
         yield
         return
-    held: list[tuple[str, Sequence[Draft]]] = []
-    token = _held.set(held)
+    collected: list[tuple[str, Sequence[Draft]]] = []
+    token = _collected.set(collected)
     try:
         yield
     finally:
-        _held.reset(token)
-    for cluster in sorted({cluster for cluster, _ in held}):  # one order for the locks of several chains
-        append(cluster, [draft for name, drafts in held if name == cluster for draft in drafts])
+        _collected.reset(token)
+    for cluster in sorted({cluster for cluster, _ in collected}):  # locks of several chains are taken in one order
+        append(cluster, [draft for name, drafts in collected if name == cluster for draft in drafts])
 
 
 def _begin(cluster: str) -> Chain:

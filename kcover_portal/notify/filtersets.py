@@ -29,9 +29,9 @@ class DeliveryFilter(Period):
         fields: tuple[str, ...] = ()
 
     def telling(self, rows: QuerySet[Delivery], name: str, value: list[str]) -> QuerySet[Delivery]:
-        """Deliveries with an event of one of these kinds."""
+        """Deliveries that contain an event of one of these kinds."""
         return rows.filter(notices__kind__in=value).distinct() if value else rows
 
     def about(self, rows: QuerySet[Delivery], name: str, value: str) -> QuerySet[Delivery]:
-        """Deliveries with an event of the cluster."""
+        """Deliveries that contain an event of the cluster."""
         return rows.filter(notices__cluster=value).distinct()

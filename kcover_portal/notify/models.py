@@ -6,6 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from kcover import reasons
 from kcover.faults import catalog
 from kcover_portal.accounts.models import User
 from kcover_portal.fleet.models import Cluster
@@ -54,7 +55,7 @@ class Channel(models.Model):
     created_at = models.DateTimeField()
     tried_at = models.DateTimeField(null=True, help_text="when the last attempt to send began")
     sent_at = models.DateTimeField(null=True, help_text="when a message last arrived")
-    trouble = models.CharField(max_length=500, blank=True, help_text="why the last attempt failed; empty: it did not")
+    trouble = models.JSONField(default=dict, help_text="a Reason: why the last attempt failed; empty: it did not")
 
     class Meta:
         ordering = ("name",)
@@ -64,7 +65,7 @@ class Channel(models.Model):
 
     @property
     def pages(self) -> bool:
-        """Whether it is a pager, which gets an event for each alert."""
+        """True if the channel is a pager, which gets an event for each alert."""
         return self.kind in self.PAGERS
 
     @property
@@ -119,7 +120,7 @@ class Delivery(models.Model):
     subject = models.CharField(max_length=200, blank=True)
     text = models.TextField(blank=True, help_text="as sent, without links that answer in a person's name")
     attempts = models.PositiveIntegerField(default=0, help_text="reserved before each attempt")
-    because = models.CharField(max_length=500, blank=True, help_text="the other side's last answer")
+    because = models.JSONField(default=dict, help_text="a Reason: the other side's last answer")
     opened_at = models.DateTimeField()
     due_at = models.DateTimeField(null=True)
     closed_at = models.DateTimeField(null=True)
@@ -142,6 +143,11 @@ class Delivery(models.Model):
 
     def __str__(self) -> str:
         return f"delivery {self.pk} to {self.name}"
+
+    @property
+    def why(self) -> reasons.Reason | None:
+        """The last answer of the other side, or why nothing was sent."""
+        return reasons.kept(self.because)
 
 
 class Notice(models.Model):
@@ -171,7 +177,7 @@ class Notice(models.Model):
     class Meta:
         ordering = ("id",)
         constraints = (models.UniqueConstraint(fields=("channel", "key"), name="one_notice_per_event"),)
-        # Read each second while a question is pending: who was notified of it.
+        # Read each second while a request is pending, to find out who was notified of it.
         indexes = (models.Index(fields=("record", "kind"), name="notices_of_a_record"),)
 
 
@@ -195,7 +201,7 @@ class Alert(models.Model):
 
 
 class Cursor(models.Model):
-    """How far the events of one source are read: a cluster's chain in the ledger, incidents by id."""
+    """How far the events of one source have been read: a cluster's chain in the ledger, incidents by id."""
 
     name = models.CharField(max_length=120, primary_key=True)
     position = models.BigIntegerField(default=0)

@@ -20,7 +20,7 @@ def channels() -> QuerySet[Channel]:
 
 
 def pagers() -> list[Channel]:
-    """All pagers: they get the ends of their alerts whether or not a route still asks for them.
+    """All pagers. They get the ends of their alerts whether or not a route still selects them.
 
     The ends of a disabled pager are recorded and dropped, so that no shared page stays open.
     """
@@ -73,7 +73,7 @@ def due(*, now: datetime, limit: int = 20) -> list[int]:
 
 
 def sending(*, now: datetime) -> int:
-    """How many deliveries are being sent now."""
+    """The number of deliveries that are being sent now."""
     return Delivery.objects.filter(state=Delivery.State.SENDING, lease_until__gt=now).count()
 
 
@@ -90,12 +90,12 @@ def events_of(delivery: Delivery) -> list[events.Event]:
     """The events of the delivery, oldest first. An event that changed several alerts of a pager counts once."""
     found = [(row, event_of(row)) for row in delivery.notices.order_by("pk")]
     seen: set[events.Event] = set()
-    told = []
-    for row, one in found:
-        if not row.action or one not in seen:
-            told.append(one)
-        seen.add(one)
-    return told
+    distinct = []
+    for row, event in found:
+        if not row.action or event not in seen:
+            distinct.append(event)
+        seen.add(event)
+    return distinct
 
 
 def event_of(row: Notice) -> events.Event:
@@ -121,18 +121,18 @@ def steps_of(delivery: Delivery) -> list[int]:
 
 
 def is_pending(step: int) -> bool:
-    """Whether another delivery with the step's message is still under way."""
+    """Returns whether another delivery with the step's message is still under way."""
     return Notice.objects.filter(step=step, delivery__state__in=Delivery.UNDER_WAY).exists()
 
 
 def steps_collected(steps: Sequence[Step]) -> set[str]:
-    """The keys of the steps that have their notices already."""
+    """The keys of the steps that already have their notices."""
     rows = Notice.objects.filter(key__in=[step_key(step) for step in steps])
     return set(rows.values_list("key", flat=True))
 
 
 def step_key(step: Step) -> str:
-    """The key of a step's message; an operator's retry has another one."""
+    """The key of a step's message. An operator's retry has a different key."""
     return f"step-{step.pk}-{step.typed_progress.retry}"
 
 
@@ -143,7 +143,7 @@ def counts() -> list[tuple[str, str, int]]:
 
 
 def oldest_waiting() -> datetime | None:
-    """When the oldest message was opened that was tried and has not ended; None where there is none."""
+    """When the oldest message was opened that was attempted and has not ended; None if there is none."""
     rows = Delivery.objects.filter(state__in=Delivery.UNDER_WAY, attempts__gt=0)
     found: datetime | None = rows.aggregate(at=Min("opened_at"))["at"]
     return found

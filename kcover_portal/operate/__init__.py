@@ -1,4 +1,4 @@
-"""Commands and addresses for running the portal: processes, the watch, health and metrics.
+"""Commands and endpoints for running the portal: processes, the watch, health and metrics.
 
-Belongs here: what starts, leads and stops processes, and says whether they are well. Never here: what they do.
+Belongs here: starting, leading and stopping processes, and reporting their health. Never here: the work that they do.
 """

@@ -4,17 +4,17 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-Answer = Callable[[HttpRequest], HttpResponse]
+Handler = Callable[[HttpRequest], HttpResponse]
 
 
-def without_nul(answer: Answer) -> Answer:
-    """Middleware: a NUL in the path becomes what no name holds either, and is not found by whichever page is asked.
+def without_nul(get_response: Handler) -> Handler:
+    """Middleware that replaces NUL characters in the path, because PostgreSQL rejects them even in queries.
 
-    PostgreSQL does not take a NUL even in a question.
+    The replacement occurs in no name, so the page answers 404.
     """
 
-    def look(request: HttpRequest) -> HttpResponse:
+    def middleware(request: HttpRequest) -> HttpResponse:
         request.path_info = request.path_info.replace("\0", "\N{REPLACEMENT CHARACTER}")
-        return answer(request)
+        return get_response(request)
 
-    return look
+    return middleware

@@ -1,7 +1,7 @@
-"""Autopilot's gauge from the latest check results of every node, for existing dashboards and alerts.
+"""Autopilot's gauge from the latest check results of all nodes, for existing dashboards and alerts.
 
-Three queries and one line a result, written by hand: at 10,000 nodes the classes of the client library would cost more
-than the queries. Beyond MAX_RESULTS results the failures are shown, and how many were left out.
+The text is built directly, because at 10,000 nodes the classes of the client library would cost more than the three
+queries. With more than MAX_RESULTS results, failures come first and a second gauge shows that results are missing.
 """
 
 from kcover import autopilot
@@ -15,7 +15,7 @@ LEFT_OUT = "kcover_autopilot_results_left_out"
 
 
 def exposition(*, most: int = MAX_RESULTS) -> str:
-    """The gauge as text.
+    """Returns the gauge in the Prometheus text format.
 
     ``cpumodel`` is empty, because only the node's agent knows it. ``cluster`` is added, because node names are unique
     only within a cluster.
@@ -24,15 +24,15 @@ def exposition(*, most: int = MAX_RESULTS) -> str:
     rows.sort(key=lambda row: row[3] != "fail")
     lines = [f"# HELP {NAME} The latest result of each check", f"# TYPE {NAME} gauge"]
     for cluster, node, check, status, value, device, model in rows[:most]:
-        shown = autopilot.metric_value(check, status, value)
-        if shown is not None:
+        number = autopilot.metric_value(check, status, value)
+        if number is not None:
             labels = (
                 f'health="{autopilot.CHECKS[check].metric}",node="{_quoted(node)}",cpumodel="",'
                 f'gpumodel="{_quoted(model)}",deviceid="{_quoted(device)}",cluster="{_quoted(cluster)}"'
             )
-            lines.append(f"{NAME}{{{labels}}} {shown:g}")
+            lines.append(f"{NAME}{{{labels}}} {number:g}")
     lines += [
-        f"# HELP {LEFT_OUT} 1 where there are more results than are shown here",
+        f"# HELP {LEFT_OUT} 1 if some results are not exported because there are too many",
         f"# TYPE {LEFT_OUT} gauge",
         f"{LEFT_OUT} {int(len(rows) > most)}",
     ]

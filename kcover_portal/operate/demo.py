@@ -27,19 +27,19 @@ from kcover_portal.policies import services as policies
 CLUSTER = "demo"
 USER = "admin"
 POLICIES = settings.BASE_DIR / "deploy" / "policies" / "kce.yaml"
-HOLD_DOWN = 5  # seconds: a visitor waits for it
-# A visitor hurts node after node, which chance would not, and wants to see each of them heal.
+HOLD_DOWN = 5  # seconds; short, because visitors wait for it
+# Visitors break many nodes in a row and want to see each one rescued, so the statistical guards must not stop them.
 GUARDS = {"rate": {"enabled": False}, "storm": {"nodes": 8}}
 BOOT_SECONDS = 8
 HEARTBEAT_SECONDS = 5
-FAULTS_PER_HOUR = 12  # of hardware; user faults come in addition and are far more frequent
+FAULTS_PER_HOUR = 12  # hardware faults; the more frequent user faults come in addition
 READY_WITHIN = 300
 START_SECONDS = 60.0
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Locks the demo's folder for this process. Raises CommandError while another demo uses it."""
+    """Locks the demo's folder for this process. Raises CommandError if another demo uses it."""
     folder = settings.VAR_DIR / "demo"
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("a") as lock:
@@ -51,7 +51,7 @@ def alone() -> Iterator[None]:
 
 
 def begin_afresh() -> None:
-    """Deletes the last demo's database: the simulated cluster is new each time, and the old history would mislead."""
+    """Deletes the last demo's database, because the simulated cluster is new each time and has no history."""
     path = Path(settings.DATABASES["default"]["NAME"])
     if path.is_relative_to(settings.VAR_DIR / "demo"):
         for suffix in ("", "-wal", "-shm"):
@@ -60,9 +60,9 @@ def begin_afresh() -> None:
 
 @contextlib.contextmanager
 def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[None]:
-    """Starts the simulator, registers it, makes the user, says where to go; stops it at the end.
+    """Starts and registers the simulator, creates the user and prints the address. Stops the simulator at the end.
 
-    Raises CommandError when the simulator does not come up.
+    Raises CommandError if the simulator does not start.
     """
     address = settings.KCOVER_DEMO_URL
     if not address:
@@ -70,7 +70,7 @@ def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[No
     folder = settings.VAR_DIR / "demo"
     kubeconfig, enrolment = folder / "kubeconfig", folder / "enrolment-token"
     kubeconfig.unlink(missing_ok=True)
-    enrolment.unlink(missing_ok=True)  # the simulator waits for the new one: the old portal's token opens nothing
+    enrolment.unlink(missing_ok=True)  # the simulator waits for the new token; the old one is invalid
     simulator = _simulator(port=port, nodes=nodes, address=address, kubeconfig=kubeconfig, enrolment=enrolment)
     try:
         _wait(simulator, address, kubeconfig)
@@ -137,7 +137,7 @@ def _answers(url: str) -> bool:
 
 
 def _register(kubeconfig: Path, enrolment: Path) -> str:
-    """Creates cluster, policies, token and user; a second start finds them and renews what has expired."""
+    """Creates the cluster, policies, token and user, or updates existing ones. Returns the user's password."""
     now = timezone.now()
     fields = {
         "kubeconfig": kubeconfig.read_text(encoding="utf-8"),
@@ -176,9 +176,9 @@ def _welcome(*, port: int, nodes: int, password: str, address: str) -> str:
             f"  kcover portal   http://127.0.0.1:{port}",
             f"  user            {USER}",
             f"  password        {password}",
-            f"  fleet           {nodes} simulated nodes; hurt one with the console's button, or:",
+            f"  fleet           {nodes} simulated nodes; inject a fault with the console's button, or:",
             f"                  {curl}",
-            "  Ctrl-C ends all of it.",
+            "  Press Ctrl-C to stop.",
             "",
         )
     )

@@ -1,7 +1,7 @@
-"""Worker, scheduler and watch as threads of one process, for a machine without Redis (or that needs no more).
+"""Worker, scheduler and watch as threads of one process, for one machine without Redis.
 
-The same tasks, the same rows: only the broker lives in memory, and what it forgets when the process dies the sweep
-finds.
+Tasks and rows are the same as in a larger installation. Only the broker is in memory; the sweep finds work whose
+messages were lost when the process ended.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class Embedded:
         self._threads: list[threading.Thread] = []
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Starts all three; ``loop`` is the web server's, where in-memory signals must be sent from."""
+        """Starts all three. ``loop`` is the web server's event loop, which must send in-memory signals."""
         doorbell.attach(loop)
         self._app.finalize()
         self._worker = self._app.WorkController(

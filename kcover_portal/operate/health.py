@@ -1,4 +1,4 @@
-"""Health checks of the portal for /readyz and /metrics: one fact each, with its age and limit."""
+"""Health checks of the portal for /readyz and /metrics."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -23,10 +23,10 @@ CONTACT_LATE = timedelta(seconds=120)  # age of the last answer of a cluster
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: its name, whether it is well, and the fact that tells.
+    """The result of one check; ``fact`` is the evidence as text.
 
-    ``needed``: the portal is not ready without it. A cluster that is not heard of is not the portal's own trouble, and
-    taking the portal out of service over it would take it from all the other clusters.
+    ``needed``: the portal is not ready if this check fails. An unreachable cluster does not make the portal unready,
+    because that would take the portal away from all other clusters.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Finding:
 
 
 def findings(*, now: datetime) -> list[Finding]:
-    """Database, broker, the sweep's heartbeat, the watch's lease, and the last answer of each cluster."""
+    """Checks the database, the broker, the sweep's heartbeat, the watch's lease and the contact to each cluster."""
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -44,12 +44,12 @@ def findings(*, now: datetime) -> list[Finding]:
         return [Finding("database", False, str(error).strip()), _broker()]
     clusters = fleet.clusters()
     found = [Finding("database", True, connection.vendor), _broker(), _sweep(now), _watch(now, clusters)]
-    return found + [_word(cluster, now) for cluster in clusters]
+    return found + [_contact(cluster, now) for cluster in clusters]
 
 
 def ready(found: list[Finding]) -> bool:
-    """Whether every needed check is well."""
-    return all(one.well for one in found if one.needed)
+    """Returns whether every needed check is well."""
+    return all(finding.well for finding in found if finding.needed)
 
 
 def _broker() -> Finding:
@@ -80,7 +80,7 @@ def _watch(now: datetime, clusters: list[Cluster]) -> Finding:
     return Finding("watch", now - at <= WATCH_LATE, f"led {_seconds(now - at)} ago")
 
 
-def _word(cluster: Cluster, now: datetime) -> Finding:
+def _contact(cluster: Cluster, now: datetime) -> Finding:
     name = f"watch {cluster.name}"
     if cluster.watched_at is None:
         return Finding(name, False, cluster.watch_error or "never connected to the cluster", needed=False)

@@ -1,4 +1,4 @@
-"""Prometheus metrics, read from the database at each scrape, so that every process answers the same."""
+"""Prometheus metrics, read from the database at each scrape, so that all processes return the same values."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ class Rows(Collector):
     """The portal's state as gauges."""
 
     def collect(self) -> Iterable[Metric]:
-        """One family at a time; each is one aggregate query."""
+        """Yields the families; each is one aggregate query."""
         yield _counted(
             "kcover_incidents",
             "Incidents by cluster, kind and state",
@@ -73,23 +73,23 @@ class Rows(Collector):
             ("cluster", "state"),
             PreflightRun.objects.values_list("cluster__name", "state").annotate(n=Count("pk")),
         )
-        people = GaugeMetricFamily("kcover_needs_person", "What waits for a person", labels=("cluster", "kind"))
+        people = GaugeMetricFamily("kcover_needs_person", "Items that wait for a person", labels=("cluster", "kind"))
         for labels, count in needs_person.counts(fleet.clusters()).items():
             people.add_metric(labels, count)
         yield people
-        text = f"Agents not heard of for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s"
+        text = f"Agents that have not reported for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s"
         silent = GaugeMetricFamily("kcover_agents_silent", text, labels=("cluster",))
         counts = dict(fleet.silent_agents(now=now).values_list("node__cluster__name").annotate(n=Count("pk")))
-        for cluster in fleet.clusters():  # zeros too: an alert must distinguish 0 from no data
+        for cluster in fleet.clusters():  # including zeros, so that alerts can distinguish 0 from no data
             silent.add_metric((cluster.name,), counts.get(cluster.name, 0))
         yield silent
         yield _counted(
             "kcover_notify_deliveries",
-            "Messages that are kept, by channel and state",
+            "Stored messages by channel and state",
             ("channel", "state"),
             notify.counts(),
         )
-        waiting = GaugeMetricFamily("kcover_notify_waiting_seconds", "Age of the oldest message that is tried again")
+        waiting = GaugeMetricFamily("kcover_notify_waiting_seconds", "Age of the oldest message that is being retried")
         oldest = notify.oldest_waiting()
         waiting.add_metric((), (now - oldest).total_seconds() if oldest else 0.0)
         yield waiting
@@ -98,17 +98,16 @@ class Rows(Collector):
         if swept_at is not None:
             age.add_metric((), (now - swept_at).total_seconds())
         yield age
-        well = GaugeMetricFamily("kcover_well", "1 where the portal's own check is well", labels=("check",))
+        well = GaugeMetricFamily("kcover_well", "1 if the portal's own check is well", labels=("check",))
         for finding in health.findings(now=now):
             well.add_metric((finding.name,), float(finding.well))
         yield well
 
 
 def _durations() -> Metric:
-    """How long the phases of rescues took, by the steps that are over, and rescues as a whole."""
     family = SummaryMetricFamily(
         "kcover_rescue_phase_seconds",
-        "How long the steps of rescues took, and rescues as a whole",
+        "Duration of finished steps, and of rescues as a whole",
         labels=("cluster", "phase"),
     )
     steps = Step.objects.filter(started_at__isnull=False, finished_at__isnull=False)
@@ -125,14 +124,14 @@ def _durations() -> Metric:
 
 
 def _refusals(*, now: datetime) -> Metric:
-    """Decisions that guards held back in the last day; only the newest MAX_DECISIONS are read."""
-    text = "Judgements of the last 24 hours that the guard held back"
+    """Counts decisions that guards held back in the last day. Only the newest MAX_DECISIONS are read."""
+    text = "Decisions of the last 24 hours that the guard held back"
     family = GaugeMetricFamily("kcover_guard_refusals", text, labels=("cluster", "guard"))
     counts: Counter[tuple[str, str]] = Counter()
     rows = Decision.objects.filter(answer=Decision.Answer.HOLD).order_by("-pk")[:MAX_DECISIONS]
     for cluster, because, count, last_at in rows.values_list("cluster__name", "because", "count", "last_at"):
         if now - last_at <= DAY:
-            codes = [reasons.from_json(one).code for one in because]
+            codes = [reasons.from_json(reason).code for reason in because]
             counts.update({(cluster, guard): count for guard in {_guard(code) for code in codes} if guard})
     for labels, count in sorted(counts.items()):
         family.add_metric(labels, count)
@@ -140,20 +139,19 @@ def _refusals(*, now: datetime) -> Metric:
 
 
 def _guard(code: str) -> str | None:
-    """The guard of a reason code; None: it is of no guard."""
+    """Returns the guard that a reason code belongs to, or None."""
     known = (*guards.GUARDS, "paused")
-    word = "cooldown" if code == "rule_cooldown" else code
-    return next((guard for guard in known if word in (guard, f"{guard}_because")), "storm" if word in STORMS else None)
+    name = "cooldown" if code == "rule_cooldown" else code
+    return next((guard for guard in known if name in (guard, f"{guard}_because")), "storm" if name in STORMS else None)
 
 
 def _ingest() -> Iterable[Metric]:
-    """Counters of the agents' reports."""
     counts = runtime.counts("ingest")
-    reports = CounterMetricFamily("kcover_ingest_reports", "Reports of agents, by what became of them", labels=("end",))
+    reports = CounterMetricFamily("kcover_ingest_reports", "Reports of agents by outcome", labels=("end",))
     for end, name in (("kept", "reports"), ("failed", "failed"), ("busy", "busy")):
         reports.add_metric((end,), counts.get(name, 0))
     yield reports
-    items = CounterMetricFamily("kcover_ingest_items", "Faults and results in kept reports", labels=("end",))
+    items = CounterMetricFamily("kcover_ingest_items", "Faults and results in stored reports", labels=("end",))
     for end in ("accepted", "duplicates", "rejected"):
         items.add_metric((end,), counts.get(end, 0))
     yield items
@@ -167,7 +165,7 @@ def _counted(name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple
 
 
 def render() -> bytes:
-    """The exposition text."""
+    """Returns all metrics in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Rows())
     return generate_latest(registry) + autopilot.exposition().encode()

@@ -1,7 +1,7 @@
-"""Child processes: started, restarted when they end, stopped together.
+"""Supervises child processes: starts them, restarts those that exit, and stops them together.
 
-Each is the head of a process group of its own, so that a Ctrl-C in the terminal reaches it through us and in order, and
-so that whatever it started goes with it.
+Each child leads its own process group. A Ctrl-C in the terminal therefore reaches it only through this process, and its
+own children end with it.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 @dataclass(slots=True, kw_only=True)
 class Child:
-    """One program to keep running. ``sockets`` are the descriptors that it inherits."""
+    """A program to keep running. ``sockets`` are the file descriptors that it inherits."""
 
     name: str
     command: Sequence[str]
@@ -48,7 +48,7 @@ class Children:
         self._say = say
 
     def look_after(self, *, now: float) -> None:
-        """Starts the children that are due; ``now`` is of the monotonic clock."""
+        """Starts the children that are due; ``now`` is a time of the monotonic clock."""
         for child in self._children:
             if child.running is not None and child.running.poll() is not None:
                 self._ended(child, now=now)
@@ -57,7 +57,7 @@ class Children:
                 child.running = self._start(child)
 
     def stop(self) -> None:
-        """Terminates all children, waits, and kills the process groups of those that are left."""
+        """Terminates all children, waits, and kills what is left of their process groups."""
         running = [child.running for child in self._children if child.running is not None]
         for process in running:
             process.terminate()
@@ -83,17 +83,17 @@ class Children:
     def _ended(self, child: Child, *, now: float) -> None:
         assert child.running is not None
         status = child.running.returncode
-        _signal_group(child.running.pid, signal.SIGTERM)  # processes that it left behind
+        _signal_group(child.running.pid, signal.SIGTERM)  # orphans of the child
         child.running = None
         child.failures = 1 if now - child.started_at >= STEADY_SECONDS else child.failures + 1
         wait = BACK_OFF[min(child.failures, len(BACK_OFF)) - 1]
         child.start_at = now + wait
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        self._say(f"{child.name} {how}: starting it again in {wait:g} s")
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+        self._say(f"{child.name} {how}; restarting in {wait:g} s")
 
 
 def end_with_parent() -> None:
-    """In the child: has Linux end it with its parent, also if the parent is killed."""
+    """Called in the child: makes Linux terminate it when its parent dies."""
     if _libc is not None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 

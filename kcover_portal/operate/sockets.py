@@ -1,4 +1,4 @@
-"""The listening socket of a command; opened before anything else is started."""
+"""Listening sockets of commands, opened before anything else is started."""
 
 import argparse
 import errno
@@ -11,7 +11,7 @@ BACKLOG = 2048  # connections that may wait while the server starts or restarts
 
 
 def port(text: str) -> int:
-    """A TCP port from an argument or PORT; 0: chosen by the system."""
+    """Parses a TCP port from an argument or PORT; 0 lets the system choose."""
     try:
         number = int(text)
     except ValueError:
@@ -22,21 +22,20 @@ def port(text: str) -> int:
 
 
 def listen(host: str, number: int) -> socket.socket:
-    """A listening socket. Raises CommandError if the address cannot be bound."""
+    """Returns a listening socket. Raises CommandError if the address cannot be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, number), family=family, backlog=BACKLOG)
     except PermissionError as error:
-        raise CommandError(f"no permission to use port {number}; set PORT to another one") from error
+        raise CommandError(f"no permission to use port {number}; set PORT to another port") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise CommandError(f"port {number} is in use; set PORT to another one") from error
+            raise CommandError(f"port {number} is in use; set PORT to another port") from error
         raise CommandError(f"cannot listen on {host} port {number}: {os.strerror(error.errno or 0)}") from error
-    # Connections inherit the option; a server that gets the socket may not know that it is TCP.
+    # Connections inherit the option. A server that receives the socket may not know that it is TCP.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def port_of(listener: socket.socket) -> int:
-    """The port it listens on."""
     return int(listener.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Addresses for probes and Prometheus; no secrets, no sign-in."""
+"""URLs for probes and Prometheus. They need no sign-in and expose no secrets."""
 
 from django.urls import path
 

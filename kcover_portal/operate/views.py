@@ -11,19 +11,18 @@ from kcover_portal.operate import metrics as exposition
 
 @require_safe
 def healthz(_request: HttpRequest) -> HttpResponse:
-    """The process answers."""
+    """Returns 200 while the process answers."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
 @require_safe
 def readyz(_request: HttpRequest) -> JsonResponse:
-    """200 if every needed check is well, else 503; both with all findings."""
+    """Returns 200 if every needed check is well, else 503; both with all findings."""
     found = health.findings(now=timezone.now())
-    body = {one.name: {"well": one.well, "needed": one.needed, "fact": one.fact} for one in found}
+    body = {finding.name: {"well": finding.well, "needed": finding.needed, "fact": finding.fact} for finding in found}
     return JsonResponse(body, status=200 if health.ready(found) else 503)
 
 
 @require_safe
 def metrics(_request: HttpRequest) -> HttpResponse:
-    """Prometheus' text format."""
     return HttpResponse(exposition.render(), content_type=CONTENT_TYPE_LATEST)

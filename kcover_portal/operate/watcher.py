@@ -1,7 +1,7 @@
-"""The watch: one process leads; one thread per cluster synchronizes the nodes and notifies the engine of changes.
+"""The watch: in the leading process, one thread per cluster synchronizes the nodes and wakes the engine on changes.
 
-A cluster that does not answer stops only its own thread. While it does not answer nothing is concluded about its nodes
-(invariant 34).
+A cluster that does not answer blocks only its own thread. While it does not answer, nothing is concluded about its
+nodes (invariant 34).
 """
 
 import logging
@@ -32,7 +32,7 @@ BACK_OFF = (1.0, 2.0, 5.0, 10.0, 20.0)
 
 
 class Watch:
-    """Runs until ``stop`` is set; leads while it holds the lease."""
+    """Runs until ``stop`` is set and leads while it holds the lease."""
 
     def __init__(self, *, clock: Callable[[], datetime], stop: threading.Event) -> None:
         self._clock = clock
@@ -52,28 +52,31 @@ class Watch:
                 else:
                     self._follow([])
             except DatabaseError as error:
-                log.warning("the watch has no database just now: %s", error)
+                log.warning("the watch cannot reach the database: %s", error)
             self._stop.wait(ROUND_SECONDS)
         self._follow([])
         try:
             leases.release(LEASE, holder=self._holder, now=self._clock())
         except DatabaseError as error:
-            log.warning("the watch could not release its lease, which expires by itself: %s", error)
+            log.warning("the watch could not release its lease, which will expire: %s", error)
 
     def _follow(self, clusters: list[Cluster]) -> None:
-        """Starts and stops threads so that each registered cluster has one with its present access."""
-        wanted = {one.pk: (one.name, one.kubeconfig, one.context, str(one.in_cluster)) for one in clusters}
-        for pk, (way_in, stop, _thread) in list(self._threads.items()):
-            if wanted.get(pk) != way_in:
+        """Starts and stops threads, so that each registered cluster has one that uses its current access."""
+        wanted = {
+            cluster.pk: (cluster.name, cluster.kubeconfig, cluster.context, str(cluster.in_cluster))
+            for cluster in clusters
+        }
+        for pk, (access, stop, _thread) in list(self._threads.items()):
+            if wanted.get(pk) != access:
                 stop.set()
                 del self._threads[pk]
-        for one in clusters:
-            kept = self._threads.get(one.pk)
-            if kept is None or not kept[2].is_alive():
+        for cluster in clusters:
+            running = self._threads.get(cluster.pk)
+            if running is None or not running[2].is_alive():
                 stop = threading.Event()
-                follower = ClusterWatch(one, clock=self._clock, stop=stop)
-                thread = threading.Thread(target=follower.run, name=f"watch-{one.name}", daemon=True)
-                self._threads[one.pk] = (wanted[one.pk], stop, thread)
+                follower = ClusterWatch(cluster, clock=self._clock, stop=stop)
+                thread = threading.Thread(target=follower.run, name=f"watch-{cluster.name}", daemon=True)
+                self._threads[cluster.pk] = (wanted[cluster.pk], stop, thread)
                 thread.start()
 
 
@@ -84,10 +87,10 @@ class ClusterWatch:
         self._cluster = cluster
         self._clock = clock
         self._stop = stop
-        self._noted = clock()
+        self._noted_at = clock()
 
     def run(self) -> None:
-        """Lists and watches until stopped; errors are stored for display and retried with a back-off."""
+        """Lists and watches until stopped. Errors are stored for display; retries use a back-off."""
         failures = 0
         version = ""
         while not self._stop.is_set():
@@ -112,15 +115,15 @@ class ClusterWatch:
                 self._stop.wait(BACK_OFF[min(failures, len(BACK_OFF)) - 1])
 
     def list(self) -> str:
-        """Synchronizes every node's row; returns the resource version to watch from."""
+        """Synchronizes the rows of all nodes; returns the resource version to watch from."""
         kube = queries.connect(self._cluster)
-        seen = kube.list_nodes()
+        listed = kube.list_nodes()
         known = set(Node.objects.filter(cluster=self._cluster, in_cluster=True).values_list("name", flat=True))
-        changed = services.sync_list(self._cluster, seen.items, now=self._clock())
+        changed = services.sync_list(self._cluster, listed.items, now=self._clock())
         services.note_watch(self._cluster, now=self._clock(), version=kube.version())
         for node in changed:
-            self._tell(node, new=node.name not in known)
-        return seen.resource_version
+            self._notify(node, new=node.name not in known)
+        return listed.resource_version
 
     def stream(self, version: str) -> str:
         """Follows changes for STREAM_SECONDS; returns the resource version to continue from."""
@@ -129,9 +132,9 @@ class ClusterWatch:
             if self._stop.is_set():
                 break
             version = event.resource_version or version
-            if self._clock() - self._noted > NOTED_EVERY:
-                self._noted = self._clock()
-                services.note_watch(self._cluster, now=self._noted)
+            if self._clock() - self._noted_at > NOTED_EVERY:
+                self._noted_at = self._clock()
+                services.note_watch(self._cluster, now=self._noted_at)
             if event.node is None:
                 continue
             if event.kind == "DELETED":
@@ -146,9 +149,9 @@ class ClusterWatch:
         before = rows.values("gpus").first()
         node, changed = services.sync_node(self._cluster, seen, now=self._clock())
         if changed:
-            self._tell(node, new=before != {"gpus": node.gpus})  # a node whose GPUs registered late counts as new
+            self._notify(node, new=before != {"gpus": node.gpus})  # a node whose GPUs registered late counts as new
 
-    def _tell(self, node: Node, *, new: bool) -> None:
+    def _notify(self, node: Node, *, new: bool) -> None:
         node.cluster = self._cluster
         rescue.nudge(node, now=self._clock())
         if new:

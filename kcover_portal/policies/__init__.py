@@ -1,4 +1,5 @@
-"""RescuePolicies: their texts, revision by revision, and the rules in force.
+"""RescuePolicies: their texts, their revisions and the active rules.
 
-Belongs here: YAML in and out, line-exact errors, revisions. Never here: what a rule means (kcover.policy).
+Belongs here: reading and writing YAML, errors with line numbers, revisions. Never here: what a rule means
+(``kcover.policy``).
 """

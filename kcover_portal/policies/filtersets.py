@@ -1,4 +1,4 @@
-"""What a list of revisions can be narrowed by."""
+"""Filters of policy revisions."""
 
 import django_filters as filters
 from django.utils.translation import gettext_lazy as _
@@ -8,7 +8,7 @@ from kcover_portal.policies.models import Revision
 
 
 class RevisionFilter(Period):
-    """Revisions of one policy or all, by the time at which they were made."""
+    """Revisions by policy, author and time."""
 
     policy = filters.CharFilter(field_name="policy__name", label=_("Policy"))
     author = filters.CharFilter(field_name="author", lookup_expr="icontains", label=_("Author"))

@@ -6,7 +6,7 @@ from kcover.policy import document
 
 
 class Policy(models.Model):
-    """A named policy; ``revision`` is the number in force, 0 when it was taken out of force (archived)."""
+    """A named policy. ``revision`` is the active revision, 0 if the policy is disabled (archived)."""
 
     class Kind(models.TextChoices):
         RESCUE = document.RESCUE
@@ -25,7 +25,7 @@ class Policy(models.Model):
         verbose_name_plural = "policies"
         constraints = (
             models.UniqueConstraint(fields=("kind", "name"), name="one_policy_a_name"),
-            # KCE: a WarmStandbyPolicy is one cluster-wide object.
+            # In KCE there is one WarmStandbyPolicy per cluster.
             models.UniqueConstraint(
                 fields=("kind",),
                 condition=models.Q(kind=document.STANDBY, revision__gt=0),
@@ -38,7 +38,7 @@ class Policy(models.Model):
 
 
 class Revision(models.Model):
-    """One text of a policy as its author wrote it, with the parsed document beside it."""
+    """One text of a policy as written by its author, with the parsed document."""
 
     policy = models.ForeignKey(Policy, on_delete=models.CASCADE, related_name="revisions")
     number = models.PositiveIntegerField()

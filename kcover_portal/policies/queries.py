@@ -1,12 +1,10 @@
-"""Reading policies: what is in force, as rows and as rules."""
+"""Reads the active policies, as rows and as rules."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from django.conf import settings
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import MD5
-from django.utils.module_loading import import_string
 
 from kcover.decisions import match
 from kcover.policy import document
@@ -16,47 +14,50 @@ log = logging.getLogger(__name__)
 
 _Key = tuple[tuple[int, int, str], ...]
 _cached: tuple[_Key, tuple[match.Candidate, ...]] = ((), ())
+_channel_names: Callable[[], Iterable[str]] = tuple
 
 RESCUE, STANDBY = Policy.Kind.RESCUE.value, Policy.Kind.STANDBY.value
 
 
 def policies(kind: str = RESCUE) -> QuerySet[Policy]:
-    """The policies of a kind that are in force, by name."""
+    """Returns the active policies of a kind, by name."""
     return Policy.objects.filter(kind=kind, revision__gt=0).order_by("name")
 
 
 def in_force(kind: str = RESCUE) -> QuerySet[Revision]:
-    """The revision in force of every policy of a kind, by the policy's name."""
+    """Returns the active revision of each policy of a kind, by the policy's name."""
     rows = Revision.objects.filter(policy__kind=kind, policy__revision__gt=0, number=F("policy__revision"))
     return rows.select_related("policy").order_by("policy__name")
 
 
 def archived(kind: str = RESCUE) -> QuerySet[Revision]:
-    """The newest revision of every policy of a kind that was taken out of force, by the policy's name."""
+    """Returns the newest revision of each disabled policy of a kind, by the policy's name."""
     newest = Revision.objects.filter(policy=OuterRef("policy")).order_by("-number").values("number")[:1]
     rows = Revision.objects.filter(policy__kind=kind, policy__revision=0, number=Subquery(newest))
     return rows.select_related("policy").order_by("policy__name")
 
 
 def revision(policy: Policy) -> Revision | None:
-    """The policy's revision in force, or None when it was taken out of force."""
+    """Returns the policy's active revision, or None if it is disabled."""
     return policy.revisions.filter(number=policy.revision).first()
 
 
-def channels() -> frozenset[str]:
-    """The names of the channels that a rule's ``notify`` may use.
+def name_channels_by(source: Callable[[], Iterable[str]]) -> None:
+    """Registers the function that returns the names of all channels. The app of the channels calls it at start."""
+    global _channel_names
+    _channel_names = source
 
-    The app that keeps them is above the policies, so its function is named in the settings and not imported.
-    """
-    return frozenset(import_string(settings.KCOVER_CHANNELS)())
+
+def channels() -> frozenset[str]:
+    """The names of the channels that a rule's ``notify`` may use; none before an app has registered them."""
+    return frozenset(_channel_names())
 
 
 def candidates() -> tuple[match.Candidate, ...]:
-    """Every rule in force, as the kernel matches it.
+    """Returns all active rules, as the core matches them.
 
-    One query tells whether the rules kept from last time still hold; only then are they read again. A revision that
-    this version cannot read (made by a newer one) is left out and logged: it must not stop every other
-    policy.
+    The rules are cached, and one query tells whether they changed. A revision that this version cannot read (written by
+    a newer one) is skipped and logged, so that the other policies keep working.
     """
     global _cached
     key: _Key = tuple(in_force().annotate(sum=MD5("text")).values_list("pk", "policy_id", "sum"))
@@ -67,7 +68,7 @@ def candidates() -> tuple[match.Candidate, ...]:
 
 def _read() -> Iterator[match.Candidate]:
     for row in in_force():
-        policy = _understood(row)
+        policy = _parse(row)
         if not isinstance(policy, document.Policy):
             continue
         for rule in policy.rules:
@@ -77,15 +78,15 @@ def _read() -> Iterator[match.Candidate]:
 
 
 def standby_rules() -> tuple[document.StandbyRule, ...]:
-    """The rules of the WarmStandbyPolicy in force, in its order; none where there is no such policy."""
+    """Returns the rules of the active WarmStandbyPolicy in order; empty without such a policy."""
     for row in in_force(STANDBY):
-        policy = _understood(row)
+        policy = _parse(row)
         if isinstance(policy, document.StandbyPolicy):
             return policy.matches
     return ()
 
 
-def _understood(row: Revision) -> document.Policy | document.StandbyPolicy | None:
+def _parse(row: Revision) -> document.Policy | document.StandbyPolicy | None:
     try:
         return document.read(row.document)
     except document.PolicyInvalid as error:
@@ -102,7 +103,7 @@ def effective(
     fatal: bool | None = None,
     seen_within: Mapping[int, int] | None = None,
 ) -> tuple[match.Candidate | None, tuple[match.Tried, ...]]:
-    """The active rule that matches such a fault on a node with these labels, and every rule evaluated before it."""
+    """Returns the active rule that matches the fault on a node with these labels, and the rules evaluated before it."""
     return match.match(
         candidates(), kind=kind, code=code, cause=cause, labels=labels, fatal=fatal, seen_within=seen_within
     )

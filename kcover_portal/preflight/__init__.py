@@ -1,5 +1,5 @@
-"""Preflight: what the nodes of a job reported before it began, and which of them are abnormal or slow.
+"""Preflight: the reports of a job's nodes before it starts, and which nodes are abnormal or slow.
 
-Belongs here: runs, their reports, the verdict as rows. Never here: the rule (``kcover.preflight``), and what is done
-about a flagged node: it becomes a fault of kind ``preflight`` and goes in where every other fault does.
+Belongs here: runs, their reports and the verdicts as rows. Never here: the rule (``kcover.preflight``), and the
+response to a flagged node, which becomes a fault of kind ``preflight`` like any other fault.
 """

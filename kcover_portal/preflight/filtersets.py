@@ -1,4 +1,4 @@
-"""Filters of preflight runs; pages and REST use the same."""
+"""Filters of preflight runs, shared by pages and REST."""
 
 import django_filters as filters
 from django.utils.translation import gettext_lazy as _
@@ -8,7 +8,7 @@ from kcover_portal.preflight.models import PreflightRun
 
 
 class PreflightRunFilter(Period):
-    """Runs, by the time between their first and last report."""
+    """Runs by workload, state, and the time between their first and last report."""
 
     began, ended = "first_at", "last_at"
 

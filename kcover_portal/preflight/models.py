@@ -7,7 +7,7 @@ from kcover_portal.fleet.models import Cluster, Node
 
 
 class PreflightRun(models.Model):
-    """The reports of one run of one workload; ends when every node has reported, or at its deadline."""
+    """A run of a workload's preflight. It ends when every node has reported, or at its deadline."""
 
     class State(models.TextChoices):
         WAITING = "waiting", _("Waiting for reports")
@@ -17,18 +17,18 @@ class PreflightRun(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="preflight_runs")
     namespace = models.CharField(max_length=63)
     workload = models.CharField(max_length=253)
-    uid = models.CharField(max_length=64, blank=True, help_text="of the workload's owner: a rerun is another run")
+    uid = models.CharField(max_length=64, blank=True, help_text="uid of the workload's owner; it distinguishes reruns")
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
-    size = models.PositiveIntegerField(help_text="reports that are expected: one a node")
+    size = models.PositiveIntegerField(help_text="number of expected reports, one per node")
     received = models.PositiveIntegerField(default=0)
     rejected = models.PositiveIntegerField(default=0)
     slow = models.JSONField(default=list)
     abnormal = models.JSONField(default=list)
-    suspects = models.JSONField(default=list, help_text="the two nodes of a job of two")
+    suspects = models.JSONField(default=list, help_text="both nodes, if the job has only two and one is slow")
     because = models.JSONField(default=list)
     first_at = models.DateTimeField()
     last_at = models.DateTimeField()
-    due_at = models.DateTimeField(help_text="when it expires unless it is complete")
+    due_at = models.DateTimeField(help_text="when the run expires if it is incomplete")
     ended_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -60,10 +60,10 @@ class PreflightReport(models.Model):
 
     run = models.ForeignKey(PreflightRun, on_delete=models.CASCADE, related_name="reports")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="preflight_reports")
-    body = models.JSONField(help_text="the fields that are read")
+    body = models.JSONField(help_text="the known fields of the report")
     verdict = models.CharField(max_length=10, choices=Verdict.choices, blank=True)
     at = models.DateTimeField()
-    told_at = models.DateTimeField(null=True, help_text="when the incidents learnt of the verdict")
+    told_at = models.DateTimeField(null=True, help_text="when the verdict was reported as a fault")
 
     class Meta:
         ordering = ("run_id", "node_id")

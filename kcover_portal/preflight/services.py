@@ -1,8 +1,8 @@
-"""Stores preflight reports, and acts on their verdicts.
+"""Stores preflight reports and reports the nodes that they flag.
 
-A run's row is locked while a report changes it, so that whatever order they come in, and however often, the verdict is
-made once, from all of them. The incidents are told afterwards, row by row: of a job in which every node is flagged that
-may be many, and nobody's report waits for it.
+A run's row is locked while a report changes it. The verdict is therefore computed once, from all reports, whatever
+their order and repetitions. The faults are reported afterwards in a task, one by one, because there may be many and
+the nodes' reports must not wait for them.
 """
 
 import json
@@ -33,8 +33,8 @@ BATCH_FIELDS = (
     *("batch_idx", "pair", "self_ip", "status", "allreduce_ms", "world_size", "allreduce_shape", "dtype_bytes"),
 )
 MAX_FIELD_CHARS = 200  # meaningful values are shorter
-NUL = "\\u0000"  # which PostgreSQL does not store
-MAX_VERDICTS = 200  # made incidents per round; the next round is soon
+NUL = "\\u0000"  # PostgreSQL cannot store it
+MAX_VERDICTS = 200  # reported as faults per round
 MAX_REFUSALS = 100  # stored per workload
 MAX_NAMED_NODES = 50  # in an entry of the audit log
 PRUNE_BATCH = 500  # runs per DELETE
@@ -45,7 +45,7 @@ Verdict = PreflightReport.Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The workload of a run; ``uid`` is of its owner object, to keep a rerun separate."""
+    """The workload of a run. ``uid`` is that of its owner object; it distinguishes reruns."""
 
     cluster: Cluster
     namespace: str
@@ -54,13 +54,13 @@ class Workload:
 
     @property
     def key(self) -> dict[str, Any]:
-        """The columns that name it."""
+        """The columns that identify the workload."""
         return {"cluster": self.cluster, "namespace": self.namespace, "workload": self.name, "uid": self.uid}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """The run that a report is now part of, and what the report changed (``kcover.preflight.CHANGES``)."""
+    """The run that a report was added to, and what the report changed (``kcover.preflight.CHANGES``)."""
 
     run: PreflightRun
     change: str
@@ -68,9 +68,9 @@ class Taken:
 
 
 def receive(workload: Workload, body: Mapping[str, Any], *, now: datetime) -> Taken:
-    """Takes one node's report in; when this returns it is durable, and so is the verdict if it was the last one.
+    """Stores one node's report, and the verdict if it was the last report of the run.
 
-    Raises preflight.ReportInvalid for one that is not counted, after keeping why.
+    Raises preflight.ReportInvalid for a rejected report, after storing the reason.
     """
     try:
         if NUL in json.dumps(body):
@@ -87,7 +87,11 @@ def receive(workload: Workload, body: Mapping[str, Any], *, now: datetime) -> Ta
             with transaction.atomic():
                 return _take(workload, node, report, body, now=now)
         except IntegrityError:  # two concurrent first reports: the other one created the run
-            log.info("preflight of %s/%s: begun twice at once", workload.namespace, workload.name)
+            log.info(
+                "preflight of %s/%s: concurrent first reports; retrying",
+                workload.namespace,
+                workload.name,
+            )
 
 
 def _take(workload: Workload, node: Node, report: preflight.Report, body: Mapping[str, Any], *, now: datetime) -> Taken:
@@ -98,12 +102,12 @@ def _take(workload: Workload, node: Node, report: preflight.Report, body: Mappin
         head = preflight.RunSummary(size=run.size, first_at=run.first_at, received=run.received)
         row = run.reports.filter(node=node).first()
         earlier = preflight.read(row.body) if row is not None else None
-    found = preflight.classify(head, earlier, report, now=now, within=within)
-    if found.name == "same" and run is not None:
+    change = preflight.classify(head, earlier, report, now=now, within=within)
+    if change.name == "same" and run is not None:
         return Taken(run=run, change="same", because=None)
-    if found.name == "restarted" and run is not None and run.state == Waiting:
-        _end(run, now=now, dropped=found.because)
-    if run is None or head is None or found.name == "restarted":
+    if change.name == "restarted" and run is not None and run.state == Waiting:
+        _end(run, now=now, dropped=change.because)
+    if run is None or head is None or change.name == "restarted":
         run, row = _begin(workload, report, within=within, now=now), None
     verdict = Verdict.ABNORMAL if report.failed_checks else Verdict.NONE
     PreflightReport.objects.update_or_create(
@@ -116,19 +120,19 @@ def _take(workload: Workload, node: Node, report: preflight.Report, body: Mappin
             "told_at": row.told_at if row is not None and row.verdict == verdict else None,
         },
     )
-    received = F("received") + int(found.name != "replaced")
+    received = F("received") + int(change.name != "replaced")
     PreflightRun.objects.filter(pk=run.pk).update(received=received, last_at=now)
     run.refresh_from_db()
     if run.received >= run.size:
         _complete(run, now=now)
-    elif report.failed_checks or found.name == "replaced":
+    elif report.failed_checks or change.name == "replaced":
         abnormal = run.reports.filter(verdict=Verdict.ABNORMAL).order_by("node__name")
         run.abnormal = list(abnormal.values_list("node__name", flat=True))
         run.save(update_fields=["abnormal"])
     if run.abnormal or run.slow:
         doorbell.ring("preflight.tell")
-    doorbell.tell("preflight", run.pk, cluster=workload.cluster.name)
-    return Taken(run=run, change=found.name, because=found.because)
+    doorbell.publish("preflight", run.pk, cluster=workload.cluster.name)
+    return Taken(run=run, change=change.name, because=change.because)
 
 
 def _begin(workload: Workload, report: preflight.Report, *, within: timedelta, now: datetime) -> PreflightRun:
@@ -140,11 +144,11 @@ def _begin(workload: Workload, report: preflight.Report, *, within: timedelta, n
 
 
 def _complete(run: PreflightRun, *, now: datetime) -> None:
-    """Ends a run in which every node has reported, with the verdict."""
-    verdict = preflight.evaluate(queries.kernel_run(run), now=now)
+    """Ends a complete run with the verdict."""
+    verdict = preflight.evaluate(queries.core_run(run), now=now)
     run.state, run.ended_at = Complete, now
     run.slow, run.abnormal, run.suspects = list(verdict.slow), list(verdict.abnormal), list(verdict.suspects)
-    run.because = [one.to_json() for one in verdict.because]
+    run.because = [reason.to_json() for reason in verdict.because]
     run.save(update_fields=["state", "ended_at", "slow", "abnormal", "suspects", "because"])
     for name, nodes in ((Verdict.SLOW, verdict.slow), (Verdict.SUSPECT, verdict.suspects)):
         run.reports.filter(node__name__in=nodes).update(verdict=name)
@@ -152,32 +156,32 @@ def _complete(run: PreflightRun, *, now: datetime) -> None:
 
 
 def _end(run: PreflightRun, *, now: datetime, dropped: reasons.Reason | None = None) -> None:
-    """Ends a run without a verdict on slowness: past its deadline, or ``dropped``."""
+    """Ends a run without a verdict on slowness: at its deadline, or for the reason ``dropped``."""
     if dropped is None:
         within = run.due_at - run.first_at
         because: Collection[reasons.Reason] = preflight.evaluate(
-            queries.kernel_run(run), now=run.due_at, within=within
+            queries.core_run(run), now=run.due_at, within=within
         ).because
     else:
         because = (dropped,)
-    run.state, run.ended_at, run.because = Expired, now, [one.to_json() for one in because]
+    run.state, run.ended_at, run.because = Expired, now, [reason.to_json() for reason in because]
     run.save(update_fields=["state", "ended_at", "because"])
     _note(run, audit.PreflightExpired, now=now)
     log.warning("%s: %s", run, "; ".join(map(str, because)))
 
 
 def expire(run_id: int, *, now: datetime) -> None:
-    """Ends a run past its deadline, unless it is complete or over by now."""
+    """Ends a run past its deadline, unless it has ended by now."""
     with transaction.atomic():
         due = PreflightRun.objects.select_for_update(no_key=True).filter(pk=run_id, state=Waiting, due_at__lte=now)
         run = due.first()
         if run is not None:
             _end(run, now=now)
-            doorbell.tell("preflight", run.pk, cluster=run.cluster.name)
+            doorbell.publish("preflight", run.pk, cluster=run.cluster.name)
 
 
 def tell(*, now: datetime) -> int:
-    """Reports a fault for each flagged node, once; returns how many."""
+    """Reports a fault for each flagged node, once; returns the number of faults."""
     return sum(_tell(pk, now=now) for pk in queries.to_tell(limit=MAX_VERDICTS))
 
 
@@ -199,21 +203,21 @@ def _tell(report_id: int, *, now: datetime) -> bool:
 
 
 def _why(report: PreflightReport) -> str:
-    """The sentence of the verdict that names the node."""
+    """Returns the sentence of the verdict about the report's node."""
     if report.verdict == Verdict.ABNORMAL:
         failed = preflight.read(report.body).failed_checks
         return str(reasons.of("preflight_abnormal", node=report.node.name, checks=", ".join(failed)))
-    slow = [one for one in report.run.because if one["code"] == "preflight_slow"]
-    mine = (str(reasons.from_json(one)) for one in slow if one["params"]["node"] == report.node.name)
-    return next(mine, report.verdict)
+    slow = [reason for reason in report.run.because if reason["code"] == "preflight_slow"]
+    sentences = (str(reasons.from_json(reason)) for reason in slow if reason["params"]["node"] == report.node.name)
+    return next(sentences, report.verdict)
 
 
 def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:
-    """The known fields of a report; others are dropped."""
+    """Returns the known fields of a report."""
     kept = _short(body, FIELDS)
     if report.batches:
-        judged = {batch.slot for batch in report.batches}
-        kept["batches"] = [_short(one, BATCH_FIELDS) for one in body["batches"] if one["batch_idx"] in judged]
+        slots = {batch.slot for batch in report.batches}
+        kept["batches"] = [_short(row, BATCH_FIELDS) for row in body["batches"] if row["batch_idx"] in slots]
     return kept
 
 
@@ -235,14 +239,14 @@ def _refuse(workload: Workload, body: Mapping[str, Any], refusal: preflight.Repo
     )
     if run is not None:
         PreflightRun.objects.filter(pk=run.pk).update(rejected=F("rejected") + 1)
-        doorbell.tell("preflight", run.pk, cluster=workload.cluster.name)
-    kept = PreflightRefusal.objects.filter(**workload.key).order_by("-pk")
-    oldest = kept.values_list("pk", flat=True)[MAX_REFUSALS:]
+        doorbell.publish("preflight", run.pk, cluster=workload.cluster.name)
+    refusals = PreflightRefusal.objects.filter(**workload.key).order_by("-pk")
+    oldest = refusals.values_list("pk", flat=True)[MAX_REFUSALS:]
     PreflightRefusal.objects.filter(pk__in=list(oldest)).delete()
 
 
 def _note(run: PreflightRun, kind: type[audit.PreflightAct], *, now: datetime) -> None:
-    act = kind(
+    entry = kind(
         run=run.pk,
         namespace=run.namespace,
         workload=run.workload,
@@ -252,7 +256,7 @@ def _note(run: PreflightRun, kind: type[audit.PreflightAct], *, now: datetime) -
         abnormal=tuple(run.abnormal[:MAX_NAMED_NODES]),
         suspects=tuple(run.suspects),
     )
-    ledger.record(run.cluster.name, act, actor="system", now=now)
+    ledger.record(run.cluster.name, entry, actor="system", now=now)
 
 
 def prune(*, before: datetime) -> int:
@@ -260,7 +264,7 @@ def prune(*, before: datetime) -> int:
     PreflightRefusal.objects.filter(at__lt=before, run=None).delete()
     past = PreflightRun.objects.exclude(state=Waiting).filter(ended_at__lt=before).order_by("pk")
     removed = 0
-    while some := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += len(some)
-        PreflightRun.objects.filter(pk__in=some).delete()
+    while ids := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
+        removed += len(ids)
+        PreflightRun.objects.filter(pk__in=ids).delete()
     return removed

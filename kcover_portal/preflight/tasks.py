@@ -18,7 +18,7 @@ def tell() -> None:
 
 @shared_task(name="preflight.sweep")
 def sweep() -> None:
-    """Ends runs past their deadline, and reports faults whose wake-up was lost."""
+    """Ends runs past their deadline and reports faults whose wake-up was lost."""
     for pk in queries.expiring(now=timezone.now()):
         services.expire(pk, now=timezone.now())
     tell()

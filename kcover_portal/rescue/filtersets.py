@@ -84,6 +84,7 @@ class RescueFilter(Period):
             | Q(fault__icontains=value)
             | Q(rule__icontains=value)
             | Q(reason__icontains=value)
+            | Q(opened_because__icontains=value)
             | Q(because__icontains=value)
         )
 

@@ -16,7 +16,7 @@ P = TypeVar("P", bound=actions.Progress)
 
 
 class Decision(models.Model):
-    """The decision about one incident, also where nothing is done; equal repeats only raise ``count``."""
+    """The decision about one incident, even if nothing is done. Equal repeats only raise ``count``."""
 
     class Answer(models.TextChoices):
         RESCUE = "rescue", _("Rescue")
@@ -47,8 +47,8 @@ class Decision(models.Model):
 
     @property
     def reasons(self) -> tuple[reasons.Reason, ...]:
-        """Why, in the order of evaluation."""
-        return tuple(reasons.from_json(one) for one in self.because)
+        """The reasons, in the order of evaluation."""
+        return tuple(reasons.from_json(stored) for stored in self.because)
 
 
 class Rescue(models.Model):
@@ -83,37 +83,38 @@ class Rescue(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="rescues")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="rescues")
-    node_uid = models.CharField(max_length=64, blank=True, help_text="its machine's, when it was opened")
+    node_uid = models.CharField(max_length=64, blank=True, help_text="uid of its machine when it was opened")
     decision = models.ForeignKey(Decision, on_delete=models.SET_NULL, null=True, related_name="rescues")
     incidents = models.ManyToManyField(Incident, related_name="rescues")
     origin = models.CharField(max_length=10, choices=Origin.choices)
     requested_by = models.CharField(max_length=200)
     requester_kind = models.CharField(max_length=10, choices=Requester.choices)
-    reason = models.CharField(max_length=500, blank=True)
-    fault_kind = models.CharField(max_length=12, blank=True, help_text="of the fault that it is about: xid")
-    fault_code = models.CharField(max_length=64, blank=True, help_text="of that fault: 62")
+    reason = models.CharField(max_length=500, blank=True, help_text="a person's own words")
+    opened_because = models.JSONField(default=dict, help_text="a Reason: why no person but the portal opened it")
+    fault_kind = models.CharField(max_length=12, blank=True, help_text="kind of its fault: xid")
+    fault_code = models.CharField(max_length=64, blank=True, help_text="code of its fault: 62")
     rule = models.CharField(max_length=300, blank=True)
     policy = models.CharField(max_length=253, blank=True)
     revision = models.PositiveIntegerField(null=True)
     plan_hash = models.CharField(max_length=64)
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     outcome = models.CharField(max_length=20, blank=True, help_text="healed, isolated, escalated, done, ...")
-    verified = models.BooleanField(null=True, help_text="the node was proved healthy; nothing: not tried")
+    verified = models.BooleanField(null=True, help_text="the node was proved healthy; null: not tried")
     because = models.JSONField(default=dict, help_text="the reason why it waits, is held or ended so; {}: none")
     needs_human = models.BooleanField(default=False)
     hold = models.CharField(max_length=10, choices=Hold.choices, blank=True, help_text="what it waits for")
     gate = models.PositiveSmallIntegerField(null=True, help_text="index of the first step that needs an approval")
-    approvers = models.PositiveSmallIntegerField(default=1, help_text="how many people must say yes")
-    approval_seconds = models.PositiveIntegerField(default=86_400, help_text="how long a request and a yes hold")
-    expires_at = models.DateTimeField(null=True, help_text="when what it waits for comes too late")
+    approvers = models.PositiveSmallIntegerField(default=1, help_text="how many people must approve")
+    approval_seconds = models.PositiveIntegerField(default=86_400, help_text="how long a request or approval is valid")
+    expires_at = models.DateTimeField(null=True, help_text="when a request or an approval expires")
     overrides = models.JSONField(default=dict, help_text="guards that a named person may pass over: guard to name")
-    passed_over = models.JSONField(default=list, help_text="what was passed over: when, before which step, and why")
-    request = models.JSONField(default=dict, help_text="what a decision system asked for, as it came")
-    marks = models.JSONField(default=dict, help_text="what it changed on the node and has not taken back")
+    passed_over = models.JSONField(default=list, help_text="overridden guards: when, before which step, and why")
+    request = models.JSONField(default=dict, help_text="the decision system's request, as received")
+    marks = models.JSONField(default=dict, help_text="what it changed on the node and has not reverted")
     opened_at = models.DateTimeField()
-    isolating_at = models.DateTimeField(null=True, help_text="when the guards last let it take the node out")
+    isolating_at = models.DateTimeField(null=True, help_text="when the guards last allowed the isolation")
     closed_at = models.DateTimeField(null=True)
-    due_at = models.DateTimeField(null=True, help_text="when a worker is to take it up next")
+    due_at = models.DateTimeField(null=True, help_text="when a worker continues it")
     calls_begun = models.PositiveIntegerField(default=0, help_text="calls that were made, or may have been")
     token = models.PositiveBigIntegerField(default=0, help_text="fencing token of the last lease")
     lease_until = models.DateTimeField(null=True)
@@ -138,17 +139,20 @@ class Rescue(models.Model):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """Why it waits, is held or ended so."""
+        """Why it waits, is held or ended."""
         return reasons.kept(self.because)
 
     @property
     def code(self) -> str:
-        """The fault in short: ``xid 62``; "" where the rescue is not about a fault."""
+        """The fault in short: ``xid 62``; "" if the rescue is not about a fault."""
         return f"{self.fault_kind} {self.fault_code}".strip()
 
 
 class Step(models.Model):
-    """One step of a plan. ``progress`` is what it must remember between attempts: boot id asked at, pods left, ..."""
+    """One step of a plan.
+
+    ``progress`` is what it must remember between attempts, such as a boot ID or the remaining pods.
+    """
 
     class State(models.TextChoices):
         PENDING = "pending", _("Pending")
@@ -171,7 +175,7 @@ class Step(models.Model):
     because = models.JSONField(default=dict, help_text="the reason why it waits, stopped or ended so; {}: none")
     started_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
-    withdraw_at = models.DateTimeField(null=True, help_text="when what it asked for is called back; nothing: it is not")
+    withdraw_at = models.DateTimeField(null=True, help_text="when its request is withdrawn next; null: it is not")
 
     class Meta:
         ordering = ("rescue_id", "index")
@@ -184,45 +188,47 @@ class Step(models.Model):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """Why it waits, stopped or ended so."""
+        """Why it waits, stopped or ended."""
         return reasons.kept(self.because)
 
     @property
     def spec(self) -> actions.ActionSpec:
-        """What is known of its action."""
+        """The spec of its action."""
         return actions.ACTIONS[self.name]
 
     @property
     def takes_away(self) -> bool:
-        """Whether it ends running work: it needs the approval, and the guards right before it."""
+        """True if the step ends running work: it needs the approval, and the guards are evaluated right before it."""
         return self.spec.takes_away(self.args)
 
     @property
     def typed_progress(self) -> actions.Progress:
-        """Its progress, as what is common to all actions."""
+        """Its progress, with the fields that all actions have."""
         return self.spec.progress.from_json(self.progress)
 
     def args_as(self, record: type[A]) -> A:
-        """Its arguments, by the ``Args`` of its action. Raises TypeError for those of another."""
+        """Its arguments as the ``Args`` of its action. Raises TypeError for those of another action."""
         found = self.spec.args.from_json(self.args)
         if not isinstance(found, record):
             raise TypeError(f"step {self.name} has no {record.__module__}.{record.__name__}")
         return found
 
     def progress_as(self, record: type[P]) -> P:
-        """Its progress, by the ``Progress`` of its action. Raises TypeError for that of another."""
+        """Its progress as the ``Progress`` of its action. Raises TypeError for that of another action."""
         found = self.typed_progress
         if not isinstance(found, record):
             raise TypeError(f"step {self.name} has no {record.__module__}.{record.__name__}")
         return found
 
     def with_progress(self, **changes: Any) -> dict[str, Any]:
-        """Its progress with these fields changed, as JSON. Raises TypeError for a field that its action has not."""
+        """Its progress with these fields changed, as JSON. Raises TypeError for a field that its action lacks."""
         return dataclasses.replace(self.typed_progress, **changes).to_json()
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """``namespace/name`` of the jobs that it asked, or was about to ask, for and whose deletion is not proved."""
+        """``namespace/name`` of the jobs that it requested, or was about to request, and that are not known to be
+        deleted.
+        """
         return self.progress_as(actions.JobsProgress).leftovers if self.spec.leaves_jobs else ()
 
     def reserve(self, *, now: datetime) -> None:
@@ -233,7 +239,7 @@ class Step(models.Model):
 
 
 class Approval(models.Model):
-    """A person's yes or no to one rescue, bound to its plan, its gated step and its node."""
+    """A person's approval or rejection of one rescue, bound to its plan, its gated step and its node."""
 
     rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="approvals")
     step = models.PositiveSmallIntegerField(default=0)
@@ -251,7 +257,7 @@ class Approval(models.Model):
 
 
 class Assignment(models.Model):
-    """A warm standby that stands in for a node: reserved, put into service, given back."""
+    """A warm standby that takes a node's place: reserved, put into service, given back."""
 
     class State(models.TextChoices):
         RESERVED = "reserved", _("Reserved")
@@ -262,8 +268,8 @@ class Assignment(models.Model):
     origin = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="stood_in_for")
     rescue = models.ForeignKey(Rescue, on_delete=models.CASCADE, related_name="assignments")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RESERVED)
-    marks = models.JSONField(default=dict, help_text="what it changed on the spare and has not taken back")
-    because = models.JSONField(default=dict, help_text="the reason why it was chosen, or given back")
+    marks = models.JSONField(default=dict, help_text="what it changed on the standby and has not reverted")
+    because = models.JSONField(default=dict, help_text="the reason why it was chosen or given back")
     reserved_at = models.DateTimeField()
     activated_at = models.DateTimeField(null=True)
     released_at = models.DateTimeField(null=True)

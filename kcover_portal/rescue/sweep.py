@@ -1,4 +1,4 @@
-"""The sweep: wake workers for everything that is due. It catches every lost message and dead worker."""
+"""The sweep: wake workers for everything that is due. It makes up for every lost message and dead worker."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -17,14 +17,14 @@ from kcover_portal.runtime.services import heartbeats, leases
 
 RECONCILED_EVERY = timedelta(seconds=15)
 LISTENED_EVERY = timedelta(seconds=10)
-CROWD = 20  # up to so many due rows of a task are rung for in each sweep
-RUNG_AGAIN = timedelta(seconds=2)  # of more rows, each again only after this time
+CROWD = 20  # up to this many due rows of a task are rung for in each sweep
+RUNG_AGAIN = timedelta(seconds=2)  # each further row is rung for again only after this time
 
 Due = tuple[int, Any]  # a row's key, and a value that changes as soon as a worker has taken the row
 
 
 class RecentRings:
-    """What a worker's recent sweeps have rung for.
+    """The rows that a worker's recent sweeps have rung for.
 
     While hundreds of rows wait for busy workers, ringing for all of them in each sweep would cost the workers more time
     than the rows do. A few are rung for each time, because a ring may be lost or come a moment too early.
@@ -35,13 +35,13 @@ class RecentRings:
 
     def new(self, task: str, due: Sequence[Due], *, now: datetime) -> Iterator[int]:
         """The rows to ring for."""
-        for one in due:
-            if len(due) <= CROWD or not self._lately((task, one), now=now):
-                self._at[(task, one)] = now
-                yield one[0]
+        for row in due:
+            if len(due) <= CROWD or not self._lately((task, row), now=now):
+                self._at[(task, row)] = now
+                yield row[0]
 
     def forget(self, *, now: datetime) -> None:
-        """Drops what is too old to count."""
+        """Drops entries that are too old to count."""
         self._at = {key: at for key, at in self._at.copy().items() if self._lately(key, now=now)}
 
     def _lately(self, key: tuple[str, Due], *, now: datetime) -> bool:
@@ -50,13 +50,13 @@ class RecentRings:
 
 
 def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
-    """Ends what is over, and rings for what is due. ``rung``: what this worker's earlier sweeps have rung for."""
+    """Ends what is over, and rings for what is due. ``rung``: the rows that earlier sweeps of this worker rang for."""
     rung = rung or RecentRings()
     rung.forget(now=now)
     approvals.expire(now=now)
     replaced_machine.look(now=now)
     reevaluation.reevaluate(now=now)
-    for task, due in (  # withdrawals first: they prevent reboots that nobody wants any more
+    for task, due in (  # withdrawals first: they prevent reboots that are no longer wanted
         ("rescue.withdraw", queries.to_withdraw(now=now)),
         ("rescue.run", queries.due(now=now)),
         ("rescue.decide", incident_queries.due_for_decision(now=now)),

@@ -20,7 +20,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.engine import bulkhead, kube_events, standby_cleanup
 from kcover_portal.rescue.models import Rescue, Step
 
-COUNTED_EVERY = 5.0  # seconds between looks at how many clusters there are
+COUNTED_EVERY = 5.0  # seconds between counts of the clusters
 
 cluster_lanes = bulkhead.Bulkhead(settings.CELERY_WORKER_CONCURRENCY)
 _rung = services.RecentRings()
@@ -40,7 +40,7 @@ def _in_lane(rows: Manager[Any], pk: int, work: bulkhead.Work, *, cluster: str =
 
 
 def _connected(work: bulkhead.Work) -> None:
-    """Does the work with a usable database connection: the previous work in this thread may have broken it."""
+    """Does the work with a usable database connection, because the previous work in this thread may have broken it."""
     if not connection.in_atomic_block:
         close_old_connections()
     work()
@@ -85,14 +85,13 @@ def reconcile() -> None:
 
 @shared_task(name="rescue.withdraw")
 def withdraw(step_id: int) -> None:
-    """Withdraws what a step requested and nobody wants any more."""
+    """Withdraws the requests of a step that are not needed any more."""
     work = partial(services.withdraw, step_id, clock=timezone.now)
     _in_lane(Step.objects, step_id, work, cluster="rescue__cluster")
 
 
 @shared_task(name="rescue.sweep")
 def sweep() -> None:
-    """Finds everything that is due."""
     services.sweep(now=timezone.now(), rung=_rung)
 
 

@@ -6,12 +6,12 @@ from kcover_portal.runtime.models import Counter, Heartbeat, Installation, Lease
 
 
 def installation() -> Installation:
-    """The settings of the whole portal; an unsaved row with the defaults where nothing was ever set."""
+    """The settings of the whole portal; an unsaved row with the defaults if nothing was ever set."""
     return Installation.objects.filter(pk=1).first() or Installation()
 
 
 def heartbeat(name: str) -> datetime | None:
-    """The time of the last heartbeat; None: there never was one."""
+    """The time of the last heartbeat; None if there was none."""
     return Heartbeat.objects.filter(name=name).values_list("at", flat=True).first()
 
 
@@ -21,7 +21,7 @@ def alive_since(name: str, *, gap: timedelta, now: datetime) -> datetime | None:
 
 
 def lease_renewed_at(name: str) -> datetime | None:
-    """When a holder last acquired or renewed the lease; None: never."""
+    """When a holder last acquired or renewed the lease; None if never."""
     return Lease.objects.filter(name=name).values_list("renewed_at", flat=True).first()
 
 

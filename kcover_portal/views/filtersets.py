@@ -1,4 +1,4 @@
-"""Filters that cross apps: nodes by faults and rescues, incidents by what is being done about them."""
+"""Filters that cross apps: nodes by faults and rescues, incidents by whether they need a person."""
 
 import django_filters as filters
 from django.db.models import Q, QuerySet
@@ -48,13 +48,13 @@ def _in_state(state: str) -> Q:
     faults = Incident.objects.filter(state=Incident.State.OPEN, is_user_fault=False, node__isnull=False)
     faulty = Q(pk__in=faults.values("node"))
     in_rescue = Q(pk__in=Rescue.objects.filter(state__in=lifecycle.OPEN_RESCUE).values("node"))
-    here = Q(in_cluster=True, gone_at=None)
+    present = Q(in_cluster=True, gone_at=None)
     return {
-        "healthy": here & Q(ready=True, unschedulable=False) & ~faulty & ~in_rescue,
+        "healthy": present & Q(ready=True, unschedulable=False) & ~faulty & ~in_rescue,
         "faulty": faulty,
         "rescue": in_rescue,
         "cordoned": Q(unschedulable=True),
-        "not-ready": here & Q(ready=False),
+        "not-ready": present & Q(ready=False),
         "unknown": Q(in_cluster=False),
         "gone": Q(gone_at__isnull=False),
     }[state]

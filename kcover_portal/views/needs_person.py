@@ -22,7 +22,7 @@ class NeedsPerson:
     storms: QuerySet[Incident]  # to be examined and closed
     rescues: QuerySet[Rescue]  # left to people
     approvals: QuerySet[Rescue]  # to be approved or rejected
-    incidents: QuerySet[Incident]  # that no rescue takes care of
+    incidents: QuerySet[Incident]  # that no rescue handles
     clusters: list[Cluster]  # that the watch cannot read
 
 
@@ -42,7 +42,7 @@ def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
     found = of(clusters)
     rows = {"storm": found.storms, "rescue": found.rescues, "approval": found.approvals, "incident": found.incidents}
     numbers = Counter({(cluster.name, "watch"): 1 for cluster in found.clusters})
-    for kind, some in rows.items():
-        for name, n in some.order_by().values_list("cluster__name").annotate(n=Count("pk")):
+    for kind, queryset in rows.items():
+        for name, n in queryset.order_by().values_list("cluster__name").annotate(n=Count("pk")):
             numbers[name, kind] = n
     return {(cluster.name, kind): numbers[cluster.name, kind] for cluster in clusters for kind in KINDS}

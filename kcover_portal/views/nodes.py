@@ -17,7 +17,7 @@ def open_faults() -> Combinable:
 
 
 def open_rescue() -> Combinable:
-    """The key of a node's open rescue; None: there is none."""
+    """The key of a node's open rescue; None if there is none."""
     return Subquery(Rescue.objects.filter(node=OuterRef("pk"), state__in=lifecycle.OPEN_RESCUE).values("pk")[:1])
 
 

@@ -146,19 +146,19 @@ class Access:
     def token_review(self, body: Object) -> Object:
         """The response to a TokenReview: the user, and which of the requested audiences the token is for."""
         spec = body.get("spec") or {}
-        token, asked = spec.get("token", ""), tuple(spec.get("audiences") or (API_AUDIENCE,))
+        token, audiences = spec.get("token", ""), tuple(spec.get("audiences") or (API_AUDIENCE,))
         status: Object = {"authenticated": False}
         issued = self._issued.get(token)
         if identity := self._tokens.get(token):
             status = {"authenticated": True, "user": _user(identity), "audiences": [API_AUDIENCE]}
-            if API_AUDIENCE not in asked:
+            if API_AUDIENCE not in audiences:
                 status = {"authenticated": False}
         elif issued and self._alive(issued):
-            shared = [audience for audience in asked if audience in issued.audiences]
+            shared = [audience for audience in audiences if audience in issued.audiences]
             if shared:
                 status = {"authenticated": True, "user": _user(issued.identity), "audiences": shared}
             else:
-                text = f"token audiences {list(issued.audiences)} is invalid for the target audiences {list(asked)}"
+                text = f"token audiences {list(issued.audiences)} is invalid for the target audiences {list(audiences)}"
                 status["error"] = f"[invalid bearer token, {text}]"
         else:
             status["error"] = "[invalid bearer token, token lookup failed]"

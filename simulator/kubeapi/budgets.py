@@ -66,7 +66,7 @@ class Budgets:
                 if pod:
                     self._stale |= {(namespace, budget) for budget in self._covering(namespace, pod)}
         if self._stale and self._timer is None:
-            with contextlib.suppress(RuntimeError):  # no event loop, as in a plain script: recounted on the next read
+            with contextlib.suppress(RuntimeError):  # no event loop: recounted on the next read
                 self._timer = asyncio.get_running_loop().call_later(_SETTLE_AFTER, self._settle_later)
 
     def _settle_later(self) -> None:
@@ -94,7 +94,7 @@ class Budgets:
         """Expected pods, and how many of them must stay healthy; percentages round up, as in the controller.
 
         The real controller needs the owners' scale for ``maxUnavailable`` and percentages, and fails for owners without
-        one. Here the ``replicas`` of an owner are used where it has them; otherwise its pods are counted.
+        one. Here the ``replicas`` of an owner are used if it has them; otherwise its pods are counted.
         """
         least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
         if isinstance(least, int):
@@ -133,9 +133,9 @@ class Budgets:
         }
 
 
-def _share(amount: int | str, whole: int) -> int:
+def _share(amount: int | str, total: int) -> int:
     """A count, or a percentage of ``whole`` rounded up."""
-    return amount if isinstance(amount, int) else math.ceil(int(amount.removesuffix("%")) * whole / 100)
+    return amount if isinstance(amount, int) else math.ceil(int(amount.removesuffix("%")) * total / 100)
 
 
 def _weight(pod: Object) -> tuple[bool, bool, Object]:
@@ -145,6 +145,6 @@ def _weight(pod: Object) -> tuple[bool, bool, Object]:
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's Ready condition is true; budgets call such a pod healthy."""
+    """Return whether the pod's Ready condition is true; budgets call such a pod healthy."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)

@@ -31,13 +31,14 @@ class CallKey:
 
     @property
     def writes(self) -> bool:
-        """Whether the request was meant to change something. Reviews are POSTs, but change nothing."""
+        """True if the request was meant to change something. Reviews are POSTs, but change nothing."""
         return self.verb in _WRITES and self.resource not in _REVIEWS and not self.dry_run
 
     @property
     def destructive(self) -> bool:
-        """Whether it can take work or a node down: an eviction, a deletion, a changed node, a job (some jobs
-        reboot)."""
+        """True if the request can take work or a node down: an eviction, a deletion, a changed node, a job (some jobs
+        reboot).
+        """
         if not self.writes:
             return False
         if self.verb.startswith("delete"):
@@ -85,7 +86,6 @@ class Calls:
                 yield key, count
 
     def total(self, *, verb: str = "", resource: str = "", node: str = "") -> int:
-        """The number of requests."""
         return sum(count for _, count in self.counted(verb=verb, resource=resource, node=node))
 
     def writes(self, *, node: str = "") -> int:

@@ -52,7 +52,7 @@ class Collection:
         return [self.entries[key] for key in self._order]
 
     def candidates(self, selection: selectors.Selection) -> Iterable[Entry]:
-        """A superset of the selected entries, in order: by name or by index where the selection allows it."""
+        """A superset of the selected entries, in order. It is found by name or by index if the selection allows it."""
         for term in selection.fields:
             if term.negated:
                 continue

@@ -91,8 +91,10 @@ def conflict(group: str, plural: str, name: str, why: str = MODIFIED) -> ApiErro
 
 
 def uid_conflict(group: str, kind: str, name: str, *, wanted: str, found: str) -> ApiError:
-    """409: the object was deleted and created again since the caller read it. The server names the kind, not the
-    plural."""
+    """409: the object was deleted and created again since the caller read it.
+
+    The message names the kind, not the plural.
+    """
     why = (
         f"the UID in the precondition ({wanted}) does not match the UID in record ({found}). "
         "The object might have been deleted and then recreated"

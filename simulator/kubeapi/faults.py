@@ -58,9 +58,12 @@ class ApiFaults:
         self._hanging: list[_Hanging] = []
 
     def add(self, body: Mapping[str, Any]) -> ApiFault:
-        """Plan a fault: ``{"status": 429|409|500|…|"timeout"|"cut"|"hold", "match": "PATCH /api/v1/nodes/",
-        "body": "draining", "object": "", "skip": 0, "count": 1, "after": false, "seconds": 60, "name": ""}``.
-        All but ``status`` may be left out; without ``match``, ``body`` and ``object`` every request matches.
+        """Plan a fault:
+
+        ``{"status": 429|409|500|…|"timeout"|"cut"|"hold", "match": "PATCH /api/v1/nodes/", "body": "draining",
+        "object": "", "skip": 0, "count": 1, "after": false, "seconds": 60, "name": ""}``.
+
+        All fields but ``status`` are optional; without ``match``, ``body`` and ``object`` every request matches.
 
         Raises ValueError that names the field.
         """

@@ -1,7 +1,7 @@
 """The path of every request that names an object.
 
-Authentication (401), target and verb (404, 405), a planned fault, authorization (403), the work, the request log: every
-request passes through the same steps. The log records what the client saw.
+Every request passes through the same steps: authentication (401), target and verb (404, 405), a planned fault,
+authorization (403), the work, the request log. The log records what the client saw.
 """
 
 import logging
@@ -97,15 +97,15 @@ class Handler:
         return response
 
     async def _prepare(self, request: _Request) -> None:
-        """Read the body, and find out what the request concerns before the work changes that."""
+        """Read the body, and determine what the request concerns before the work changes that."""
         if request.http.can_read_body:
             request.body = await request.http.read()
         target = request.target
-        said = _loose(request.body) if request.verb in ("create", "delete", "deletecollection") else {}
+        body = _loose(request.body) if request.verb in ("create", "delete", "deletecollection") else {}
         if target.subresource == "eviction" or request.verb.startswith("delete"):
-            options = said.get("deleteOptions") if target.subresource else said
+            options = body.get("deleteOptions") if target.subresource else body
             request.dry_run = request.dry_run or (options or {}).get("dryRun") == ["All"]
-        metadata = said.get("metadata")
+        metadata = body.get("metadata")
         request.name = target.name or str(metadata.get("name", "") if isinstance(metadata, dict) else "")
         found = self._present(target) if target.resource in (resources.PODS, resources.JOBS) else None
         if target.resource is resources.NODES:
@@ -113,7 +113,7 @@ class Handler:
         elif target.resource is resources.PODS:
             request.node = str((found or {}).get("spec", {}).get("nodeName", ""))
         elif target.resource is resources.JOBS:
-            request.node = _job_node(found or said)
+            request.node = _job_node(found or body)
 
     def _present(self, target: paths.Target) -> Object | None:
         return self.objects.find(target.resource, target.namespace or "", target.name)

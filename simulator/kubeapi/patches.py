@@ -76,33 +76,33 @@ def _read(target: Any, path: list[str]) -> Any:
 def _with(target: Any, path: list[str], value: Any, *, insert: bool) -> Any:
     if not path:
         return value
-    token, rest = path[0], path[1:]
+    token, remainder = path[0], path[1:]
     if isinstance(target, list):
         copy = list(target)
-        if not rest and insert:
+        if not remainder and insert:
             copy.insert(len(copy) if token == "-" else _position(token, len(copy) + 1), value)
         else:
             at = _position(token, len(copy))
-            copy[at] = _with(copy[at], rest, value, insert=insert)
+            copy[at] = _with(copy[at], remainder, value, insert=insert)
         return copy
-    if not rest and not insert and token not in target:
+    if not remainder and not insert and token not in target:
         raise KeyError(f"missing key {token}")
-    return {**target, token: _with(target[token], rest, value, insert=insert) if rest else value}
+    return {**target, token: _with(target[token], remainder, value, insert=insert) if remainder else value}
 
 
 def _without(target: Any, path: list[str]) -> Any:
-    token, rest = path[0], path[1:]
+    token, remainder = path[0], path[1:]
     if isinstance(target, list):
         copy = list(target)
         at = _position(token, len(copy))
-        if rest:
-            copy[at] = _without(copy[at], rest)
+        if remainder:
+            copy[at] = _without(copy[at], remainder)
         else:
             del copy[at]
         return copy
     copy_ = dict(target)
-    if rest:
-        copy_[token] = _without(target[token], rest)
+    if remainder:
+        copy_[token] = _without(target[token], remainder)
     else:
         del copy_[token]
     return copy_

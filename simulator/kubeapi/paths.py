@@ -46,18 +46,18 @@ def parse(path: str) -> Target | None:
     """
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"] and len(parts) >= 3:
-        group, version, rest = "", parts[1], parts[2:]
+        group, version, remaining = "", parts[1], parts[2:]
     elif parts[:1] == ["apis"] and len(parts) >= 4:
-        group, version, rest = parts[1], parts[2], parts[3:]
+        group, version, remaining = parts[1], parts[2], parts[3:]
     else:
         return None
     namespace = None
-    if rest[0] == "namespaces" and len(rest) >= 3 and rest[2] not in ("status", "finalize"):
-        namespace, rest = rest[1], rest[2:]
-    resource = resources.served_at(group, version, rest[0])
-    if resource is None or len(rest) > 3 or (namespace is not None) > resource.namespaced:
+    if remaining[0] == "namespaces" and len(remaining) >= 3 and remaining[2] not in ("status", "finalize"):
+        namespace, remaining = remaining[1], remaining[2:]
+    resource = resources.served_at(group, version, remaining[0])
+    if resource is None or len(remaining) > 3 or (namespace is not None) > resource.namespaced:
         raise errors.no_such_resource()
-    name, subresource = (*rest[1:], "", "")[:2]
+    name, subresource = (*remaining[1:], "", "")[:2]
     if name and resource.namespaced and namespace is None:
         raise errors.no_such_resource()
     if subresource and not (subresource in resource.subresources or (subresource == "status" and resource.has_status)):

@@ -12,7 +12,7 @@ from simulator.kubeapi import errors, history, lists, paths, render, selectors, 
 Object = dict[str, Any]
 
 _WATCH_SECONDS = 1800.0  # seconds until a watch ends by default
-_IDLE_CHECK_SECONDS = 10.0  # seconds after which an idle watch checks that its client is connected
+_IDLE_CHECK_SECONDS = 10.0  # seconds after which an idle watch checks whether its client is connected
 
 
 class Reader:

@@ -100,7 +100,7 @@ class Renderer:
         return b"".join((msgspec.json.encode(head)[:-1], b',"items":[', b",".join(bodies), b"]}"))
 
     def _bare(self, entry: history.Entry) -> bytes:
-        """The object's JSON without kind and apiVersion; encoded again where the version renames fields."""
+        """The object's JSON without kind and apiVersion; encoded again if the version renames fields."""
         if not self._renamed:
             return entry.body
         obj = versions.to_response(self._resource, self._group, self._version, entry.obj)

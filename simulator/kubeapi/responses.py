@@ -33,5 +33,5 @@ def fault_response(
 
 
 def client_left(http: web.Request) -> bool:
-    """Whether the client has closed its connection."""
+    """Return whether the client has closed its connection."""
     return http.transport is None or http.transport.is_closing()

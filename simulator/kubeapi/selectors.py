@@ -28,7 +28,7 @@ class Requirement:
     values: frozenset[str] = frozenset()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether a set of labels satisfies the term."""
+        """Return whether a set of labels satisfies the term."""
         if self.operator == "in":
             return self.key in labels and labels[self.key] in self.values
         if self.operator == "notin":

@@ -261,11 +261,11 @@ class Store:
             self._delivering = False
 
 
-def _grace(pod: Object, asked: int | None) -> int:
+def _grace(pod: Object, requested: int | None) -> int:
     """The seconds that a pod gets to end, by the pod's delete strategy in ``pkg/registry/core/pod``."""
     spec = pod.get("spec") or {}
     if not spec.get("nodeName") or (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed"):
         return 0
-    if asked is None:
-        asked = spec.get("terminationGracePeriodSeconds", 30)
-    return max(asked, 0)
+    if requested is None:
+        requested = spec.get("terminationGracePeriodSeconds", 30)
+    return max(requested, 0)

@@ -28,7 +28,7 @@ def api_version(group: str, version: str) -> str:
 
 
 def renames(resource: resources.Resource, group: str) -> bool:
-    """Whether the kind has other field names in that group than in the one where it is stored."""
+    """Return whether the kind has other field names in that group than in the one where it is stored."""
     return resource is resources.EVENTS and group != resource.group
 
 

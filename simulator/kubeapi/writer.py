@@ -216,12 +216,12 @@ def _check_texts(resource: resources.Resource, field: str, values: Any) -> None:
     """Labels and annotations must map text to text; a number makes the body malformed (400), not invalid (422)."""
     if values is None:
         return
-    wrong = values
+    invalid = values
     if isinstance(values, dict):
-        wrong = next((value for value in values.values() if not isinstance(value, str)), None)
-        if wrong is None:
+        invalid = next((value for value in values.values() if not isinstance(value, str)), None)
+        if invalid is None:
             return
-    found = {bool: "bool", int: "number", float: "number", dict: "object", list: "array", str: "string"}[type(wrong)]
+    found = {bool: "bool", int: "number", float: "number", dict: "object", list: "array", str: "string"}[type(invalid)]
     raise errors.bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: json: cannot '
         f"unmarshal {found} into Go struct field ObjectMeta.metadata.{field} of type string"

@@ -1,4 +1,4 @@
-"""The event queue of the simulation: actions in the order of their due times, played by whoever owns the clock."""
+"""The event queue of the simulation: actions in the order of their due times. The owner of the clock plays them."""
 
 import asyncio
 import heapq
@@ -54,10 +54,10 @@ class Agenda:
         return self._entries[0].due if self._entries else None
 
     def play(self, *, ahead: float = 0.0) -> int:
-        """Run every action that is due, including those planned meanwhile. Returns the number of actions that ran.
+        """Run every action that is due, including those planned meanwhile. Return the number of actions that ran.
 
-        ``ahead``: also run, in order, what falls due within so many seconds. A new world starts in full operation this
-        way.
+        ``ahead``: also run, in order, the actions that fall due within this many seconds. A new world starts in full
+        operation this way.
         """
         done = 0
         try:

@@ -104,9 +104,9 @@ class Controllers:
         wanted = spec.get("replicas", 1)
         replica_set = self._objects.find("ReplicaSet", metadata["namespace"], name)
         if replica_set is None:
-            made = pods.from_template(spec["template"], deployment, name=name)
+            created = pods.from_template(spec["template"], deployment, name=name)
             inner = {"replicas": wanted, "selector": spec["selector"], "template": spec["template"]}
-            self._objects.create("ReplicaSet", {"metadata": made["metadata"], "spec": inner})
+            self._objects.create("ReplicaSet", {"metadata": created["metadata"], "spec": inner})
             return
         if replica_set["spec"].get("replicas") != wanted:
             replica_set = self._objects.patch("ReplicaSet", metadata["namespace"], name, {"spec": {"replicas": wanted}})
@@ -126,8 +126,8 @@ class Controllers:
         """A pod on each node that the selector matches, whatever its taints."""
         template = daemon_set["spec"]["template"]
         selector = template["spec"].get("nodeSelector") or {}
-        mine = self._owned.of(daemon_set)
-        have = {pods.node_of(pod) for pod in mine}
+        owned = self._owned.of(daemon_set)
+        have = {pods.node_of(pod) for pod in owned}
         nodes = [
             entry.obj["metadata"]["name"]
             for entry in self._objects.collection("Node").ordered()
@@ -141,17 +141,17 @@ class Controllers:
             daemon_set,
             {
                 "desiredNumberScheduled": len(nodes),
-                "currentNumberScheduled": len(mine),
-                "numberReady": sum(map(pods.ready, mine)),
+                "currentNumberScheduled": len(owned),
+                "numberReady": sum(map(pods.ready, owned)),
             },
         )
 
     def _pytorch_job(self, job: Object) -> None:
         """Pods with fixed names. A pod that is gone or has failed is created again under the same name."""
-        mine = {pod["metadata"]["name"]: pod for pod in self._owned.of(job)}
+        owned = {pod["metadata"]["name"]: pod for pod in self._owned.of(job)}
         for role, index, replica in _replicas(job):
             name = f"{job['metadata']['name']}-{role}-{index}"
-            pod = mine.get(name)
+            pod = owned.get(name)
             if pod is None:
                 labels = {
                     workloads.JOB_NAME: job["metadata"]["name"],
@@ -167,8 +167,8 @@ class Controllers:
                     self._objects.create("Pod", pods.from_template(template, job, name=name, labels=labels))
             elif pods.phase(pod) == "Failed" and replica.get("restartPolicy") != "Never" and not pods.deleting(pod):
                 self._objects.delete("Pod", *store.key_of(pod))
-        active = sum(pods.phase(pod) == "Running" for pod in mine.values())
-        running = bool(mine) and active == len(mine)
+        active = sum(pods.phase(pod) == "Running" for pod in owned.values())
+        running = bool(owned) and active == len(owned)
         condition = {"type": "Running", "status": "True" if running else "False", "reason": "PyTorchJobRunning"}
         self._report(job, {"replicaStatuses": {"Worker": {"active": active}}, "conditions": [condition]})
 

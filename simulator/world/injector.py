@@ -31,7 +31,7 @@ class Order:
 
     ``kind`` ``hang`` stops the whole machine. ``line`` replaces the driver's line. ``count``: how often the line is
     printed. ``drill``: the line is written by a program, not by the kernel. ``cure``: what removes the fault
-    (``mix.CURES``). With ``returns`` False the machine does not come back from its next boot. ``kill`` crashes the
+    (``mix.CURES``). If ``returns`` is False, the machine does not come back from its next boot. ``kill`` crashes the
     programs on the GPU.
     """
 
@@ -50,7 +50,7 @@ class Order:
 def parse(body: object) -> Order:
     """An order from decoded JSON. Raises OrderError.
 
-    The default of ``cure`` is ``reboot``; for an Xid that a user's program causes it is ``self``.
+    The default of ``cure`` is ``reboot``; for an Xid that a user's program causes, it is ``self``.
     """
     if not isinstance(body, dict):
         raise OrderError("body", "must be a JSON object")

@@ -37,10 +37,10 @@ class Jobs:
         status = dict(job.get("status") or {})
         if not suspended:
             status.setdefault("startTime", store.timestamp(self._objects.now()))
-        mine = self._owned.of(job)
-        succeeded = sum(pods.phase(pod) == "Succeeded" for pod in mine)
-        failed = sum(pods.phase(pod) == "Failed" for pod in mine)
-        active = [pod for pod in mine if not pods.finished(pod)]
+        owned = self._owned.of(job)
+        succeeded = sum(pods.phase(pod) == "Succeeded" for pod in owned)
+        failed = sum(pods.phase(pod) == "Failed" for pod in owned)
+        active = [pod for pod in owned if not pods.finished(pod)]
         if end := self._end(job, succeeded=succeeded, failed=failed):
             self._finish(job, active)
             active = []

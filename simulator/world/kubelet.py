@@ -1,6 +1,6 @@
 """The kubelet of one node: starts and stops pods, and reports the node's status after a boot.
 
-It lives on its machine. While the machine is down nothing happens to the node's pods. As in a real cluster, pods that
+It lives on its machine. While the machine is down, nothing happens to the node's pods. As in a real cluster, pods that
 are being deleted stay Terminating until the machine is back or somebody force-deletes them.
 """
 
@@ -64,7 +64,7 @@ class Kubelet:
     # Called by the machine
 
     def went_down(self) -> None:
-        """Cancel everything planned: it ends with the machine."""
+        """Cancel all planned actions: they end with the machine."""
         for _, entry in self._planned.values():
             entry.cancel()
         self._planned.clear()
@@ -75,7 +75,7 @@ class Kubelet:
         if node is None:
             return
         self._post(node, "False", boot_id=self._host.boot_id)
-        self._tell(
+        self._emit_event(
             node,
             "Rebooted",
             f"Node {self._spec.name} has been rebooted, boot id: {self._host.boot_id}",
@@ -108,8 +108,8 @@ class Kubelet:
         doing = self._planned.get(pod["metadata"]["uid"], ("",))[0]
         if pods.deleting(pod):
             if doing != "end":
-                asked = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
-                self._plan("end", pod, min(self._pace.grace, asked), self._end)
+                grace = float(pod["metadata"].get("deletionGracePeriodSeconds") or 0)
+                self._plan("end", pod, min(self._pace.grace, grace), self._end)
         elif pods.phase(pod) == "Pending" and not doing:
             self._plan("start", pod, self._pace.start, self._start)
 
@@ -178,7 +178,7 @@ class Kubelet:
         node = self._objects.find("Node", "", self._spec.name)
         if node is not None:
             self._post(node, "True", boot_id=self._host.boot_id)
-            self._tell(node, "NodeReady", f"Node {self._spec.name} status is now: NodeReady")
+            self._emit_event(node, "NodeReady", f"Node {self._spec.name} status is now: NodeReady")
 
     def _post(self, node: Object, status: str, *, boot_id: str) -> None:
         """Post the node's status as kubelets do: conditions and node info, nothing of its spec."""
@@ -186,7 +186,7 @@ class Kubelet:
         changed = {**node, "status": {**node["status"], "nodeInfo": info}}
         self._objects.update("Node", nodes.with_ready(changed, status, store.timestamp(self._objects.now())))
 
-    def _tell(self, node: Object, reason: str, message: str, *, kind: str = "Normal") -> None:
+    def _emit_event(self, node: Object, reason: str, message: str, *, kind: str = "Normal") -> None:
         events.emit(self._objects, node, reason=reason, message=message, kind=kind, component="kubelet")
 
     def _write(self, pod: Object) -> None:

@@ -1,6 +1,6 @@
 """One machine and its actual faults, whatever anybody reports about it.
 
-A machine knows nothing of Kubernetes. Kubelet and agent follow it through ``listeners``; both stop and start with it.
+A machine knows nothing of Kubernetes. Kubelet and agent follow it through ``listeners``, and stop and start with it.
 """
 
 import uuid
@@ -32,7 +32,7 @@ class Listener(Protocol):
 class ActiveFault:
     """A fault that is present. ``cure``: what removes it (``mix.CURES``). ``gpu``: an index, None for the whole node.
 
-    ``lines`` are printed again after a boot that did not cure it. With ``comes_back`` False the next boot never ends.
+    ``lines`` are printed again after a boot that did not cure it. If ``comes_back`` is False, the next boot never ends.
     """
 
     kind: str
@@ -100,22 +100,22 @@ class Machine:
             self.agenda.after(self.repair_seconds, self.repair)
 
     def reboot(self, cause: str) -> bool:
-        """Go down, and come up again unless a fault prevents it. False if the machine is down already."""
+        """Go down, and come up again unless a fault prevents it. Return False if the machine is down already."""
         if self.power not in (UP, HUNG):
             return False
         was_up, self.power = self.power == UP, BOOTING
         if was_up:
-            self._tell_down()
+            self._notify_down()
         self.agenda.after(self.boot_seconds, lambda: self._boot(cause))
         return True
 
     def hang(self) -> None:
         if self.power == UP:
             self.power = HUNG
-            self._tell_down()
+            self._notify_down()
 
     def reset_gpu(self, index: int) -> bool:
-        """Reset one GPU. True if no fault remains on it."""
+        """Reset one GPU. Return True if no fault remains on it."""
         self.faults = [f for f in self.faults if f.gpu != index or f.cure != "reset"]
         left = [f for f in self.faults if f.gpu == index]
         for active in left:
@@ -154,7 +154,7 @@ class Machine:
         for active in self.faults:
             self.write(*active.lines, drill=active.drill)
 
-    def _tell_down(self) -> None:
+    def _notify_down(self) -> None:
         for listener in tuple(self.listeners):
             listener.went_down()
 

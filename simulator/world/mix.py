@@ -47,7 +47,7 @@ class FaultClass:
 
     @property
     def visible(self) -> bool:
-        """Whether a virtual machine can show it: in its kernel log or by its silence."""
+        """True if a virtual machine can show the fault, in its kernel log or by its silence."""
         return bool(self.emissions) or self.hangs_node
 
 

@@ -30,17 +30,17 @@ def phase(pod: Object) -> str:
 
 
 def finished(pod: Object) -> bool:
-    """Whether none of its containers will run again."""
+    """Return whether none of the pod's containers will run again."""
     return phase(pod) in ("Succeeded", "Failed")
 
 
 def deleting(pod: Object) -> bool:
-    """Whether its deletion has begun."""
+    """Return whether the pod's deletion has begun."""
     return "deletionTimestamp" in pod["metadata"]
 
 
 def controller(obj: Object) -> Object | None:
-    """The owner reference of its controller; None without one."""
+    """The owner reference of the object's controller; None without one."""
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
             found: Object = reference
@@ -54,7 +54,7 @@ def is_daemon(pod: Object) -> bool:
 
 
 def is_mirror(pod: Object) -> bool:
-    """Whether it is the mirror pod of a static pod."""
+    """Return whether the pod is the mirror pod of a static pod."""
     return workloads.MIRROR in (pod["metadata"].get("annotations") or {})
 
 

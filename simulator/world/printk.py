@@ -1,6 +1,6 @@
 """Kernel log lines as the NVIDIA drivers print them, one function for each family.
 
-Forms: NVIDIA's open kernel modules (``NVRM: Xid (PCI:%04x:%02x:%02x): %d, ...`` with the process where it is known,
+Forms: NVIDIA's open kernel modules (``NVRM: Xid (PCI:%04x:%02x:%02x): %d, ...`` with the process if it is known,
 ``nvidia-nvswitch%d: SXid (PCI:...): %05d, ...``). The messages are those that operators find in their logs. A code
 without a message here is printed with its number alone.
 """
@@ -83,9 +83,9 @@ def sxid(code: int, *, switch: int = 0, link: int = 30) -> list[str]:
     """The three lines of one SXid: severity, engine, data."""
     fatal, text = _SXID_TEXT.get(code, (False, f"SXid {code}"))
     head = f"nvidia-nvswitch{switch}: SXid (PCI:0000:{_SWITCH_BUS[switch % len(_SWITCH_BUS)]:02x}:00.0): {code:05d}, "
-    word = "Fatal" if fatal else "Non-fatal"
+    severity = "Fatal" if fatal else "Non-fatal"
     return [
-        f"{head}{word}, Link {link:02d} {text} (First)",
+        f"{head}{severity}, Link {link:02d} {text} (First)",
         f"{head}Severity {1 if fatal else 0} Engine instance {link:02d} Sub-engine instance 00",
         f"{head}Data {{0x00000001, 0x00000001, 0x00000000, 0x00000001, 0x00000000, 0x00000000}}",
     ]

@@ -13,7 +13,7 @@ from simulator.world.world import World
 _REPEAT_EVERY = 0.5  # seconds between two prints of a repeated line
 _MAX_REPEATS = 20
 _WATCHDOG = (60.0, 180.0)  # seconds until the watchdog of a hung machine resets it
-_LOST = 0.2  # of the faults that only a repair cures: share whose machine does not finish the next boot
+_LOST = 0.2  # share of the faults that only a repair cures whose machine does not finish the next boot
 _PROGRAM_DIES = 0.738  # share of Xid 31 that ends its job on H100 (arXiv 2503.11901)
 
 

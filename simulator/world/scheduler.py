@@ -105,7 +105,7 @@ class Scheduler:
 
 
 def fits(pod: Object, node: Object) -> bool:
-    """Whether a pod may run on a node: the selector matches and every taint is tolerated."""
+    """Return whether a pod may run on a node: the selector matches and every taint is tolerated."""
     labels = node["metadata"].get("labels") or {}
     if any(labels.get(key) != value for key, value in (pod["spec"].get("nodeSelector") or {}).items()):
         return False

@@ -38,7 +38,7 @@ class PortalSession:
         )
 
     async def responds(self) -> bool:
-        """Whether the portal responds: any HTTP status under 500."""
+        """Return whether the portal responds: any HTTP status under 500."""
         with contextlib.suppress(aiohttp.ClientError, TimeoutError):
             async with self.session.get(f"{self.url}/healthz", timeout=aiohttp.ClientTimeout(total=5)) as response:
                 return response.status < 500
@@ -107,7 +107,7 @@ class NodeUplink:
             protocol.raise_for_status(status, given, answer, now=self._session.clock())
             content: Any = json.loads(answer)
             own = {"node": self._node, "token": str(content["token"]), "expires_at": content.get("expires_at")}
-        except UplinkError as error:  # no report may be dropped because of it
+        except UplinkError as error:  # no report may be dropped because of this error
             raise UplinkError(f"enrolment: {error}", retry_after=error.retry_after) from error
         except (ValueError, KeyError, TypeError) as error:
             raise UplinkError(f"enrolment: invalid response: {error}") from error

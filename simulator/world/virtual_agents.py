@@ -1,7 +1,7 @@
 """The node agents: real ``agents.agent.Agent`` objects over virtual machines, all in one event loop.
 
-An agent lives as long as its machine's boot; what it keeps on disk (spool, command journal, token) survives. Per agent
-there are two tasks, one telling and one waiting for commands, and nothing that ticks.
+An agent lives as long as its machine's boot. Its files (spool, command journal, token) survive the boot. Each agent has
+two tasks, one that reports and one that waits for commands, and nothing that ticks.
 """
 
 import asyncio
@@ -64,12 +64,12 @@ class VirtualExecutor:
 
     def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
         """See ``Executor.run_check``. A GPU with an active fault fails every check."""
-        asked = args.get("checks") or args.get("check") or args.get("name") or ()
-        names = asked.split(",") if isinstance(asked, str) else list(asked)
+        requested = args.get("checks") or args.get("check") or args.get("name") or ()
+        names = requested.split(",") if isinstance(requested, str) else list(requested)
         if not {*names} & {*CHECKS, *PEERS}:
             return Outcome(status="refused", message=f"this agent has no check {', '.join(map(str, names))!r}")
         checks = tuple(check for name in names for check in self._check(name, args))
-        shown = sorted((asdict(check) for check in checks), key=lambda one: one["status"] == "pass")
+        shown = sorted((asdict(check) for check in checks), key=lambda result: result["status"] == "pass")
         message = "fail" if any(check.status == "fail" for check in checks) else "ok"
         return Outcome(status="done", message=message, output={"checks": shown, "seconds": 0.0}, checks=checks)
 
@@ -134,12 +134,12 @@ class VirtualAgent:
         return self._life is not None
 
     def start(self) -> None:
-        """Start, if it is meant to run and the machine is up."""
+        """Start, if the agent is enabled and the machine is up."""
         if self.wanted and self._life is None and self._host.power == machine.UP:
             self._life = asyncio.create_task(self._live(), name=f"agent {self._host.name}")
 
     def stop(self) -> asyncio.Task[None] | None:
-        """Stop as a machine that goes down does; returns the task that is ending."""
+        """Stop, as when the machine goes down. Return the task that is ending."""
         life, self._life = self._life, None
         if life is not None:
             life.cancel()
@@ -181,7 +181,7 @@ class VirtualAgent:
             self._wake.clear()
             while agent.observe(self._clock()):
                 pass
-            if agent.commands_due["acts"].is_set():  # set for every new command, of whichever lane
+            if agent.commands_due["acts"].is_set():  # set for every new command, whatever its lane
                 agent.commands_due["acts"].clear()
                 agent.execute_commands()
             now = self._clock()
@@ -219,9 +219,9 @@ class VirtualAgent:
             pause = _FIRST_PAUSE
             fresh = agent.offer(commands)
             if commands:
-                self._wake.set()  # run new commands, resend results that the portal lacks
+                self._wake.set()  # run new commands, and resend results that the portal lacks
             if not fresh and running.time() - started < 1.0:
-                await asyncio.sleep(_AGAIN)  # a running command is offered again, or the portal does not hold the poll
+                await asyncio.sleep(_AGAIN)  # a running command is offered again, or the poll is not held open
 
 
 class AgentFleet:

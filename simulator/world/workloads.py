@@ -17,7 +17,7 @@ CASCADING = "kcover.io/cascading-recovery"
 MIRROR = "kubernetes.io/config.mirror"
 
 _MODELS = ("llama-70b", "moe-8x22b", "vision-enc", "reward", "speech", "sft-13b", "rl-policy", "embed-xl")
-_JOB_SIZES = (16, 8, 8, 4, 4, 4, 2, 2, 1, 1)  # nodes; most jobs are small, but big ones use most of the GPU time
+_JOB_SIZES = (16, 8, 8, 4, 4, 4, 2, 2, 1, 1)  # nodes per job; big jobs use most of the GPU time
 _BUSY = 0.83  # share of a training pool's nodes that run jobs
 # name, replicas for ten nodes of the pool, GPUs for each replica, budget
 _SERVICES: tuple[tuple[str, int, int, Object], ...] = (
@@ -85,7 +85,7 @@ def _services(members: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
     for name, per_ten, gpus, budget in _SERVICES:
         replicas = max(1, len(members) * per_ten // 10)
         yield from _service(name, replicas=replicas, gpus=min(gpus, members[0].gpus), budget=budget)
-    # One replica that must not be evicted: operators have to see the drain that it blocks.
+    # One replica that must not be evicted, so that operators see a blocked drain.
     yield from _service("legacy-ocr", replicas=1, gpus=1, budget={"minAvailable": 1})
 
 

@@ -131,7 +131,7 @@ def test_without_proof_nothing_is_reset(tools):
     made = executor.HostExecutor(reboot_command=("true",), gpu_users=nobody_knows)
     outcome = made.reset_gpu(RESET)
     assert outcome.status == "refused"
-    assert "cannot find out who uses the GPUs" in outcome.message
+    assert "cannot determine who uses the GPUs" in outcome.message
 
 
 @pytest.mark.parametrize("error", [AttributeError("'list' has no 'get'"), deadline.DeadlineExceeded("did not answer")])

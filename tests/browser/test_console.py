@@ -10,7 +10,16 @@ from tests.browser.conftest import Open
 from tests.story.product import Product
 
 PAGES = (
-    *("/", "/nodes/", "/nodes/?q=none-such", "/incidents/", "/occurrences/", "/decisions/", "/incidents/log/", "/rescues/"),
+    *(
+        "/",
+        "/nodes/",
+        "/nodes/?q=none-such",
+        "/incidents/",
+        "/occurrences/",
+        "/decisions/",
+        "/incidents/log/",
+        "/rescues/",
+    ),
     *(
         "/approvals/",
         "/policies/",

@@ -48,7 +48,7 @@ def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open
     with page.expect_navigation():
         card.get_by_role("button", name="Send a test").click()
     expect(card).to_contain_text("Working", timeout=15_000)
-    expect(page.locator("table.rows")).to_contain_text("answers 200")
+    expect(page.locator("table.rows")).to_contain_text("Answered HTTP 200.")
     assert [one["test"] for one in receiver.asked] == [True]
 
     card.get_by_role("link", name="Add a route").click()

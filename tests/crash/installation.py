@@ -68,7 +68,7 @@ class Installation(Product):
             connection.execute(
                 "INSERT INTO notify_channel (name, kind, url, secret, recipients, language, batching, min_interval, "
                 "enabled, created_by, created_at, trouble) "
-                "SELECT unnest(%s::text[]), 'webhook', %s, %s, '[]', 'en', 0, 0, true, 'system', now(), ''",
+                "SELECT unnest(%s::text[]), 'webhook', %s, %s, '[]', 'en', 0, 0, true, 'system', now(), '{}'",
                 (list(names), self.other.messages, self.other.secret),
             )
 

@@ -17,8 +17,8 @@ def before(product: Installation, node: str, point: Point) -> Connection:
     lock.execute("BEGIN")
     lock.execute(
         "INSERT INTO fleet_command"
-        " (id, node_id, key, kind, args, state, message, output, requester_kind, created_at, expires_at)"
-        " VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', '', now(), now())",
+        " (id, node_id, key, kind, args, state, message, because, output, requester_kind, created_at, expires_at)"
+        " VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', '{}', '', now(), now())",
         (node_id, f"{point.row}-{rescue}-{index}-0"),
     )
     return lock

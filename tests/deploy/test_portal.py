@@ -26,7 +26,7 @@ from tests.deploy.manifests import (
     options,
 )
 
-SERVED = {child.name: list(child.command) for child in serve.processes(front=3, back=4, notes="/tmp/beat")}
+SERVED = {child.name: list(child.command) for child in serve.processes(front=3, back=4, schedule_file="/tmp/beat")}
 # Where a pod's command is not what `serve` runs: it binds a port of its own, and keeps idle connections for longer than
 # the Ingress does (ingress-nginx: 60 s), which would else send into one that is being closed.
 OWN = {

@@ -171,7 +171,7 @@ def test_a_program_lifts_nobodys_cordon() -> None:
 
 def test_a_button_that_is_none() -> None:
     with pytest.raises(
-        ValueError, match="no such action 'explode': use one of cordon, uncordon, drain, reboot, release"
+        ValueError, match="unknown action 'explode'; use one of cordon, uncordon, drain, reboot, release"
     ):
         plan.manual("explode")
 

@@ -9,18 +9,18 @@ from tests.kcover.policy_documents import KNOWN, OWN, actions, rule, rule_proble
 
 @pytest.mark.parametrize("value", ["cordon", {}, 7])
 def test_actions_are_a_list(value: object) -> None:
-    assert rule_problems(actions=value) == [(("actions",), "actions is a list of mappings with a name")]
+    assert rule_problems(actions=value) == [(("actions",), "actions must be a list of mappings with a name")]
 
 
 def test_a_rule_needs_an_action() -> None:
-    message = "a rule needs at least one action, cordon for example"
+    message = "a rule needs at least one action, for example cordon"
     assert rule_problems(actions=[]) == [(("actions",), message)]
 
 
 @pytest.mark.parametrize("item", ["cordon", None, {}, {"name": 7}, {"attribute": {}}])
 def test_an_action_has_a_name(item: object) -> None:
     """And a list of nothing but nameless actions is not told to have at least one as well."""
-    assert rule_problems(actions=[item]) == [(("actions", 0), "an action is a mapping with a name")]
+    assert rule_problems(actions=[item]) == [(("actions", 0), "an action must be a mapping with a name")]
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_an_unknown_action_is_a_problem(api: str, name: str, message: str) -> No
 
 def test_an_action_may_appear_once() -> None:
     assert rule_problems(actions=actions("cordon", "drain", "cordon")) == [
-        (("actions", 2, "name"), "cordon is named twice")
+        (("actions", 2, "name"), "cordon appears twice")
     ]
 
 
@@ -82,7 +82,7 @@ def test_a_reset_excludes_a_reboot() -> None:
     assert rule_problems(actions=actions("drain", "reboot", "gpuReset")) == [
         (
             ("actions", 2, "name"),
-            "gpuReset and reboot in one rule: a reboot resets the GPUs as well, take out one of the two",
+            "gpuReset and reboot in one rule: a reboot resets the GPUs as well; remove one of the two",
         )
     ]
 
@@ -106,7 +106,7 @@ def test_an_unknown_key_of_an_action() -> None:
 @pytest.mark.parametrize("value", ["20min", [], 0, False, ""])
 def test_an_attribute_is_a_mapping(value: object) -> None:
     assert rule_problems(actions=[{"name": "drain", "attribute": value}]) == [
-        (("actions", 0, "attribute"), "attribute is a mapping")
+        (("actions", 0, "attribute"), "attribute must be a mapping")
     ]
 
 
@@ -159,9 +159,9 @@ def test_a_wait_time_must_be_a_duration(value: str) -> None:
     ("key", "value", "message"),
     [
         ("effect", "NoRun", "unknown effect 'NoRun': use one of NoSchedule, PreferNoSchedule, NoExecute"),
-        ("key", "a b", "'a b' is no taint key"),
-        ("value", "a b", "'a b' is no taint value"),
-        ("value", "<Code>", "'<Code>' is no taint value"),
+        ("key", "a b", "'a b' is not a valid taint key"),
+        ("value", "a b", "'a b' is not a valid taint value"),
+        ("value", "<Code>", "'<Code>' is not a valid taint value"),
     ],
 )
 def test_a_taint_must_be_valid_in_kubernetes(key: str, value: str, message: str) -> None:
@@ -205,47 +205,48 @@ def test_actions_of_the_portal(name: str, attribute: dict[str, str]) -> None:
     ("name", "attribute", "path", "message"),
     [
         ("label", {}, ("name",), "label needs the attribute key"),
-        ("label", {"key": "a b"}, ("attribute", "key"), "'a b' is no label key"),
-        ("label", {"key": "a", "value": "b c"}, ("attribute", "value"), "'b c' is no label value"),
+        ("label", {"key": "a b"}, ("attribute", "key"), "'a b' is not a valid label key"),
+        ("label", {"key": "a", "value": "b c"}, ("attribute", "value"), "'b c' is not a valid label value"),
         (
             "label",
             {"key": "kcover.io/state"},
             ("attribute", "key"),
-            "labels that begin with kcover.io/ are the portal's own: use another name",
+            "labels that begin with kcover.io/ belong to the portal; use another name",
         ),
         (
             "notify",
             {"channel": "On Call"},
             ("attribute", "channel"),
-            "'On Call' is no name of a channel: write \"on-call\" for example",
+            "'On Call' is not a channel name; write for example \"on-call\"",
         ),
-        ("notify", {"message": ""}, ("attribute", "message"), "a message has 1 to 500 characters"),
-        ("notify", {"message": "x" * 501}, ("attribute", "message"), "a message has 1 to 500 characters"),
+        ("notify", {"message": ""}, ("attribute", "message"), "a message must have 1 to 500 characters"),
+        ("notify", {"message": "x" * 501}, ("attribute", "message"), "a message must have 1 to 500 characters"),
         ("webhook", {}, ("name",), "webhook needs the attribute url"),
         (
             "webhook",
             {"url": "ftp://x"},
             ("attribute", "url"),
-            "'ftp://x' is no address: write https://repair.example/hook for example",
+            "'ftp://x' is not an address; write for example https://repair.example/hook",
         ),
         (
             "webhook",
             {"url": "https://x:y"},
             ("attribute", "url"),
-            "'https://x:y' is no address: write https://repair.example/hook for example",
+            "'https://x:y' is not an address; write for example https://repair.example/hook",
         ),
         (
             "runChecks",
             {"checks": "pciebw, dcgm"},
             ("attribute", "checks"),
-            "'pciebw, dcgm' is no list of checks: write their names with commas and no spaces, "
-            '"pciebw,remapped" for example',
+            "'pciebw, dcgm' is not a list of checks; separate the names by commas without spaces, "
+            'for example "pciebw,remapped"',
         ),
         (
             "runChecks",
             {"checks": "a,a"},
             ("attribute", "checks"),
-            "'a,a' is no list of checks: write their names with commas and no spaces, \"pciebw,remapped\" for example",
+            "'a,a' is not a list of checks; separate the names by commas without spaces, "
+            'for example "pciebw,remapped"',
         ),
         (
             "restartJobs",
@@ -266,7 +267,7 @@ def test_invalid_attributes_of_actions_of_the_portal(
 def test_a_url_must_not_contain_a_password(url: str) -> None:
     [(path, message)] = rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}])
     assert path == ("actions", 0, "attribute", "url")
-    assert message == "no password in an address: everybody who reads the policy would read it"
+    assert message == "the address must not contain a password, because everybody who reads the policy could read it"
 
 
 @pytest.mark.parametrize("url", ["https://x/ y", "https://x/\x00y", "https://x/y\n", f"https://x/{'y' * 991}"])
@@ -274,13 +275,13 @@ def test_a_url_has_no_spaces_and_a_maximum_length(url: str) -> None:
     [(path, message)] = rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}])
     assert path == ("actions", 0, "attribute", "url")
     assert message == (
-        "an address has at most 1000 characters and no spaces: write https://repair.example/hook for example"
+        "an address must have at most 1000 characters and no spaces; write for example https://repair.example/hook"
     )
 
 
 @pytest.mark.parametrize("url", ["", "x", "//x/y", "https:", "https:///hook", "https://[x", "http://x:99999"])
 def test_a_url_must_be_http(url: str) -> None:
-    message = f"{url!r} is no address: write https://repair.example/hook for example"
+    message = f"{url!r} is not an address; write for example https://repair.example/hook"
     assert rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}]) == [
         (("actions", 0, "attribute", "url"), message)
     ]

@@ -21,7 +21,7 @@ def test_long_values_are_cut(value: object) -> None:
 
 
 def test_a_number_too_long_for_python_is_described() -> None:
-    assert quote.short_repr(10**5000) == quote.short_text(10**5000) == "a number of very many digits"
+    assert quote.short_repr(10**5000) == quote.short_text(10**5000) == "a number with very many digits"
 
 
 def test_short_text_has_no_quotation_marks() -> None:

@@ -164,7 +164,7 @@ def test_moments_are_named_in_utc() -> None:
     east = timezone(timedelta(hours=8))
     assert reasons.moment(datetime(2026, 11, 21, 16, 0, 5, 999, tzinfo=east)) == "2026-11-21 08:00:05 UTC"
     assert reasons.moment(datetime(2026, 11, 21, 8, tzinfo=UTC)) == "2026-11-21 08:00:00 UTC"
-    with pytest.raises(ValueError, match="2026-11-21 00:00:00 has no zone"):
+    with pytest.raises(ValueError, match="2026-11-21 00:00:00 has no time zone"):
         reasons.moment(datetime(2026, 11, 21))  # noqa: DTZ001
 
 
@@ -186,6 +186,12 @@ def test_moments_are_named_in_utc() -> None:
 )
 def test_lengths_of_time_are_named_in_the_largest_whole_unit(seconds: int, said: str) -> None:
     assert reasons.span(timedelta(seconds=seconds)) == said
+
+
+def test_alternatives_and_sums_are_one_parameter() -> None:
+    assert reasons.either(["a"]) == "a"
+    assert str(reasons.either(["a", "b", "c"])) == "a or b or c"
+    assert str(reasons.together(["a", "b"])) == "a and b"
 
 
 @pytest.mark.parametrize("code", sentences.SENTENCES)

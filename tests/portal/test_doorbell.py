@@ -76,7 +76,7 @@ def test_signals_do_not_pile_up_behind_a_redis_that_hangs(
     monkeypatch.setattr(doorbell, "SENT_WITHIN", 0.01)
     with django_capture_on_commit_callbacks(execute=True):
         for record in range(100):
-            doorbell.tell("node", record)
+            doorbell.publish("node", record)
     deadline = time.monotonic() + 10
     while "100 records" not in caplog.text and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -46,7 +46,7 @@ def test_gunicorn_gives_up_too_and_does_not_try_again_for_ever() -> None:
 def test_a_folder_that_cannot_be_made_is_said() -> None:
     ended = run("manage.py", "check", KCOVER_DATABASE_URL="sqlite:////proc/kcover/db.sqlite3")
     assert ended.returncode == 2
-    assert ended.stderr.startswith("kcover portal: KCOVER_DATABASE_URL: /proc/kcover/db.sqlite3 cannot be made: ")
+    assert ended.stderr.startswith("kcover portal: KCOVER_DATABASE_URL: cannot create /proc/kcover/db.sqlite3: ")
     assert ended.stderr.count("\n") == 1
 
 

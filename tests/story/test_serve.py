@@ -225,7 +225,7 @@ def test_a_port_that_is_taken_is_named() -> None:
         environment = {"KCOVER_DATABASE_URL": os.environ["KCOVER_DATABASE_URL"], "KCOVER_REDIS_URL": "redis://x/0"}
         status, said = serve({**environment, "PORT": str(port)})
         assert status == 1
-        assert f"port {port} is in use; set PORT to another one" in said
+        assert f"port {port} is in use; set PORT to another port" in said
     status, said = serve({**environment, "PORT": "eighty"})
     assert status == 2
     assert "'eighty' is not a port" in said

@@ -81,7 +81,7 @@ class AmdProbe:
 
 class AmdInventory:
     """The GPUs that ``amd-smi`` lists, read no more often than the probe runs. Without the tool, only the kernel's
-    version; where the tool breaks, the last known inventory."""
+    version; if the tool breaks, the last known inventory."""
 
     def __init__(self, *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
@@ -130,14 +130,14 @@ def _gpu(index: int, listed: Entry, static: Entry | None = None) -> Gpu:
 
 
 def _slowdowns(tool: str, gpus: Mapping[int, Gpu]) -> dict[str, float]:
-    """The temperature (°C) at which each GPU slows down, by UUID; 0 where it is unknown."""
+    """The temperature (°C) at which each GPU slows down, by UUID; 0 if it is unknown."""
     static = run_amd_smi(tool, "static")
     limits = {index: _part(static.get(index, {}), "limit") for index in gpus}
     return {gpu.uuid: _number(limits[index].get("slowdown_hotspot_temperature")) or 0.0 for index, gpu in gpus.items()}
 
 
 def _part(entry: Entry, name: str) -> Entry:
-    """A group of fields. It is a text where the GPU does not have the group."""
+    """A group of fields. It is text if the GPU does not have the group."""
     part = entry.get(name)
     return part if isinstance(part, dict) else {}
 

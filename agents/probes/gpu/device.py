@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 HUNG_AFTER_SECONDS = (
-    90.0  # then a GPU that does not answer counts as broken: by the third run, two minutes after the first
+    90.0  # a GPU that does not answer for longer counts as broken: by the third run, two minutes after the first
 )
 
 
@@ -93,5 +93,5 @@ class Device:
 
     @property
     def is_late(self) -> bool:
-        """Whether it has not answered yet, but may still."""
+        """True if the GPU has not answered yet, but still may."""
         return 0 < self.hung_seconds < HUNG_AFTER_SECONDS

@@ -1,4 +1,4 @@
-"""How many GPUs a node must have. A GPU that is gone after a reboot is missed only by comparison with earlier boots."""
+"""How many GPUs a node must have. If a GPU is gone after a reboot, only a comparison with earlier boots shows it."""
 
 import json
 import logging
@@ -12,14 +12,15 @@ COUNT_FILE = "gpus.json"
 
 
 class ExpectedGpuCount:
-    """The configured number, else the most GPUs ever seen, across restarts and reboots.
+    """The configured number, else the largest number of GPUs ever seen, across restarts and reboots.
 
     A configured number is remembered too, because the setting may be removed after a GPU was removed for good.
     """
 
     def __init__(self, store: Store, *, configured: int | None, count_on_bus: Callable[[], int] = lambda: 0) -> None:
-        """``count_on_bus``: how many GPUs are on the bus, whatever their driver says; 0 where only the vendor's tool
-        can tell."""
+        """``count_on_bus``: how many GPUs are on the bus, whatever their driver says; 0 if only the vendor's tool can
+        tell.
+        """
         self._store, self._configured, self._count_on_bus = store, configured, count_on_bus
         self._remembered = self._read()
 

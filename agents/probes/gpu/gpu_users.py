@@ -30,8 +30,11 @@ DRIVER_TIMEOUT_SECONDS = 30.0
 
 
 def _is_agent(cmdline: bytes) -> bool:
-    """Whether this is a node agent, which listens to Xid events. Its benchmark has another command line."""
-    return any(word.endswith(b"/kcover-agent.pyz") for word in cmdline.split(b"\0")[1:2])
+    """Return whether the process is a node agent, which listens to Xid events.
+
+    Its benchmark has another command line.
+    """
+    return any(argument.endswith(b"/kcover-agent.pyz") for argument in cmdline.split(b"\0")[1:2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,16 +49,18 @@ class GpuUsers:
     timeout: float = DRIVER_TIMEOUT_SECONDS
 
     def __call__(self) -> list[str]:
-        """One line for each user; empty where there are none. Raises any error that leaves the users unknown, such as
-        deadline.DeadlineExceeded."""
+        """One line for each user; empty if there are none.
+
+        Raises any error that leaves the users unknown, such as deadline.DeadlineExceeded.
+        """
         return deadline.within(
             self.timeout,
             lambda: [*self.driver_processes(), *self.pods(), *self.open_device_files()],
-            what="finding out who uses the GPUs",
+            what="determining who uses the GPUs",
         )
 
     def driver_processes(self) -> Iterator[str]:
-        """Processes that the driver lists; none without one. Raises deadline.DeadlineExceeded where a GPU hangs."""
+        """Processes that the driver lists; none without a driver. Raises deadline.DeadlineExceeded if a GPU hangs."""
         try:
             devices = self.query()
         except nvml.DriverError as error:
@@ -88,7 +93,7 @@ class GpuUsers:
                 continue
             try:
                 name = (folder / "comm").read_text().strip()
-                files = {os.readlink(one) for one in (folder / "fd").iterdir()} if name not in ignored else set()
+                files = {os.readlink(handle) for handle in (folder / "fd").iterdir()} if name not in ignored else set()
                 if self.ignore_monitoring and _is_agent((folder / "cmdline").read_bytes()):
                     continue
             except OSError:  # the process ended meanwhile

@@ -17,7 +17,7 @@ from agents.probes.finding import Finding, Observation, Severity, finding, gpu_c
 from agents.probes.host import clock
 from kcover.faults.fault import Gpu, Inventory
 
-DEFAULT_GPU_COUNT = 8  # where the settings do not say, as in kcover
+DEFAULT_GPU_COUNT = 8  # if the settings do not say, as in kcover
 TIMEOUT_SECONDS = 60.0
 INSTALL = "MetaX's driver package, or mount it into the agent's container"
 GPU_LINE = re.compile(r"^(GPU#[0-9]+)\s+(\S+)(?:\s+(\S+))?(?:\s+(\S+))?(?:.*UUID:\s*([^)\s]+))?")
@@ -39,12 +39,12 @@ class MetaXProbe:
         self._found: tuple[Finding, ...] = ()
 
     def observe(self, now: datetime) -> Observation:
-        """Devices are UUIDs where ``mx-smi -L`` prints them."""
+        """Observe the GPUs. Devices are UUIDs if ``mx-smi -L`` prints them."""
         if self._next is not None and now < self._next:
             return Observation(findings=self._found)
         self._next = next_check_time(now.astimezone(), self._limits)
         findings = self._observe()
-        self._found = tuple(replace(one, is_fault=False) for one in findings)
+        self._found = tuple(replace(result, is_fault=False) for result in findings)
         return Observation(findings=tuple(findings))
 
     def _observe(self) -> list[Finding]:
@@ -79,8 +79,8 @@ class MetaXProbe:
                 uuids[match[1]] = match[5] or match[1]
         available = sum(1 for state in states.values() if state == "Available")
         others = ", ".join(f"{gpu}={state}" for gpu, state in sorted(states.items()) if state != "Available")
-        words = f"are available ({others})" if others else "are available"
-        yield gpu_count_finding("metax_gpus", available, self._expected(len(states)), state=words)
+        summary = f"are available ({others})" if others else "are available"
+        yield gpu_count_finding("metax_gpus", available, self._expected(len(states)), state=summary)
 
     def _temperatures(self, tool: str, uuids: dict[str, str]) -> Iterator[Finding]:
         limit = self._limits.temperature
@@ -178,5 +178,5 @@ def values(text: str, label: str) -> Iterator[tuple[str, str]]:
 
 
 def _run(*command: str) -> str:
-    """The output of a tool. Raises RuntimeError where it fails."""
+    """The output of a tool. Raises RuntimeError if it fails."""
     return programs.run(command, timeout=TIMEOUT_SECONDS).stdout_or_raise(" ".join(command))

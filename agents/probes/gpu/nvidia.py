@@ -42,7 +42,7 @@ class NvidiaProbe:
             self._nvlinks.forget()
             if error.absent and not expected:
                 return Observation()  # not a GPU node
-            # A missing library says how the agent was installed, not how the node is.
+            # A missing library is a fault of the agent's installation, not of the node.
             severity = Severity.ERROR if error.code == nvml.LIBRARY_NOT_FOUND else Severity.FAILURE
             return Observation(findings=(finding("driver", severity, message=str(error)),))
         findings = [finding("driver", Severity.OK)]
@@ -71,9 +71,9 @@ class NvidiaProbe:
         return Observation(findings=tuple(findings), faults=tuple(faults))
 
     def _count(self, devices: tuple[Device, ...], expected: int | None) -> Iterator[Finding]:
-        there = sum(1 for device in devices if device.is_late or not device.lost)
+        present = sum(1 for device in devices if device.is_late or not device.lost)
         if expected is not None:
-            yield gpu_count_finding("gpu_count", there, expected)
+            yield gpu_count_finding("gpu_count", present, expected)
 
 
 def _lost(device: Device, history: GpuHistory) -> Finding:
@@ -85,14 +85,14 @@ def _lost(device: Device, history: GpuHistory) -> Finding:
 
 
 def _off_the_bus(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[Fault]:
-    """A lost GPU is what the kernel log calls Xid 79. Reported once, where its slot is known."""
+    """A lost GPU, which the kernel log calls Xid 79. Reported once, if its slot is known."""
     if device.code == nvml.GPU_IS_LOST and history.seen_at is not None and history.pci:
         history.seen_at = None
         yield _fault(79, history.pci, history.uuid, f"NVML: {device.lost}", now=now)
 
 
 def _uncorrected(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[Fault]:
-    """An uncorrected ECC error since the last run is what the kernel log calls Xid 48."""
+    """An uncorrected ECC error since the last run, which the kernel log calls Xid 48."""
     before, history.uncorrected = history.uncorrected, device.ecc_uncorrected
     if before is not None and device.ecc_uncorrected is not None and device.ecc_uncorrected > before:
         message = f"NVML: {device.ecc_uncorrected - before} uncorrected ECC errors since the last run"

@@ -11,8 +11,9 @@ CONFIRMING_SAMPLES = 3  # runs in a row that confirm a missing NVLink
 
 @dataclass(slots=True)
 class _GpuLinks:
-    """One GPU: the most links that were up, and for how many runs in a row it had fewer than its peers, or fewer than
-    expected."""
+    """The state of one GPU: the largest number of links that were up, and for how many runs in a row it had fewer than
+    its peers, or fewer than expected.
+    """
 
     most: int = 0
     missing: int = 0
@@ -31,15 +32,15 @@ class NvLinkComparison:
         """The finding ``nvlink`` for each GPU.
 
         Fewer links than the peers have up is a fault, because then nothing that they share is down. Fewer than before
-        is a warning. So is, where NVSwitches join all GPUs, fewer than the GPU says it has; without NVSwitches a link
-        may have no bridge by design.
+        is a warning. If NVSwitches join all GPUs, fewer than the GPU says it has is a warning too; without NVSwitches a
+        link may have no bridge by design.
         """
         present = [(device, device.nvlink) for device in devices if not device.lost and device.nvlink is not None]
         compared = [(device, links) for device, links in present if not device.mig]
         if {device.name for device, _ in compared} != set(self._seen):
             self._seen = {device.name: _GpuLinks() for device, _ in compared}
         for device, links in present:
-            if device.mig:  # it needs no links, so none is missing
+            if device.mig:  # a GPU in MIG mode uses no links, so none is missing
                 yield finding(
                     "nvlink", Severity.OK, device=device.name, value=links.active, unit="links", pci=device.pci
                 )
@@ -48,7 +49,7 @@ class NvLinkComparison:
             yield _evaluate(device, links, others, self._seen[device.name])
 
     def forget(self) -> None:
-        """Forget the past, after a run without answers: a driver that was away has trained the links anew."""
+        """Forget the past, after a run without answers: a driver that was away has retrained the links."""
         self._seen = {}
 
 
@@ -76,9 +77,11 @@ def _evaluate(device: Device, links: Links, others: list[int], seen: _GpuLinks) 
 
 
 def _expected_by_peers(device: Device, active: int, others: list[int]) -> int:
-    """How many links this GPU should have up, judged by its peers. With NVSwitches (known by the fabric; A100 and older
-    report none) the majority decides. Without, all peers must agree and the GPU must have links at all, because others
-    may be bridged in pairs."""
+    """How many links this GPU should have up, judged by its peers.
+
+    With NVSwitches (known by the fabric; A100 and older report none) the majority decides. Without, all peers must
+    agree and the GPU must have links at all, because others may be bridged in pairs.
+    """
     if device.fabric is not None:
         counts = sorted([active, *others])
         return counts[(len(counts) - 1) // 2]

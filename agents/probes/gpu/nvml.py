@@ -2,11 +2,11 @@
 
 The library is opened for each read and closed again, because a client that keeps it open prevents ``nvidia-smi
 --gpu-reset``. A call may block in a dying driver for ever. Callers therefore use a thread of their own, and each GPU is
-read in another thread with its own deadline. So the other GPUs stay observed where the driver still answers for them.
-Where the driver stalls all calls behind the first, every GPU is reported as hanging, and only the kernel log can tell
-which one caused it.
+read in another thread with its own deadline. So the other GPUs stay observed if the driver still answers for them. If
+the driver stalls all calls behind the first, every GPU is reported as hanging, and only the kernel log can tell which
+one caused it.
 
-While this agent resets a GPU it makes no other call: a GPU in the middle of a reset looks lost.
+While this agent resets a GPU it makes no other call, because a GPU in the middle of a reset looks lost.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ driver_lock = SharedLock()  # one for each process, as the library is
 state_queries = per_gpu_deadline.PerGpuDeadline("NVML state")
 # Without persistence mode, waking a GPU up takes the driver some seconds.
 name_queries = per_gpu_deadline.PerGpuDeadline("NVML name", timeout=20.0)
-_known: dict[int, Gpu] = {}  # by index, as they last answered
+_known: dict[int, Gpu] = {}  # by index, from their last answer
 
 
 class DriverError(Exception):
@@ -54,7 +54,7 @@ class DriverError(Exception):
 
     @property
     def absent(self) -> bool:
-        """Whether there is no driver, as on a node without NVIDIA GPUs."""
+        """True if there is no driver, as on a node without NVIDIA GPUs."""
         return self.code in (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND)
 
 
@@ -64,7 +64,7 @@ class ResetInProgress(DriverError):
 
 @contextlib.contextmanager
 def session(*, timeout: float = RESET_WAIT_SECONDS, within_exclusive: bool = False) -> Iterator[None]:
-    """Keep the library open. Raises DriverError, and ResetInProgress where a reset takes longer than ``timeout``."""
+    """Keep the library open. Raises DriverError, and ResetInProgress if a reset takes longer than ``timeout``."""
     if pynvml is None:
         raise DriverError("the nvidia-ml-py package is not installed", code=LIBRARY_NOT_FOUND)
     with contextlib.ExitStack() as stack:
@@ -83,7 +83,7 @@ def session(*, timeout: float = RESET_WAIT_SECONDS, within_exclusive: bool = Fal
 @contextlib.contextmanager
 def exclusive(*, timeout: float) -> Iterator[None]:
     """Keep everything else in this process from calling the driver, except ``devices(within_exclusive=True)``. Raises
-    DriverError where a call in progress does not return within ``timeout`` seconds."""
+    DriverError if a call in progress does not return within ``timeout`` seconds."""
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(driver_lock.exclusive(timeout=timeout))
@@ -119,8 +119,12 @@ def inventory() -> Inventory:
 
 
 def devices(*, within_exclusive: bool = False) -> tuple[Device, ...]:
-    """The state of every GPU. Raises DriverError where the driver does not answer; a GPU that is lost or hangs says so
-    in its own state. ``within_exclusive``: the caller holds ``exclusive``."""
+    """The state of every GPU.
+
+    Raises DriverError if the driver does not answer. A GPU that is lost or hangs says so in its own state.
+
+    ``within_exclusive``: the caller holds ``exclusive``.
+    """
     with session(within_exclusive=within_exclusive):
         try:
             count = pynvml.nvmlDeviceGetCount()
@@ -217,7 +221,7 @@ class _NvmlQueries:
             return None
 
     def processes(self) -> tuple[int, ...] | None:
-        """The IDs of the processes with a context on this GPU; None where the driver does not list them."""
+        """The IDs of the processes with a context on this GPU; None if the driver does not list them."""
         found: set[int] = set()
         listed = False
         for kind in ("Compute", "Graphics"):
@@ -230,9 +234,9 @@ class _NvmlQueries:
         return tuple(sorted(found)) if listed else None
 
     def structure(self, name: str, kind: str) -> Any:
-        """A structure of pynvml's ``kind``, filled in by the driver; None where either is too old for it."""
-        made = getattr(pynvml, kind)() if hasattr(pynvml, kind) else None
-        return None if made is None or self(name, ctypes.byref(made)) is None else made
+        """A structure of pynvml's ``kind``, filled in by the driver; None if either is too old for it."""
+        filled = getattr(pynvml, kind)() if hasattr(pynvml, kind) else None
+        return None if filled is None or self(name, ctypes.byref(filled)) is None else filled
 
     def fields(self, *wanted: tuple[int, int]) -> dict[tuple[int, int], int]:
         """Field values by (field, scope); those without an answer are absent."""

@@ -1,7 +1,7 @@
 """Xids from the driver's events: they confirm the kernel log, and replace it where it was not read.
 
 The driver reports a number and a GPU, without text. Each event is held for a moment, and longer while the log is not
-read to its end. It is reported only where the kernel log has not shown the same Xid by then, so that no fault is
+read to its end. It is reported only if the kernel log has not shown the same Xid by then, so that no fault is
 counted twice.
 """
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 HOLD_TIME = timedelta(seconds=10)
 LOG_LEAD_TIME = timedelta(seconds=30)  # the log line may be read this long before the event arrives
-WAIT_SECONDS = 5.0  # of one wait for events, and so at most the time that releasing the driver takes
+WAIT_SECONDS = 5.0  # of one wait for events, and so the longest time that releasing the driver takes
 RELEASE_TIMEOUT_SECONDS = 30.0  # then a driver that does not return its events counts as hanging
 RETRY_SECONDS = 300.0  # until a driver that did not answer is tried again
 
@@ -42,7 +42,7 @@ class SeenInLog(Protocol):
     """``LogReader.has_seen_xid``."""
 
     def __call__(self, code: int, pci: str | None, *, since: datetime) -> bool:
-        """Whether the kernel log has shown this Xid since then."""
+        """Return whether the kernel log has shown this Xid since then."""
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ class XidEventMonitor:
 
     @contextlib.contextmanager
     def release_gpus(self) -> Iterator[None]:
-        """Keep this process from holding any GPU open. Raises deadline.DeadlineExceeded where the driver does not
+        """Keep this process from holding any GPU open. Raises deadline.DeadlineExceeded if the driver does not
         return."""
         self._resume.clear()
         try:
@@ -127,7 +127,7 @@ class XidEventMonitor:
         self._held.append(_HeldXid(code, pci, self._clock()))
 
     def _release(self) -> None:
-        events, self._events = self._events, None  # not used again, even where closing fails
+        events, self._events = self._events, None  # not used again, even if closing fails
         if events is not None:
             events.close()
 

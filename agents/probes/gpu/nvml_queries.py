@@ -1,4 +1,4 @@
-"""What to ask an NVIDIA GPU, by NVML's names, and how to read the answers.
+"""NVML queries about an NVIDIA GPU, and how to read the answers.
 
 ``nvml`` makes the calls; this module needs neither driver nor library. Field numbers are those of nvidia-ml-py 13 and
 of NVIDIA's NVML API reference.
@@ -106,24 +106,24 @@ def _link(query: Queries, replays: int | None) -> Pcie | None:
 def _nvlinks(query: Queries) -> Links | None:
     """The NVLinks of this GPU. ``active`` counts those that are up, sleeping ones included (states 1 to 3)."""
     states = {link: query("nvmlDeviceGetNvLinkState", link) for link in range(MAX_LINKS)}
-    there = [link for link, state in states.items() if state is not None]
-    if not there:
+    known = [link for link, state in states.items() if state is not None]
+    if not known:
         return None
     counts = {
-        name: sum(query("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for link in there)
+        name: sum(query("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for link in known)
         for name, counter in (("replay", LINK_REPLAY), ("recovery", LINK_RECOVERY), ("ECC", LINK_ECC_DATA))
     }
     crc = tuple(
         sum(query("nvmlDeviceGetNvLinkErrorCounter", link, counter) or 0 for counter in (LINK_CRC_FLIT, LINK_CRC_DATA))
-        for link in there
+        for link in known
     )
-    failed = sum(query.fields(*((LINK_RECOVERY_FAILED, link) for link in there)).values())
-    active = sum(1 for link in there if states[link])
-    count = query.fields((LINK_COUNT, 0)).get((LINK_COUNT, 0), len(there))
+    failed = sum(query.fields(*((LINK_RECOVERY_FAILED, link) for link in known)).values())
+    active = sum(1 for link in known if states[link])
+    count = query.fields((LINK_COUNT, 0)).get((LINK_COUNT, 0), len(known))
     return Links(count=count, active=active, errors=counts, recovery_failed=failed, crc=crc)
 
 
 def _fabric(query: Queries) -> tuple[int, int, int] | None:
-    """State, status and health mask; None where the GPU has no fabric (state 0)."""
+    """State, status and health mask; None if the GPU has no fabric (state 0)."""
     info = query.structure("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t")
     return None if info is None or info.state == 0 else (info.state, info.status, info.healthMask)

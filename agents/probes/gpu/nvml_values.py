@@ -11,8 +11,8 @@ def number(field: Any) -> int:
 
 def pci_address(bus_id: str) -> str:
     """``00000000:4E:00.0`` written as in the kernel log: ``0000:4e:00``."""
-    domain, _, rest = bus_id.lower().partition(":")
-    return f"{int(domain, 16):04x}:{rest.removesuffix('.0')}"
+    domain, _, remainder = bus_id.lower().partition(":")
+    return f"{int(domain, 16):04x}:{remainder.removesuffix('.0')}"
 
 
 def text(value: str | bytes) -> str:

@@ -1,6 +1,6 @@
-"""Query GPUs one by one, each under its own deadline, so that one that hangs leaves the others observed.
+"""Query GPUs one by one, each under its own deadline, so that one that hangs does not hide the others.
 
-A thread in a driver that hangs cannot be ended. There is at most one for each GPU and kind of query: a GPU that still
+A thread in a driver that hangs cannot be ended. There is at most one for each GPU and kind of query. A GPU that still
 hangs is not queried again until it returns, and takes no time of the next caller.
 """
 
@@ -19,8 +19,11 @@ GPU_TIMEOUT_SECONDS = 5.0  # for one GPU; eight that answer take tens of ms
 
 @dataclass(slots=True)
 class GpuQuery:
-    """A query of one GPU. ``call``: the NVML call in progress. ``gpu``: what the GPU has said of itself so far.
-    ``started_at`` is in the time of ``time.monotonic``."""
+    """A query of one GPU.
+
+    ``call``: the NVML call in progress. ``gpu``: what is known of the GPU so far. ``started_at`` is in the time of
+    ``time.monotonic``.
+    """
 
     started_at: float
     call: str = ""
@@ -45,8 +48,10 @@ class PerGpuDeadline:
         self._running: dict[int, GpuQuery] = {}
 
     def run(self, index: int, answer: Callable[[GpuQuery], T]) -> T:
-        """Return or raise what ``answer`` does; it notes its progress in the query. Raises GpuHangs where the GPU has
-        not answered within ``timeout`` seconds, at once where an earlier query is that old."""
+        """Return or raise the result of ``answer``, which notes its progress in the query.
+
+        Raises GpuHangs if the GPU has not answered within ``timeout`` seconds; at once if an earlier query is that old.
+        """
 
         def answer_with_query() -> T:
             query = self._running[index] = GpuQuery(time.monotonic())

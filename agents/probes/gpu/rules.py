@@ -1,5 +1,7 @@
-"""What the state of one NVIDIA GPU means. The limits are those that NVIDIA, DCGM and operators of large clusters
-publish; each constant names its source."""
+"""The meaning of the state of an NVIDIA GPU.
+
+The limits are those that NVIDIA, DCGM and operators of large clusters publish; each constant names its source.
+"""
 
 import math
 from collections import deque
@@ -40,7 +42,7 @@ CRC_WARNING_RATE, CRC_FAULT_RATE = 1.0, 100.0  # errors per second on one NVLink
 
 @dataclass(slots=True)
 class GpuHistory:
-    """What must be known of earlier states of one GPU."""
+    """The parts of earlier states of one GPU that must be remembered."""
 
     seen_at: datetime | None = None
     uncorrected: int | None = None
@@ -56,7 +58,7 @@ class GpuHistory:
 
 def evaluate(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[Finding]:
     """The findings for one GPU."""
-    for one in (
+    for result in (
         *_recovery(device),
         *_memory(device),
         *_clocks(device, history, now=now),
@@ -66,7 +68,7 @@ def evaluate(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[
         *_fabric(device, history, now=now),
         *_environment(device),
     ):
-        yield replace(one, pci=device.pci)
+        yield replace(result, pci=device.pci)
 
 
 def unidentified(devices: Iterable[Device]) -> Check:
@@ -74,16 +76,16 @@ def unidentified(devices: Iterable[Device]) -> Check:
     would stay failed for ever, because they pass under their UUID."""
     lost = [(device.is_late, f"GPU {device.index} does not answer: {device.lost}") for device in devices]
     status = "pass" if not lost else "warn" if all(late for late, _ in lost) else "fail"
-    return Check(name="gpu", status=status, message="; ".join(words for _, words in lost))
+    return Check(name="gpu", status=status, message="; ".join(message for _, message in lost))
 
 
 def remapping_problem(rows: Rows) -> str:
     """What is wrong with the remapped rows of a GPU, or "". Shared by the probe and the check ``remapped``."""
-    words = (
+    problems = (
         ("a remapped row takes effect at the next reset", rows.pending),
         ("a row could not be remapped", rows.failed),
     )
-    return " and ".join(text for text, bad in words if bad)
+    return " and ".join(text for text, bad in problems if bad)
 
 
 def _recovery(device: Device) -> Iterator[Finding]:
@@ -105,9 +107,9 @@ def _memory(device: Device) -> Iterator[Finding]:
     if device.rows is not None:
         rows = device.rows
         count = rows.corrected + rows.uncorrected
-        wrong = remapping_problem(rows)
+        problem = remapping_problem(rows)
         yield finding(
-            "remapped", Severity.FAILURE.when(bool(wrong)), device=name, value=count, unit="rows", message=wrong
+            "remapped", Severity.FAILURE.when(bool(problem)), device=name, value=count, unit="rows", message=problem
         )
         full = (
             f"{rows.uncorrected} rows are remapped; the limit is {MAX_REMAPPED_ROWS}"
@@ -140,7 +142,7 @@ def _memory(device: Device) -> Iterator[Finding]:
 
 
 def _clocks(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[Finding]:
-    """Throttled by the hardware in most busy samples of ten minutes; never judged by a single sample."""
+    """The finding ``clocks``: whether the hardware throttled them in most busy samples of ten minutes."""
     if device.clock_reasons is None:
         return
     history.samples.append((now, device.clock_reasons, bool(device.busy)))
@@ -150,8 +152,8 @@ def _clocks(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[F
     held = [reasons for reasons in busy if reasons & (HW_SLOWDOWN | HW_THERMAL | POWER_BRAKE)]
     slow = len(busy) >= MIN_SAMPLES and len(held) >= THROTTLED_SHARE * len(busy)
     why = " and ".join(
-        words
-        for bit, words in ((HW_THERMAL, "heat"), (POWER_BRAKE, "power supply"))
+        cause
+        for bit, cause in ((HW_THERMAL, "heat"), (POWER_BRAKE, "power supply"))
         if any(reasons & bit for reasons in held)
     )
     message = (
@@ -203,14 +205,14 @@ def _link_errors(device: Device, history: GpuHistory, *, now: datetime) -> Itera
     if links is None:
         return
     grown = {name: n - before.errors.get(name, n) for name, n in links.errors.items()} if before else {}
-    words = ", ".join(f"{n} {name}" for name, n in grown.items() if n > 0)
+    errors = ", ".join(f"{n} {name}" for name, n in grown.items() if n > 0)
     crc = _crc_rate(links, before, seconds=(now - history.seen_at).total_seconds() if history.seen_at else 0.0)
-    wrong = [f"{links.recovery_failed} failed link recoveries"] * (links.recovery_failed > 0)
-    wrong += [f"{words} errors since the last run"] * bool(words)
-    wrong += [f"{crc:.0f} CRC errors per second on one link"] * (crc >= CRC_WARNING_RATE)
-    message = "; ".join(wrong)
+    problems = [f"{links.recovery_failed} failed link recoveries"] * (links.recovery_failed > 0)
+    problems += [f"{errors} errors since the last run"] * bool(errors)
+    problems += [f"{crc:.0f} CRC errors per second on one link"] * (crc >= CRC_WARNING_RATE)
+    message = "; ".join(problems)
     failed = links.recovery_failed or crc >= CRC_FAULT_RATE
-    severity = Severity.FAULT if failed else Severity.WARNING.when(bool(wrong))
+    severity = Severity.FAULT if failed else Severity.WARNING.when(bool(problems))
     value = sum(n for n in grown.values() if n > 0)
     yield finding("nvlink_errors", severity, device=device.name, value=value, message=message)
 
@@ -230,9 +232,9 @@ def _fabric(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[F
     state, status, mask = device.fabric
     history.fabric_since = None if state == 3 else history.fabric_since or now
     late = history.fabric_since is not None and now - history.fabric_since >= FABRIC_TIMEOUT
-    wrong = [
-        words
-        for words, shift, width, bad in (
+    problems = [
+        problem
+        for problem, shift, width, bad in (
             ("bandwidth is degraded", 0, 0x3, (1,)),
             ("a route is unhealthy", 4, 0x3, (1,)),
             ("the fabric is misconfigured", 8, 0xF, range(2, 16)),
@@ -240,11 +242,11 @@ def _fabric(device: Device, history: GpuHistory, *, now: datetime) -> Iterator[F
         if (mask >> shift) & width in bad
     ]
     if late:
-        wrong = [f"registration has been in state {state} since {history.fabric_since:%H:%M} UTC"]
+        problems = [f"registration has been in state {state} since {history.fabric_since:%H:%M} UTC"]
     elif state == 3 and status:
-        wrong.append(f"registration ended with error {status}")
-    severity = Severity.FAULT.when(late or (state == 3 and bool(wrong)))
-    yield finding("fabric", severity, device=device.name, value=state, message="; ".join(wrong))
+        problems.append(f"registration ended with error {status}")
+    severity = Severity.FAULT.when(late or (state == 3 and bool(problems)))
+    yield finding("fabric", severity, device=device.name, value=state, message="; ".join(problems))
 
 
 def _environment(device: Device) -> Iterator[Finding]:

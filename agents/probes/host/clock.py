@@ -1,4 +1,4 @@
-"""How far the clock of this node is off, from chrony or, without it, from the kernel.
+"""The offset of this node's clock, from chrony or, without it, from the kernel.
 
 ntpd and systemd-timesyncd steer the clock through the kernel's loop (PLL), so the kernel knows the offset they last
 measured. chrony does not; then the kernel only knows whether anything synchronizes the clock.
@@ -23,14 +23,14 @@ _TIMEX = struct.Struct("@Illlli")  # its first fields: modes (0: read only), off
 
 @dataclass(frozen=True, slots=True)
 class KernelClock:
-    """What the kernel knows of its clock: whether nothing synchronizes it, and its offset where it was told."""
+    """The kernel's knowledge of its clock: whether anything synchronizes it, and its offset if known."""
 
     unsynchronized: bool
     offset_ms: float | None = None
 
 
 class ClockProbe:
-    """An offset is shown, never acted on: the portal orders events by its own clock."""
+    """The offset of the clock. It is shown, but never acted on: the portal orders events by its own clock."""
 
     name = "clock"
     deadline_seconds = 30.0
@@ -49,7 +49,7 @@ class ClockProbe:
         self._kernel = kernel or read_kernel_clock
 
     def observe(self, now: datetime) -> Observation:
-        """The value is the offset in milliseconds, where something measures it."""
+        """Observe the clock. The value is the offset in milliseconds, if something measures it."""
         tool = shutil.which("chronyc")
         offset = None
         if tool is not None:
@@ -69,7 +69,7 @@ class ClockProbe:
 
 
 def offset_ms(text: str) -> float | None:
-    """The absolute offset in the output of ``chronyc tracking``. None where it has none, or no source yet."""
+    """The absolute offset in the output of ``chronyc tracking``. None if it has none, or no source yet."""
     lines = dict(line.partition(":")[::2] for line in text.splitlines() if ":" in line)
     known = {key.strip(): value.strip() for key, value in lines.items()}
     if known.get("Leap status") == "Not synchronised":
@@ -81,7 +81,7 @@ def offset_ms(text: str) -> float | None:
 
 
 def read_kernel_clock() -> KernelClock:
-    """What the kernel knows of its clock. Raises OSError."""
+    """Read the kernel's knowledge of its clock. Raises OSError."""
     block = ctypes.create_string_buffer(512)  # larger than struct timex, which grows over time
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.adjtimex(block) < 0:

@@ -1,11 +1,11 @@
-"""Counters that only grow, read from small files. What matters is their growth between two reads."""
+"""Counters that only grow, read from small files. Only their growth between two reads matters."""
 
 import pathlib
 from datetime import datetime
 
 
 def read(path: pathlib.Path) -> str | None:
-    """The text of the file, stripped. None where it is missing or cannot be read."""
+    """The text of the file, stripped. None if it is missing or cannot be read."""
     try:
         return path.read_text(errors="replace").strip()
     except OSError:  # some drivers return EINVAL for a counter that they do not have

@@ -40,7 +40,7 @@ class HardwareProbe:
             corrected = (grown["correctable"] or (0, 0.0))[1]
             soft = bool(counts.get("nonfatal")) or corrected > MANY_CORRECTED_PER_MINUTE
             severity = Severity.FAULT if counts.get("fatal") else Severity.WARNING.when(soft)
-            words = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+            errors = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
             gpu = (read(folder / "class") or "").startswith(GPU_CLASSES)
             yield finding(
                 "pcie_errors",
@@ -48,7 +48,7 @@ class HardwareProbe:
                 device=folder.name,
                 value=float(sum(counts.values())),
                 unit="errors",
-                message=f"{words} since the last run",
+                message=f"{errors} since the last run",
                 pci=folder.name.removesuffix(".0") if gpu else None,
             )
 

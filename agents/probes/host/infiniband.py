@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from agents.probes.finding import Finding, Observation, Severity, finding
 from agents.probes.host.counters import Growth, read, read_number
 
-DOWN_AFTER = timedelta(minutes=4)  # then a port that is down is a fault (gpud)
+DOWN_AFTER = timedelta(minutes=4)  # a port that is down for longer is a fault (gpud)
 MAX_FLAPS, FLAP_WINDOW = 2, timedelta(minutes=5)  # ByteRobust
 # Growth of any of these is a warning; NVIDIA's tools count them as link errors.
 ERROR_COUNTERS = ("symbol_error", "port_rcv_errors", "local_link_integrity_errors", "excessive_buffer_overrun_errors")
@@ -18,8 +18,11 @@ ACTIVE = "ACTIVE"
 
 @dataclass(slots=True)
 class _Port:
-    """What is remembered of one port. ``device``: its adapter on the PCI bus, where known. ``virtual``: a virtual
-    function, made for a pod or virtual machine."""
+    """The remembered state of one port.
+
+    ``device``: its adapter on the PCI bus, if known. ``virtual``: a virtual function, made for a pod or virtual
+    machine.
+    """
 
     device: pathlib.Path | None
     virtual: bool
@@ -30,13 +33,15 @@ class _Port:
 
     @property
     def is_missed(self) -> bool:
-        """Whether its absence is reported."""
+        """True if the absence of the port is reported."""
         return self.expected and not self.virtual
 
 
 class InfinibandProbe:
-    """A port is expected once it was active, or where the settings name its adapter: an empty cage is not a fault. An
-    expected port that disappears is treated like one that is down."""
+    """A port is expected once it was active, or if the settings name its adapter: an empty cage is not a fault.
+
+    An expected port that disappears is treated like one that is down.
+    """
 
     name = "infiniband"
     deadline_seconds = 15.0
@@ -69,10 +74,10 @@ class InfinibandProbe:
         findings += (
             _missing(name, port, now=now) for name, port in self._ports.items() if name not in shown and port.is_missed
         )
-        there = {adapter.name for adapter in adapters}
+        present = {adapter.name for adapter in adapters}
         for name in self._expected:
             message = "the adapter is missing"
-            findings.append(finding("ib_port", Severity.FAULT.when(name not in there), device=name, message=message))
+            findings.append(finding("ib_port", Severity.FAULT.when(name not in present), device=name, message=message))
         return Observation(findings=tuple(findings))
 
     def _port(self, name: str, folder: pathlib.Path, named: bool, *, now: datetime) -> Iterator[Finding]:
@@ -98,11 +103,11 @@ class InfinibandProbe:
         physical = (read(folder / "phys_state") or "").partition(": ")[2]
         lost = port.down_since is not None and (now - port.down_since >= DOWN_AFTER)
         flapping = len(port.flaps) >= MAX_FLAPS
-        words = f"the port is {state} ({physical})" if physical else f"the port is {state}"
+        message = f"the port is {state} ({physical})" if physical else f"the port is {state}"
         if flapping and port.down_since is None:
-            words = f"the port went down {len(port.flaps)} times within 5 minutes"
+            message = f"the port went down {len(port.flaps)} times within 5 minutes"
         severity = Severity.FAULT if lost or flapping else Severity.WARNING.when(port.down_since is not None)
-        return finding("ib_port", severity, device=name, message=words)
+        return finding("ib_port", severity, device=name, message=message)
 
     def _rate(self, name: str, folder: pathlib.Path, port: _Port, *, active: bool) -> Iterator[Finding]:
         """``400 Gb/sec (4X NDR)``, compared with the best rate of this port so far."""
@@ -123,9 +128,9 @@ class InfinibandProbe:
                 grown[counter] = growth
         if grown:
             rate = sum(per_minute for _, per_minute in grown.values())
-            words = ", ".join(f"{counter} +{count}" for counter, (count, _) in grown.items() if count)
-            severity = Severity.WARNING.when(bool(words))
-            yield finding("ib_errors", severity, device=name, value=round(rate, 1), unit="per min", message=words)
+            message = ", ".join(f"{counter} +{count}" for counter, (count, _) in grown.items() if count)
+            severity = Severity.WARNING.when(bool(message))
+            yield finding("ib_errors", severity, device=name, value=round(rate, 1), unit="per min", message=message)
 
 
 def _new_port(adapter: pathlib.Path) -> _Port:
@@ -134,7 +139,10 @@ def _new_port(adapter: pathlib.Path) -> _Port:
 
 
 def _missing(name: str, port: _Port, *, now: datetime) -> Finding:
-    """A fault only where the adapter is gone from the bus: otherwise a pod may have been given the port."""
+    """The finding for a missing port.
+
+    It is a fault only if the adapter is gone from the bus. Otherwise a pod may have been given the port.
+    """
     port.down_since = port.down_since or now
     on_the_bus = port.device is not None and port.device.exists()
     lost = now - port.down_since >= DOWN_AFTER and not on_the_bus

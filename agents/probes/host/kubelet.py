@@ -1,4 +1,4 @@
-"""Whether the kubelet and the container runtime of this node answer."""
+"""The kubelet and the container runtime of this node: do they answer?"""
 
 import http.client
 import pathlib
@@ -14,8 +14,10 @@ TIMEOUT_SECONDS = 5.0
 
 
 class KubeletProbe:
-    """Reports nothing on a machine without a kubelet. The portal also learns from the cluster that a kubelet is gone,
-    so neither result is a fault by itself."""
+    """Reports nothing on a machine without a kubelet.
+
+    The cluster also shows the portal that a kubelet is gone, so neither result is a fault by itself.
+    """
 
     name = "kubelet"
     deadline_seconds = 30.0

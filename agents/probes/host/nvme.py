@@ -25,7 +25,7 @@ CRITICAL_WARNINGS = {
 
 
 class NvmeProbe:
-    """A failing disk is shown, but is not a fault of the node: the storage probe sees whether the node suffers."""
+    """A failing disk is shown, but is not a fault of the node: the storage probe shows whether the node suffers."""
 
     name = "nvme"
     deadline_seconds = 120.0
@@ -47,7 +47,7 @@ class NvmeProbe:
             tool = programs.find("nvme", install="nvme-cli")
         except programs.ToolMissing as missing:
             return Observation(findings=(finding("nvme", Severity.SKIPPED, message=str(missing)),))
-        return Observation(findings=tuple(one for name in disks[:MAX_DISKS] for one in self._disk(tool, name)))
+        return Observation(findings=tuple(result for name in disks[:MAX_DISKS] for result in self._disk(tool, name)))
 
     def _disk(self, tool: str, name: str) -> Iterator[Finding]:
         try:
@@ -58,11 +58,11 @@ class NvmeProbe:
         except (OSError, RuntimeError, ValueError, KeyError, TypeError, programs.ProgramTimeout) as error:
             yield finding("nvme", Severity.ERROR, device=name, message=f"{type(error).__name__}: {error}")
             return
-        words = (
+        problems = (
             "; ".join(text for bit, text in CRITICAL_WARNINGS.items() if bits & bit) or f"critical warning {bits:#x}"
         )
         used = content.get("percent_used")
         life = float(used) if isinstance(used, int | float) else None
         severity = Severity.FAILURE if bits & ~TEMPERATURE_BIT else Severity.WARNING.when(bool(bits))
         unit = "% used" if life is not None else ""
-        yield finding("nvme", severity, device=name, value=life, unit=unit, message=words)
+        yield finding("nvme", severity, device=name, value=life, unit=unit, message=problems)

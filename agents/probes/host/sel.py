@@ -40,9 +40,9 @@ class SelProbe:
         entries = critical_interrupts(result.stdout)
         new = [entry for entry in entries if self._seen is not None and entry not in self._seen]
         self._seen = frozenset(entries)
-        words = "; ".join(new[-MAX_SHOWN:])
+        message = "; ".join(new[-MAX_SHOWN:])
         severity = Severity.WARNING.when(bool(new))
-        return Observation(findings=(finding("sel", severity, value=len(new), message=words),))
+        return Observation(findings=(finding("sel", severity, value=len(new), message=message),))
 
 
 def critical_interrupts(text: str) -> list[str]:

@@ -1,9 +1,9 @@
 """Disks and mounts: free space, and file systems that hang, disappeared or turned read-only.
 
-The mounts are those of the node's first process; an agent in a container has others. It sees them where it shares the
-host's PID namespace. Mounts that the settings require and the node's own disks are faults of the node. Other remote
-mounts belong to a program or tenant, whose server may be gone for good, so they are warnings. Mounts that the kubelet
-makes for pods are ignored; they come and go with the pods.
+The mounts are those of the node's first process. An agent in a container has others; it sees the node's mounts if it
+shares the host's PID namespace. Mounts that the settings require and the node's own disks are faults of the node. Other
+remote mounts belong to a program or tenant, whose server may be gone for good, so they are warnings. Mounts that the
+kubelet makes for pods are ignored; they come and go with the pods.
 """
 
 import os
@@ -43,8 +43,10 @@ Mounts = dict[str, _Mount]  # by mount point
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """Mounts as one process sees them. ``root``: where this process finds them. ``incomplete``: why the node may have
-    more."""
+    """The mounts that one process sees.
+
+    ``root``: where this process finds them. ``incomplete``: why the node may have more.
+    """
 
     mounts: Mounts
     root: str
@@ -85,25 +87,27 @@ class StorageProbe:
         return Observation(findings=(*self._space(), *found, *self._unmounted(found, view.mounts)))
 
     def _unmounted(self, found: Sequence[Finding], mounts: Mounts) -> list[Finding]:
-        """Passes for problems that cannot be found any more because the file system was unmounted: unmounting one that
-        hangs solves the problem."""
-        now = {(one.check.name, one.check.device): one.check.status for one in found}
-        there = {point: mount.source for point, mount in mounts.items()}
-        gone = [key for key, source in self._reported.items() if key not in now and there.get(key[1]) != source]
+        """Passes for problems that cannot be found any more because the file system was unmounted.
+
+        Unmounting a file system that hangs solves the problem.
+        """
+        now = {(result.check.name, result.check.device): result.check.status for result in found}
+        sources = {point: mount.source for point, mount in mounts.items()}
+        gone = [key for key, source in self._reported.items() if key not in now and sources.get(key[1]) != source]
         for key in gone:
             del self._reported[key]
         for key, status in now.items():
             if status == "pass":
                 self._reported.pop(key, None)
             else:
-                self._reported[key] = there.get(key[1])
+                self._reported[key] = sources.get(key[1])
         return [finding(name, Severity.OK, device=point) for name, point in gone]
 
     def _view(self) -> _View:
-        """The node's mounts, or those of this process where it cannot see the node's first process."""
+        """The node's mounts, or those of this process if it cannot see the node's first process."""
         try:
             if os.readlink(self._proc / "self/ns/pid") == HOST_PID_NAMESPACE:
-                # The mounts of a process can be read even where its root cannot be used: test the root first.
+                # The mounts of a process can be read even if its root cannot be used, so test the root first.
                 os.readlink(self._proc / "1/root")
                 return _View(_mounted(self._proc / "1/mounts"), str(self._proc / "1/root"))
             why = "set hostPID for the agent's pod"
@@ -114,10 +118,10 @@ class StorageProbe:
     def _space(self) -> Iterator[Finding]:
         for folder in self._folders:
             try:
-                there = self._statvfs(folder)
+                usage = self._statvfs(folder)
             except FileNotFoundError:
                 continue
-            used = [100.0 * (1 - free / total) for free, total in _free_and_total(there) if total]
+            used = [100.0 * (1 - free / total) for free, total in _free_and_total(usage) if total]
             worst = max(used, default=0.0)
             nearly_full = Severity.WARNING.when(worst >= NEARLY_FULL_PERCENT)
             severity = Severity.FAILURE if worst >= FULL_PERCENT else nearly_full
@@ -154,8 +158,10 @@ class StorageProbe:
             yield finding("mount", Severity.WARNING.when(bool(why)), device=point, message=why)
 
     def _is_hanging(self, point: str) -> bool:
-        """Whether a child still hangs on it. Then the next one would too, and none can be killed while the server is
-        away."""
+        """Return whether a child still hangs on the mount.
+
+        Then the next one would too, and none can be killed while the server is away.
+        """
         child = self._hung_children.get(point)
         if child is not None and child.poll() is None:
             return True
@@ -163,7 +169,7 @@ class StorageProbe:
         return False
 
     def _why_unresponsive(self, point: str) -> str:
-        """Why a mount does not answer at its path; empty where it does. At most one child for each mount."""
+        """Why a mount does not answer at its path; empty if it does. At most one child for each mount."""
         if self._is_hanging(point):
             return _timeout_message()
         try:
@@ -175,8 +181,10 @@ class StorageProbe:
         return result.diagnostics.splitlines()[-1] if result.status and result.diagnostics else ""
 
     def _read_only(self, mounts: Mounts) -> Iterator[Finding]:
-        """A local disk that was writable and is not any more: the kernel found it damaged. Another disk mounted in its
-        place does not count, nor the same disk mounted elsewhere."""
+        """A local disk that was writable and is read-only now: the kernel found it damaged.
+
+        Another disk mounted in its place does not count, nor the same disk mounted elsewhere.
+        """
         local = {
             (mount.source, point): "rw" in mount.options
             for point, mount in mounts.items()
@@ -193,7 +201,7 @@ class StorageProbe:
 def stat_in_child(
     path: str, *, program: str = STATVFS_PROGRAM, timeout: float = STAT_TIMEOUT_SECONDS
 ) -> programs.ProgramResult:
-    """Call statvfs(2) on a path in a child process. Raises ProgramTimeout where the file system does not answer."""
+    """Call statvfs(2) on a path in a child process. Raises ProgramTimeout if the file system does not answer."""
     return programs.run((sys.executable, "-S", "-c", program, path), timeout=timeout)
 
 
@@ -205,12 +213,12 @@ def _mounted(table: pathlib.Path) -> Mounts:
     """The mounts of a process; a later mount hides an earlier one."""
     found: Mounts = {}
     for line in table.read_text(encoding="utf-8", errors="replace").split("\n"):
-        words = line.split(" ")
-        if len(words) >= 4:
-            source, point = (_ESCAPED.sub(lambda code: chr(int(code[1], 8)), word) for word in words[:2])
-            found[point] = _Mount(source, words[2], tuple(words[3].split(",")))
+        fields = line.split(" ")
+        if len(fields) >= 4:
+            source, point = (_ESCAPED.sub(lambda code: chr(int(code[1], 8)), field) for field in fields[:2])
+            found[point] = _Mount(source, fields[2], tuple(fields[3].split(",")))
     return found
 
 
-def _free_and_total(there: os.statvfs_result) -> tuple[tuple[int, int], tuple[int, int]]:
-    return (there.f_bavail, there.f_blocks), (there.f_favail, there.f_files)
+def _free_and_total(usage: os.statvfs_result) -> tuple[tuple[int, int], tuple[int, int]]:
+    return (usage.f_bavail, usage.f_blocks), (usage.f_favail, usage.f_files)

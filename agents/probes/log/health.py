@@ -1,4 +1,4 @@
-"""Whether the kernel log can be read. A probe that sees nothing must not look like a node without faults."""
+"""Is the kernel log readable? A probe that sees nothing must not look like a node without faults."""
 
 from datetime import datetime, timedelta
 
@@ -10,10 +10,10 @@ MIN_INTERVAL = timedelta(minutes=1)  # between two warnings
 
 
 class LogHealth:
-    """Turns the result of each read into a check result, where there is news.
+    """Turns the result of each read into a check result, if there is news.
 
-    ``pass``; ``warn`` with the number of records lost before they were read, or why some may be missing; ``error``
-    where the log cannot be read at all.
+    ``pass``; ``warn`` with the number of records lost before they were read, or with the reason why some may be
+    missing; ``error`` if the log cannot be read at all.
     """
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class LogHealth:
         self._reported_at: datetime | None = None
 
     def update(self, *, now: datetime, lost: int = 0, gap: str = "", error: str = "") -> Check | None:
-        """The check result after a read that lost records, found a ``gap`` or failed with ``error``. None where nothing
+        """The check result after a read that lost records, found a ``gap`` or failed with ``error``. None if nothing
         changed."""
         self._lost += lost
         self._gap = gap or self._gap

@@ -29,7 +29,7 @@ Key = tuple[str, int | str, str | None, bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One message of the kernel log. ``at``: when it was logged, or read where the log has no time.
+    """One message of the kernel log. ``at``: when it was logged, or read if the log has no time.
 
     ``facility`` 0 is the kernel's own. The kernel lets no program use it, so any other value is a program's message.
     """
@@ -42,7 +42,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """What precedes a record's text. ``usec``: microseconds since boot."""
+    """The header of a record, before its text. ``usec``: microseconds since boot."""
 
     facility: int
     sequence: int
@@ -50,7 +50,7 @@ class Header:
 
 
 def split_header(line: str) -> tuple[Header | None, str]:
-    """The kmsg header of a line, None where it has none (a plain log), and the text."""
+    """The kmsg header of a line, None if it has none (a plain log), and the text."""
     match = _HEADER.match(line)
     if match is None:
         return None, line
@@ -72,11 +72,11 @@ def faults_of(records: Iterable[Record]) -> list[Fault]:
     kept = list(records)
     texts = [record.text for record in kept]
     for index, record in enumerate(kept):
-        if "Xid" not in record.text and "fallen off" not in record.text:  # true for nearly every line of a kernel log
+        if "Xid" not in record.text and "fallen off" not in record.text:  # nearly every line of a kernel log ends here
             if machine_check.is_uncorrected(record.text):
                 found.append(_fault(record, kind=machine_check.KIND, code=machine_check.CODE))
             continue
-        # The two lines before say which GPU a line without an address is about (lost GPUs with older drivers).
+        # The two lines before tell which GPU a line without an address is about (lost GPUs with older drivers).
         for fault_line in xid.parse_lines(texts[max(0, index - 2) : index + 1]):
             if fault_line.line != record.text.rstrip("\r\n"):
                 continue
@@ -200,7 +200,7 @@ class RepeatWindows:
 
     @property
     def is_holding(self) -> bool:
-        """Whether a fault waits for its window to close."""
+        """True if a fault waits for its window to close."""
         return any(window.repeats for window in self._open.values())
 
     def state(self) -> list[dict[str, Any]]:
@@ -231,7 +231,7 @@ class RepeatWindows:
 
 
 def _within(opened: datetime, at: datetime) -> bool:
-    return abs(at - opened) < REPEAT_WINDOW  # a clock set back must not keep a window open
+    return abs(at - opened) < REPEAT_WINDOW  # if the clock was set back, the window must not stay open
 
 
 def _key(fault: Fault) -> Key:

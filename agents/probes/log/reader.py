@@ -77,17 +77,17 @@ class LogReader:
         return LogUpdate(faults=tuple(faults), checks=tuple(checks), moved=moved, more=more)
 
     def _reset_after_reboot(self, name: str, *, boot_id: str) -> None:
-        """Held faults repeat what was reported; in another boot they would look new."""
+        """Drop held faults after a reboot: they repeat reported ones, and would look new in another boot."""
         known = self._mark.get(name, {}).get("position", {}).get("boot_id", boot_id)
         if known != boot_id:
             self._windows[name] = kmsg.RepeatWindows()
 
     def has_seen_xid(self, code: int, pci: str | None, *, since: datetime) -> bool:
-        """Whether a log showed this Xid on this GPU since then. ``pci`` None: on any GPU."""
+        """Return whether a log showed this Xid on this GPU since then. ``pci`` None: on any GPU."""
         slot = xid.slot(pci)
         return any(
-            at >= since and one == code and (slot is None or slot == where)
-            for (one, where), at in self._recent_xids.items()
+            at >= since and xid_code == code and (slot is None or slot == where)
+            for (xid_code, where), at in self._recent_xids.items()
         )
 
     def close(self) -> None:

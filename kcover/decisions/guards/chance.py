@@ -1,9 +1,9 @@
 """How many faulty nodes chance explains.
 
-The project's simulation of independent node faults (middle fault mix) found these numbers of distinct faulty nodes
-improbable (p < 1e-4) within 10 min / 1 h / 6 h: 2/2/3 at 64 nodes, 2/3/4 at 128, 2/3/6 at 512, 3/4/8 at 1,250. A
-Poisson process with 1.45e-4 to 1.66e-4 faults per node and hour gives exactly these twelve numbers. So that law is used
-for every fleet size, with a rate in between. One fault alone never stops a rescue.
+The project simulated independent node faults (middle fault mix). These numbers of distinct faulty nodes were improbable
+(p < 1e-4) within 10 min / 1 h / 6 h: 2/2/3 at 64 nodes, 2/3/4 at 128, 2/3/6 at 512, 3/4/8 at 1,250. A Poisson process
+with 1.45e-4 to 1.66e-4 faults per node and hour gives exactly these twelve numbers. So that law is used for every fleet
+size, with a rate in between. A single fault never stops a rescue.
 """
 
 import math

@@ -48,7 +48,7 @@ class Verdict:
     held: tuple[reasons.Reason, ...]
     passed: tuple[reasons.Reason, ...]
     overridden: tuple[reasons.Reason, ...] = ()
-    again_at: datetime | None = None  # when to evaluate again; None where nothing holds it back
+    again_at: datetime | None = None  # when to evaluate again; None if nothing holds it back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +67,11 @@ def isolation(
     rule: RuleLimits | None = None,
     overrides: Mapping[str, str] = NO_OVERRIDES,
 ) -> Verdict:
-    """Whether one more node may be isolated. ``overrides``: guard (``GUARDS``) to the user who overrode it.
+    """Evaluate the guards for the isolation of one more node.
 
-    Raises KeyError where ``facts.rules`` lacks the rule.
+    ``overrides``: guard (``GUARDS``) to the user who overrode it.
+
+    Raises KeyError if ``facts.rules`` lacks the rule.
     """
     return _verdict(_isolation(settings, facts, rule=rule, now=now), facts, overrides=overrides, now=now)
 
@@ -77,7 +79,7 @@ def isolation(
 def destructive(
     settings: Settings, facts: Facts, *, act: str, now: datetime, overrides: Mapping[str, str] = NO_OVERRIDES
 ) -> Verdict:
-    """Whether ``act`` (drain, reset, reboot: whatever takes work away) may happen now.
+    """Evaluate the guards for ``act`` (drain, reset, reboot or anything else that takes work away).
 
     Evaluated right before each such call (invariant 37).
     """
@@ -85,11 +87,11 @@ def destructive(
 
 
 def storm(settings: Settings, facts: Facts) -> Storm | None:
-    """The widest storm that the fault at hand belongs to. None where there is none or the guard is off."""
+    """The widest storm that the fault at hand belongs to. None if there is none or the guard is off."""
     if not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
         return None
     reached = _storm_from(settings, facts)
-    widest = min(facts.symptoms, key=lambda one: (-one.nodes, TRAITS.index(one.trait), one.value))
+    widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.value))
     if widest.nodes < reached:
         return None
     return Storm(symptom=widest, reached=reached, eligible=facts.eligible)
@@ -106,22 +108,22 @@ def _verdict(findings: Iterable[_Finding], facts: Facts, *, overrides: Mapping[s
         nobody = reasons.of("none_eligible", cluster=facts.cluster)
         return Verdict(held=(nobody,), passed=(), again_at=now + REDECIDE_AFTER)
     known = tuple(findings)
-    holding = [one for one in known if one.holds and one.guard not in overrides]
+    holding = [finding for finding in known if finding.holds and finding.guard not in overrides]
     return Verdict(
-        held=tuple(one.reason for one in holding),
-        passed=tuple(one.reason for one in known if not one.holds),
+        held=tuple(finding.reason for finding in holding),
+        passed=tuple(finding.reason for finding in known if not finding.holds),
         overridden=tuple(
-            reasons.of("overridden", guard=one.guard, user=overrides[one.guard], why=one.reason)
-            for one in known
-            if one.holds and one.guard in overrides
+            reasons.of("overridden", guard=finding.guard, user=overrides[finding.guard], why=finding.reason)
+            for finding in known
+            if finding.holds and finding.guard in overrides
         ),
-        again_at=_again(holding, now=now) if holding else None,
+        again_at=_reevaluation_time(holding, now=now) if holding else None,
     )
 
 
-def _again(holding: Iterable[_Finding], *, now: datetime) -> datetime:
-    """When the last of them releases, within the bounds."""
-    latest = max(one.until or now for one in holding)
+def _reevaluation_time(holding: Iterable[_Finding], *, now: datetime) -> datetime:
+    """When the last of the guards releases, within the bounds."""
+    latest = max(finding.until or now for finding in holding)
     return min(max(latest, now + REDECIDE_AFTER), now + MAX_REDECIDE_AFTER)
 
 
@@ -154,7 +156,7 @@ def _destructive(settings: Settings, facts: Facts, *, act: str, now: datetime) -
         yield _floor(settings.floor.percent, facts)
 
 
-# --- one guard each
+# --- one function per guard
 
 
 def _exclusion(facts: Facts) -> _Finding:
@@ -166,10 +168,10 @@ def _exclusion(facts: Facts) -> _Finding:
 
 def _maintenance(facts: Facts, *, now: datetime) -> _Finding:
     """The active window that ends last."""
-    holding = [one for one in facts.maintenance if one.start <= now < one.end and _covers(one, facts)]
+    holding = [window for window in facts.maintenance if window.start <= now < window.end and _covers(window, facts)]
     if not holding:
         return _Finding(reason=reasons.of("no_maintenance"))
-    last = max(holding, key=lambda one: one.end)
+    last = max(holding, key=lambda window: window.end)
     scope, until = f"{last.scope} {last.name}".rstrip(), reasons.moment(last.end)
     reason = (
         reasons.of("maintenance_because", scope=scope, until=until, why=last.reason)
@@ -192,7 +194,7 @@ def _storm_from(settings: Settings, facts: Facts) -> int:
 def _storm(settings: Settings, facts: Facts) -> _Finding:
     found, within = storm(settings, facts), reasons.span(settings.storm.window)
     if found is None:
-        most = max((one.nodes for one in facts.symptoms), default=0)
+        most = max((shared.nodes for shared in facts.symptoms), default=0)
         return _Finding(reason=reasons.of("no_storm", nodes=most, limit=_storm_from(settings, facts), within=within))
     symptom = found.symptom
     reason = reasons.of(
@@ -218,8 +220,10 @@ def _rate(facts: Facts, *, act: str) -> _Finding:
             )
             return _Finding(guard="rate", holds=True, reason=reason)
     ten_minutes, hour, six_hours = counts
-    few = reasons.of("rate_of_chance", ten_minutes=ten_minutes, hour=hour, six_hours=six_hours, eligible=facts.eligible)
-    return _Finding(reason=few)
+    limits = reasons.of(
+        "rate_of_chance", ten_minutes=ten_minutes, hour=hour, six_hours=six_hours, eligible=facts.eligible
+    )
+    return _Finding(reason=limits)
 
 
 def _breaker(settings: Settings, facts: Facts) -> _Finding:
@@ -236,7 +240,7 @@ def _breaker(settings: Settings, facts: Facts) -> _Finding:
 
 
 def _budget(slots: Slots, limit: limits.Limit, facts: Facts) -> _Finding:
-    """A node that holds a slot needs no second one."""
+    """A node that already holds a slot does not need another."""
     most = limit.of(slots.eligible)
     holds = not facts.holds_slot and slots.taken >= most
     reason = reasons.of(

@@ -104,16 +104,16 @@ class Facts:
 
     def to_json(self) -> dict[str, Any]:
         """The facts as plain JSON, stored with a decision."""
-        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+        return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if is_dataclass(value):
-        return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+        return {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
     return value

@@ -137,7 +137,7 @@ def merge(settings: Settings, patch: object) -> Settings:
 
 def to_json(settings: Settings) -> Json:
     """The JSON of all settings, times in seconds; the inverse of ``parse``."""
-    return {one.name: _plain(getattr(settings, one.name)) for one in fields(settings)}
+    return {field.name: _plain(getattr(settings, field.name)) for field in fields(settings)}
 
 
 def _plain(value: Any) -> Any:
@@ -148,7 +148,7 @@ def _plain(value: Any) -> Any:
             return limits.render(value)
         case None | bool() | int() | str():
             return value
-    return {one.name: _plain(getattr(value, one.name)) for one in fields(value)}
+    return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
 
 
 def _merged(settings: Any, patch: Any) -> Any:

@@ -1,20 +1,21 @@
-"""The actions of a rule, read and held against each other; what each may say is its ``PolicyAction``."""
+"""Parse the actions of a rule and check them against each other, by their ``PolicyAction``."""
 
 from typing import Any
 
+from kcover import reasons
 from kcover.actions import PolicyAction, in_policies
-from kcover.policy.document.model import KCOVER, Action, Path
+from kcover.policy.document.model import KCOVER, Action, Path, Problem
 from kcover.policy.document.problem_collector import ProblemCollector, did_you_mean, quoting_hint
 from kcover.quote import short_repr
 
 
 def read(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> tuple[Action, ...]:
-    """Reads ``actions`` of a rule, and what each needs beside it."""
+    """Parse ``actions`` of a rule, and check which other actions each one needs."""
     value = rule.get("actions")
     if value is None:
         return (Action(name="cordon"),)  # KCE: the global rule's default is cordon on
     if not isinstance(value, list):
-        problems.add(at, "actions is a list of mappings with a name")
+        problems.add(at, "actions_type")
         return ()
     placed: list[tuple[int, Action]] = []
     for index, item in enumerate(value):
@@ -22,34 +23,37 @@ def read(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> tuple[Ac
         if action is None:
             continue
         if any(other.name == action.name for _, other in placed):
-            problems.add((*at, index, "name"), f"{action.name} is named twice")
+            problems.add((*at, index, "name"), "listed_twice", name=action.name)
         placed.append((index, action))
     names = [action.name for _, action in placed]
     for index, action in placed:
-        _beside(action, names, (*at, index, "name"), problems)
+        _check_companions(action, names, (*at, index, "name"), problems)
     return tuple(action for _, action in placed)
 
 
 def _action(item: object, at: Path, problems: ProblemCollector) -> Action | None:
     if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-        problems.add(at, "an action is a mapping with a name")
+        problems.add(at, "action_type")
         return None
     name = item["name"]
     kinds = in_policies()
     kind = kinds.get(name)
     if kind is None or (kind.own and not problems.own):
-        known = [one for one, kind in kinds.items() if problems.own or not kind.own]
-        unknown = f"unknown action {short_repr(name)}: use one of {', '.join(known)}{did_you_mean(name, known)}"
-        problems.add((*at, "name"), unknown if kind is None else f"action {name} needs apiVersion: {KCOVER}")
+        known = [action for action, kind in kinds.items() if problems.own or not kind.own]
+        if kind is None:
+            named = {"name": short_repr(name), "known": ", ".join(known)}
+            problems.add((*at, "name"), "action_unknown", hint=did_you_mean(name, known), **named)
+        else:
+            problems.add((*at, "name"), "action_of_own_version", name=name, version=KCOVER)
         return None
     problems.check_keys(item, ("name", "attribute"), at)
     attribute = item.get("attribute")
     if attribute is not None and not isinstance(attribute, dict):
-        problems.add((*at, "attribute"), "attribute is a mapping")
+        problems.add((*at, "attribute"), "attribute_type")
         return Action(name=name)
     for key in kind.required:
         if key not in (attribute or {}):
-            problems.add((*at, "name"), f"{name} needs the attribute {key}")
+            problems.add((*at, "name"), "attribute_missing", name=name, attribute=key)
     return Action(name=name, attribute=_attribute(name, kind, attribute or {}, (*at, "attribute"), problems))
 
 
@@ -62,26 +66,29 @@ def _attribute(
         if key == "waittime" and key not in kind.attributes and value == "":
             continue  # KCE's API sends it with every action
         if key not in kind.attributes:
-            takes = f"takes {', '.join(kind.attributes)}" if kind.attributes else "takes no attribute"
-            problems.add(where, f"{name} has no attribute {short_repr(key)}: it {takes}")
+            named = {"name": name, "attribute": short_repr(key)}
+            if kind.attributes:
+                problems.add(where, "attribute_unknown", known=", ".join(kind.attributes), **named)
+            else:
+                problems.add(where, "attribute_unused", **named)
         elif not isinstance(value, str):
-            problems.add(where, f"{key} must be a string: {quoting_hint(key, value)}")
+            problems.add(where, "not_a_string", key=key, instead=quoting_hint(key, value))
         elif (refusal := kind.attributes[key](value)) is not None:
-            problems.add(where, refusal)
+            problems.found.append(Problem(where, refusal))
         else:
             read[key] = value
     return read
 
 
-def _beside(action: Action, names: list[str], at: Path, problems: ProblemCollector) -> None:
-    """What the action needs, and what it does not bear, among the rule's actions."""
+def _check_companions(action: Action, names: list[str], at: Path, problems: ProblemCollector) -> None:
+    """Check which actions the action needs, and which it excludes."""
     kinds = in_policies()
     kind = kinds[action.name]
     for group in kind.needs:
         useful = [name for name in group if problems.own or not kinds[name].own]
         if not set(useful) & set(names):
-            choice = " or ".join((", ".join(useful[:-1]), useful[-1])) if len(useful) > 1 else useful[0]
-            problems.add(at, f"{action.name} needs {choice}: add {useful[0]} before it")
+            listed = [", ".join(useful[:-1]), useful[-1]] if len(useful) > 1 else useful
+            problems.add(at, "companion_missing", name=action.name, needed=reasons.either(listed), first=useful[0])
     for other, why in kind.excludes.items():
         if other in names:
-            problems.add(at, f"{action.name} and {other} in one rule: {why}, take out one of the two")
+            problems.add(at, "actions_conflict", name=action.name, other=other, why=why)

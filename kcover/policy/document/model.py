@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from kcover import limits
 from kcover.actions import in_policies
+from kcover.reasons import Reason
 
 KSYUN, KCOVER = "rescue.ksyun.com/v1", "kcover.io/v1"
 RESCUE, STANDBY = "RescuePolicy", "WarmStandbyPolicy"
@@ -23,7 +24,12 @@ class Problem:
     """One problem: its path (keys and indexes from the root of the document) and what to write instead."""
 
     path: Path
-    message: str
+    reason: Reason
+
+    @property
+    def message(self) -> str:
+        """The English sentence."""
+        return str(self.reason)
 
 
 class PolicyInvalid(ValueError):
@@ -89,7 +95,7 @@ class Rule:
 
     @property
     def any_fault(self) -> bool:
-        """Whether the rule names no fault, and so selects any fault of the node."""
+        """True if the rule names no fault, and so selects any fault of the node."""
         return self.codes is None and not (self.sxids or self.checks or self.kinds)
 
     @property
@@ -100,7 +106,7 @@ class Rule:
 
     @property
     def uncordons(self) -> bool:
-        """Whether the node becomes schedulable again after the repair."""
+        """True if the node becomes schedulable again after the repair."""
         takes = {name for name, kind in in_policies().items() if UNCORDON in kind.attributes}
         return any(
             action.name == UNCORDON or (action.name in takes and action.attribute.get(UNCORDON) == "true")

@@ -2,6 +2,7 @@
 
 import re
 
+from kcover import reasons
 from kcover.policy.document import rescue_policy, standby_policy
 from kcover.policy.document.model import (
     KCOVER,
@@ -30,17 +31,17 @@ def read(document: object) -> Policy | StandbyPolicy:
 
 def _read(document: object, problems: ProblemCollector) -> Policy | StandbyPolicy | None:
     if not isinstance(document, dict):
-        problems.add((), "a policy must be a mapping with apiVersion, kind, metadata and spec")
+        problems.add((), "policy_type")
         return None
     problems.check_keys(document, ("apiVersion", "kind", "metadata", "spec"), ())
     version, kind = document.get("apiVersion"), document.get("kind")
     if version not in (KSYUN, KCOVER):
-        problems.add(("apiVersion",), f"unknown apiVersion {short_repr(version)}: write {KSYUN} or {KCOVER}")
+        known_versions = reasons.either((KSYUN, KCOVER))
+        problems.add(("apiVersion",), "policy_version_unknown", version=short_repr(version), known=known_versions)
     if kind not in (RESCUE, STANDBY):
         known = (RESCUE, STANDBY)
-        problems.add(
-            ("kind",), f"unknown kind {short_repr(kind)}: write {' or '.join(known)}{did_you_mean(kind, known)}"
-        )
+        named = {"kind": short_repr(kind), "known": reasons.either(known), "hint": did_you_mean(kind, known)}
+        problems.add(("kind",), "policy_kind_unknown", **named)
     name = _name(document.get("metadata"), problems)
     if kind == STANDBY:
         return standby_policy.read(document, name, problems)
@@ -50,6 +51,5 @@ def _read(document: object, problems: ProblemCollector) -> Policy | StandbyPolic
 def _name(metadata: object, problems: ProblemCollector) -> str:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        message = "a policy needs a name of lower-case letters, digits, '-' and '.', at most 253"
-        problems.add(("metadata", "name"), message)
+        problems.add(("metadata", "name"), "policy_name_invalid")
     return str(name)

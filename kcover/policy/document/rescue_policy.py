@@ -11,6 +11,7 @@ from kcover.policy.document.model import (
     Approval,
     Path,
     Policy,
+    Problem,
     Rule,
 )
 from kcover.policy.document.problem_collector import ProblemCollector
@@ -25,15 +26,14 @@ def read(document: dict[Any, Any], name: str, problems: ProblemCollector) -> Pol
     """The policy in a RescuePolicy document; None if it has no rules to parse."""
     spec = document.get("spec")
     if not isinstance(spec, dict):
-        problems.add(("spec",), "spec is missing: write spec: with a list of rules")
+        problems.add(("spec",), "rules_spec_missing")
         return None
     problems.check_keys(spec, ("rules",), ("spec",))
     rules = spec.get("rules")
     if not isinstance(rules, list) or not rules:
-        problems.add(("spec", "rules"), "rules must be a list with at least one rule")
+        problems.add(("spec", "rules"), "rules_type")
         return None
-    message = "a rule must be a mapping with priority, errorCode, nodeSelector and actions"
-    mappings = problems.mappings(rules, ("spec", "rules"), message)
+    mappings = problems.mappings(rules, ("spec", "rules"), "rule_type")
     parsed = tuple(_rule(rule, index, at, problems) for index, at, rule in mappings)
     return Policy(name=name, api_version=str(document.get("apiVersion")), rules=parsed)
 
@@ -41,7 +41,7 @@ def read(document: dict[Any, Any], name: str, problems: ProblemCollector) -> Pol
 def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector) -> Rule:
     for key in OWN_KEYS:
         if key in rule and not problems.own:
-            problems.add((*at, key), f"{key} needs apiVersion: {KCOVER}")
+            problems.add((*at, key), "needs_own_version", key=key, version=KCOVER)
     problems.check_keys(rule, (*KEYS, *OWN_KEYS), at)
     selected = fault_selector.read(rule, at, problems)
     parsed_actions = actions.read(rule, (*at, "actions"), problems)
@@ -68,15 +68,15 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
         escalate=_escalate(rule.get("escalate"), (*at, "escalate"), problems),
     )
     if rule.get("actions") == [] and parsed.escalate is None:
-        problems.add((*at, "actions"), "a rule needs at least one action, cordon for example")
+        problems.add((*at, "actions"), "rule_without_actions")
     if "onDrainTimeout" in rule and not any(action.name == "drain" for action in parsed_actions):
-        problems.add((*at, "onDrainTimeout"), "onDrainTimeout needs the action drain")
+        problems.add((*at, "onDrainTimeout"), "drain_timeout_unused")
     return parsed
 
 
 def _priority(value: object, at: Path, problems: ProblemCollector) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 2**31 - 1:
-        problems.add(at, f"priority must be a whole number of at least 0, not {short_repr(value)}")
+        problems.add(at, "priority_invalid", value=short_repr(value))
         return 0
     return value
 
@@ -90,13 +90,15 @@ class _Selector:
         if value is None:
             return
         if not isinstance(value, dict):
-            problems.add(at, "nodeSelector must be a mapping with operator (any or all) and labels")
+            problems.add(at, "selector_type")
             return
         problems.check_keys(value, ("operator", "labels"), at)
         operator = value.get("operator")
         if operator not in ("any", "all"):
-            what = "is missing" if operator is None else f"{short_repr(operator)} is unknown"
-            problems.add((*at, "operator"), f'operator {what}: write "any" (one label is enough) or "all"')
+            if operator is None:
+                problems.add((*at, "operator"), "operator_missing")
+            else:
+                problems.add((*at, "operator"), "operator_unknown", value=short_repr(operator))
         else:
             self.operator = str(operator)
         labels = value.get("labels")
@@ -109,7 +111,7 @@ def _budget(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> limit
     try:
         return limits.parse(rule["budget"])
     except limits.LimitError as error:
-        problems.add((*at, "budget"), str(error))
+        problems.found.append(Problem((*at, "budget"), error.reason))
         return None
 
 
@@ -120,29 +122,27 @@ def _approval(value: object, at: Path, problems: ProblemCollector) -> Approval |
     if value is True:
         return Approval()
     if not isinstance(value, dict):
-        problems.add(
-            at, "approval must be true or a mapping: write approval: {required: true, approvers: 2, expires: 1h}"
-        )
+        problems.add(at, "approval_type", example="{required: true, approvers: 2, expires: 1h}")
         return None
     problems.check_keys(value, APPROVAL, at)
     required, approvers = value.get("required", True), value.get("approvers", 1)
     if not isinstance(required, bool):
-        problems.add((*at, "required"), f"required must be true or false, not {short_repr(required)}")
+        problems.add((*at, "required"), "approval_required_type", value=short_repr(required))
     if type(approvers) is not int or approvers not in (1, 2):
-        problems.add((*at, "approvers"), f"approvers must be 1, or 2 for two persons, not {short_repr(approvers)}")
+        problems.add((*at, "approvers"), "approvers_invalid", value=short_repr(approvers))
     expires = problems.duration("expires", value["expires"], (*at, "expires")) if "expires" in value else None
     return Approval(approvers=approvers, expires=expires) if required is True else None
 
 
 def _verify(value: object, at: Path, problems: ProblemCollector) -> tuple[bool, bool]:
-    """Whether to verify, and whether a fresh agent report is part of it (invariant 38)."""
+    """Return whether to verify, and whether a fresh agent report is part of it (invariant 38)."""
     verify: object = value
     agent: object = True
     if isinstance(value, dict):
         problems.check_keys(value, ("agent",), at)
         verify, agent = True, value.get("agent", True)
     if not isinstance(verify, bool | None) or not isinstance(agent, bool):
-        problems.add(at, "verify must be true or a mapping: write verify: {agent: false} if the node has no agent")
+        problems.add(at, "verify_type", example="{agent: false}")
     return bool(verify), bool(agent)
 
 
@@ -153,5 +153,5 @@ def _escalate(value: object, at: Path, problems: ProblemCollector) -> str | None
         return "a person must look at this node"
     if isinstance(value, str) and 0 < len(value) <= 500:
         return value
-    problems.add(at, "escalate must be true, or a sentence of at most 500 characters that says what to do")
+    problems.add(at, "escalate_invalid")
     return None

@@ -1,4 +1,4 @@
-"""Users and their roles, programs' tokens, agents' credentials; every act is in the ledger."""
+"""Changes to users, roles, tokens and agents' credentials. Every change is in the audit log."""
 
 from kcover_portal.accounts.services.enrolment import InUse, enrol, enrol_proven
 from kcover_portal.accounts.services.lookup import find_token, find_tokens

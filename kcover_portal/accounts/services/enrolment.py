@@ -1,4 +1,4 @@
-"""Enrolment: a node's own credential for who shows an enrolment token, or is vouched for by the cluster."""
+"""Enrolment: gives an agent its node's credential, for an enrolment token or a pod token of the cluster."""
 
 import math
 from collections.abc import Iterable
@@ -15,45 +15,45 @@ from kcover_portal.ledger import services as ledger
 
 
 class InUse(tokens.Later):
-    """The node's credential was used a moment ago."""
+    """The node's current credential was used recently."""
 
 
 def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
-    """The node's own credential for an enrolment token: one node, one live credential from enrolling.
+    """Creates the node's credential and returns it with its secret.
 
-    Who holds an enrolment token may claim any node of its cluster, so a node that is heard of is left its credential:
-    InUse is raised while one was used within AGENT_SILENT_AFTER. An agent that lost its disk is silent and so comes
-    back; what it was enrolled with before is revoked, and the ledger says so. What an administrator bound to the node
-    is left alone. Raises Refused for an enrolment token no longer in force.
+    An enrolment token can claim any node of its cluster, so a credential that is in use is protected. InUse is
+    raised if one was used within AGENT_SILENT_AFTER. An agent that lost its disk is silent and can enrol again.
+    Credentials from earlier enrolments are revoked, on record; one that an administrator bound to the node stays valid.
+    Raises Refused if the enrolment token is expired or revoked.
     """
     with transaction.atomic(), ledger.last():
-        # Two enrolments of one node at once: the second waits here and finds the first one's credential.
+        # Of two concurrent enrolments of one node, the second waits for this lock and sees the first one's credential.
         cluster = Cluster.objects.get(tokens=token)
         tokens.lock_nodes(cluster)
         if not ApiToken.objects.filter(tokens.in_force(now), pk=token.pk).exists():
             raise tokens.Refused("the enrolment token is expired or revoked; create one with manage.py token create")
-        before = tokens.of_node(cluster, node, now=now)
-        for one in before:
-            _refuse_if_in_use(one, now=now)
-        return _replace(before, cluster, node, by=token.prefix, expires_at=expires_at, now=now)
+        existing = tokens.of_node(cluster, node, now=now)
+        for credential in existing:
+            _refuse_if_in_use(credential, now=now)
+        return _replace(existing, cluster, node, by=token.prefix, expires_at=expires_at, now=now)
 
 
 def enrol_proven(cluster: Cluster, node: str, *, by: str, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
-    """The node's own credential for somebody whom the cluster itself puts on that node (``by``, for the ledger).
+    """Like ``enrol``, for a caller that the cluster itself places on the node (``by``, for the audit log).
 
-    Nobody else can be meant, so a credential in use is replaced at once; otherwise as ``enrol``.
+    The cluster has proved which node it is, so a credential in use is replaced at once.
     """
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(cluster)
-        before = tokens.of_node(cluster, node, now=now)
-        return _replace(before, cluster, node, by=by, expires_at=expires_at, now=now)
+        existing = tokens.of_node(cluster, node, now=now)
+        return _replace(existing, cluster, node, by=by, expires_at=expires_at, now=now)
 
 
 def _replace(
-    before: Iterable[ApiToken], cluster: Cluster, node: str, *, by: str, expires_at: datetime, now: datetime
+    existing: Iterable[ApiToken], cluster: Cluster, node: str, *, by: str, expires_at: datetime, now: datetime
 ) -> tuple[ApiToken, str]:
-    """A new credential from enrolling; those that the node had from enrolling are revoked."""
-    made, secret = tokens.make_token(
+    """Creates a credential and revokes those that earlier enrolments created."""
+    created, secret = tokens.make_token(
         ApiToken.Kind.AGENT,
         cluster=cluster,
         node=node,
@@ -62,11 +62,11 @@ def _replace(
         created_by=f"{tokens.BY_TOKEN}{by}",
         now=now,
     )
-    for one in before:
-        if one.created_by.startswith(tokens.BY_TOKEN):
-            again = reasons.of("token_enrolled_again", token=made.prefix)
-            tokens.withdraw(one, actor=made.created_by, now=now, because=again)
-    return made, secret
+    for credential in existing:
+        if credential.created_by.startswith(tokens.BY_TOKEN):
+            because = reasons.of("token_enrolled_again", token=created.prefix)
+            tokens.withdraw(credential, actor=created.created_by, now=now, because=because)
+    return created, secret
 
 
 def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
@@ -83,8 +83,8 @@ def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
 
 
 def _used_at(credential: ApiToken) -> datetime | None:
-    """When a node's credential was last used: as was noted, or since then by the node's last report."""
+    """Returns when the credential was last used; the node's last report may be newer than the noted time."""
     if credential.last_used_at is None:
         return None
-    heard = Agent.objects.filter(node__cluster=credential.cluster_id, node__name=credential.node)
-    return max([credential.last_used_at, *heard.values_list("seen_at", flat=True)])
+    agents = Agent.objects.filter(node__cluster=credential.cluster_id, node__name=credential.node)
+    return max([credential.last_used_at, *agents.values_list("seen_at", flat=True)])

@@ -1,4 +1,4 @@
-"""The tokens behind the secrets that are shown at the doors, and that they were used."""
+"""Finds tokens by their secrets and notes when they were used."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -9,11 +9,11 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import renewal, tokens
 
 USE_NOTED_EVERY = timedelta(minutes=1)
-AGENTS_USE_NOTED_EVERY = timedelta(hours=1)  # there are many, and their heartbeats say more
+AGENTS_USE_NOTED_EVERY = timedelta(hours=1)  # there are many agents, and their heartbeats are more precise
 
 
 def find_token(secret: str, *, now: datetime) -> ApiToken | None:
-    """The token that is in force under this secret, or None; its last use is noted at most once a minute."""
+    """Returns the valid token with this secret, or None. Its last use is noted at most once a minute."""
     rows = ApiToken.objects.select_related("cluster").filter(tokens.in_force(now))
     token = rows.filter(digest=tokens.digest(secret)).first()
     if token is None or not renewal.begin_to_use(token, now=now):
@@ -25,10 +25,10 @@ def find_token(secret: str, *, now: datetime) -> ApiToken | None:
 
 
 def find_tokens(digests: Collection[str], *, now: datetime) -> dict[str, ApiToken]:
-    """The tokens in force under these digests, by digest, for many agents at once; ``find_token`` says more.
+    """Returns the valid tokens with these digests, by digest; like ``find_token``, for many agents at once.
 
-    It waits for nobody who gives out or withdraws credentials: of those that take another's place (``takes_over``) no
-    use is noted, and ``begin_to_use`` is for the caller.
+    It does not wait for concurrent enrolments, renewals or revocations. It therefore notes no use of credentials that
+    replace others (``takes_over``): the caller calls ``begin_to_use`` for them.
     """
     rows = ApiToken.objects.prefetch_related("cluster").filter(tokens.in_force(now), digest__in=digests)
     found = {token.digest: token for token in rows}

@@ -1,4 +1,4 @@
-"""Users, their passwords and roles; every act is in the ledger."""
+"""Changes to users, their passwords and roles. Every change is in the audit log."""
 
 from datetime import datetime
 
@@ -16,9 +16,9 @@ from kcover_portal.ledger import services as ledger
 def make_user(
     name: str, *, password: str, role: str, cluster: Cluster | None = None, created_by: str, now: datetime
 ) -> User:
-    """A person who may sign in, with a role in one cluster or, without one, everywhere.
+    """Creates a user with a role in one cluster, or in all clusters without ``cluster``.
 
-    Raises Refused for a name that is taken or malformed, an unknown role or a weak password.
+    Raises Refused if the name is taken or malformed, the role is unknown or the password is weak.
     """
     user = User(username=name)
     try:
@@ -34,27 +34,27 @@ def make_user(
 
 
 def bind(user: User, role: str, *, cluster: Cluster | None = None, actor: str, now: datetime) -> RoleBinding:
-    """Gives the user this role, instead of the one they had there; raises Refused for an unknown role."""
+    """Gives the user this role; it replaces the role they had there. Raises Refused for an unknown role."""
     if role not in Role.values:
         raise Refused(f"unknown role {role!r}; use one of {', '.join(Role.values)}")
     with transaction.atomic():
         binding, _ = RoleBinding.objects.update_or_create(user=user, cluster=cluster, defaults={"role": role})
-        act = audit.RoleGiven(user=user.username, role=role)
-        ledger.record(cluster.name if cluster else "", act, actor=actor, now=now)
+        entry = audit.RoleGiven(user=user.username, role=role)
+        ledger.record(cluster.name if cluster else "", entry, actor=actor, now=now)
     return binding
 
 
 def unbind(user: User, *, cluster: Cluster | None = None, actor: str, now: datetime) -> None:
-    """Takes the user's role there away."""
+    """Removes the user's role in the cluster, or the role in all clusters."""
     with transaction.atomic():
         for binding in RoleBinding.objects.filter(user=user, cluster=cluster):
             binding.delete()
-            act = audit.RoleTaken(user=user.username, role=binding.role)
-            ledger.record(cluster.name if cluster else "", act, actor=actor, now=now)
+            entry = audit.RoleTaken(user=user.username, role=binding.role)
+            ledger.record(cluster.name if cluster else "", entry, actor=actor, now=now)
 
 
 def set_password(user: User, password: str, *, actor: str, now: datetime) -> None:
-    """Changes a password, which ends the user's sessions; raises Refused for a weak one."""
+    """Changes the password, which ends the user's sessions. Raises Refused for a weak password."""
     try:
         password_validation.validate_password(password, user)
     except ValidationError as error:

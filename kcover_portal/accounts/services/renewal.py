@@ -1,8 +1,8 @@
-"""Renewal: a node's credential is traded for the next one by whoever holds it.
+"""Renewal: the holder of a node's credential exchanges it for a new one.
 
-The next one takes the place of the old one when it is first used. Until then both are good, so that an answer that was
-lost, or an agent that died before it stored what it got, locks nobody out: the agent asks again with what it has, and
-what it never used is withdrawn. So a node has two at most, and two that were copied from one do not both live on.
+The new credential replaces the old one at its first use; until then both are valid. An agent that loses the response,
+or dies before it stores the credential, can therefore renew again with the old one. A new credential that was never
+used is then revoked, so a node has at most two. If a credential is copied, only one of the copies stays valid.
 """
 
 import math
@@ -16,22 +16,23 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens
 from kcover_portal.ledger import services as ledger
 
-AT_MOST_EVERY = timedelta(minutes=30)  # each is on record for ever; an agent asks once an hour until it has its answer
+AT_MOST_EVERY = timedelta(minutes=30)  # each renewal stays in the audit log; an agent retries once an hour
 RENEWABLE = tuple(tokens.BY_TOKEN + tokens.PREFIXES[kind] for kind in ("agent", "node"))
 
 
 class Bound(tokens.Refused):
-    """Somebody else says how long this credential lives: an administrator, or the cluster that vouched for a pod."""
+    """The credential was not created by an enrolment token, so its creator decides how long it is valid."""
 
 
 class RenewedLately(tokens.Later):
-    """The node was given a credential by renewal less than AT_MOST_EVERY ago."""
+    """The node's last renewal was less than AT_MOST_EVERY ago."""
 
 
 def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
-    """The next credential of the node whose credential this is, and its secret.
+    """Creates the node's next credential and returns it with its secret.
 
-    Raises Bound for one that is not from enrolling, RenewedLately, and Refused for one that is not in force (any more).
+    Raises Bound if the credential was not created by enrolment, RenewedLately, and Refused if it is not valid (any
+    more).
     """
     if not credential.created_by.startswith(RENEWABLE):
         raise Bound(
@@ -39,15 +40,15 @@ def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple
             "enrol with an enrolment token or create one with manage.py token create --node"
         )
     with transaction.atomic(), ledger.last():
-        tokens.lock_nodes(credential.cluster)  # revocation, enrolment, first use: before all this or after it
+        tokens.lock_nodes(credential.cluster)  # serializes with revocation, enrolment and first use
         in_force = tokens.of_node(credential.cluster, credential.node, now=now)
         if credential not in in_force:
             raise tokens.Refused(
                 "the credential is expired, revoked or replaced; enrol with an enrolment token "
                 "or create one with manage.py token create --node"
             )
-        _refuse_a_flood(credential, now=now)
-        made, secret = tokens.make_token(
+        _limit_rate(credential, now=now)
+        created, secret = tokens.make_token(
             ApiToken.Kind.AGENT,
             cluster=credential.cluster,
             node=credential.node,
@@ -56,22 +57,22 @@ def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple
             created_by=f"{tokens.BY_TOKEN}{credential.prefix}",
             now=now,
         )
-        for one in in_force:
-            if one.pk > credential.pk and _is_renewed(one):  # of an answer that never arrived
-                unused = reasons.of("token_renewed_again", token=made.prefix)
-                tokens.withdraw(one, actor=made.created_by, now=now, because=unused)
-    return made, secret
+        for other in in_force:
+            if other.pk > credential.pk and _is_renewed(other):  # its response never arrived
+                because = reasons.of("token_renewed_again", token=created.prefix)
+                tokens.withdraw(other, actor=created.created_by, now=now, because=because)
+    return created, secret
 
 
 def takes_over(credential: ApiToken) -> bool:
-    """Whether its first use, which is to come, withdraws others."""
+    """Returns whether the credential is still unused and its first use will revoke others."""
     return credential.last_used_at is None and _is_renewed(credential)
 
 
 def begin_to_use(credential: ApiToken, *, now: datetime) -> bool:
-    """To be called at a credential's first use: of one from renewing, what it was renewed from is withdrawn.
+    """Must be called at a credential's first use. Revokes the credentials that a renewed one replaces.
 
-    Returns whether it is in force still. Raises OperationalError where a lock is held for tokens.PATIENCE_MS.
+    Returns whether the credential is still valid. Raises OperationalError if a lock is held for tokens.PATIENCE_MS.
     """
     if not takes_over(credential):
         return True
@@ -81,16 +82,18 @@ def begin_to_use(credential: ApiToken, *, now: datetime) -> bool:
         if credential not in in_force:
             return False
         ApiToken.objects.filter(pk=credential.pk).update(last_used_at=now)
-        for one in in_force:
-            if one.pk < credential.pk and one.created_by.startswith(tokens.BY_TOKEN):
-                renewed = reasons.of("token_renewed", token=credential.prefix)
-                tokens.withdraw(one, actor=f"{tokens.BY_TOKEN}{credential.prefix}", now=now, because=renewed)
+        for other in in_force:
+            if other.pk < credential.pk and other.created_by.startswith(tokens.BY_TOKEN):
+                because = reasons.of("token_renewed", token=credential.prefix)
+                tokens.withdraw(other, actor=f"{tokens.BY_TOKEN}{credential.prefix}", now=now, because=because)
     return True
 
 
 def prune(*, before: datetime) -> int:
-    """Forgets credentials from enrolling and renewing that ended before a moment; the ledger keeps them. Returns how
-    many: a node has two dozen a year."""
+    """Deletes credentials from enrolments and renewals that ended before a time, and returns their number.
+
+    A node uses about two dozen a year. The audit log keeps them.
+    """
     ended = Q(revoked_at__lt=before) | Q(expires_at__lt=before)
     return ApiToken.objects.filter(ended, created_by__startswith=tokens.BY_TOKEN).exclude(node="").delete()[0]
 
@@ -99,13 +102,13 @@ def _is_renewed(credential: ApiToken) -> bool:
     return credential.created_by.startswith(tokens.BY_TOKEN + tokens.PREFIXES["node"])
 
 
-def _refuse_a_flood(credential: ApiToken, *, now: datetime) -> None:
+def _limit_rate(credential: ApiToken, *, now: datetime) -> None:
     of_node = ApiToken.objects.filter(cluster=credential.cluster, node=credential.node, created_at__lte=now)
     latest = of_node.filter(created_by__startswith=RENEWABLE[1]).order_by("created_at").last()
     if latest is None or latest.created_at + AT_MOST_EVERY <= now:
         return
     raise RenewedLately(
-        f"node {credential.node} was given its next credential at {latest.created_at:%H:%M:%S} UTC: renewing goes every"
-        f" {AT_MOST_EVERY.total_seconds() / 60:.0f} min at most; this one is good until then",
+        f"node {credential.node} last renewed its credential at {latest.created_at:%H:%M:%S} UTC; it can do so once per"
+        f" {AT_MOST_EVERY.total_seconds() / 60:.0f} min, and the current credential stays valid",
         retry_after=math.ceil((latest.created_at + AT_MOST_EVERY - now).total_seconds()),
     )

@@ -1,4 +1,4 @@
-"""Making and withdrawing programs' tokens; every act is in the ledger."""
+"""Creates and revokes tokens. Every change is in the audit log."""
 
 import hashlib
 import secrets
@@ -13,26 +13,26 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 
-# The kind can be read off a token, so that secret scanners and people know what leaked.
+# A prefix per kind, so that secret scanners and people recognize a leaked token.
 PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
-SHOWN = 8  # characters of a secret that stay readable: its prefix and four more
-PATIENCE_MS = 5_000  # for each lock: agents' doors ask for what was revoked in the last two minutes, not before
-BY_TOKEN = "token:"  # how created_by begins where a token made another one: an enrolment or a renewal
+SHOWN = 8  # characters of a secret that stay readable: the prefix and four more
+PATIENCE_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
+BY_TOKEN = "token:"  # prefix of created_by if another token created this one: an enrolment or a renewal
 
 
 class Refused(ValueError):
-    """What was asked for cannot be; the message says why and what is accepted."""
+    """The request is invalid. The message says why and what is accepted."""
 
 
 class Later(Refused):
-    """It cannot be just now; it may be asked again after ``retry_after`` seconds."""
+    """The request is refused for now. It can be repeated after ``retry_after`` seconds."""
 
     def __init__(self, message: str, *, retry_after: int) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
 
-SCOPES = ("override",)  # override: may name guards to pass over; each is on record
+SCOPES = ("override",)  # override: may name guards to pass over; each use is in the audit log
 
 
 def make_token(
@@ -46,10 +46,10 @@ def make_token(
     created_by: str,
     now: datetime,
 ) -> tuple[ApiToken, str]:
-    """A new token and its secret, which is shown this once: only its SHA-256 is kept.
+    """Creates a token and returns it with its secret, of which only the SHA-256 is stored.
 
-    An agent's token names its cluster; with a node it is that node's own, without one it is good only for enrolling.
-    Raises Refused when the parts do not fit together.
+    An agent token requires a cluster. With a node it is that node's credential; without one it can only enrol agents.
+    Raises Refused if the arguments do not fit together.
     """
     if kind not in ApiToken.Kind.values:
         raise Refused(f"unknown kind {kind!r}; use one of {', '.join(ApiToken.Kind.values)}")
@@ -77,7 +77,7 @@ def make_token(
             expires_at=expires_at,
             scopes=sorted(set(scopes)),
         )
-        act = audit.TokenCreated(
+        entry = audit.TokenCreated(
             token=token.prefix,
             kind=kind,
             node=node,
@@ -85,23 +85,23 @@ def make_token(
             scopes=tuple(sorted(set(scopes))),
             expires_at=expires_at,
         )
-        ledger.record(cluster.name if cluster else "", act, actor=created_by, now=now)
+        ledger.record(cluster.name if cluster else "", entry, actor=created_by, now=now)
     return token, secret
 
 
 def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = "") -> ApiToken:
-    """Withdraws the token for good; withdrawing it again changes nothing.
+    """Revokes the token permanently; revoking it again changes nothing.
 
-    With a node's credential go those that it was renewed from and to, also where one of them has taken its place by
-    now: whoever withdraws it may have seen it a moment before. A renewal under way ends before this, or begins after it
-    and finds nothing to renew; so does an enrolment. Raises OperationalError where a lock is held for PATIENCE_MS.
+    The credentials that it was renewed from and to are revoked too. The token that the caller saw may have been
+    replaced a moment ago. Concurrent renewals and enrolments either finish first, or find the token revoked.
+    Raises OperationalError if a lock is held for PATIENCE_MS.
     """
     with transaction.atomic(), ledger.last():
         lock_nodes(token.cluster)
         withdraw(token, actor=actor, now=now, reason=reason)
-        for one in _line(token, now=now):
-            same_line = None if reason else reasons.of("token_same_line", token=token.prefix)
-            withdraw(one, actor=actor, now=now, reason=reason, because=same_line)
+        for other in _renewal_line(token, now=now):
+            because = None if reason else reasons.of("token_same_line", token=token.prefix)
+            withdraw(other, actor=actor, now=now, reason=reason, because=because)
     token.refresh_from_db()
     return token
 
@@ -109,54 +109,55 @@ def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = ""
 def withdraw(
     token: ApiToken, *, actor: str, now: datetime, reason: str = "", because: reasons.Reason | None = None
 ) -> None:
-    """Revokes this one token, inside a transaction; does nothing where it was revoked before.
+    """Revokes this token only, inside a transaction. Does nothing if it is already revoked.
 
-    ``reason``: a person's own words; ``because``: why the portal does it.
+    ``reason`` is a person's text; ``because`` is the portal's reason.
     """
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
-        act = audit.TokenRevoked(token=token.prefix, kind=token.kind, node=token.node, reason=reason, because=because)
-        ledger.record(token.cluster.name if token.cluster else "", act, actor=actor, now=now)
+        entry = audit.TokenRevoked(token=token.prefix, kind=token.kind, node=token.node, reason=reason, because=because)
+        ledger.record(token.cluster.name if token.cluster else "", entry, actor=actor, now=now)
 
 
 def lock_nodes(cluster: Cluster | None) -> None:
-    """Until the transaction ends no other one gives out or withdraws credentials of this cluster's nodes.
+    """Prevents other transactions from creating or revoking credentials of this cluster's nodes until this one ends.
 
-    It waits for no lock longer than PATIENCE_MS: what it withdraws is known to all soon after the time that it notes.
+    Waits at most PATIENCE_MS for a lock, so that a revocation is visible to all soon after its timestamp.
     """
     if cluster is not None:
-        if connection.vendor == "postgresql":  # SQLite has one lock, and waits for that as long as the settings say
+        if connection.vendor == "postgresql":  # SQLite has one lock, with the time-out of the settings
             with connection.cursor() as cursor:
                 cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(PATIENCE_MS)])
         Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=cluster.pk)
 
 
 def of_node(cluster: Cluster | None, node: str, *, now: datetime) -> list[ApiToken]:
-    """A node's credentials in force, oldest first."""
+    """Returns the valid credentials of a node, oldest first."""
     rows = ApiToken.objects.select_related("cluster").filter(kind=ApiToken.Kind.AGENT, cluster=cluster, node=node)
     return list(rows.filter(in_force(now)).order_by("pk"))
 
 
 def in_force(now: datetime) -> Q:
-    """What is neither withdrawn nor expired."""
+    """Filters tokens that are neither revoked nor expired."""
     return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
-def _line(token: ApiToken, *, now: datetime) -> list[ApiToken]:
-    """What is in force of the line of renewals in which a node's credential stands.
+def _renewal_line(token: ApiToken, *, now: datetime) -> list[ApiToken]:
+    """Returns the valid credentials that are connected to this one by renewals.
 
-    Who made a token is kept as eight characters: lines of one node in which two are alike are taken for one.
+    ``created_by`` contains only the eight-character prefix of the parent. If two prefixes of a node are equal, their
+    lines are treated as one.
     """
     if not token.node:
         return []
-    begun: dict[str, int] = {}  # created_by of what was renewed -> the first of its line
+    first_of: dict[str, int] = {}  # created_by of the renewed tokens -> id of the first token of the line
     lines: dict[int, int] = {}
-    every = ApiToken.objects.filter(cluster=token.cluster, node=token.node).order_by("pk")
-    for pk, prefix, made_by in every.values_list("pk", "prefix", "created_by"):
-        lines[pk] = begun.get(made_by, pk)
-        begun[f"{BY_TOKEN}{prefix}"] = lines[pk]
-    return [one for one in of_node(token.cluster, token.node, now=now) if lines[one.pk] == lines[token.pk]]
+    credentials = ApiToken.objects.filter(cluster=token.cluster, node=token.node).order_by("pk")
+    for pk, prefix, created_by in credentials.values_list("pk", "prefix", "created_by"):
+        lines[pk] = first_of.get(created_by, pk)
+        first_of[f"{BY_TOKEN}{prefix}"] = lines[pk]
+    return [other for other in of_node(token.cluster, token.node, now=now) if lines[other.pk] == lines[token.pk]]
 
 
 def digest(secret: str) -> str:
-    """The SHA-256 under which a secret is kept and looked up."""
+    """Returns the SHA-256 by which a secret is stored and looked up."""
     return hashlib.sha256(secret.encode()).hexdigest()

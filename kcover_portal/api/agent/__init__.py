@@ -1,6 +1,7 @@
-"""The agents' door, answered before Django: reports, enrolment, the long poll for commands.
+"""The agents' endpoints, served before Django: reports, enrolment and the long poll for commands.
 
-A plain ASGI application: thousands of agents hold a connection open here, which no thread a connection could.
+This is a plain ASGI application, because thousands of agents hold a connection open. A thread per connection would not
+scale to that.
 """
 
 from kcover_portal.api.agent.app import application, stay_open

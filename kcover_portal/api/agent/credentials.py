@@ -1,8 +1,8 @@
-"""Which node a credential speaks for: looked up once for many, remembered, forgotten soon after it is withdrawn.
+"""Resolves credentials of agents to nodes. Look-ups are batched and cached, and revocations are polled.
 
-What was looked up holds for LIVES; every KNOWN seconds one query asks for all that were revoked meanwhile. An agent's
-use of its credential is written down when it is looked up, once an hour at most: its heartbeats tell the rest. First
-uses of renewed ones, which wait for locks, have a thread of their own: nobody else waits with them.
+A look-up is valid for LIVES seconds; every KNOWN seconds one query reads all tokens that were revoked since. The use of
+a credential is recorded at its look-up, at most once an hour, because heartbeats are more precise. The first use of a
+renewed credential waits for locks and therefore runs in a separate thread.
 """
 
 import time
@@ -21,17 +21,17 @@ from kcover_portal.api.agent.group_commit import Gathering
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster
 
-KNOWN = 5.0  # seconds for which a revoked token may still be heard
-LIVES = 600.0  # seconds after which a token is looked up again, whatever was told of it
+KNOWN = 5.0  # seconds for which a revoked token may still be accepted
+LIVES = 600.0  # seconds after which a token is always looked up again
 MOST = 200_000
-CLOCKS = timedelta(minutes=2)  # by which the portal's machines' clocks may differ, and a revocation wait for locks
+CLOCKS = timedelta(minutes=2)  # maximum clock difference between the portal's machines, plus waiting for locks
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """What a token is good for. ``digest`` is the SHA-256 by which it is kept; ``node`` "": it only enrols.
+    """The rights of an agent's token. ``digest`` is its SHA-256; ``node`` is "" for a token that can only enrol.
 
-    ``account``: the service account ("namespace/name") whose token it is, "" for one of the portal's own.
+    ``account`` is the service account ("namespace/name") of the token, "" for one of the portal's tokens.
     """
 
     digest: str
@@ -42,57 +42,57 @@ class Credential:
 
 
 class Credentials:
-    """The tokens of agents that this process has heard."""
+    """A cache of the agents' tokens in this process."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, Credential]] = {}
-        self._asked_at = 0.0  # when it was last asked what was revoked, by the monotonic clock
+        self._polled_at = 0.0  # when revocations were last read, by the monotonic clock
         self._clusters: dict[int, Cluster] = {}
         self._lookups: Gathering[str, Credential | ApiToken] = Gathering(self.look_up, name="credentials")
         self._first_uses: Gathering[ApiToken, Credential] = Gathering(self.begin_uses, name="first-uses")
 
     async def find(self, secret: str) -> Credential:
-        """The credential behind a secret. Raises Refusal (401, 403), Full, or the database's error."""
+        """Returns the credential of a secret. Raises Refusal (401, 403), Full, or the database's error."""
         digest = accounts.digest(secret)
-        found = self._remembered(digest) or await self._lookups.ask(digest, at_once=True)
+        found = self._cached(digest) or await self._lookups.ask(digest, at_once=True)
         return await self._first_uses.ask(found, at_once=True) if isinstance(found, ApiToken) else found
 
     def forget(self) -> None:
-        """Remembers nobody any more."""
+        """Clears the cache."""
         self._known.clear()
         self._clusters.clear()
 
-    def _remembered(self, digest: str) -> Credential | None:
-        """The credential, if what is remembered of it can be relied on."""
+    def _cached(self, digest: str) -> Credential | None:
+        """Returns the cached credential if it is still reliable, else None."""
         looked_up, credential = self._known.get(digest, (0.0, None))
-        if credential is None or time.monotonic() > min(looked_up + LIVES, self._asked_at + KNOWN):
+        if credential is None or time.monotonic() > min(looked_up + LIVES, self._polled_at + KNOWN):
             return None
         return None if credential.expires_at and credential.expires_at <= timezone.now() else credential
 
     def look_up(self, digests: Sequence[str]) -> list[Credential | ApiToken | Exception]:
-        """What stands behind each digest, a token where its first use takes over; in the thread of the look-ups."""
+        """Returns a credential per digest, or a token whose first use replaces others. Runs in the look-up thread."""
         close_old_connections()
         now, at = timezone.now(), time.monotonic()
-        if at > self._asked_at + KNOWN:
-            since = now - timedelta(seconds=min(at - self._asked_at, LIVES)) - CLOCKS
+        if at > self._polled_at + KNOWN:
+            since = now - timedelta(seconds=min(at - self._polled_at, LIVES)) - CLOCKS
             for digest in account_queries.revoked_since(since):
                 self._known.pop(digest, None)
-            self._asked_at = at
-        # Asked once: what is remembered may run out during a slow look-up, which does not make it unknown.
-        remembered = {digest: known for digest in digests if (known := self._remembered(digest)) is not None}
-        unknown = set(digests) - remembered.keys()
+            self._polled_at = at
+        # Read the cache once: an entry may expire during a slow look-up, but that does not make the token unknown.
+        cached = {digest: known for digest in digests if (known := self._cached(digest)) is not None}
+        unknown = set(digests) - cached.keys()
         found = accounts.find_tokens(unknown, now=now) if unknown else {}
         if len(self._known) + len(found) > MOST:
             self._known.clear()
         answers: list[Credential | ApiToken | Exception] = []
         for digest in digests:
-            token, credential = found.get(digest), remembered.get(digest)
+            token, credential = found.get(digest), cached.get(digest)
             if token is not None and accounts.takes_over(token):
                 answers.append(token)
                 continue
             if credential is None:
                 try:
-                    credential = self._made(token)
+                    credential = self._credential(token)
                 except Refusal as refusal:
                     answers.append(refusal)
                     continue
@@ -100,30 +100,30 @@ class Credentials:
             answers.append(credential)
         return answers
 
-    def begin_uses(self, begun: Sequence[ApiToken]) -> list[Credential | Exception]:
-        """The first use of each; in the thread of the first uses. A cluster whose locks are held is asked once."""
+    def begin_uses(self, tokens: Sequence[ApiToken]) -> list[Credential | Exception]:
+        """Records first uses, in their own thread. A cluster whose locks are held is tried only once."""
         close_old_connections()
-        stuck: dict[int | None, DatabaseError] = {}
+        blocked: dict[int | None, DatabaseError] = {}
         answers: list[Credential | Exception] = []
-        for token in begun:
+        for token in tokens:
             try:
-                answers.append(stuck.get(token.cluster_id) or self._begun(token))
+                answers.append(blocked.get(token.cluster_id) or self._begin_use(token))
             except Refusal as refusal:
                 answers.append(refusal)
             except DatabaseError as error:
-                stuck[token.cluster_id] = error
+                blocked[token.cluster_id] = error
                 answers.append(error)
         return answers
 
-    def _begun(self, token: ApiToken) -> Credential:
-        if (remembered := self._remembered(token.digest)) is not None:  # an agent has two lines
-            return remembered
+    def _begin_use(self, token: ApiToken) -> Credential:
+        if (cached := self._cached(token.digest)) is not None:  # an agent has two connections
+            return cached
         now, at = timezone.now(), time.monotonic()
-        credential = self._made(token if accounts.begin_to_use(token, now=now) else None)
+        credential = self._credential(token if accounts.begin_to_use(token, now=now) else None)
         self._known[token.digest] = (at, credential)
         return credential
 
-    def _made(self, token: ApiToken | None) -> Credential:
+    def _credential(self, token: ApiToken | None) -> Credential:
         if token is None:
             raise Refusal(
                 401,
@@ -138,12 +138,12 @@ class Credentials:
                 "this agent token has no cluster; create one with token create --cluster NAME",
                 code="token_cluster",
             )
-        cluster = self._clusters.setdefault(token.cluster.pk, token.cluster)  # one for all of its nodes
+        cluster = self._clusters.setdefault(token.cluster.pk, token.cluster)  # one object for all nodes of the cluster
         return Credential(token.digest, cluster, token.node, token.expires_at)
 
 
 def secret_of(authorization: str) -> str:
-    """The secret in an Authorization header's value. Raises Refusal (401)."""
+    """Returns the secret in an Authorization header. Raises Refusal (401)."""
     scheme, _, secret = authorization.strip().partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
         raise Refusal(401, "send the header Authorization: Bearer TOKEN", field="Authorization")
@@ -151,11 +151,11 @@ def secret_of(authorization: str) -> str:
 
 
 def is_in(credential: Credential, cluster: str | None) -> None:
-    """Raises Refusal (403) where the header X-Kcover-Cluster names another cluster than the token's."""
+    """Raises Refusal (403) if the header X-Kcover-Cluster names another cluster than the token's."""
     if cluster is not None and cluster != credential.cluster.name:
         raise Refusal(
             403,
-            f"this token is of cluster {credential.cluster.name}, not of {cluster[:100]!r}: leave the header out",
+            f"this token belongs to cluster {credential.cluster.name}, not {cluster[:100]!r}; omit the header",
             field="X-Kcover-Cluster",
         )
 

@@ -1,4 +1,4 @@
-"""Enrolment and renewal: what is asked, and the node's own credential for it."""
+"""Enrolment and renewal of the nodes' credentials."""
 
 import json
 from datetime import datetime, timedelta
@@ -13,22 +13,22 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.problem_responses import Refusal
 
-CREDENTIAL_LIVES = timedelta(days=30)  # its agent renews it at half of that
-PROVEN_LIVES = timedelta(days=7)  # of one that a pod's token was traded for: the pod may be gone long before
+CREDENTIAL_LIVES = timedelta(days=30)  # the agent renews it after half of this time
+PROVEN_LIVES = timedelta(days=7)  # for a credential from a pod's token, because the pod may be gone earlier
 WANTED = '{"node": "NAME"}, the node\'s name as the cluster knows it'
 
 
 def node_of(body: bytes) -> str:
-    """The node that a body asks to be enrolled. Raises Refusal (400)."""
+    """Returns the node in an enrolment request. Raises Refusal (400)."""
     try:
-        asked = json.loads(body.decode(), object_pairs_hook=_unique)
+        content = json.loads(body.decode(), object_pairs_hook=_unique)
     except RecursionError:
         raise Refusal(400, f"is nested too deeply; send {WANTED}", field="body") from None
     except ValueError as error:
         raise Refusal(400, f"is not JSON in UTF-8: {error}; send {WANTED}", field="body") from None
-    if not isinstance(asked, dict):
-        raise Refusal(400, f"must be an object, not {fields.short_json(asked)}; send {WANTED}", field="body")
-    node = asked.get("node")
+    if not isinstance(content, dict):
+        raise Refusal(400, f"must be an object, not {fields.short_json(content)}; send {WANTED}", field="body")
+    node = content.get("node")
     if not isinstance(node, str) or len(node) > 253 or not fields.NODE.fullmatch(node):
         problem = "is missing" if node is None else f"{fields.short_json(node)} is not a node name"
         raise Refusal(400, f"{problem}; send {WANTED} (lower-case letters, digits, '-' and '.')", field="node")
@@ -36,7 +36,7 @@ def node_of(body: bytes) -> str:
 
 
 def bind(credential: Credential, node: str) -> tuple[str, datetime]:
-    """The secret of the node's own credential, its next one for who shows it, and when it runs out. Raises Refusal."""
+    """Creates or renews the node's credential; returns its secret and its expiry. Raises Refusal."""
     if credential.node:
         speaks_for(credential, node)
     if credential.account:
@@ -62,7 +62,7 @@ def bind(credential: Credential, node: str) -> tuple[str, datetime]:
 
 
 def _bind_proven(credential: Credential) -> tuple[str, datetime]:
-    """For a service account's token, whose node the cluster vouches for."""
+    """Enrols by a service account's token, whose node the cluster has confirmed."""
     close_old_connections()
     now = timezone.now()
     expires_at = now + PROVEN_LIVES
@@ -72,7 +72,7 @@ def _bind_proven(credential: Credential) -> tuple[str, datetime]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    asked = dict(pairs)
-    if len(asked) != len(pairs):
+    content = dict(pairs)
+    if len(content) != len(pairs):
         raise ValueError("duplicate key in an object")
-    return asked
+    return content

@@ -1,6 +1,6 @@
-"""How much came in at this door: counted in memory, added to the rows at each heartbeat.
+"""Counters of received reports, kept in memory and added to the database at each heartbeat.
 
-A process that is killed takes with it what it counted since its last heartbeat, ten seconds at most.
+A killed process loses what it counted since its last heartbeat, at most ten seconds.
 """
 
 import threading
@@ -14,7 +14,7 @@ _counts: Counter[str] = Counter()
 
 
 def taken(answers: list[wire.Answer | Exception]) -> None:
-    """Counts reports and their items."""
+    """Counts stored and failed reports and their items."""
     kept = [answer for answer in answers if isinstance(answer, wire.Answer)]
     with _lock:
         _counts["reports"] += len(kept)
@@ -25,13 +25,13 @@ def taken(answers: list[wire.Answer | Exception]) -> None:
 
 
 def refused() -> None:
-    """Counts a report that was asked to come back later."""
+    """Counts a report that was rejected because the queue was full."""
     with _lock:
         _counts["busy"] += 1
 
 
 def note() -> None:
-    """Adds what was counted to the rows; on a failure it is kept for the next time. Raises the database's error."""
+    """Adds the counts to the database. Keeps them on failure and raises the database's error."""
     with _lock:
         counts = dict(_counts)
         _counts.clear()

@@ -1,6 +1,7 @@
-"""What a service account's token says of itself.
+"""Reads the unverified claims of a service account's token.
 
-Nothing in it is believed, as anybody can write one: it tells which are not worth asking about, and where others wait.
+Anybody can write such claims, so they prove nothing. They only serve to reject tokens without a review, and to queue
+the reviews of the others.
 """
 
 import base64
@@ -14,13 +15,15 @@ from typing import Any
 from kcover_portal.api.agent.problem_responses import Refusal
 
 AUDIENCE = "kcover-portal"
-ACCOUNT = "system:serviceaccount:"  # what the names of service accounts begin with
+ACCOUNT = "system:serviceaccount:"  # prefix of the names of service accounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """``account``: "namespace/name". ``pod``: the uid of the pod that it is bound to, "" where it names none; nobody
-    knows it who was not told."""
+    """The claims of a token. ``account`` is "namespace/name".
+
+    ``pod`` is the uid of the pod that the token is bound to, "" if there is none. A uid cannot be guessed.
+    """
 
     account: str
     pod: str
@@ -28,12 +31,12 @@ class Claims:
 
 
 def is_token(secret: str) -> bool:
-    """Whether this has the shape of a service account's token (a JWT); the portal's own tokens have no dots."""
+    """Returns whether the secret looks like a service account's token (a JWT). The portal's tokens have no dots."""
     return secret.startswith("eyJ") and secret.count(".") == 2
 
 
 def read(secret: str, *, now: datetime) -> Claims:
-    """What the token says. Raises Refusal (401) for one that is no good by its own words."""
+    """Returns the token's claims. Raises Refusal (401) if they already rule the token out."""
     content = _content(secret)
     audiences = content.get("aud")
     if AUDIENCE not in (audiences if isinstance(audiences, list) else [audiences]):

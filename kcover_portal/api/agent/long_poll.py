@@ -1,4 +1,4 @@
-"""The long poll for commands: any number of agents wait, and whatever is asked of the database is asked for all."""
+"""The long poll for commands. Database queries are shared by all waiting agents."""
 
 import asyncio
 from collections import defaultdict
@@ -13,7 +13,7 @@ from kcover_portal.api.agent.group_commit import Gathering
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 
-BEAT = 0.25  # seconds between looks while anyone waits
+BEAT = 0.25  # seconds between polls of the database while agents wait
 
 
 class Polls:
@@ -22,29 +22,31 @@ class Polls:
     def __init__(self) -> None:
         self._waiting: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self._watcher: asyncio.Task[None] | None = None
-        self._looks: Gathering[tuple[int, str], tuple[int | None, list[Command]]] = Gathering(_look, name="commands")
+        self._lookups: Gathering[tuple[int, str], tuple[int | None, list[Command]]] = Gathering(
+            _commands_of, name="commands"
+        )
 
     async def wait(self, cluster_id: int, name: str, *, seconds: float) -> list[Command]:
-        """The commands on offer for a node: at once if there are any, else as soon as there are, else none."""
-        node_id, offered = await self._looks.ask((cluster_id, name), at_once=True)
+        """Returns the commands on offer for a node. Waits up to ``seconds`` for one; returns [] if none arrives."""
+        node_id, offered = await self._lookups.ask((cluster_id, name), at_once=True)
         if offered or seconds <= 0 or node_id is None:
             if not offered and seconds > 0:
-                await asyncio.sleep(min(seconds, 5.0))  # a node that never reported: no tight loop
+                await asyncio.sleep(min(seconds, 5.0))  # avoids a tight loop of a node that never reported
             return offered
-        rung = asyncio.Event()
-        self._waiting[node_id].add(rung)
+        wake_up = asyncio.Event()
+        self._waiting[node_id].add(wake_up)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._watch())
         try:
             async with asyncio.timeout(seconds):
-                while not offered:  # what is withheld in a pause rings too
-                    await rung.wait()
-                    rung.clear()
-                    _, offered = await self._looks.ask((cluster_id, name), at_once=True)
+                while not offered:  # commands that are withheld in a pause wake it too
+                    await wake_up.wait()
+                    wake_up.clear()
+                    _, offered = await self._lookups.ask((cluster_id, name), at_once=True)
         except (TimeoutError, asyncio.CancelledError):
-            return []  # cancelled: the server is going down, and nothing to do is a fair answer
+            return []  # cancelled: the server is shutting down
         finally:
-            self._waiting[node_id].discard(rung)
+            self._waiting[node_id].discard(wake_up)
             if not self._waiting[node_id]:
                 del self._waiting[node_id]
         return offered
@@ -52,21 +54,21 @@ class Polls:
     async def _watch(self) -> None:
         while self._waiting:
             await asyncio.sleep(BEAT)
-            for node_id in await _asked():
-                for rung in self._waiting.get(node_id, ()):
-                    rung.set()
+            for node_id in await _nodes_with_offers():
+                for wake_up in self._waiting.get(node_id, ()):
+                    wake_up.set()
 
 
-def _look(asked: Sequence[tuple[int, str]]) -> list[tuple[int | None, list[Command]]]:
-    """For each node its key, None if it never was heard of, and the commands on offer."""
+def _commands_of(names: Sequence[tuple[int, str]]) -> list[tuple[int | None, list[Command]]]:
+    """Returns for each (cluster, name) the node's id, None if unknown, and its commands on offer."""
     close_old_connections()
-    rows = Node.objects.filter(cluster__in={of for of, _ in asked}, name__in={name for _, name in asked})
+    rows = Node.objects.filter(cluster__in={of for of, _ in names}, name__in={name for _, name in names})
     ids = {(cluster, name): pk for pk, cluster, name in rows.values_list("pk", "cluster_id", "name")}
     offered = fleet.commands_on_offer(list(ids.values()), now=timezone.now())
-    return [(pk, offered.get(pk, []) if pk else []) for pk in (ids.get(one) for one in asked)]
+    return [(pk, offered.get(pk, []) if pk else []) for pk in (ids.get(key) for key in names)]
 
 
 @sync_to_async(thread_sensitive=False)
-def _asked() -> set[int]:
+def _nodes_with_offers() -> set[int]:
     close_old_connections()
-    return fleet.nodes_asked(now=timezone.now())
+    return fleet.nodes_with_offers(now=timezone.now())

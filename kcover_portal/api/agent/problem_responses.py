@@ -1,9 +1,9 @@
-"""Errors of the agent API as RFC 9457 problem documents: a stable code, what is wrong, where, and what to send."""
+"""Errors of the agent API as RFC 9457 problem documents, with a stable code and the expected input."""
 
 from typing import Any
 
-# An agent acts on the status (kcover portal's agents: 400 drop it, 403 and 413 set it aside, all others try later);
-# the title is for the person who reads its log.
+# Agents react to the status: after 400 they drop the report, after 403 and 413 they set it aside, otherwise they retry.
+# The title is for people who read the agent's log.
 _UNREADABLE = {
     "reports": "The report cannot be read",
     "enrol": "The enrolment cannot be read",
@@ -22,7 +22,7 @@ _TITLES = {
     500: "Internal server error",
     503: "Service unavailable",
 }
-_CODES = {  # of refusals that name none of their own
+_CODES = {  # default codes
     400: "invalid",
     401: "not_authenticated",
     403: "permission_denied",
@@ -39,10 +39,10 @@ _CODES = {  # of refusals that name none of their own
 
 
 class Refusal(Exception):
-    """A request that is rejected.
+    """A rejected request.
 
-    ``code``: a stable word; "" for that of the status. ``field``: the key, header or parameter that is wrong, if any.
-    ``retry_after``: seconds after which a retry may succeed. ``allow``: the method that the address takes, for a 405.
+    ``code``: a stable identifier; "" means the default of the status. ``field``: the invalid key, header or parameter,
+    if any. ``retry_after``: seconds until a retry may succeed. ``allow``: the accepted method, for a 405.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Refusal(Exception):
         self.status, self.reason, self.field, self.retry_after, self.allow = status, reason, field, retry_after, allow
 
     def document(self, subject: str) -> dict[str, Any]:
-        """The problem document; ``subject`` is the endpoint: reports, enrol or commands."""
+        """Returns the problem document; ``subject`` is the endpoint: reports, enrol or commands."""
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": _TITLES.get(self.status) or _UNREADABLE.get(subject, "The request cannot be read"),
@@ -73,13 +73,13 @@ class Refusal(Exception):
         return body
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers that the status requires."""
+        """Returns the headers that the status requires."""
         headers = []
         if self.retry_after is not None:
             headers.append((b"retry-after", str(self.retry_after).encode()))
         if self.allow:
             headers.append((b"allow", self.allow.encode()))
-        if self.status == 408:  # what is left of the body is not waited for
+        if self.status == 408:  # the rest of the body is not read
             headers.append((b"connection", b"close"))
         if self.status == 401:
             headers.append((b"www-authenticate", b"Bearer"))

@@ -1,19 +1,18 @@
-"""Service accounts' tokens at the agents' door: the cluster itself says on which node the pod runs that sends one.
+"""Authenticates agents by service account tokens: the cluster itself confirms the node of the pod.
 
-A projected token of a pod is reviewed by the API server of the cluster that the request names, for the portal's own
-audience, and speaks for the node of that pod: never for what the pod says of itself. Whose pods may speak for their
-nodes is KCOVER_SERVICE_ACCOUNTS, as any pod can have a token for any audience made.
+The API server of the cluster in the request reviews a pod's projected token for the portal's audience. The token then
+speaks for the node of that pod; the pod's own claims are not used. Only the accounts in KCOVER_SERVICE_ACCOUNTS are
+accepted, because any pod can request a token for any audience.
 
-Whoever can reach the door can have tokens of that shape reviewed, if they name an account that may speak. Strangers
-wait in a lane of their own, so that they are in the way of no token that was good before, and of none of a pod that
-had such a one. Once that lane is crowded, the cluster's list of the agents' pods tells who is no stranger: a token
-names its pod's uid, which nobody knows who was not told. All tokens that name one pod have two places in a lane. What
-was refused is remembered apart.
+Anybody who can reach the endpoint can trigger reviews with invented tokens that name such an account. Unknown tokens
+therefore wait in a separate lane, so that they cannot delay tokens or pods that were confirmed before. If that lane is
+crowded, the cluster's list of agent pods separates real pods from strangers. A token names its pod's uid, which cannot
+be guessed. Each pod has at most two places in a lane. Rejected tokens are remembered separately.
 
-A review holds for BELIEVED. While the API server does not answer, one that was good holds for BELIEVED_BLIND; a token
-that was never reviewed is 503, and the agent keeps its report. A definite no ends all belief at once. What was believed
-is in memory only: after a restart an agent may not be heard until the API server answers, and its silence is no news
-(``blind``).
+A review is valid for BELIEVED seconds. While the API server does not answer, a confirmed token stays valid for
+BELIEVED_BLIND seconds. A token that was never reviewed gets a 503, and the agent keeps its report. A rejection ends the
+validity at once. Reviews are kept in memory only. After a restart, agents may therefore be unheard until the API server
+answers, and their silence then proves nothing (``blind``).
 """
 
 import asyncio
@@ -47,26 +46,26 @@ log = logging.getLogger(__name__)
 Remembered = TypeVar("Remembered")
 
 HEADER = "X-Kcover-Cluster"
-BELIEVED = 300.0  # seconds for which a review holds, less a random tenth: a fleet must not come back in step
-BELIEVED_BLIND = 3600.0  # while the API server cannot be asked; kubelets renew their tokens within the hour
-REFUSED_FOR = 10.0  # seconds until a token that was refused is reviewed again
-CLUSTERS_KNOWN = 30.0  # seconds between looks at the clusters' rows; 5 for one that is not known
-PODS_KNOWN = 5.0  # seconds between two lists of the agents' pods
-DOWN = 5  # seconds for which a cluster whose API server did not answer is not asked again
-AT_ONCE = 4  # reviews of one cluster under way, of strangers; as many of those who were vouched for
-WAITING = 1_000  # and waiting
-OF_ONE_POD = 2  # under way and waiting: a token and the one that follows it
-CROWDED = 50  # strangers, from which on the cluster is asked which pods it has
-LISTED = 30.0  # seconds between two such lists: who is no pod must not cost the API server more
-MOST = 100_000  # tokens remembered, and pods
+BELIEVED = 300.0  # seconds for which a review is valid, minus a random tenth so that a fleet does not synchronize
+BELIEVED_BLIND = 3600.0  # seconds, while the API server does not answer; kubelets renew tokens within the hour
+REFUSED_FOR = 10.0  # seconds until a rejected token is reviewed again
+CLUSTERS_KNOWN = 30.0  # seconds between reads of the clusters' rows; PODS_KNOWN for an unknown one
+PODS_KNOWN = 5.0  # seconds between lists of the agents' pods
+DOWN = 5  # seconds without requests after an API server did not answer
+AT_ONCE = 4  # concurrent reviews per cluster and lane
+WAITING = 1_000  # reviews per cluster and lane, including those in progress
+OF_ONE_POD = 2  # per pod and lane: a token and its successor
+CROWDED = 50  # waiting strangers from which on the cluster's pods are listed
+LISTED = 30.0  # seconds between such lists, to limit the load that strangers can cause
+MOST = 100_000  # remembered tokens, and pods
 MOST_REFUSED = 10_000
 THREADS = 16
-STRANGERS = 8  # threads of theirs, so that many clusters' strangers leave the others their threads
+STRANGERS = 8  # separate threads, so that strangers of many clusters cannot occupy all threads
 
 
 @dataclass(frozen=True, slots=True)
 class _Reviewed:
-    """A good review. ``at`` and ``until``: by the monotonic clock."""
+    """A positive review. ``at`` and ``until`` are times of the monotonic clock."""
 
     at: float
     until: float
@@ -75,16 +74,16 @@ class _Reviewed:
 
 @dataclass(slots=True)
 class _Lane:
-    """Reviews that wait for each other; ``threads``: where they are made."""
+    """A queue of reviews, which ``threads`` execute."""
 
     threads: ThreadPoolExecutor
     gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
     waiting: int = 0
-    pods: Counter[str] = field(default_factory=Counter)  # how many of them wait
+    pods: Counter[str] = field(default_factory=Counter)  # number of waiting reviews per pod
 
     @contextmanager
     def place(self, pod: str) -> Iterator[None]:
-        """A place in it. Raises Full."""
+        """Reserves a place in the lane. Raises Full."""
         if self.waiting >= WAITING or (pod and self.pods[pod] >= OF_ONE_POD):
             raise Full
         self.waiting += 1
@@ -99,25 +98,25 @@ class _Lane:
 
 
 @dataclass(slots=True)
-class _Way:
-    """The way to one cluster's API server, for this process."""
+class _Server:
+    """The lanes to one cluster's API server, and its state."""
 
     strangers: _Lane
-    vouched: _Lane
+    confirmed: _Lane
     down_until: float = 0.0
-    listed_at: float = -LISTED  # when the pods were asked for, as strangers were a crowd
+    listed_at: float = -LISTED  # when the pods were last listed because of many strangers
 
 
 @dataclass(slots=True)
 class _Pods:
-    """The node of each agent's pod, by the pod's uid: for reviews that do not name it, and to recognise strangers."""
+    """The nodes of the agents' pods by pod uid, for reviews without a node and to recognize strangers."""
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     nodes: dict[str, str] = field(default_factory=dict)
     listed_at: float = -PODS_KNOWN
 
     def look(self, client: port.Cluster) -> None:
-        """In a thread that holds ``guard``. Raises port.KubeError."""
+        """Lists the pods. Runs in a thread that holds ``guard``. Raises port.KubeError."""
         namespaces = sorted({account.partition("/")[0] for account in settings.KCOVER_SERVICE_ACCOUNTS})
         pods = [pod for namespace in namespaces for pod in client.list_pods(namespace=namespace)]
         self.nodes = {pod.uid: pod.node for pod in pods if pod.node}
@@ -125,7 +124,7 @@ class _Pods:
 
 
 class ServiceAccounts:
-    """The service accounts' tokens that this process has heard."""
+    """A cache of reviewed service account tokens in this process."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="token-reviews")
@@ -133,30 +132,30 @@ class ServiceAccounts:
         self.forget()
 
     def forget(self) -> None:
-        """Remembers nothing any more."""
+        """Clears the cache."""
         self._known: OrderedDict[str, _Reviewed] = OrderedDict()
-        self._refused: OrderedDict[str, tuple[float, Refusal]] = OrderedDict()  # until when, by the monotonic clock
-        self._vouched: OrderedDict[str, None] = OrderedDict()  # pods of which a token was good, by cluster and uid
-        self._asking: dict[str, asyncio.Task[Credential]] = {}
-        self._ways: dict[int, _Way] = {}
+        self._refused: OrderedDict[str, tuple[float, Refusal]] = OrderedDict()  # (expiry, refusal)
+        self._confirmed: OrderedDict[str, None] = OrderedDict()  # pods with a confirmed token, by cluster and uid
+        self._reviews: dict[str, asyncio.Task[Credential]] = {}
+        self._servers: dict[int, _Server] = {}
         self._pods: dict[int, _Pods] = {}
         self._clusters: dict[str, Cluster] = {}
         self._clusters_at = -CLUSTERS_KNOWN
         self._blind: set[int] = set()
 
     def blind(self) -> set[int]:
-        """The clusters (by key) whose API servers could not be asked since the last call."""
+        """Returns the ids of clusters whose API servers did not answer since the last call."""
         found, self._blind = self._blind, set()
         return found
 
     async def find(self, secret: str, cluster: str | None) -> Credential:
-        """Whom the token speaks for in that cluster. Raises Refusal (401, 403, 503), Full, or the database's error."""
+        """Returns the token's credential in that cluster. Raises Refusal (401, 403, 503), Full, or DatabaseError."""
         if not cluster:
             raise Refusal(
                 401, "a service account token does not name its cluster; send the cluster's name", field=HEADER
             )
         claims = jwt_claims.read(secret, now=timezone.now())
-        _demand(claims.account)
+        _require_allowed(claims.account)
         key = accounts.digest(f"{cluster}\0{secret}")
         known = self._known.get(key)
         if known is not None and time.monotonic() < known.until:
@@ -164,35 +163,39 @@ class ServiceAccounts:
         until, refusal = self._refused.get(key, (0.0, None))
         if refusal is not None and time.monotonic() < until:
             raise refusal
-        asking = self._asking.get(key)
-        if asking is None:  # an agent's report and its poll come with one token at one time
-            asking = asyncio.create_task(self._ask(key, secret, cluster, claims))
-            self._asking[key] = asking
-            asking.add_done_callback(lambda _: self._asking.pop(key, None))
-        return await asyncio.shield(asking)
+        review = self._reviews.get(key)
+        if review is None:  # an agent's report and poll use one token at the same time
+            review = asyncio.create_task(self._start_review(key, secret, cluster, claims))
+            self._reviews[key] = review
+            review.add_done_callback(lambda _: self._reviews.pop(key, None))
+        return await asyncio.shield(review)
 
-    async def _ask(self, key: str, secret: str, name: str, claims: jwt_claims.Claims) -> Credential:
+    async def _start_review(self, key: str, secret: str, name: str, claims: jwt_claims.Claims) -> Credential:
         cluster = await self._cluster(name)
-        way = self._ways.setdefault(cluster.pk, _Way(_Lane(self._strangers), _Lane(self._threads)))
+        server = self._servers.setdefault(cluster.pk, _Server(_Lane(self._strangers), _Lane(self._threads)))
         pod = f"{cluster.pk} {claims.pod}" if claims.pod else ""
-        lane = way.vouched if key in self._known or pod in self._vouched else self._lane(cluster, way, claims.pod)
+        lane = (
+            server.confirmed
+            if key in self._known or pod in self._confirmed
+            else self._lane(cluster, server, claims.pod)
+        )
         try:
             with lane.place(claims.pod):
                 async with lane.gate:
-                    if time.monotonic() < way.down_until:
-                        return self._unasked(key, cluster, "it did not answer a moment ago")
+                    if time.monotonic() < server.down_until:
+                        return self._without_review(key, cluster, "it did not answer recently")
                     loop = asyncio.get_running_loop()
                     found = await loop.run_in_executor(
                         lane.threads, self._review, key, secret, cluster, claims.expires_at
                     )
         except port.Unavailable as error:
-            way.down_until = time.monotonic() + DOWN
+            server.down_until = time.monotonic() + DOWN
             self._blind.add(cluster.pk)
             log.warning("tokens of cluster %s cannot be reviewed: %s", cluster.name, error)
-            return self._unasked(key, cluster, str(error))
+            return self._without_review(key, cluster, str(error))
         except port.KubeError as error:
             log.error("tokens of cluster %s cannot be reviewed (deploy/rbac.yaml allows it): %s", cluster.name, error)
-            return self._unasked(key, cluster, str(error))
+            return self._without_review(key, cluster, str(error))
         except Refusal as refusal:
             if refusal.status != 503:
                 self._known.pop(key, None)
@@ -201,20 +204,20 @@ class ServiceAccounts:
         at = time.monotonic()
         _put(self._known, key, _Reviewed(at, at + BELIEVED * random.uniform(0.9, 1.0), found), most=MOST)
         if pod:
-            _put(self._vouched, pod, None, most=MOST)
+            _put(self._confirmed, pod, None, most=MOST)
         return found
 
-    def _lane(self, cluster: Cluster, way: _Way, pod: str) -> _Lane:
-        """The lane of a token whose pod is not vouched for. Nothing waits for the list: agents retry within seconds."""
+    def _lane(self, cluster: Cluster, server: _Server, pod: str) -> _Lane:
+        """Returns the lane of an unconfirmed pod. Does not wait for the list of pods: agents retry within seconds."""
         pods = self._pods.setdefault(cluster.pk, _Pods())
         now = time.monotonic()
-        if way.strangers.waiting >= CROWDED and now >= max(way.listed_at + LISTED, way.down_until):
-            way.listed_at = now
-            asyncio.get_running_loop().run_in_executor(self._threads, _list, cluster, pods)
-        return way.vouched if pod in pods.nodes else way.strangers
+        if server.strangers.waiting >= CROWDED and now >= max(server.listed_at + LISTED, server.down_until):
+            server.listed_at = now
+            asyncio.get_running_loop().run_in_executor(self._threads, _list_pods, cluster, pods)
+        return server.confirmed if pod in pods.nodes else server.strangers
 
-    def _unasked(self, key: str, cluster: Cluster, why: str) -> Credential:
-        """What was good lately, while nobody can be asked."""
+    def _without_review(self, key: str, cluster: Cluster, why: str) -> Credential:
+        """Returns a recently confirmed credential while the API server does not answer. Raises Refusal (503)."""
         known = self._known.get(key)
         if known and time.monotonic() < known.at + BELIEVED_BLIND:
             return known.answer
@@ -233,47 +236,47 @@ class ServiceAccounts:
         return cluster
 
     def _review(self, key: str, secret: str, cluster: Cluster, expires_at: datetime) -> Credential:
-        """In a thread. Raises Refusal or port.KubeError."""
+        """Reviews the token; runs in a thread. Raises Refusal or port.KubeError."""
         client = fleet.connect(cluster)
-        who = client.review_token(secret, audiences=[jwt_claims.AUDIENCE])
-        if who is None:
+        identity = client.review_token(secret, audiences=[jwt_claims.AUDIENCE])
+        if identity is None:
             raise Refusal(401, f"cluster {cluster.name} rejected this token, or its pod is gone", code="token_invalid")
-        account = who.service_account or ""
-        _demand(account, named=who.username)
-        node = who.node_name or self._node_of(who, client, cluster)
+        account = identity.service_account or ""
+        _require_allowed(account, named=identity.username)
+        node = identity.node_name or self._node_of(identity, client, cluster)
         return Credential(key, cluster, node, expires_at, account=account)
 
-    def _node_of(self, who: port.TokenIdentity, client: port.Cluster, cluster: Cluster) -> str:
-        """The node of the token's pod, where the review does not name it (before Kubernetes 1.30)."""
-        if not who.pod_uid:
+    def _node_of(self, identity: port.TokenIdentity, client: port.Cluster, cluster: Cluster) -> str:
+        """Returns the node of the token's pod if the review does not name it (before Kubernetes 1.30)."""
+        if not identity.pod_uid:
             raise Refusal(
                 403, "the token is not bound to a pod; use one projected into the agent's pod", code="token_unbound"
             )
         pods = self._pods.setdefault(cluster.pk, _Pods())
         with pods.guard:
-            if who.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + PODS_KNOWN:
+            if identity.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + PODS_KNOWN:
                 pods.look(client)
-            node = pods.nodes.get(who.pod_uid)
+            node = pods.nodes.get(identity.pod_uid)
         if node is None:
-            reason = f"pod {who.pod_name} of cluster {cluster.name} is not known yet. Keep the report and retry."
+            reason = f"pod {identity.pod_name} of cluster {cluster.name} is not known yet. Keep the report and retry."
             raise Refusal(503, reason, retry_after=DOWN)
         return node
 
 
-def _demand(account: str, *, named: str = "") -> None:
-    """Raises Refusal (403) unless the account's pods may speak for their nodes; ``named``: the account in full."""
+def _require_allowed(account: str, *, named: str = "") -> None:
+    """Raises Refusal (403) unless KCOVER_SERVICE_ACCOUNTS allows the account; ``named`` is its full name for errors."""
     allowed: Sequence[str] = settings.KCOVER_SERVICE_ACCOUNTS
     if account not in allowed:
-        who, names = named or jwt_claims.ACCOUNT + account.replace("/", ":", 1), ", ".join(allowed) or "nobody"
+        name, names = named or jwt_claims.ACCOUNT + account.replace("/", ":", 1), ", ".join(allowed) or "nobody"
         raise Refusal(
             403,
-            f"{who[:300]} may not report for nodes; KCOVER_SERVICE_ACCOUNTS allows {names}",
+            f"{name[:300]} may not report for nodes; KCOVER_SERVICE_ACCOUNTS allows {names}",
             code="account_not_allowed",
         )
 
 
-def _list(cluster: Cluster, pods: _Pods) -> None:
-    """In a thread."""
+def _list_pods(cluster: Cluster, pods: _Pods) -> None:
+    """Lists a cluster's agent pods; runs in a thread."""
     try:
         with pods.guard:
             pods.look(fleet.connect(cluster))
@@ -282,16 +285,16 @@ def _list(cluster: Cluster, pods: _Pods) -> None:
 
 
 def _clusters() -> dict[str, Cluster]:
-    """In a thread, which asks too seldom to keep a connection for it."""
+    """Reads the clusters' rows. Runs in a thread, which is used too rarely to keep its connection."""
     try:
         return {cluster.name: cluster for cluster in fleet.clusters()}
     finally:
         connection.close()
 
 
-def _put(among: OrderedDict[str, Remembered], key: str, value: Remembered, *, most: int) -> None:
-    """Remembers it as the latest; the oldest are forgotten."""
-    among[key] = value
-    among.move_to_end(key)
-    while len(among) > most:
-        among.popitem(last=False)
+def _put(cache: OrderedDict[str, Remembered], key: str, value: Remembered, *, most: int) -> None:
+    """Stores a value as the latest and drops the oldest."""
+    cache[key] = value
+    cache.move_to_end(key)
+    while len(cache) > most:
+        cache.popitem(last=False)

@@ -1,1 +1,1 @@
-"""REST, version 1: one module a resource, each with its serializers and views."""
+"""REST, version 1: one module per resource, with its serializers and views."""

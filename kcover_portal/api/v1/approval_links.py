@@ -1,4 +1,4 @@
-"""Links by which a person answers a rescue that waits for approval."""
+"""Links to approve or reject a rescue that waits for approval."""
 
 from typing import Any
 
@@ -19,13 +19,13 @@ from kcover_portal.rescue.models import Rescue
 
 
 class LinkBody(base.Strict):
-    """The person who is to answer."""
+    """The person who should answer."""
 
     approver = serializers.CharField(max_length=150)
 
 
 class LinkSerializer(serializers.Serializer[dict[str, Any]]):
-    """A link that answers in the approver's name: it goes to nobody else."""
+    """A link that answers in the approver's name. Send it to nobody else."""
 
     approver = serializers.CharField()
     link = serializers.CharField()
@@ -33,11 +33,11 @@ class LinkSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class ApprovalLinks(base.Acts):
-    """Links by which an approver answers without signing in."""
+    """Links by which an approver can answer without signing in."""
 
     @extend_schema(operation_id="rescues_approval_links", request=LinkBody, responses={201: LinkSerializer})
     def post(self, request: Request, pk: int) -> Response:
-        """Makes one; 409 when the rescue asks nothing, or the person may not answer. It is on record."""
+        """Creates a link, on record. 409 if the rescue does not wait for an approval or the person may not answer."""
         base.known_only(request)
         who = principal(request)
         visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))

@@ -1,4 +1,4 @@
-"""The ledger, to read."""
+"""Read access to the audit log."""
 
 from django.db.models import QuerySet
 from rest_framework import serializers
@@ -11,7 +11,7 @@ from kcover_portal.views import audit
 
 
 class EntrySerializer(serializers.ModelSerializer[Entry]):
-    """One act; ``digest`` covers it and the entry before, so that nobody can rewrite it unseen."""
+    """An entry of the audit log. ``digest`` covers the entry and its predecessor, so that changes are detected."""
 
     class Meta:
         model = Entry
@@ -32,14 +32,14 @@ class EntrySerializer(serializers.ModelSerializer[Entry]):
 
 
 class Audit(base.Reads[Entry]):
-    """Entries, newest first; those of the installation itself only for who sees every cluster."""
+    """Entries, newest first. Those of the installation require access to all clusters."""
 
     queryset = Entry.objects.all()
     serializer_class = EntrySerializer
     filterset_class = EntryFilter
 
     def get_queryset(self) -> QuerySet[Entry]:
-        """The entries that the caller may see."""
+        """Returns the entries that the caller may see."""
         if getattr(self, "swagger_fake_view", False):
             return Entry.objects.none()
         return audit.entries(principal(self.request))

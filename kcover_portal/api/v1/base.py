@@ -1,4 +1,4 @@
-"""What the views of all resources share: visibility by cluster, strict input, the schema."""
+"""Base classes of the views: visibility by cluster, strict input, the schema."""
 
 from collections.abc import Collection
 from typing import Any, TypeVar
@@ -20,14 +20,14 @@ from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 
 Row = TypeVar("Row", bound=Model)
-REASON = 500  # characters, as the rows that keep it
+REASON = 500  # characters, as in the database
 
 
 class Strict(serializers.Serializer[Any]):
-    """A request body: keys that it does not know are refused by name."""
+    """A request body that rejects unknown keys."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """Raises ValidationError."""
+        """Validates the body. Raises ValidationError."""
         if isinstance(data, dict):
             unknown = {
                 key: [exceptions.ErrorDetail("Unknown field.", code="unknown")]
@@ -40,13 +40,13 @@ class Strict(serializers.Serializer[Any]):
 
 
 class Act(Strict):
-    """Why somebody acts."""
+    """The reason for an action."""
 
     reason = serializers.CharField(required=False, allow_blank=True, max_length=REASON, default="")
 
 
 class Lists(ListModelMixin, GenericViewSet[Row]):
-    """A read-only list, narrowed to the clusters that the caller may see."""
+    """A read-only list of rows in clusters that the caller may see."""
 
     schema = Schema()
     filter_backends = (query_params.StrictFilterBackend,)
@@ -54,7 +54,7 @@ class Lists(ListModelMixin, GenericViewSet[Row]):
     cluster_field = "cluster"  # the path from a row to its cluster
 
     def get_queryset(self) -> QuerySet[Row]:
-        """The rows of visible clusters."""
+        """Returns the rows of visible clusters."""
         rows = super().get_queryset()
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
@@ -65,38 +65,38 @@ class Lists(ListModelMixin, GenericViewSet[Row]):
 
 
 class Reads(RetrieveModelMixin, Lists[Row]):
-    """A list, and each of its rows by key."""
+    """A list, and each of its rows by id."""
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One row."""
+        """Returns one row."""
         query_params.refuse_unknown(request, ())
         return super().retrieve(request, *args, **kwargs)
 
     def get_object(self) -> Row:
-        """The row, if it exists and its cluster may be seen; else Http404."""
+        """Returns the row. Raises Http404 if it does not exist or its cluster is not visible."""
         return get_object_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[self.lookup_field]})
 
 
 class Acts(APIView):
-    """A view that acts."""
+    """A view that executes actions."""
 
     schema = Schema()
 
 
 def body_of(request: Request, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
-    """The validated body; raises ValidationError."""
+    """Returns the validated body. Raises ValidationError."""
     return body_of_data(request.data, serializer)
 
 
 def body_of_data(data: Any, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
-    """A validated part of a body; raises ValidationError."""
-    read = serializer(data=data)
-    read.is_valid(raise_exception=True)
-    return dict(read.validated_data)
+    """Returns a validated part of a body. Raises ValidationError."""
+    parsed = serializer(data=data)
+    parsed.is_valid(raise_exception=True)
+    return dict(parsed.validated_data)
 
 
 def flag(request: Request, name: str) -> bool:
-    """A query parameter that is true or false (its default); raises ValidationError for anything else."""
+    """Returns a boolean query parameter; default False. Raises ValidationError for any other value."""
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
         raise exceptions.ValidationError({name: ["Must be true or false."]}, code="boolean")
@@ -104,7 +104,7 @@ def flag(request: Request, name: str) -> bool:
 
 
 def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Cluster:
-    """A cluster that the caller may see; raises ValidationError that names the field."""
+    """Returns a cluster that the caller may see. Raises ValidationError for the field."""
     cluster = accounts.clusters_of(principal(request)).filter(name=name).first()
     if cluster is None:
         raise exceptions.ValidationError({field: [f"Unknown cluster {name}."]}, code="unknown_cluster")
@@ -112,7 +112,7 @@ def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Clu
 
 
 def require_somewhere(request: Request, role: str) -> None:
-    """Raises PermissionDenied unless the caller holds the role somewhere."""
+    """Raises PermissionDenied unless the caller has the role somewhere."""
     if not accounts.may_somewhere(principal(request), role):
         raise exceptions.PermissionDenied(f"Requires the role {role}.", code="role_required")
 
@@ -126,11 +126,11 @@ VIEWER, OPERATOR, APPROVER, ADMIN = Role.VIEWER.value, Role.OPERATOR.value, Role
 
 
 class Nowhere(APIView):
-    """Answers every address that is none, so that a mistyped one is a problem document too."""
+    """Returns a problem document for unknown paths."""
 
     schema = None
     permission_classes = ()
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
-        """Whatever the method: 404."""
+        """Raises NotFound for every method."""
         raise exceptions.NotFound(f"No endpoint at {request.path}. See /api/docs/.", code="unknown_endpoint")

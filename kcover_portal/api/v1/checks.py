@@ -1,4 +1,4 @@
-"""Results of checks: the latest of each, and runs on many nodes."""
+"""Check results and check runs."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from kcover_portal.fleet.models import CheckResult, Cluster
 
 
 class CheckSerializer(serializers.ModelSerializer[CheckResult]):
-    """The latest result of one check on one device; ``changed_at`` is when its status last moved."""
+    """The latest result of one check on one device; ``changed_at`` is when its status last changed."""
 
     cluster = serializers.CharField(source="node.cluster.name", read_only=True)
     node = serializers.CharField(source="node.name", read_only=True)
@@ -39,7 +39,7 @@ class CheckSerializer(serializers.ModelSerializer[CheckResult]):
 
 
 class Checks(base.Lists[CheckResult]):
-    """The latest results of checks, whoever asked for them."""
+    """The latest results of all checks."""
 
     queryset = CheckResult.objects.select_related("node__cluster")
     serializer_class = CheckSerializer
@@ -49,7 +49,7 @@ class Checks(base.Lists[CheckResult]):
 
 
 class CheckRunSerializer(serializers.ModelSerializer[CheckRun]):
-    """A run of checks; ``done`` of ``total`` nodes have ended theirs, ``wrong`` of them not well."""
+    """A check run. ``done`` of ``total`` nodes have finished, ``wrong`` of them with a bad result."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     r = serializers.IntegerField(source="level", read_only=True)
@@ -63,7 +63,7 @@ class CheckRunSerializer(serializers.ModelSerializer[CheckRun]):
 
 
 class CheckRuns(base.Reads[CheckRun]):
-    """Runs of checks on many nodes, newest first."""
+    """Check runs, newest first."""
 
     queryset = CheckRun.objects.select_related("cluster")
     serializer_class = CheckRunSerializer
@@ -71,7 +71,7 @@ class CheckRuns(base.Reads[CheckRun]):
 
     @extend_schema(operation_id="check_runs_read", responses={200: OpenApiTypes.OBJECT})
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One run with every node, as ``/status`` answers it in JSON."""
+        """Returns a run with all nodes, in the JSON format of ``/status``."""
         query_params.refuse_unknown(request, ())
         run = self.get_object()
         targets = run.targets.select_related("node").order_by("place")
@@ -86,14 +86,14 @@ class CheckRuns(base.Reads[CheckRun]):
 
 
 class Stop(base.Acts):
-    """Ends a run of checks."""
+    """Stops a check run."""
 
     decision_systems = True
 
     @extend_schema(operation_id="check_runs_stop", request=base.Act, responses={200: CheckRunSerializer})
     @idempotency.once
     def post(self, request: Request, pk: int) -> Response:
-        """Asks nobody else, and takes back what was asked and not begun; 409 when the run is over."""
+        """Withdraws the checks that have not begun and requests no others. 409 if the run has ended."""
         base.known_only(request)
         who = principal(request)
         visible = CheckRun.objects.select_related("cluster").filter(cluster__in=accounts.clusters_of(who))

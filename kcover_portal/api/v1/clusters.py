@@ -66,7 +66,7 @@ class ClusterFilter(filters.FilterSet):
 
 
 class ClusterBody(base.Strict):
-    """Settings to change; what is left out stays."""
+    """Settings to change; omitted settings stay unchanged."""
 
     mode = serializers.ChoiceField(Mode.choices, required=False)
     decision_mode = serializers.ChoiceField(Cluster.DecisionMode.choices, required=False)
@@ -92,14 +92,14 @@ class ClusterBody(base.Strict):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
 
-# Where decisions go, and what runs with every right on a node.
+# Settings that require an admin: the address of decisions, and programs with full rights on a node.
 ADMINS = frozenset(
     {"decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image", "job_namespace"}
 )
 
 
 class Clusters(base.Reads[Cluster]):
-    """The clusters that the portal looks after."""
+    """The clusters that the portal manages."""
 
     queryset = Cluster.objects.all()
     serializer_class = ClusterSerializer
@@ -110,7 +110,7 @@ class Clusters(base.Reads[Cluster]):
 
     @extend_schema(request=ClusterBody, responses={200: ClusterSerializer})
     def partial_update(self, request: Request, name: str) -> Response:
-        """Changes the settings that are named, all or none; where decisions go takes an admin."""
+        """Changes the given settings, all or none. Decision and reboot settings require an admin."""
         base.known_only(request)
         cluster = self.get_object()
         require(request, base.OPERATOR, cluster)

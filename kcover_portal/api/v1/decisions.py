@@ -1,4 +1,4 @@
-"""The door of decision systems: KCE's "create rescue action", with KCE's answers."""
+"""The endpoints for decision systems: KCE's "create rescue action", with KCE's responses."""
 
 from http import HTTPStatus
 
@@ -9,7 +9,7 @@ from rest_framework import exceptions, serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import kce_actions
+from kcover import kce_actions, reasons
 from kcover.decisions import guards
 from kcover_portal import outgoing
 from kcover_portal.accounts import queries as accounts
@@ -24,7 +24,7 @@ from kcover_portal.rescue.models import Rescue
 
 
 class AnswerSerializer(serializers.Serializer[None]):
-    """KCE's answer: ``Success``, or ``Error`` with a message of one of three families."""
+    """KCE's response: ``Success``, or ``Error`` with a message."""
 
     code = serializers.ChoiceField(["Success", "Error"])
     message = serializers.CharField()
@@ -32,15 +32,17 @@ class AnswerSerializer(serializers.Serializer[None]):
 
 
 class RescueActions(base.Acts):
-    """Plans that a decision system asks for; the same guards as a policy's, one plan a node."""
+    """Plans of decision systems. The guards are those of policies; a node has at most one plan."""
 
     decision_systems = True
 
     @extend_schema(
         operation_id="rescue_actions_create",
         parameters=[
-            OpenApiParameter("cluster", str, description="where the token is not bound to one"),
-            OpenApiParameter("override", str, description="guards to pass over, with commas; needs the token's scope"),
+            OpenApiParameter("cluster", str, description="required unless the token is bound to a cluster"),
+            OpenApiParameter(
+                "override", str, description="comma-separated guards to pass over; requires the scope override"
+            ),
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],
         request=OpenApiTypes.OBJECT,
@@ -48,21 +50,21 @@ class RescueActions(base.Acts):
     )
     @idempotency.once
     def post(self, request: Request) -> Response:
-        """201 with a new plan, 200 with the one that the very same request opened before; else KCE's error."""
+        """Creates a plan (201). Repeating the same request returns the existing plan (200)."""
         base.known_only(request, ("cluster", "override"))
         try:
             cluster = _cluster(request)
             require(request, base.OPERATOR, cluster)
             override = _override(request)
-            asked = kce_actions.parse(request.data, now=timezone.now())
+            plan = kce_actions.parse(request.data, now=timezone.now())
             node = (
-                Node.objects.select_related("cluster").filter(cluster=cluster, name=asked.node, in_cluster=True).first()
+                Node.objects.select_related("cluster").filter(cluster=cluster, name=plan.node, in_cluster=True).first()
             )
             if node is None:
-                raise kce_actions.ParameterError(f"no such node {asked.node} in cluster {cluster.name}")
-            made, new = services.request_plan(
+                raise kce_actions.ParameterError(reasons.of("request_no_node", node=plan.node, cluster=cluster.name))
+            opened, new = services.request_plan(
                 node,
-                asked,
+                plan,
                 actor=accounts.actor(principal(request)),
                 payload=dict(request.data),
                 now=timezone.now(),
@@ -76,12 +78,12 @@ class RescueActions(base.Acts):
             return _error(HTTPStatus.CONFLICT, f"Failures to meet preconditions {error}")
         except services.LimitReached as error:
             return _error(HTTPStatus.TOO_MANY_REQUESTS, str(error))
-        answer = {"code": "Success", "message": "Success", "rescueId": made.pk}
+        answer = {"code": "Success", "message": "Success", "rescueId": opened.pk}
         return Response(answer, status=HTTPStatus.CREATED if new else HTTPStatus.OK)
 
 
 class CallbackBody(base.Strict):
-    """What became of the node that was handed over."""
+    """The result for a node that was handed over to another system."""
 
     outcome = serializers.ChoiceField(["done", "failed"])
     message = serializers.CharField(required=False, allow_blank=True, max_length=500, default="")
@@ -90,14 +92,14 @@ class CallbackBody(base.Strict):
         allow_blank=True,
         max_length=100,
         default="",
-        help_text="as the call that gave the node away named it; needed once there was more than one",
+        help_text="id from the call that handed the node over; required after more than one call",
     )
 
 
 class Callback(base.Acts):
-    """The word of a system that a node was handed to, signed with the cluster's secret.
+    """The callback of a system that took over a node, signed with the cluster's secret.
 
-    The signature is over the rescue's id, a newline and the body: a word about one rescue is none about another.
+    The signature covers the rescue's id, a newline and the body, so it is valid for one rescue only.
     """
 
     authentication_classes = ()
@@ -111,11 +113,11 @@ class Callback(base.Acts):
         auth=[],
     )
     def post(self, request: Request, pk: int) -> Response:
-        """200 when the outcome is stored, also when repeated; 409 when the node is not with that system."""
+        """Stores the outcome (200, also if repeated). 409 if the node was not handed over."""
         base.known_only(request)
         header, body = request.headers.get(outgoing.SIGNATURE, ""), request.body
         rescue = Rescue.objects.select_related("cluster", "node").filter(pk=pk).first()
-        # One answer for an unknown rescue and for a wrong signature: whoever cannot sign learns nothing.
+        # An unknown rescue and a wrong signature get the same response, so that others learn nothing.
         if rescue is None or not outgoing.signed(rescue.cluster.decision_secret, f"{pk}\n".encode() + body, header):
             raise exceptions.PermissionDenied(
                 f"{outgoing.SIGNATURE} must sign the rescue id, a newline and the body with the cluster's secret.",
@@ -134,40 +136,38 @@ class Callback(base.Acts):
 
 
 def _cluster(request: Request) -> Cluster:
-    """The token's cluster, or the one that the query names."""
+    """Returns the token's cluster, or the one in the query."""
     who = principal(request)
     named = request.query_params.getlist("cluster")
     bound = who.cluster if isinstance(who, ApiToken) else None
     if len(set(named)) > 1:
-        raise kce_actions.ParameterError("cluster must be named once")
+        raise kce_actions.ParameterError(reasons.of("request_clusters"))
     if bound is not None:
         if named and named[0] != bound.name:
-            raise kce_actions.ParameterError(f"cluster: this token is bound to {bound.name}")
+            raise kce_actions.ParameterError(reasons.of("request_other_cluster", cluster=bound.name))
         return bound
     if not named:
-        raise kce_actions.ParameterError(
-            "cluster must be named: add ?cluster=NAME, or use a token that is bound to one"
-        )
+        raise kce_actions.ParameterError(reasons.of("request_cluster_missing"))
     known = accounts.clusters_of(who)
     found = next(
         (cluster for cluster in known if cluster.name == named[0]), None
-    )  # PostgreSQL takes no NUL in a question
+    )  # compared here, because PostgreSQL rejects NUL in queries
     if found is None:
-        raise kce_actions.ParameterError(f"no such cluster {named[0][:100]}")
+        raise kce_actions.ParameterError(reasons.of("request_no_cluster", cluster=named[0][:100]))
     return found
 
 
 def _override(request: Request) -> list[str]:
-    """The guards to pass over. Raises ParameterError for what is none, or without the token's scope."""
+    """Returns the guards to pass over. Raises ParameterError for an unknown guard or a missing scope."""
     names = [name for name in request.query_params.get("override", "").split(",") if name]
     unknown = [name for name in names if name not in guards.GUARDS]
     if unknown:
         raise kce_actions.ParameterError(
-            f"override: {unknown[0][:60]} is not a guard; use one of {', '.join(guards.GUARDS)}"
+            reasons.of("override_unknown", name=unknown[0][:60], names=", ".join(guards.GUARDS))
         )
     who = principal(request)
     if names and not (isinstance(who, ApiToken) and "override" in who.scopes):
-        raise kce_actions.ParameterError("override: the token has no override scope")
+        raise kce_actions.ParameterError(reasons.of("override_scope"))
     return names
 
 

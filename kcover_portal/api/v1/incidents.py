@@ -1,4 +1,4 @@
-"""Incidents and the events they are made of."""
+"""Incidents and their occurrences."""
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -16,14 +16,14 @@ from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.filtersets import OccurrenceFilter
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.views.filtersets import IncidentFilter
 
 NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
 
 
 class IncidentSerializer(serializers.ModelSerializer[Incident]):
-    """One fault of one device, from its first occurrence until it is proved gone."""
+    """A fault of a device, from its first occurrence until it is proved gone."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
@@ -60,7 +60,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
         )
 
     def get_code(self, incident: Incident) -> int | str:
-        """As the wire has it: a number where the kind numbers its faults."""
+        """Returns the code, a number for the kinds in NUMBERED."""
         return code_of(incident)
 
 
@@ -92,12 +92,11 @@ class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
         )
 
     def get_code(self, occurrence: Occurrence) -> int | str:
-        """The incident's code."""
         return code_of(occurrence.incident)
 
 
 def code_of(incident: Incident) -> int | str:
-    """The code as a number for the kinds that number their faults."""
+    """Returns the incident's code, as a number for the kinds in NUMBERED."""
     return int(incident.code) if incident.kind in NUMBERED else incident.code
 
 
@@ -119,18 +118,18 @@ class Occurrences(base.Lists[Occurrence]):
 
 
 class CloseBody(base.Strict):
-    """Why somebody vouches that the fault is gone."""
+    """Why the fault counts as gone."""
 
     reason = serializers.CharField(max_length=base.REASON)
 
 
 class Close(base.Acts):
-    """A person's word that a fault is gone, or that a storm is over."""
+    """Closes an incident because a person confirms that the fault is gone or the storm is over."""
 
     @extend_schema(operation_id="incidents_close", request=CloseBody, responses={200: IncidentSerializer})
     @idempotency.once
     def post(self, request: Request, pk: int) -> Response:
-        """Closes the incident; 409 when it is closed already. The nodes of a storm are judged again."""
+        """Closes the incident. 409 if it is already closed. Faults on the nodes of a storm are decided again."""
         base.known_only(request)
         who = principal(request)
         visible = Incident.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))

@@ -27,7 +27,7 @@ VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
 
 
 class PlannedStepSerializer(serializers.Serializer[Any]):
-    """A step that would be made."""
+    """A step of the plan."""
 
     name = serializers.CharField()
     args = serializers.DictField()
@@ -42,7 +42,7 @@ class PodSerializer(serializers.Serializer[Any]):
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
-    """What an act would do, and what would hold it back."""
+    """The plan of an action, and what would hold it back."""
 
     dry_run = serializers.BooleanField()
     cluster = serializers.CharField()
@@ -56,7 +56,7 @@ class PreviewSerializer(serializers.Serializer[Any]):
 
 
 class ReasonBody(base.Strict):
-    """The reason for a manual action, recorded in the audit log. A dry run needs none."""
+    """The reason for a manual action, recorded in the audit log. Not required for a dry run."""
 
     reason = serializers.CharField(
         max_length=base.REASON,
@@ -69,7 +69,7 @@ class ReasonBody(base.Strict):
 
 
 class NodeActBody(ReasonBody):
-    """``override``: guards to pass over, by name; it takes the role approver and is on record."""
+    """``override``: names of guards to pass over. Requires the role approver; the audit log records it."""
 
     override = serializers.ListField(
         child=serializers.ChoiceField(list(guards.GUARDS)), required=False, default=list, max_length=len(guards.GUARDS)
@@ -77,7 +77,7 @@ class NodeActBody(ReasonBody):
 
 
 class NodeAct(base.Acts):
-    """Acts on one node: each opens a rescue, under the same guards as a policy's."""
+    """Actions on a node. Each opens a rescue under the same guards as a policy."""
 
     decision_systems = True
 
@@ -85,14 +85,14 @@ class NodeAct(base.Acts):
         operation_id="nodes_act",
         parameters=[
             OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS),
-            OpenApiParameter("dry_run", bool, description="answer with the plan and do nothing"),
+            OpenApiParameter("dry_run", bool, description="return the plan and do nothing"),
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],
         request=NodeActBody,
         responses={200: PreviewSerializer, 201: RescueSerializer},
     )
     def post(self, request: Request, cluster: str, name: str, verb: str) -> Response:
-        """Opens the rescue (201), or with ``dry_run`` says what it would be (200)."""
+        """Opens a rescue (201), or with ``dry_run`` returns its plan (200)."""
         base.known_only(request, ("dry_run",))
         if verb not in VERBS:
             raise exceptions.NotFound(f"Unknown action {verb}. Use one of {', '.join(VERBS)}.", code="unknown_action")
@@ -109,18 +109,18 @@ class NodeAct(base.Acts):
         return self._open(request, node, verb, reason=body["reason"], override=body["override"])
 
     def _preview(self, node: Node, verb: str, *, by_person: bool) -> Response:
-        found = rescue.preview(node, verb, now=timezone.now(), by_person=by_person)
+        preview = rescue.preview(node, verb, now=timezone.now(), by_person=by_person)
         return Response(
             {
                 "dry_run": True,
                 "cluster": node.cluster.name,
                 "node": node.name,
                 "verb": verb,
-                "steps": found.steps,
-                "held_back": [str(reason) for reason in found.held_back],
-                "held_back_reasons": [reason.to_json() for reason in found.held_back],
-                "pods": found.pods,
-                "plan_hash": found.plan_hash,
+                "steps": preview.steps,
+                "held_back": [str(reason) for reason in preview.held_back],
+                "held_back_reasons": [reason.to_json() for reason in preview.held_back],
+                "pods": preview.pods,
+                "plan_hash": preview.plan_hash,
             }
         )
 
@@ -137,12 +137,12 @@ class NodeAct(base.Acts):
             override=override,
             requester=(Rescue.Requester.PERSON if isinstance(who, User) else Rescue.Requester.TOKEN).value,
         )
-        where = reverse("api:rescue", kwargs={"pk": opened.pk}, request=request)
-        return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": where})
+        location = reverse("api:rescue", kwargs={"pk": opened.pk}, request=request)
+        return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": location})
 
 
 def _require_override(request: Request, cluster: Cluster) -> None:
-    """A person who approves, or a token that was made with the scope: nobody else passes over a guard."""
+    """Raises PermissionDenied unless the caller is an approver or a token with the scope override."""
     who = principal(request)
     if isinstance(who, ApiToken) and "override" in who.scopes:
         return

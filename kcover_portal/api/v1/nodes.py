@@ -23,7 +23,7 @@ NodeState = Literal["gone", "rescue", "faulty", "unknown", "not-ready", "cordone
 
 
 class AgentSerializer(serializers.ModelSerializer[Agent]):
-    """The last word of a node's agent; ``skew`` is seconds its clock is ahead."""
+    """The last report of a node's agent. ``skew`` is the seconds that its clock is ahead."""
 
     class Meta:
         model = Agent
@@ -31,8 +31,11 @@ class AgentSerializer(serializers.ModelSerializer[Agent]):
 
 
 class CauseSerializer(serializers.Serializer[Any]):
-    """What speaks against health: an open ``fault``, a ``check`` that fails, either of them ``flapping``, the agent's
-    ``silence``, the cluster's word (``ready``); ``about`` names which."""
+    """A cause of bad health; ``about`` names the object.
+
+    Kinds: an open ``fault``, a failing ``check``, one of them ``flapping``, the agent's ``silence``, the cluster's
+    ``ready`` condition.
+    """
 
     kind = serializers.ChoiceField(health.CAUSES)
     about = serializers.CharField()
@@ -40,26 +43,26 @@ class CauseSerializer(serializers.Serializer[Any]):
 
 
 class HealthSerializer(serializers.Serializer[Any]):
-    """How well something is, from open faults, checks and the agent's silence; the worst cause first."""
+    """Health from open faults, checks and the agent's silence; the worst cause first."""
 
     state = serializers.ChoiceField(health.STATES)
     causes = CauseSerializer(many=True)
 
 
-def _health_of(serializer: serializers.BaseSerializer[Any], node: Node, page: Callable[[Any], Node]) -> NodeHealth:
-    """The node's health, asked for once for all rows of the page that the serializer is at; ``page``: a row's node."""
-    context = cast("dict[str, Any]", serializer.context)  # the root's, which all of its fields share
-    held: dict[int, NodeHealth] = context.setdefault("health_of", {})
-    if node.pk not in held:
-        many = serializer.parent
-        rows = many.instance if isinstance(many, serializers.ListSerializer) else None
-        nodes = {one.pk: one for one in (map(page, rows) if rows is not None else (node,))}
-        held.update(incidents.health_of(list(nodes.values()), now=timezone.now()))
-    return held[node.pk]
+def _health_of(serializer: serializers.BaseSerializer[Any], node: Node, node_of: Callable[[Any], Node]) -> NodeHealth:
+    """Returns the node's health, computed once for all rows of the page; ``node_of`` maps a row to its node."""
+    context = cast("dict[str, Any]", serializer.context)  # the root's context, shared by all fields
+    cache: dict[int, NodeHealth] = context.setdefault("health_of", {})
+    if node.pk not in cache:
+        parent = serializer.parent
+        rows = parent.instance if isinstance(parent, serializers.ListSerializer) else None
+        nodes = {row_node.pk: row_node for row_node in (map(node_of, rows) if rows is not None else (node,))}
+        cache.update(incidents.health_of(list(nodes.values()), now=timezone.now()))
+    return cache[node.pk]
 
 
 class NodeSerializer(serializers.ModelSerializer[Node]):
-    """A node, with the one word for its state, its open faults and its open rescue."""
+    """A node with its state, its open faults and its open rescue."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     state = serializers.SerializerMethodField()
@@ -104,7 +107,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
         )
 
     def get_state(self, node: Any) -> NodeState:
-        """The first that holds; the filter ``state`` finds nodes for which it holds at all."""
+        """Returns the first state that applies. The filter ``state`` matches every state that applies."""
         holds: dict[NodeState, bool] = {
             "gone": node.gone_at is not None,
             "rescue": node.rescue is not None,
@@ -117,7 +120,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
 
     @extend_schema_field(HealthSerializer)
     def get_health(self, node: Any) -> Any:
-        """Beside ``state``, which is one word for all that is going on."""
+        """Returns the node's health, which is independent of ``state``."""
         return HealthSerializer(_health_of(self, node, lambda row: row).node).data
 
 
@@ -134,12 +137,12 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
 
     @extend_schema_field(HealthSerializer)
     def get_health(self, gpu: Any) -> Any:
-        """What names this GPU; of a node that is not heard of nothing is known."""
+        """Returns the GPU's health; unknown if the node's agent is silent."""
         return HealthSerializer(_health_of(self, gpu.node, lambda row: row.node).gpus[gpu.pk]).data
 
 
 class Nodes(base.Reads[Node]):
-    """Nodes, in the order in which they became known."""
+    """Nodes, oldest first."""
 
     queryset = Node.objects.all()
     serializer_class = NodeSerializer
@@ -147,16 +150,16 @@ class Nodes(base.Reads[Node]):
     pagination_class = pagination.Oldest
 
     def get_queryset(self) -> QuerySet[Node]:
-        """With the counts that a node's state depends on, in the same query."""
+        """Returns the nodes with the counts that their state depends on."""
         return nodes.with_condition(super().get_queryset().select_related("cluster", "agent"))
 
     def get_object(self) -> Node:
-        """The node by cluster and name."""
+        """Returns the node by cluster and name."""
         return get_object_or_404(self.get_queryset(), cluster__name=self.kwargs["cluster"], name=self.kwargs["name"])
 
 
 class Gpus(base.Lists[Gpu]):
-    """GPUs as the agents last listed them."""
+    """GPUs of the agents' last inventories."""
 
     queryset = Gpu.objects.select_related("node__cluster", "node__agent")
     serializer_class = GpuSerializer

@@ -1,4 +1,4 @@
-"""Channels, routes and deliveries: who is told of what, and whether it arrived. For admins of everything."""
+"""Channels, routes and deliveries of notifications. They require an admin of all clusters."""
 
 from typing import Any, NoReturn
 
@@ -18,6 +18,7 @@ from kcover_portal.api import idempotency, pagination, problems
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.filtersets import DeliveryFilter
@@ -27,13 +28,14 @@ REST_NAMES = {"batching": "gather", "min_interval": "spacing"}  # settings that 
 
 
 class ChannelSerializer(serializers.ModelSerializer[Channel]):
-    """A channel; of its address only the ``host`` is shown, of its secret that there is one."""
+    """A channel. Only the ``host`` of its address is shown; ``signed`` tells whether it has a secret."""
 
     host = serializers.CharField(read_only=True)
     signed = serializers.SerializerMethodField()
     person = serializers.SlugRelatedField[User](slug_field="username", read_only=True)
     gather = serializers.IntegerField(source="batching", read_only=True)
     spacing = serializers.IntegerField(source="min_interval", read_only=True)
+    trouble = SentenceField()
 
     class Meta:
         model = Channel
@@ -48,8 +50,10 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
 
 
 class ChannelSettings(base.Strict):
-    """What may be set of a channel. ``url`` and ``secret`` are never shown again. ``remind``: the seconds after which a
-    question that still waits is told again; null: half of its time, 0: never."""
+    """Settings of a channel. ``url`` and ``secret`` are never shown again.
+
+    ``remind``: seconds until an unanswered approval is sent again; null means half of its time, 0 never.
+    """
 
     url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
     secret = serializers.CharField(required=False, allow_blank=True, max_length=200)
@@ -63,20 +67,20 @@ class ChannelSettings(base.Strict):
 
 
 class ChannelBody(ChannelSettings):
-    """A channel to be made."""
+    """A new channel."""
 
     name = serializers.CharField(max_length=63)
     kind = serializers.ChoiceField(Channel.Kind.choices)
 
 
 class ChannelPatch(ChannelSettings):
-    """Settings to be changed, and why."""
+    """Settings to change, and the reason."""
 
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON, default="")
 
 
 class RouteSerializer(serializers.ModelSerializer[Route]):
-    """The kinds of events that go to a channel; without a cluster, of all clusters."""
+    """The kinds of events that go to a channel; null ``cluster`` means all clusters."""
 
     channel = serializers.SlugRelatedField[Channel](slug_field="name", read_only=True)
     cluster = serializers.CharField(source="cluster.name", default=None)
@@ -87,7 +91,7 @@ class RouteSerializer(serializers.ModelSerializer[Route]):
 
 
 class RouteBody(base.Strict):
-    """A route to be made; ``least`` is about incidents only."""
+    """A new route. ``least``, the minimum severity, applies to incidents only."""
 
     channel = serializers.CharField(max_length=63)
     kinds = serializers.ListField(child=serializers.ChoiceField(events.KINDS), min_length=1)
@@ -104,21 +108,23 @@ class NoticeSerializer(serializers.ModelSerializer[Notice]):
 
 
 class DeliverySerializer(serializers.ModelSerializer[Delivery]):
-    """One message: what was sent, how often it was tried, what the other side said."""
+    """A message: its text, the number of attempts and the last error."""
 
     channel = serializers.CharField(source="name")
+    because = SentenceField()
+    because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
     left_out = serializers.IntegerField(source="omitted", read_only=True)
 
     class Meta:
         model = Delivery
         fields = (
-            *("id", "channel", "state", "test", "subject", "text", "attempts", "because"),
+            *("id", "channel", "state", "test", "subject", "text", "attempts", "because", "because_reason"),
             *("opened_at", "due_at", "closed_at", "left_out", "key"),
         )
 
 
 class WholeDelivery(DeliverySerializer):
-    """The message with what it tells."""
+    """A message with its events."""
 
     happenings = NoticeSerializer(source="notices", many=True)
 
@@ -135,12 +141,11 @@ class Channels(base.Reads[Channel]):
     lookup_field = "name"
 
     def get_queryset(self) -> QuerySet[Channel]:
-        """All, for whoever may see them."""
         return _for_admins(self, Channel.objects.select_related("person"))
 
     @extend_schema(request=ChannelBody, responses={201: ChannelSerializer})
     def create(self, request: Request) -> Response:
-        """Makes a channel; not under an idempotency key, because its secrets must not be kept to be compared."""
+        """Creates a channel. There is no idempotency key, because the secrets must not be stored for comparison."""
         base.known_only(request)
         require(request, base.ADMIN, None)
         body = _with_person(base.body_of(request, ChannelBody))
@@ -166,7 +171,7 @@ class Channels(base.Reads[Channel]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, name: str) -> Response:
-        """Takes a channel and its routes away; 409 while a rule in force names it."""
+        """Deletes a channel and its routes. 409 while an active rule names it."""
         base.known_only(request)
         services.delete_channel(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
         return Response(status=204)
@@ -174,7 +179,7 @@ class Channels(base.Reads[Channel]):
     @extend_schema(operation_id="channels_test", request=None, responses={202: DeliverySerializer})
     @idempotency.once
     def test(self, request: Request, name: str) -> Response:
-        """Sends a test message; the delivery tells what came of it."""
+        """Sends a test message. The delivery shows the result."""
         base.known_only(request)
         delivery = services.test(self.get_object(), actor=_actor(request), now=timezone.now())
         return Response(DeliverySerializer(delivery).data, status=202)
@@ -187,7 +192,6 @@ class Routes(base.Reads[Route]):
     serializer_class = RouteSerializer
 
     def get_queryset(self) -> QuerySet[Route]:
-        """All, for whoever may see them."""
         return _for_admins(self, Route.objects.select_related("channel", "cluster"))
 
     @extend_schema(request=RouteBody, responses={201: RouteSerializer})
@@ -225,24 +229,23 @@ class Routes(base.Reads[Route]):
 
 
 class Deliveries(base.Reads[Delivery]):
-    """Deliveries, newest first; one by its number with everything that it tells."""
+    """Deliveries, newest first. A single delivery includes its events."""
 
     queryset = Delivery.objects.all()
     serializer_class = DeliverySerializer
     filterset_class = DeliveryFilter
 
     def get_queryset(self) -> QuerySet[Delivery]:
-        """All, for whoever may see them."""
         return _for_admins(self, Delivery.objects.all())
 
     def get_serializer_class(self) -> type[serializers.BaseSerializer[Delivery]]:
-        """One delivery is shown whole."""
+        """Returns the serializer; a single delivery includes its events."""
         return WholeDelivery if self.action == "retrieve" else DeliverySerializer
 
     @extend_schema(operation_id="deliveries_retry", request=None, responses={202: DeliverySerializer})
     @idempotency.once
     def retry(self, request: Request, pk: int) -> Response:
-        """Tries a delivery anew that was given up; 409 where it was not."""
+        """Retries a failed delivery. 409 if it has not failed."""
         base.known_only(request)
         row = self.get_object()
         if not services.again(row, now=timezone.now()):
@@ -254,7 +257,7 @@ class Deliveries(base.Reads[Delivery]):
 
 
 def _for_admins(view: Any, rows: QuerySet[Any]) -> QuerySet[Any]:
-    """The rows; raises PermissionDenied for whoever is no admin of everything."""
+    """Returns the rows. Raises PermissionDenied unless the caller is an admin of all clusters."""
     if getattr(view, "swagger_fake_view", False):
         return rows.none()
     require(view.request, base.ADMIN, None)
@@ -262,7 +265,7 @@ def _for_admins(view: Any, rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _with_person(body: dict[str, Any]) -> dict[str, Any]:
-    """The body with the person's row in place of the name. Raises ValidationError."""
+    """Replaces the person's name in the body with their row. Raises ValidationError."""
     if body.get("person"):
         person = User.objects.filter(username=body["person"], is_active=True).first()
         if person is None:
@@ -274,7 +277,7 @@ def _with_person(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refuse(error: FieldError) -> NoReturn:
-    raise exceptions.ValidationError({REST_NAMES.get(error.field, error.field): [str(error)]}) from error
+    raise FieldError(REST_NAMES.get(error.field, error.field), error.reason) from error
 
 
 def _actor(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""Pause and resume: of one cluster, or of everything."""
+"""Pause and resume automation in one cluster or all."""
 
 from typing import Any
 
@@ -20,26 +20,26 @@ from kcover_portal.runtime.models import Mode
 
 
 class PauseBody(base.Strict):
-    """Why, and where: no cluster means everything."""
+    """The reason and the cluster; null means all clusters."""
 
     reason = serializers.CharField(max_length=base.REASON)
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
 
 
 class ResumeBody(PauseBody):
-    """``mode``: how far automation may go from now on; without it, as far as before the pause."""
+    """``mode``: the new mode; by default the mode before the pause."""
 
     mode = serializers.ChoiceField(Mode.choices, required=False, allow_null=True, default=None)
 
     def validate_mode(self, mode: str | None) -> str | None:
-        """Going on in the mode ``paused`` would be none; raises ValidationError."""
+        """Rejects ``paused``. Raises ValidationError."""
         if mode == Mode.PAUSED:
             raise serializers.ValidationError("Must be shadow, approve or enforce.", code="invalid_choice")
         return mode
 
 
 class ModeSerializer(serializers.Serializer[Any]):
-    """The mode that holds now: the strictest of environment, installation and cluster."""
+    """The effective mode: the strictest of environment, installation and cluster."""
 
     cluster = serializers.CharField(allow_null=True)
     mode = serializers.ChoiceField(Mode.choices)
@@ -50,14 +50,14 @@ KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
 
 
 class Pause(base.Acts):
-    """Stops every act before its next cluster call."""
+    """Pauses automation; no action makes another cluster call."""
 
-    decision_systems = True  # nothing is let loose by it
+    decision_systems = True  # a pause is always safe
 
     @extend_schema(operation_id="pause", parameters=[KEY], request=PauseBody, responses={200: ModeSerializer})
     @idempotency.once
     def post(self, request: Request) -> Response:
-        """Pauses one cluster, or everything."""
+        """Pauses one cluster or all."""
         body, cluster = _where(request, PauseBody)
         actor = accounts.actor(principal(request))
         services.pause(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now())
@@ -65,12 +65,12 @@ class Pause(base.Acts):
 
 
 class Resume(base.Acts):
-    """Lets acts go on."""
+    """Resumes automation."""
 
     @extend_schema(operation_id="resume", parameters=[KEY], request=ResumeBody, responses={200: ModeSerializer})
     @idempotency.once
     def post(self, request: Request) -> Response:
-        """Resumes one cluster, or everything."""
+        """Resumes one cluster or all."""
         body, cluster = _where(request, ResumeBody)
         actor = accounts.actor(principal(request))
         services.resume(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now(), mode=body["mode"])
@@ -78,7 +78,7 @@ class Resume(base.Acts):
 
 
 def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, Any], Cluster | None]:
-    """The body and its cluster, for a caller who may act there."""
+    """Returns the body and its cluster. Raises PermissionDenied unless the caller is an operator there."""
     base.known_only(request)
     body = base.body_of(request, serializer)
     cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
@@ -89,12 +89,12 @@ def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, A
 
 
 def _point_to_clusters(request: Request) -> None:
-    """Raises PermissionDenied that says how to do the same to the clusters where the caller may."""
+    """Raises PermissionDenied with a hint, if the caller is an operator of some clusters."""
     names = accounts.clusters_of(principal(request), base.OPERATOR).values_list("name", flat=True)
     if names:
         raise exceptions.PermissionDenied(
-            f"Without a cluster this is about all of them and needs the role {base.OPERATOR} for all clusters; you may"
-            f' name one in the body: {{"cluster": "{names[0]}", "reason": "..."}}.'
+            f"Without a cluster this affects all clusters and requires the role {base.OPERATOR} for all of them. Name a"
+            f' cluster in the body: {{"cluster": "{names[0]}", "reason": "..."}}.'
         )
 
 

@@ -1,4 +1,4 @@
-"""Preflight: the door of the reports, and what the runs came to."""
+"""Preflight: receiving reports, and the runs with their results."""
 
 from http import HTTPStatus
 from typing import Any
@@ -26,30 +26,39 @@ NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
 class Reporting(RolePermission):
-    """Agents, and everyone with a role; what each may report about the view asks."""
+    """Admits agents and everyone with a role. The view checks which nodes they may report."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Lets an agent's token in."""
+        """Returns True for an agent's token."""
         if isinstance(request.auth, ApiToken) and request.auth.kind == ApiToken.Kind.AGENT:
             return True
         return super().has_permission(request, view)
 
 
 class ReportBody(base.Strict):
-    """One node's report, and whose it is."""
+    """A node's report and its workload."""
 
     namespace = serializers.RegexField(NAMESPACE, max_length=63)
     workload = serializers.CharField(
-        required=False, allow_blank=True, default="", max_length=253, help_text="where the report does not name it"
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=253,
+        help_text="required if not in the report",
     )
     workload_uid = serializers.CharField(
-        required=False, allow_blank=True, allow_null=True, default="", max_length=64, help_text="of the owner"
+        required=False,
+        allow_blank=True,
+        allow_null=True,
+        default="",
+        max_length=64,
+        help_text="uid of its owner",
     )
-    report = serializers.JSONField(help_text="kcover's report, whole or compacted")
+    report = serializers.JSONField(help_text="kcover's report, complete or compacted")
 
 
 class TakenSerializer(serializers.Serializer[Any]):
-    """What became of a report; ``change`` is ``counted``, ``replaced``, ``same`` or ``restarted``."""
+    """The effect of a report. ``change`` is ``counted``, ``replaced``, ``same`` or ``restarted``."""
 
     run = serializers.IntegerField()
     change = serializers.ChoiceField(rule.CHANGES)
@@ -60,22 +69,22 @@ class TakenSerializer(serializers.Serializer[Any]):
 
 
 class Reports(base.Acts):
-    """The door of preflight reports."""
+    """Receives preflight reports."""
 
     agents_too = True  # a node may report about itself
     permission_classes = (Reporting,)
 
     @extend_schema(
         operation_id="preflight_report",
-        parameters=[OpenApiParameter("cluster", str, description="where the token is not bound to one")],
+        parameters=[OpenApiParameter("cluster", str, description="required unless the token is bound to a cluster")],
         request=ReportBody,
         responses={202: TakenSerializer},
     )
     def post(self, request: Request) -> Response:
-        """Takes one node's report in (202 once it is durable); the same one again changes nothing.
+        """Stores a node's report (202). Repeating the same report changes nothing.
 
-        An agent reports about its own node only; everybody else needs the role operator. 400 names what is wrong with
-        a report that is not counted.
+        An agent can report about its own node only; others need the role operator. 400 explains why a report is
+        rejected.
         """
         base.known_only(request, ("cluster",))
         cluster = _cluster(request)
@@ -120,7 +129,7 @@ def _cluster(request: Request) -> Cluster:
 
 
 def _speaks_for(request: Request, node: object, cluster: Cluster) -> None:
-    """Raises PermissionDenied where an agent speaks of another node than its own (invariant 47)."""
+    """Raises PermissionDenied if an agent reports about another node (invariant 47)."""
     token = request.auth
     if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT and node != token.node:
         raise exceptions.PermissionDenied(
@@ -129,7 +138,7 @@ def _speaks_for(request: Request, node: object, cluster: Cluster) -> None:
 
 
 def _name(body: dict[str, Any], report: dict[str, Any]) -> str:
-    """The workload's name, by the report or beside it. Raises ValidationError."""
+    """Returns the workload's name from the report or the body. Raises ValidationError."""
     named = report.get("workload")
     if named is not None and (not isinstance(named, str) or len(named) > 253 or "\0" in named):
         raise exceptions.ValidationError({"report/workload": ["Must be a name of at most 253 characters."]})
@@ -144,7 +153,7 @@ def _name(body: dict[str, Any], report: dict[str, Any]) -> str:
 
 
 class PreflightRunSerializer(serializers.ModelSerializer[PreflightRun]):
-    """A run; ``suspects`` are the two nodes of a job of two, which cannot be told apart."""
+    """A run. ``suspects`` are both nodes of a two-node job, because either one could be slow."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     expected_reports = serializers.IntegerField(source="size", read_only=True)
@@ -163,19 +172,22 @@ class PreflightRunSerializer(serializers.ModelSerializer[PreflightRun]):
 
     def get_because(self, run: PreflightRun) -> list[str]:
         """The reasons in English."""
-        return [str(reasons.from_json(one)) for one in run.because]
+        return [str(reasons.from_json(reason)) for reason in run.because]
 
 
 class Runs(base.Reads[PreflightRun]):
-    """Runs of preflight, newest first."""
+    """Preflight runs, newest first."""
 
     queryset = PreflightRun.objects.select_related("cluster")
     serializer_class = PreflightRunSerializer
     filterset_class = PreflightRunFilter
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """The runs. Where ``namespace``, ``workload`` and ``uid`` are all given, the newest one's fields stand beside
-        ``results``: a program that waits for one run need not look into the list."""
+        """Returns the runs.
+
+        With ``namespace``, ``workload`` and ``uid``, the fields of the newest run are also returned beside ``results``.
+        A program that waits for one run then does not have to search the list.
+        """
         answer = super().list(request, *args, **kwargs)
         rows = answer.data["results"]
         if rows and {"namespace", "workload", "uid"} <= set(request.query_params):
@@ -184,13 +196,13 @@ class Runs(base.Reads[PreflightRun]):
 
     @extend_schema(operation_id="preflight_runs_read", responses={200: OpenApiTypes.OBJECT})
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """One run with every report in it, and what was refused."""
+        """Returns a run with its reports and the rejected ones."""
         query_params.refuse_unknown(request, ())
         run = self.get_object()
         return Response(
             {
                 **PreflightRunSerializer(run).data,
-                "reports": [_report(one) for one in _reports(run)],
+                "reports": [_report(report) for report in _reports(run)],
                 "refusals": list(run.refusals.values("node", "path", "reason", "at")),
             }
         )
@@ -200,5 +212,5 @@ def _reports(run: PreflightRun) -> QuerySet[PreflightReport]:
     return run.reports.select_related("node").order_by("node__name")
 
 
-def _report(one: PreflightReport) -> dict[str, Any]:
-    return {"node": one.node.name, "verdict": one.verdict, "at": one.at, "report": one.body}
+def _report(report: PreflightReport) -> dict[str, Any]:
+    return {"node": report.node.name, "verdict": report.verdict, "at": report.at, "report": report.body}

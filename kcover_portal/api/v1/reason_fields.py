@@ -1,4 +1,4 @@
-"""Reasons in REST answers: an English sentence, and beside it the code with its parameters."""
+"""Reasons in REST responses: an English sentence, and the code with its parameters."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from kcover import reasons
 
 
 class SentenceField(serializers.CharField):
-    """The English sentence of a reason that a row has in a JSON column; "" where it has none."""
+    """The English sentence of a reason in a JSON column; "" without one."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(read_only=True, **kwargs)

@@ -1,4 +1,4 @@
-"""Decisions, rescues with their steps, approvals; steering a rescue."""
+"""Decisions, rescues, approvals, and actions on a rescue."""
 
 from datetime import datetime
 from typing import Any
@@ -27,11 +27,11 @@ from kcover_portal.rescue.queries import needs_person
 
 
 def _take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
-    """Ends another system's turn; its plan is not in question."""
+    """Takes a node back from another system; ``plan_hash`` is ignored."""
     return services.take_over(rescue, actor=actor, reason=reason, now=now)
 
 
-# What may be done to a rescue, and the role it takes.
+# Actions on a rescue, and the required role.
 VERBS = {
     "approve": (services.approve, base.APPROVER),
     "reject": (services.reject, base.APPROVER),
@@ -43,7 +43,7 @@ VERBS = {
 
 
 class TriedSerializer(serializers.Serializer[dict[str, Any]]):
-    """A rule that was held against the fault, and why it did or did not match."""
+    """A rule that was evaluated, and why it did or did not match."""
 
     rule = serializers.CharField()
     matched = serializers.BooleanField()
@@ -54,9 +54,9 @@ class TriedSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class DecisionSerializer(serializers.ModelSerializer[Decision]):
-    """An answer about an incident, also when it is no; why in the order in which it was weighed.
+    """A decision about an incident, also if it is to do nothing, with its reasons in order.
 
-    ``because`` says it in English, ``reasons`` as codes with parameters for those who say it otherwise.
+    ``because`` has the English sentences, ``reasons`` the codes with parameters.
     """
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
@@ -89,7 +89,7 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
 
 
 class StepSerializer(serializers.ModelSerializer[Step]):
-    """One step of a rescue; ``attempts`` are reserved before each call.
+    """A step of a rescue. ``attempts`` are reserved before each call.
 
     ``because`` is the English sentence of ``because_reason``. ``round`` 2: repeated because the fault came back.
     """
@@ -115,7 +115,7 @@ class StepSerializer(serializers.ModelSerializer[Step]):
 
 
 class PassedOverSerializer(serializers.Serializer[dict[str, Any]]):
-    """A guard that held something back and that a named person passed over; ``step`` "": when the rescue was opened."""
+    """A guard that a named person passed over; ``step`` "" means when the rescue was opened."""
 
     at = serializers.DateTimeField()
     step = serializers.CharField(allow_blank=True)
@@ -128,7 +128,7 @@ class PassedOverSerializer(serializers.Serializer[dict[str, Any]]):
 
 
 class RescueSerializer(serializers.ModelSerializer[Rescue]):
-    """One plan for one node, and its progress. ``because`` is the English sentence of ``because_reason``."""
+    """A plan for a node and its progress. ``because`` is the English sentence of ``because_reason``."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
@@ -137,12 +137,20 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
     passed_over = PassedOverSerializer(many=True, read_only=True)
     because = SentenceField()
     because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
-    code = serializers.CharField(read_only=True, help_text="the fault in short: xid 62")
-    needs_person = serializers.SerializerMethodField(help_text="approval, people, or empty: it needs nobody")
+    reason = serializers.SerializerMethodField(help_text="a person's own words, or why the portal opened it")
+    opened_because = serializers.SerializerMethodField(help_text="a reason as data; null: a person opened it")
+    code = serializers.CharField(read_only=True, help_text="short name of the fault, such as xid 62")
+    needs_person = serializers.SerializerMethodField(help_text="approval, people, or empty if it needs nobody")
 
     def get_needs_person(self, row: Rescue) -> str:
-        """What the rescue needs a person for."""
+        """Returns what the rescue needs a person for."""
         return needs_person.kind_of(row)
+
+    def get_opened_because(self, row: Rescue) -> dict[str, Any] | None:
+        return row.opened_because or None
+
+    def get_reason(self, row: Rescue) -> str:
+        return row.reason or reasons.text(row.opened_because)
 
     class Meta:
         model = Rescue
@@ -161,6 +169,7 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
             "requested_by",
             "requester_kind",
             "reason",
+            "opened_because",
             "code",
             "fault_kind",
             "fault_code",
@@ -180,7 +189,7 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
 
 
 class ApprovalSerializer(serializers.ModelSerializer[Approval]):
-    """A person's yes or no, bound to the plan that it was given for."""
+    """A person's approval or rejection, bound to a plan."""
 
     cluster = serializers.CharField(source="rescue.cluster.name", read_only=True)
     node = serializers.CharField(source="rescue.node.name", read_only=True)
@@ -199,7 +208,7 @@ class Decisions(base.Reads[Decision]):
 
 
 def detailed() -> QuerySet[Rescue]:
-    """Rescues with all that is shown of them, in three queries."""
+    """Returns rescues with everything that is shown, in three queries."""
     incidents = Prefetch("incidents", Incident.objects.only("pk").order_by("pk"))
     return Rescue.objects.select_related("cluster", "node").prefetch_related("steps", incidents)
 
@@ -213,7 +222,7 @@ class Rescues(base.Reads[Rescue]):
 
 
 class Approvals(base.Lists[Approval]):
-    """Answers that people gave, newest first; what waits for one is a held rescue that needs a person."""
+    """Approvals and rejections by people, newest first."""
 
     queryset = Approval.objects.select_related("rescue__cluster", "rescue__node")
     serializer_class = ApprovalSerializer
@@ -222,15 +231,17 @@ class Approvals(base.Lists[Approval]):
 
 
 class SteerBody(base.Act):
-    """``plan_hash``: the plan that the caller saw, ``step``: the index of the step at which it stood when it is to be
-    retried or skipped; another one in its place is refused."""
+    """``plan_hash``: the plan that the caller saw. ``step``: the index of the step to retry or skip.
+
+    The request is rejected if the plan or the current step has changed.
+    """
 
     plan_hash = serializers.CharField(required=False, allow_null=True, max_length=64, default=None)
     step = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=32767, default=None)
 
 
 class RescueAct(base.Acts):
-    """What a person may do to a rescue under way; a decision system may cancel what decision systems asked for."""
+    """Actions on a rescue in progress. Decision systems can only cancel plans of decision systems."""
 
     decision_systems = True
 
@@ -245,7 +256,7 @@ class RescueAct(base.Acts):
     )
     @idempotency.once
     def post(self, request: Request, pk: int, verb: str) -> Response:
-        """Carries it out and answers with the rescue as it is then; 409 when its state does not allow it."""
+        """Executes the action and returns the rescue. 409 if its state does not allow the action."""
         base.known_only(request)
         if verb not in VERBS:
             raise exceptions.NotFound(f"Unknown action {verb}. Use one of {', '.join(VERBS)}.", code="unknown_action")

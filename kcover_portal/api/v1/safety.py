@@ -1,4 +1,4 @@
-"""Guards of a cluster and maintenance windows: what holds automation back."""
+"""Guards of a cluster, and maintenance windows."""
 
 from typing import Any
 
@@ -28,7 +28,7 @@ class Guards(base.Acts):
 
     @extend_schema(operation_id="clusters_guards", responses={200: OpenApiTypes.OBJECT})
     def get(self, request: Request, name: str) -> Response:
-        """Every guard as it stands, defaults included."""
+        """Returns all guards, including defaults."""
         base.known_only(request)
         return Response(guards.to_json(queries.guards_of(_cluster(request, name))))
 
@@ -36,7 +36,7 @@ class Guards(base.Acts):
         operation_id="clusters_guards_change", request=OpenApiTypes.OBJECT, responses={200: OpenApiTypes.OBJECT}
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Changes the guards that are named, all or none; answers with every guard. ``reason`` is kept with it."""
+        """Changes the given guards, all or none; returns all guards. ``reason`` goes to the audit log."""
         base.known_only(request)
         cluster = _cluster(request, name)
         require(request, base.OPERATOR, cluster)
@@ -54,7 +54,7 @@ class Guards(base.Acts):
 
 
 class MaintenanceSerializer(serializers.ModelSerializer[Maintenance]):
-    """A window; without a cluster it holds everywhere."""
+    """A maintenance window; null ``cluster`` means all clusters."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
 
@@ -64,7 +64,7 @@ class MaintenanceSerializer(serializers.ModelSerializer[Maintenance]):
 
 
 class MaintenanceBody(base.Strict):
-    """A window to announce."""
+    """A new window."""
 
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
     pool = serializers.CharField(required=False, allow_blank=True, max_length=120, default="")
@@ -75,14 +75,14 @@ class MaintenanceBody(base.Strict):
 
 
 class Windows(base.Reads[Maintenance]):
-    """Maintenance windows, past ones too, by their start."""
+    """Maintenance windows, including past ones, newest first."""
 
     queryset = Maintenance.objects.select_related("cluster").order_by("-pk")
     serializer_class = MaintenanceSerializer
     filterset_class = MaintenanceFilter
 
     def get_queryset(self) -> QuerySet[Maintenance]:
-        """Those of visible clusters, and of all clusters."""
+        """Returns the windows of visible clusters and of all clusters."""
         who = principal(self.request)
         seen = Q(cluster=None) | Q(cluster__in=accounts.clusters_of(who))
         return Maintenance.objects.select_related("cluster").filter(seen).order_by("-pk")
@@ -90,7 +90,7 @@ class Windows(base.Reads[Maintenance]):
     @extend_schema(request=MaintenanceBody, responses={201: MaintenanceSerializer})
     @idempotency.once
     def create(self, request: Request) -> Response:
-        """Announces a window."""
+        """Creates a window."""
         base.known_only(request)
         body: dict[str, Any] = base.body_of(request, MaintenanceBody)
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
@@ -102,7 +102,7 @@ class Windows(base.Reads[Maintenance]):
 
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Ends a window now, or takes back one that has not begun."""
+        """Ends a window now, or deletes one that has not begun."""
         base.known_only(request)
         window = get_object_or_404(self.get_queryset(), pk=pk)
         require(request, base.OPERATOR, window.cluster)

@@ -1,4 +1,4 @@
-"""Warm standbys: which are free, which stand in for whom, and which rescues found none."""
+"""Warm standbys: free spares, assignments, and rescues that found no spare."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from kcover_portal.rescue.queries import standbys
 
 
 class SpareSerializer(serializers.Serializer[standbys.Spare]):
-    """A node marked as a spare; ``because`` says why it is not free, nothing where it is."""
+    """A node marked as a spare. ``because`` is why it is not free; "" if it is."""
 
     cluster = serializers.CharField(source="node.cluster.name")
     node = serializers.CharField(source="node.name")
@@ -40,7 +40,7 @@ class SpareSerializer(serializers.Serializer[standbys.Spare]):
 
 
 class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
-    """A standby that is promised to a node (``reserved``) or does its work (``active``)."""
+    """A standby that is reserved for a node (``reserved``) or replaces it (``active``)."""
 
     cluster = serializers.CharField(source="spare.cluster.name")
     spare = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
@@ -53,7 +53,7 @@ class AssignmentSerializer(serializers.ModelSerializer[Assignment]):
 
 
 class ShortageSerializer(serializers.ModelSerializer[Step]):
-    """A rescue that went on without a standby, and why."""
+    """A rescue that continued without a standby, and the reason."""
 
     cluster = serializers.CharField(source="rescue.cluster.name")
     node = serializers.CharField(source="rescue.node.name")
@@ -66,7 +66,7 @@ class ShortageSerializer(serializers.ModelSerializer[Step]):
 
 
 class StandbysSerializer(serializers.Serializer[Any]):
-    """The whole answer; not paged: an installation has few spares."""
+    """The response. It has no pages, because an installation has few spares."""
 
     spares = SpareSerializer(many=True)
     assignments = AssignmentSerializer(many=True)
@@ -74,7 +74,7 @@ class StandbysSerializer(serializers.Serializer[Any]):
 
 
 class Standbys(APIView):
-    """Spares, what they do, and where one is lacking."""
+    """Spares, their assignments, and shortages."""
 
     schema = Schema()
 
@@ -84,7 +84,7 @@ class Standbys(APIView):
         responses={200: StandbysSerializer},
     )
     def get(self, request: Request) -> Response:
-        """Those of the clusters that the caller may see, or of one of them."""
+        """Returns the standbys of all visible clusters, or of one."""
         base.known_only(request, ("cluster",))
         clusters = accounts.clusters_of(principal(request))
         if "cluster" in request.query_params:

@@ -1,4 +1,4 @@
-"""Tokens: made (the secret is shown this once), listed, withdrawn. For admins."""
+"""Create, list and revoke tokens. Requires an admin."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ from kcover_portal.fleet.models import Cluster
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
-    """A token without its secret; ``prefix`` is how the secret begins."""
+    """A token without its secret. ``prefix`` is the start of the secret."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True, allow_null=True)
 
@@ -44,16 +44,16 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
 
 
 class NewTokenSerializer(TokenSerializer):
-    """A token that was just made, with its secret."""
+    """A new token with its secret."""
 
-    token = serializers.CharField(read_only=True, help_text="the secret; it is not kept and not shown again")
+    token = serializers.CharField(read_only=True, help_text="the secret; it is not stored and not shown again")
 
     class Meta(TokenSerializer.Meta):
         fields = (*TokenSerializer.Meta.fields, "token")  # type: ignore[assignment]
 
 
 class TokenBody(base.Strict):
-    """What the token is to be good for."""
+    """The rights of the new token."""
 
     kind = serializers.ChoiceField(ApiToken.Kind.choices)
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
@@ -86,7 +86,7 @@ class Tokens(base.Reads[ApiToken]):
     filterset_class = TokenFilter
 
     def get_queryset(self) -> QuerySet[ApiToken]:
-        """Those of the clusters in which the caller is an admin."""
+        """Returns the tokens of clusters in which the caller is an admin."""
         rows = ApiToken.objects.select_related("cluster")
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
@@ -98,7 +98,7 @@ class Tokens(base.Reads[ApiToken]):
 
     @extend_schema(request=TokenBody, responses={201: NewTokenSerializer})
     def create(self, request: Request) -> Response:
-        """Makes a token; not under an idempotency key, because the secret must not be kept to be repeated."""
+        """Creates a token. There is no idempotency key, because the secret must not be stored."""
         base.known_only(request)
         base.require_somewhere(request, base.ADMIN)
         body: dict[str, Any] = base.body_of(request, TokenBody)
@@ -114,7 +114,7 @@ class Tokens(base.Reads[ApiToken]):
             created_by=queries.actor(principal(request)),
             now=timezone.now(),
         )
-        token.token = secret  # type: ignore[attr-defined]  # shown once, kept nowhere
+        token.token = secret  # type: ignore[attr-defined]  # shown once, not stored
         return Response(NewTokenSerializer(token).data, status=201)
 
     @extend_schema(responses={204: None})

@@ -85,7 +85,7 @@ class Migration(migrations.Migration):
                 ),
                 ("results", models.JSONField(default=list)),
                 ("said", models.JSONField(default=list, help_text="Autopilot's status words")),
-                ("note", models.CharField(blank=True, help_text="why there are no results", max_length=1000)),
+                ("note", models.JSONField(default=dict, help_text="a Reason: why there are no results; {}: there are")),
                 ("asked_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
                 (

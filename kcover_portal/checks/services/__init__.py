@@ -1,8 +1,8 @@
 """Check runs: checks on many nodes, requested from the agents batch by batch, like Autopilot's ``/status``.
 
-The rows are the whole state of a run. Any process that calls ``advance`` takes it one step on, so that a run ends
-whether or not a client waits for it. A check that needs idle GPUs is requested only where no pod holds any, and from
-one run at a time per node; the agent verifies it again before it starts.
+The rows are the whole state of a run. Any process that calls ``advance`` takes it one step further, so that a run ends
+whether or not a client waits for it. A check that needs idle GPUs is requested only if no pod holds any, and from one
+run at a time per node; the agent verifies it again before it starts.
 """
 
 from kcover_portal.checks.services.deep_checks import begin_again

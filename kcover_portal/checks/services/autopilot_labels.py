@@ -86,9 +86,9 @@ class Wanted:
             )
             labels[autopilot.GPU_HEALTH] = before
         at = target.finished_at
-        told = autopilot.level_3_label(results, at=at) if target.run.level > 2 and at is not None else None
-        if told is not None:
-            labels[autopilot.LEVEL_3], annotations[autopilot.LEVEL_3_OUTPUT] = told
+        label = autopilot.level_3_label(results, at=at) if target.run.level > 2 and at is not None else None
+        if label is not None:
+            labels[autopilot.LEVEL_3], annotations[autopilot.LEVEL_3_OUTPUT] = label
 
 
 def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random | None = None) -> int:
@@ -99,23 +99,23 @@ def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random
     if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in queries.SILENT:
         return 0
     written = 0
-    for one in _chosen(_wanted(cluster), rng or random.Random()):
+    for wanted in _chosen(_wanted(cluster), rng or random.Random()):
         try:
-            written += _write(cluster, one, clock=clock)
+            written += _write(cluster, wanted, clock=clock)
         except Held:
             break
         except port.Unavailable as error:
             log.info("cluster %s: labels are postponed: %s", cluster.name, error)
             break
         except port.KubeError as error:
-            log.warning("cluster %s: %s is not labelled: %s", cluster.name, one.node.name, error)
+            log.warning("cluster %s: %s is not labelled: %s", cluster.name, wanted.node.name, error)
     return written
 
 
 def _chosen(wanted: list[Wanted], rng: random.Random) -> list[Wanted]:
     """The nodes of this round in their order; random among equals."""
     rng.shuffle(wanted)
-    wanted.sort(key=lambda one: 0 if one.ended else 1 if one.under_way is not None else 2)
+    wanted.sort(key=lambda node: 0 if node.ended else 1 if node.under_way is not None else 2)
     first, others = wanted[:MAX_RANKED_NODES], wanted[MAX_RANKED_NODES:]
     return [*first, *rng.sample(others, min(MAX_NODES_PER_ROUND - len(first), len(others)))]
 
@@ -123,12 +123,12 @@ def _chosen(wanted: list[Wanted], rng: random.Random) -> list[Wanted]:
 def _wanted(cluster: Cluster) -> list[Wanted]:
     """The nodes whose labels, as last seen by the watch, differ from the wanted ones. Three queries in all."""
     targets = _targets(cluster)
-    here = Q(node__cluster=cluster, node__in_cluster=True, name__in=GPU_CHECKS)
+    selected = Q(node__cluster=cluster, node__in_cluster=True, name__in=GPU_CHECKS)
     old = ~Q(name__in=health.CHECKS_VALID_UNTIL_RERUN) & Q(
         seen_at__lt=F("node__agent__seen_at") - health.AUTOPILOT_RESULT_VALID_FOR
     )
     counts = (
-        CheckResult.objects.filter(here)
+        CheckResult.objects.filter(selected)
         .exclude(old)
         .order_by()
         .values_list("node")
@@ -145,7 +145,7 @@ def _wanted(cluster: Cluster) -> list[Wanted]:
         ended = tuple(target for target in of if target.finished_at is not None)
         under_way = next((target for target in of if target.finished_at is None), None)
         found.append(Wanted(node=node, periodic=periodic.get(node.pk), ended=ended, under_way=under_way))
-    return [one for one in found if _differs(one)]
+    return [node for node in found if _differs(node)]
 
 
 def _targets(cluster: Cluster) -> dict[int, list[CheckTarget]]:
@@ -158,37 +158,37 @@ def _targets(cluster: Cluster) -> dict[int, list[CheckTarget]]:
     return found
 
 
-def _differs(one: Wanted) -> bool:
-    labels: Mapping[str, str] = one.node.labels
+def _differs(wanted_labels: Wanted) -> bool:
+    labels: Mapping[str, str] = wanted_labels.node.labels
     if labels.get(guards.EXCLUDE_LABEL) == "true":
         return False
     current = labels.get(autopilot.GPU_HEALTH, "")
-    if one.ended or one.under_way is not None:
-        return bool(one.ended) or current != autopilot.TESTING
-    return one.periodic is not None and current not in (*autopilot.STICKY_LABELS, one.periodic)
+    if wanted_labels.ended or wanted_labels.under_way is not None:
+        return bool(wanted_labels.ended) or current != autopilot.TESTING
+    return wanted_labels.periodic is not None and current not in (*autopilot.STICKY_LABELS, wanted_labels.periodic)
 
 
-def _write(cluster: Cluster, one: Wanted, *, clock: Callable[[], datetime]) -> bool:
+def _write(cluster: Cluster, wanted_labels: Wanted, *, clock: Callable[[], datetime]) -> bool:
     if queries.mode_now(cluster)[0] in queries.SILENT:
         raise Held
     kube = queries.connect(cluster)
     call: dict[str, Any] = {
         "call": audit.Call.AUTOPILOT_LABELS,
-        "target": f"node {one.node.name}",
-        "node": one.node.name,
+        "target": f"node {wanted_labels.node.name}",
+        "node": wanted_labels.node.name,
     }
-    wanted = audit.HealthLabel(value="testing" if one.under_way else one.periodic)
+    wanted = audit.HealthLabel(value="testing" if wanted_labels.under_way else wanted_labels.periodic)
     _note(cluster, audit.ClusterCallBegun(wanted=wanted, **call), now=clock())
     try:
-        before, after = kube.apply_node(one.node.name, one.change)
+        before, after = kube.apply_node(wanted_labels.node.name, wanted_labels.change)
     except port.KubeError as error:
         failed = audit.ClusterCallFailed(because=kube_reasons.of(error), held_back=False, **call)
         _note(cluster, failed, now=clock())
         raise
     patched = audit.LabelsPatched(before=_shown(before), after=_shown(after))
     _note(cluster, audit.ClusterCallDone(answer=patched, **call), now=clock())
-    if one.ended:
-        CheckTarget.objects.filter(pk__in=[target.pk for target in one.ended]).update(labelled_at=clock())
+    if wanted_labels.ended:
+        CheckTarget.objects.filter(pk__in=[target.pk for target in wanted_labels.ended]).update(labelled_at=clock())
     return before.labels != after.labels
 
 

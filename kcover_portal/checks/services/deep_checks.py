@@ -20,7 +20,7 @@ BATCHES = 4  # so that most idle nodes are free for jobs at any time
 
 
 def begin_again(cluster: Cluster, *, every: timedelta, now: datetime) -> CheckRun | None:
-    """Begins the next run if the last one is over and began at least ``every`` ago; None if no run is due.
+    """Begins the next run if the last one is over and began at least ``every`` ago. Returns None if no run is due.
 
     Nodes with a reason in ``eligibility.why_skipped`` are left out. Nothing begins while the cluster is paused or in
     shadow mode.

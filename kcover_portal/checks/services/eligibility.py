@@ -14,13 +14,13 @@ ACTOR = "system"  # requests automatic runs
 
 
 def automatic(run: CheckRun) -> bool:
-    """Whether the portal began the run by itself."""
+    """Returns whether the portal began the run by itself."""
     return run.asked_by == ACTOR
 
 
 def why_skipped(cluster: Cluster, nodes: Iterable[Node], *, now: datetime) -> dict[str, str]:
     """The reason to leave a node out now, by node name; eligible nodes have no entry."""
-    windows = [one for one in queries.maintenance(cluster, now=now) if one.starts_at <= now]
+    windows = [window for window in queries.maintenance(cluster, now=now) if window.starts_at <= now]
     rows = Rescue.objects.filter(cluster=cluster, state__in=lifecycle.OPEN_RESCUE)
     in_rescue = set(rows.values_list("node", flat=True))
     reasons = {node.name: _reason(node, windows, in_rescue=node.pk in in_rescue) for node in nodes}

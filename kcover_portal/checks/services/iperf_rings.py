@@ -38,12 +38,12 @@ def planned(traffic: Traffic) -> dict[str, Any]:
 
 
 def under_way(run: CheckRun) -> bool:
-    """Whether the nodes of the present batch are in a ring."""
+    """Returns whether the nodes of the present batch are in a ring."""
     return bool(run.ring.get("members"))
 
 
 def has(run: CheckRun, target: CheckTarget) -> bool:
-    """Whether the node is in the present ring."""
+    """Returns whether the node is in the present ring."""
     return target.place in run.ring.get("members", ())
 
 
@@ -53,29 +53,29 @@ def begin(run: CheckRun, members: Sequence[CheckTarget]) -> None:
 
 
 def go_on(run: CheckRun, *, now: datetime) -> list[CheckTarget]:
-    """Requests the next step once the present one is over; returns the nodes that are finished after the last step."""
+    """Requests the next step once the present one is over. Returns the nodes that are finished after the last step."""
     if not under_way(run):
         return []
     members = list(run.targets.filter(place__in=run.ring["members"]).select_related("node").order_by("place"))
-    here = [target for target in members if target.state == Asked]
-    if any(target.command_id is not None for target in here):
+    present = [target for target in members if target.state == Asked]
+    if any(target.command_id is not None for target in present):
         return []
-    step, pairs = _next_step(run, {target.place: target for target in here})
+    step, pairs = _next_step(run, {target.place: target for target in present})
     if pairs:
         _keep(run, step=step)
         _ask(run, step, pairs, now=now)
         return []
     _keep(run, members=[], step=0)
     gone = {target.node.name for target in members if target.state != Asked}
-    for target in here:
-        target.results = [_excused(one, gone) for one in target.results]
+    for target in present:
+        target.results = [_excused(result, gone) for result in target.results]
         node_checks.close(target, now=now)
-    CheckTarget.objects.bulk_update(here, node_checks.WRITTEN_FIELDS, batch_size=200)
-    return here
+    CheckTarget.objects.bulk_update(present, node_checks.WRITTEN_FIELDS, batch_size=200)
+    return present
 
 
 def is_step(command: Command) -> bool:
-    """Whether the command is part of a step of a ring."""
+    """Returns whether the command is part of a step of a ring."""
     return "partner" in command.args
 
 
@@ -85,21 +85,21 @@ def results(command: Command, found: Sequence[dict[str, Any]]) -> list[dict[str,
     Results of its servers are dropped, because the sender reports the same traffic.
     """
     hosts, partner = command.args["hosts"], command.args["partner"]
-    kept = [{**one, "device": partner} for one in found if one["name"] == CHECK and one["device"] in hosts]
-    kept += [one for one in found if one["name"] == CHECK and not one["device"]]
+    kept = [{**result, "device": partner} for result in found if result["name"] == CHECK and result["device"] in hosts]
+    kept += [result for result in found if result["name"] == CHECK and not result["device"]]
     return kept or ([node_checks.broke(CHECK, command, device=partner)] if hosts or not found else [])
 
 
 def leaves(command: Command, found: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the node leaves the ring because it did not take part in the step."""
-    return command.state != Command.State.DONE or any(not one["device"] for one in found)
+    """Returns whether the node leaves the ring because it did not take part in the step."""
+    return command.state != Command.State.DONE or any(not result["device"] for result in found)
 
 
-def _next_step(run: CheckRun, here: Mapping[int, CheckTarget]) -> tuple[int, list[tuple[CheckTarget, CheckTarget]]]:
-    """The next step with a complete pair, and its complete pairs; no pairs: the ring is over."""
+def _next_step(run: CheckRun, present: Mapping[int, CheckTarget]) -> tuple[int, list[tuple[CheckTarget, CheckTarget]]]:
+    """The next step with a complete pair, and its complete pairs. No pairs: the ring is over."""
     places = run.ring["members"]
     for step in range(run.ring["step"] + 1, iperf_ring.step_count(len(places)) + 1):
-        pairs = [(here[a], here[b]) for a, b in iperf_ring.pairs(places, step) if a in here and b in here]
+        pairs = [(present[a], present[b]) for a, b in iperf_ring.pairs(places, step) if a in present and b in present]
         if pairs:
             return step, pairs
     return 0, []
@@ -108,8 +108,8 @@ def _next_step(run: CheckRun, here: Mapping[int, CheckTarget]) -> tuple[int, lis
 def _ask(run: CheckRun, step: int, pairs: Sequence[tuple[CheckTarget, CheckTarget]], *, now: datetime) -> None:
     sends = {sender.place: server for sender, server in pairs}
     serves = {server.place for _, server in pairs}
-    asked = {target.place: target for pair in pairs for target in pair}
-    for target in asked.values():
+    targets = {target.place: target for pair in pairs for target in pair}
+    for target in targets.values():
         to = sends.get(target.place)
         clients = run.ring["clients"]
         target.command = Command(
@@ -134,15 +134,19 @@ def _ask(run: CheckRun, step: int, pairs: Sequence[tuple[CheckTarget, CheckTarge
             created_at=now,
             expires_at=now + node_checks.PICKUP_TIMEOUT + autopilot.time_limit((CHECK,), level=run.level),
         )
-    Command.objects.bulk_create([target.command for target in asked.values() if target.command is not None])
-    CheckTarget.objects.bulk_update(asked.values(), ("command",))
+    Command.objects.bulk_create([target.command for target in targets.values() if target.command is not None])
+    CheckTarget.objects.bulk_update(targets.values(), ("command",))
 
 
-def _excused(one: dict[str, Any], gone: set[str]) -> dict[str, Any]:
+def _excused(result: dict[str, Any], gone: set[str]) -> dict[str, Any]:
     """Turns an error towards a node that has left the ring into a skipped check."""
-    if one["name"] != CHECK or one["status"] != "error" or one["device"] not in gone:
-        return one
-    return {**one, "status": "skipped", "message": f"{one['device']} has left the ring: {one['message']}"[:1000]}
+    if result["name"] != CHECK or result["status"] != "error" or result["device"] not in gone:
+        return result
+    return {
+        **result,
+        "status": "skipped",
+        "message": f"{result['device']} has left the ring: {result['message']}"[:1000],
+    }
 
 
 def _keep(run: CheckRun, **changes: Any) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from kcover import autopilot
 from kcover.faults import fault
+from kcover.reasons import Reason
 from kcover_portal.checks.models import CheckTarget
 from kcover_portal.fleet.models import Command
 
@@ -14,16 +15,17 @@ PICKUP_TIMEOUT = timedelta(minutes=1)  # added to the time that the checks may t
 WRITTEN_FIELDS = ("state", "invasive", "command", "results", "said", "note", "asked_at", "finished_at")
 
 
-def close(target: CheckTarget, *, now: datetime, silent: str = "") -> None:
-    """Ends the checks of the node. ``silent``: why there is no answer; "": there is one."""
+def close(target: CheckTarget, *, now: datetime, silent: Reason | None = None) -> None:
+    """Ends the checks of the node. ``silent``: why there is no answer; None: there is one."""
     target.finished_at = now
-    target.state, target.note = (CheckTarget.State.SILENT, silent[:1000]) if silent else (CheckTarget.State.DONE, "")
+    target.state = CheckTarget.State.SILENT if silent else CheckTarget.State.DONE
+    target.note = silent.to_json() if silent else {}
     target.said = [autopilot.NO_ANSWER] if silent else autopilot.node_status(results_of(target))
 
 
 def results_of(target: CheckTarget) -> list[fault.Check]:
     """The results of a node as values."""
-    return [fault.Check(**one) for one in target.results]
+    return [fault.Check(**result) for result in target.results]
 
 
 def skipped(check: str, why: str) -> dict[str, Any]:

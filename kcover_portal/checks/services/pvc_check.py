@@ -30,7 +30,7 @@ def planned(storage_class: str) -> dict[str, Any]:
 
 
 def advance(run: CheckRun, *, now: datetime) -> None:
-    """Takes the check one step on and stores its state in the run; does nothing if it is over or not requested."""
+    """Takes the check one step further and stores its state in the run. Does nothing if it is over or not requested."""
     if CHECK not in run.checks or is_over(run):
         return
     mode, _ = queries.mode_now(run.cluster)
@@ -55,12 +55,12 @@ def advance(run: CheckRun, *, now: datetime) -> None:
         _end(run, "pass", f"bound after {waited.total_seconds():.0f} s{name and f' by class {name}'}", now=now)
     elif waited >= BIND_TIMEOUT:
         late = f"not bound within {BIND_TIMEOUT.total_seconds():.0f} s but {state.phase or 'gone'}"
-        asked = f"is there a class {name}, for ReadWriteMany," if name else "is there a class for ReadWriteMany"
-        _end(run, "fail", f"{late}: {asked} that does not wait for a pod?", now=now)
+        question = f"is there a class {name}, for ReadWriteMany," if name else "is there a class for ReadWriteMany"
+        _end(run, "fail", f"{late}: {question} that does not wait for a pod?", now=now)
 
 
 def is_over(run: CheckRun) -> bool:
-    """Whether there is a result."""
+    """Returns whether there is a result."""
     return "status" in run.storage
 
 
@@ -120,8 +120,8 @@ def _make(run: CheckRun, *, now: datetime) -> port.ClaimState:
         failed = audit.ClusterCallFailed(because=kube_reasons.of(error), held_back=False, **_call(run, CREATE))
         _note(run, failed, now=now)
         raise
-    made = audit.ClaimMade(claim=spec.name, phase=state.phase)
-    _note(run, audit.ClusterCallDone(answer=made, **_call(run, CREATE)), now=now)
+    claim = audit.ClaimMade(claim=spec.name, phase=state.phase)
+    _note(run, audit.ClusterCallDone(answer=claim, **_call(run, CREATE)), now=now)
     return state
 
 
@@ -131,14 +131,14 @@ def _end(run: CheckRun, status: str, message: str, *, now: datetime) -> None:
 
 
 def _keep(run: CheckRun, storage: dict[str, Any]) -> bool:
-    """Stores the state unless another worker has changed it meanwhile; whether it was stored."""
+    """Stores the state unless another worker has changed it meanwhile. Returns whether it was stored."""
     kept = CheckRun.objects.filter(pk=run.pk, storage=run.storage).update(storage=storage)
     run.storage = storage
     return bool(kept)
 
 
 def _call(run: CheckRun, call: audit.Call) -> dict[str, Any]:
-    """The fields that every entry about one call for the run has."""
+    """The fields that every entry about a call for the run has."""
     claim = f"{run.cluster.job_namespace}/{name_of(run)}"
     return {"call": call, "target": f"claim {claim}", "check_run": run.pk}
 

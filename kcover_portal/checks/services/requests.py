@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import Count, Min, Q
 
-from kcover import autopilot
+from kcover import autopilot, reasons
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import eligibility, iperf_rings, node_checks, pvc_check
 from kcover_portal.fleet import queries
@@ -17,7 +17,7 @@ from kcover_portal.kube import port
 
 log = logging.getLogger(__name__)
 
-MAX_NEIGHBOURS = 32  # nodes to ping where none are named: the next ones in the circle of names
+MAX_NEIGHBOURS = 32  # nodes to ping if none are named: the next ones in the circle of names
 MAX_LISTS_PER_NODE = 8  # up to so many nodes, pods are listed per node; beyond, all pods of the cluster once
 NO_PARTNER = "no other node of its batch can take part in the ring"
 NO_ADDRESS = "the cluster shows no address (InternalIP) of this node"
@@ -32,7 +32,7 @@ def invasive(run: CheckRun) -> list[str]:
 
 
 def next_batch(run: CheckRun) -> int | None:
-    """The batch to request next; None while one is running, and after the last one."""
+    """The batch to request next; None while a batch is running, and after the last one."""
     found = run.targets.aggregate(asked=Count("pk", filter=Q(state=Asked)), batch=Min("batch", filter=Q(state=Waiting)))
     batch: int | None = found["batch"] if not found["asked"] else None
     return batch
@@ -62,37 +62,37 @@ def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str] | N
 
 
 def ask(run: CheckRun, batch: int, held: Mapping[str, str], *, now: datetime) -> list[CheckTarget]:
-    """Offers the commands of a batch; returns the nodes that are finished at once because nothing can be requested.
+    """Offers the commands of a batch. Returns the nodes that are finished at once because nothing can be requested.
 
     ``held``: why the GPUs of a node are not idle, by node name.
     """
-    asked = list(run.targets.filter(batch=batch, state=Waiting).select_related("node").order_by("place"))
-    nodes = [target.node_id for target in asked]
+    targets = list(run.targets.filter(batch=batch, state=Waiting).select_related("node").order_by("place"))
+    nodes = [target.node_id for target in targets]
     heard = Agent.objects.filter(node__in=nodes, seen_at__gte=now - queries.AGENT_SILENT_AFTER)
     present = set(heard.values_list("pk", flat=True))
     loaded = dict(
         CheckTarget.objects.filter(node__in=nodes, state=Asked, invasive=True).values_list("node_id", "run_id")
     )
     todo: dict[int, list[str]] = {}  # by place: the checks to request
-    for target in asked:
+    for target in targets:
         why = held.get(target.node.name, "")
         if target.node_id in loaded:
             why = f"check run {loaded[target.node_id]} is using its GPUs"
-        todo[target.place] = _left(run, target, why)
-    members = [target for target in asked if iperf_rings.CHECK in todo[target.place] and target.node_id in present]
+        todo[target.place] = _requestable(run, target, why)
+    members = [target for target in targets if iperf_rings.CHECK in todo[target.place] and target.node_id in present]
     if len(members) < 2:
         for target in members:
             _skip(target, todo[target.place], iperf_rings.CHECK, NO_PARTNER)
         members = []
-    commands = _commands(run, asked, todo, present, now=now)
+    commands = _commands(run, targets, todo, present, now=now)
     Command.objects.bulk_create(commands, batch_size=500)
-    CheckTarget.objects.bulk_update(asked, node_checks.WRITTEN_FIELDS, batch_size=200)
+    CheckTarget.objects.bulk_update(targets, node_checks.WRITTEN_FIELDS, batch_size=200)
     if members:
         iperf_rings.begin(run, members)
-    return [target for target in asked if target.finished_at is not None]
+    return [target for target in targets if target.finished_at is not None]
 
 
-def _left(run: CheckRun, target: CheckTarget, why: str) -> list[str]:
+def _requestable(run: CheckRun, target: CheckTarget, why: str) -> list[str]:
     """The checks to request from the node; stores results for the others. ``why``: the reason its GPUs are not idle."""
     left = list(run.checks)
     target.results = []
@@ -123,7 +123,7 @@ def _commands(
             node_checks.close(target, now=now)
             continue
         if target.node_id not in present:
-            node_checks.close(target, silent="its agent has not reported recently", now=now)
+            node_checks.close(target, silent=reasons.of("agent_not_reporting"), now=now)
             continue
         target.state, target.invasive = Asked, any(autopilot.is_invasive(check, level=run.level) for check in left)
         if checks := [check for check in left if check != iperf_rings.CHECK]:
@@ -152,7 +152,7 @@ def _command(
 
 
 def _neighbourhood(run: CheckRun) -> list[tuple[str, str]]:
-    """Names and addresses of the cluster's nodes by name; empty unless the run needs them."""
+    """The names and addresses of the cluster's nodes, sorted by name; empty unless the run needs them."""
     if "ping" not in run.checks or run.peers:
         return []
     rows = Node.objects.filter(cluster=run.cluster, in_cluster=True, ready=True, gpus__gt=0).exclude(address="")

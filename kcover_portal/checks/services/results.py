@@ -7,7 +7,9 @@ from typing import Any
 
 from django.db.models import Q
 
+from kcover import reasons
 from kcover.faults import fault
+from kcover.reasons import Reason
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import iperf_rings, node_checks
 from kcover_portal.fleet.models import Command
@@ -17,7 +19,7 @@ UNANSWERED = (Command.State.OFFERED, Command.State.EXPIRED)
 
 
 def settle(run: CheckRun, *, now: datetime) -> list[CheckTarget]:
-    """Stores the answers that have arrived; returns the nodes that are finished. A member of a ring stays in it."""
+    """Stores the answers that have arrived. Returns the nodes that are finished. A member of a ring stays in it."""
     pending = Q(command__state=Command.State.OFFERED, command__expires_at__gt=now)
     rows = (
         run.targets.filter(state=CheckTarget.State.ASKED).exclude(pending).select_related("command").order_by("place")
@@ -31,39 +33,46 @@ def settle(run: CheckRun, *, now: datetime) -> list[CheckTarget]:
 
 def _take(run: CheckRun, target: CheckTarget, command: Command | None, *, now: datetime) -> None:
     if command is None or command.state in UNANSWERED:
-        node_checks.close(target, silent=(command.message if command else "") or "no answer in time", now=now)
+        node_checks.close(target, silent=_silence(command), now=now)
         return
     found, step = _read(command), iperf_rings.is_step(command)
     target.results = [*target.results, *(iperf_rings.results(command, found) if step else _results(command, found))]
     if iperf_rings.has(run, target) and not (step and iperf_rings.leaves(command, found)):
-        target.command = None  # until the next step asks it again
+        target.command = None  # until the next step requests it again
     else:
         node_checks.close(target, now=now)
 
 
+def _silence(command: Command | None) -> Reason:
+    if command is not None and command.message:
+        return reasons.of("agent_command_expired", why=command.message)
+    known = reasons.kept(command.because) if command is not None else None
+    return known or reasons.of("no_answer_in_time")
+
+
 def _results(command: Command, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The results in an answer; a requested check without a result is an error."""
-    told = {one["name"] for one in found}
-    missing = [check for check in command.args["checks"] if check not in told] if len(found) < MAX_RESULTS else []
+    reported = {result["name"] for result in found}
+    missing = [check for check in command.args["checks"] if check not in reported] if len(found) < MAX_RESULTS else []
     return [*found, *(node_checks.broke(check, command) for check in missing)]
 
 
 def _read(command: Command) -> list[dict[str, Any]]:
     """The well-formed results in an agent's answer."""
     listed = command.output.get("checks") if command.state == Command.State.DONE else None
-    return [_result(one) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return [_result(result) for result in listed if isinstance(result, dict)] if isinstance(listed, list) else []
 
 
-def _result(one: Mapping[str, Any]) -> dict[str, Any]:
-    status = one.get("status")
+def _result(data: Mapping[str, Any]) -> dict[str, Any]:
+    status = data.get("status")
     return asdict(
         fault.Check(
-            name=str(one.get("name", ""))[:64],
-            device=str(one.get("device") or "")[:128],
+            name=str(data.get("name", ""))[:64],
+            device=str(data.get("device") or "")[:128],
             status=str(status) if status in fault.CHECK_STATUSES else "error",
-            value=_number(one.get("value")),
-            unit=str(one.get("unit") or "")[:32],
-            message=str(one.get("message") or "")[:1000],
+            value=_number(data.get("value")),
+            unit=str(data.get("unit") or "")[:32],
+            message=str(data.get("message") or "")[:1000],
         )
     )
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import F, Q
 
-from kcover import audit, autopilot
+from kcover import audit, autopilot, reasons
 from kcover_portal import doorbell
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import iperf_rings, node_checks, pvc_check, requests, results
@@ -20,7 +20,7 @@ MAX_RUNS = 20  # running at one time in a cluster
 PRUNE_BATCH = 1_000  # rows per DELETE
 
 
-class CheckRunRefused(Exception):
+class CheckRunRefused(reasons.ExplainedError):
     """The request conflicts with the present state: the run is over, or too many are running."""
 
 
@@ -47,9 +47,7 @@ def begin(
     size = _size(len(nodes), batch, in_rings=in_rings)
     with transaction.atomic():
         if CheckRun.objects.filter(cluster=cluster, state=CheckRun.State.RUNNING).count() >= MAX_RUNS:
-            raise CheckRunRefused(
-                f"{MAX_RUNS} check runs are running in cluster {cluster.name}: wait for one to finish, or stop one"
-            )
+            raise CheckRunRefused(reasons.of("check_runs_full", count=MAX_RUNS, cluster=cluster.name))
         run = CheckRun.objects.create(
             cluster=cluster,
             checks=list(checks),
@@ -75,14 +73,14 @@ def begin(
         )
         ledger.record(cluster.name, act, actor=actor, now=now)
         doorbell.ring("checks.advance_run", run.pk)
-        doorbell.tell("checks", run.pk, cluster=cluster.name)
+        doorbell.publish("checks", run.pk, cluster=cluster.name)
     return run
 
 
 def advance(run_id: int, *, now: datetime) -> None:
     """Stores the agents' answers, and requests the next batch once the present one is finished.
 
-    Safe to call at any time and concurrently. One caller does the work; where it must call the cluster, which may hang,
+    Safe to call at any time and concurrently. One caller does the work; if it must call the cluster, which may hang,
     the others do not wait for it.
     """
     run = CheckRun.objects.select_related("cluster").filter(pk=run_id, state=CheckRun.State.RUNNING).first()
@@ -107,17 +105,17 @@ def advance(run_id: int, *, now: datetime) -> None:
 
 
 def _advance(run: CheckRun, batch: int | None, held: Mapping[str, str], *, now: datetime) -> None:
-    """``held``: why GPUs of nodes of ``batch`` are not idle, by node name."""
+    """Advances the locked run. ``held``: why GPUs of nodes of ``batch`` are not idle, by node name."""
     with transaction.atomic():
         going_on = CheckRun.objects.filter(pk=run.pk, state=CheckRun.State.RUNNING)
         if not going_on.select_for_update(no_key=True).exists():
             return
-        run.refresh_from_db(fields=("ring",))  # another worker may have advanced it since
+        run.refresh_from_db(fields=("ring",))  # another worker may have advanced the run meanwhile
         ended = [*results.settle(run, now=now), *iperf_rings.go_on(run, now=now)]
         due = requests.next_batch(run)
         while due is not None and (due == batch or not requests.invasive(run)):
             ended += [*requests.ask(run, due, held, now=now), *iperf_rings.go_on(run, now=now)]
-            due = requests.next_batch(run)  # nothing could be requested in this batch: try the next one
+            due = requests.next_batch(run)  # if nothing could be requested in this batch, try the next one
         if ended:
             _count(run, ended)
         if due is not None:
@@ -125,26 +123,27 @@ def _advance(run: CheckRun, batch: int | None, held: Mapping[str, str], *, now: 
         elif not run.targets.filter(state=CheckTarget.State.ASKED).exists():
             going_on.update(state=CheckRun.State.FINISHED, finished_at=now)
             _note_end(run, now=now)
-            doorbell.tell("checks", run.pk, cluster=run.cluster.name)
+            doorbell.publish("checks", run.pk, cluster=run.cluster.name)
 
 
 def _size(nodes: int, batch: int, *, in_rings: bool) -> int:
-    """Nodes at a time. More nodes than a ring may have are split into the fewest rings, of about the same size."""
+    """The number of nodes at a time.
+
+    More nodes than a ring may have are split into the fewest rings, of about the same size.
+    """
     size = min(batch, nodes) or nodes
     if not in_rings or size <= iperf_rings.MAX_RING_NODES:
         return size
     if batch:
-        raise CheckRunRefused(
-            f"a ring of iperf has at most {iperf_rings.MAX_RING_NODES} nodes: set batch to at most that or leave it out"
-        )
+        raise CheckRunRefused(reasons.of("check_ring_too_large", most=iperf_rings.MAX_RING_NODES))
     return -(-nodes // -(-nodes // iperf_rings.MAX_RING_NODES))
 
 
 def _count(run: CheckRun, ended: Sequence[CheckTarget]) -> None:
     """Updates the run's progress."""
-    wrong = sum(target.said not in node_checks.GOOD_STATUSES for target in ended)
-    CheckRun.objects.filter(pk=run.pk).update(done=F("done") + len(ended), wrong=F("wrong") + wrong)
-    doorbell.tell("checks", run.pk, cluster=run.cluster.name)
+    failed = sum(target.said not in node_checks.GOOD_STATUSES for target in ended)
+    CheckRun.objects.filter(pk=run.pk).update(done=F("done") + len(ended), wrong=F("wrong") + failed)
+    doorbell.publish("checks", run.pk, cluster=run.cluster.name)
 
 
 def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
@@ -152,16 +151,17 @@ def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
     with transaction.atomic():
         going_on = CheckRun.objects.filter(pk=run.pk, state=CheckRun.State.RUNNING)
         if not going_on.update(state=CheckRun.State.STOPPED, finished_at=now):
-            raise CheckRunRefused(f"check run {run.pk} has ended")
+            raise CheckRunRefused(reasons.of("check_run_ended", run=run.pk))
         run.refresh_from_db(fields=("ring",))
         _count(run, results.settle(run, now=now))
+        withdrawn = reasons.of("command_withdrawn", why=reasons.of("its_run_stopped"))
         Command.objects.filter(check_target__run=run, state=Command.State.OFFERED).update(
-            state=Command.State.EXPIRED, message="withdrawn: its run was stopped", finished_at=now
+            state=Command.State.EXPIRED, because=withdrawn.to_json(), finished_at=now
         )
         run.targets.filter(state__in=(CheckTarget.State.WAITING, CheckTarget.State.ASKED)).update(
             state=CheckTarget.State.STOPPED,
             said=[autopilot.NOT_CHECKED],
-            note=f"stopped: {reason}"[:1000],
+            note=reasons.of("stopped_because", why=reason[:1000]).to_json(),
             finished_at=now,
         )
         act = audit.CheckRunStopped(check_run=run.pk, reason=reason)
@@ -178,23 +178,23 @@ def prune(*, before: datetime) -> int:
     """
     past = CheckRun.objects.exclude(state=CheckRun.State.RUNNING).filter(finished_at__lt=before).order_by("pk")
     removed = 0
-    while some := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += len(some)
-        CheckRun.objects.filter(pk__in=some).delete()
+    while keys := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
+        removed += len(keys)
+        CheckRun.objects.filter(pk__in=keys).delete()
     of_runs = Command.objects.filter(requester_kind=Command.Requester.CHECK_RUN, check_target=None)
-    asked = of_runs.filter(expires_at__lt=before).order_by("pk")
-    while of := list(asked.values_list("pk", flat=True)[:PRUNE_BATCH]):
+    commands = of_runs.filter(expires_at__lt=before).order_by("pk")
+    while of := list(commands.values_list("pk", flat=True)[:PRUNE_BATCH]):
         Command.objects.filter(pk__in=of).delete()
     return removed
 
 
 def _note_end(run: CheckRun, *, now: datetime) -> None:
     ended = run.targets.select_related("node").only("said", "node__name")
-    wrong = [target for target in ended if target.said not in node_checks.GOOD_STATUSES]
+    failed = [target for target in ended if target.said not in node_checks.GOOD_STATUSES]
     act = audit.CheckRunFinished(
         check_run=run.pk,
         count=run.total,
-        wrong={target.node.name: tuple(target.said) for target in wrong[:MAX_NAMED_NODES]},
-        wrong_count=len(wrong),
+        wrong={target.node.name: tuple(target.said) for target in failed[:MAX_NAMED_NODES]},
+        wrong_count=len(failed),
     )
     ledger.record(run.cluster.name, act, actor="system", now=now)

@@ -17,7 +17,7 @@ from kcover_portal.console.access import Request
 from kcover_portal.console.fault_names import KINDS
 from kcover_portal.fleet.models import Cluster
 
-MUCH = 10  # pods hit; from here on the node's name is typed
+MUCH = 10  # number of evicted pods from which on the node's name must be typed
 
 
 class Act(forms.Form):
@@ -64,7 +64,7 @@ class NodeAct(Act):
 
 
 def hits_much(pods: Sequence[Any] | None) -> bool:
-    """Whether an action affects so many pods, or an unknown number, that the name must be typed."""
+    """Returns whether an action affects so many pods, or an unknown number, that the name must be typed."""
     return pods is not None and len(pods) >= MUCH
 
 
@@ -82,7 +82,7 @@ def _password() -> forms.CharField:
 
 
 class Somewhere(forms.Form):
-    """A form for one cluster, or for all clusters where the person's role covers all."""
+    """A form for one cluster, or for all clusters if the person's role covers all."""
 
     cluster = forms.ModelChoiceField(
         Cluster.objects.order_by("name"),
@@ -159,17 +159,16 @@ class Approver(forms.Form):
 
     def __init__(self, data: Any, *, people: Sequence[User]) -> None:
         super().__init__(data)
-        self.people = {one.get_username(): one for one in people}
+        self.people = {person.get_username(): person for person in people}
         field = self.fields["approver"]
         assert isinstance(field, forms.ChoiceField)
         field.choices = [(name, name) for name in self.people]
 
     def clean_approver(self) -> User:
-        """The person."""
         return self.people[self.cleaned_data["approver"]]
 
 
-# The faults that the demo offers: two that reboot heals, one that needs hands, and one that is a program's own doing.
+# The faults that the demo offers: two that a reboot cures, one that needs hands, and one that a user's program causes.
 DEMO_CODES = (48, 62, 64, 79, 31)
 
 
@@ -182,7 +181,7 @@ class Inject(forms.Form):
 
 
 def shown(request: Request, found: lists.Found, *names: str) -> list[dict[str, Any]]:
-    """The filters above a list, in order, as the template renders them; clusters are a choice."""
+    """The filters above a list, in order, as the template renders them. Clusters are a choice."""
     chosen = found.filter
     drawn = []
     for name in names:

@@ -10,14 +10,14 @@ from django.utils.translation import gettext_lazy
 
 from kcover.notify import events
 from kcover_portal.accounts.models import User
-from kcover_portal.console import presentation
+from kcover_portal.console import presentation, wording
 from kcover_portal.console.forms import Somewhere
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.notify.models import Channel, Route
 from kcover_portal.notify.services import channels
 
-ADDRESSES = {  # what the address of each kind looks like, and where people get it
+ADDRESSES = {  # the form of the address of each kind, and where people get it
     Channel.Kind.WEBHOOK: gettext_lazy(
         "Receives signed JSON by POST. X-Kcover-Signature is the HMAC-SHA-256 of the body."
     ),
@@ -152,14 +152,14 @@ class ChannelForm(forms.Form):
         """The settings for the service; a blank address or secret keeps its current value."""
         given = {name: value for name, value in self.cleaned_data.items() if name not in ("name", "reason")}
         if "recipients" in given:
-            given["recipients"] = [one.strip() for one in given["recipients"].split(",") if one.strip()]
+            given["recipients"] = [address.strip() for address in given["recipients"].split(",") if address.strip()]
         if "enabled" in given:
             given["enabled"] = given["enabled"] == "yes"
         return {name: value for name, value in given.items() if name not in ("url", "secret") or value}
 
     def refuse(self, error: FieldError) -> None:
         """Attach a service's error to its field."""
-        self.add_error(error.field if error.field in self.fields else None, str(error))
+        self.add_error(error.field if error.field in self.fields else None, wording.say(error.reason))
 
 
 def _initial(channel: Channel) -> dict[str, Any]:

@@ -64,4 +64,4 @@ class Checks(forms.Form):
 
     def clean_host(self) -> list[str]:
         """The node names without duplicates."""
-        return list(dict.fromkeys(name for one in self.cleaned_data["host"].split(",") if (name := one.strip())))
+        return list(dict.fromkeys(name for part in self.cleaned_data["host"].split(",") if (name := part.strip())))

@@ -1,6 +1,6 @@
-"""Forms about what bounds automation: one guard of a cluster, its mode, a maintenance window.
+"""Forms for what bounds automation: one guard of a cluster, its mode, a maintenance window.
 
-The kernel checks the values (``guards.merge``); these forms only carry them, times as people write them.
+The core checks the values (``guards.merge``); these forms only carry them, times as people write them.
 """
 
 import re
@@ -80,7 +80,7 @@ def _by() -> forms.Field:
 
 
 _WITHIN = gettext_lazy("Time window")
-# The parts of each guard as its JSON names them; one without parts is under "".
+# The parts of each guard as its JSON names them. A guard without parts has one field "".
 PARTS: Mapping[str, Mapping[str, Callable[[], forms.Field]]] = {
     "storm": {
         "enabled": _on,
@@ -119,8 +119,8 @@ class Guard(Act):
     def patch(self) -> dict[str, Any]:
         """The patch for ``guards.merge``."""
         given = self.cleaned_data
-        whole = "" in PARTS[self.guard]
-        return {self.guard: given[self.guard] if whole else {part: given[part] for part in PARTS[self.guard]}}
+        undivided = "" in PARTS[self.guard]
+        return {self.guard: given[self.guard] if undivided else {part: given[part] for part in PARTS[self.guard]}}
 
     def refuse(self, error: guards.SettingError) -> None:
         """Attach the core's error to its field."""
@@ -161,7 +161,7 @@ class Window(Somewhere, Act):
         widget=forms.TextInput(attrs=_LINE),
     )
     field_order = ("cluster", "pool", "node", "begins", "lasts", "reason")
-    # Where a refusal of the service belongs in this form.
+    # The field of this form at which an error of the service is shown.
     placed: Mapping[str, str] = {"starts_at": "begins", "ends_at": "lasts"}
 
     def __init__(self, data: Any, *, clusters: QuerySet[Cluster], everywhere: bool, zone: str) -> None:

@@ -1,1 +1,1 @@
-"""What pages need to know, read straight from the rows: never ORM objects where thousands of nodes are meant."""
+"""The data of pages, read straight from the rows. Reads of thousands of nodes never create ORM objects."""

@@ -20,7 +20,7 @@ from kcover_portal.rescue.queries import needs_person
 
 LISTED = 20
 LATELY = 8
-UNANSWERED = ("expired", "void")  # how a question ends that nobody's word ended
+UNANSWERED = ("expired", "void")  # the outcomes of a request that nobody answered
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Planned:
 class Question:
     """An approval request as a person reads it.
 
-    ``isolated``: without an answer the node stays as it is, isolated; else nothing at all was done to it. ``evicts``:
-    the plan takes running work away. ``refusal``: why the reader cannot answer, "" for who can.
+    ``isolated``: without an answer the node stays isolated; otherwise nothing was done to it. ``evicts``: the plan
+    takes running work away. ``refusal``: why the reader cannot answer, "" if the reader can.
     """
 
     rescue: Rescue
@@ -67,7 +67,7 @@ class Answered:
 
 
 def waiting(clusters: Collection[Cluster], *, user: User) -> list[Question]:
-    """Open approval requests of the clusters, the first to expire first."""
+    """Open approval requests of the clusters; the first to expire comes first."""
     rows = _with_evidence(needs_person.awaiting_approval().filter(cluster__in=clusters))
     return [question(rescue, user=user) for rescue in rows.order_by("expires_at", "pk")[:LISTED]]
 
@@ -95,7 +95,7 @@ def question(rescue: Rescue, *, user: User | None) -> Question:
 
 
 def _asked_about(step: Step) -> bool:
-    """Whether a step is part of the request; cancelled steps of earlier rounds are not."""
+    """Returns whether a step is part of the request; cancelled steps of earlier rounds are not."""
     return step.state != Step.State.CANCELLED
 
 
@@ -132,7 +132,7 @@ def answered(clusters: Collection[Cluster]) -> list[Answered]:
         for rescue in ended.select_related("node", "cluster").order_by("-closed_at")[:LATELY]
         if rescue.closed_at is not None
     ]
-    return sorted(found, key=lambda one: one.at, reverse=True)[:LATELY]
+    return sorted(found, key=lambda answer: answer.at, reverse=True)[:LATELY]
 
 
 def approvers(rescue: Rescue, *, maker: User) -> list[User]:
@@ -140,9 +140,9 @@ def approvers(rescue: Rescue, *, maker: User) -> list[User]:
     others = rescue.approvers == 1 or accounts.may(maker, Role.ADMIN, rescue.cluster)
     people = User.objects.filter(is_active=True).prefetch_related("bindings").order_by("username")
     return [
-        one
-        for one in (people if others else people.filter(pk=maker.pk))
-        if accounts.may(one, Role.APPROVER, rescue.cluster) and accounts.actor(one) != rescue.requested_by
+        person
+        for person in (people if others else people.filter(pk=maker.pk))
+        if accounts.may(person, Role.APPROVER, rescue.cluster) and accounts.actor(person) != rescue.requested_by
     ]
 
 

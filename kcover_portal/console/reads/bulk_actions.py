@@ -28,9 +28,9 @@ RESCUE_VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A row that was chosen. ``key`` names it as it was seen: a rescue with its plan. ``refusals``: why it is left out.
+    """A chosen row. ``key`` identifies it as it was seen: a rescue with its plan. ``refusals``: why it is left out.
 
-    ``pods``: how many are evicted, None where the act evicts none.
+    ``pods``: how many are evicted, None if the act evicts none.
     """
 
     key: str
@@ -54,9 +54,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What may be done to many rows of one list: how they are read, previewed (writes nothing) and acted on.
+    """An action on many rows of one list: how they are read, previewed (which writes nothing) and acted on.
 
-    ``act`` gets the rows as they were seen (key and, for a rescue, plan) and ``once``, under which it acts once.
+    ``act`` gets the rows as they were seen (key and, for a rescue, plan) and ``once``, the key that makes the action
+    idempotent.
     """
 
     verbs: Collection[str]
@@ -101,13 +102,13 @@ def _act_on_nodes(
             if not accounts.may(user, Role.OPERATOR, node.cluster):
                 raise services.RescueRefused(_lacking(Role.OPERATOR))
             key = f"console {user.pk} {once} {node.pk}"
-            made = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
+            rescue = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
         except services.RescueRefused as error:
             page = reverse("console:node", args=(node.cluster.name, node.name))
             answers.append(Answer(node.name, page, wording.say(error.reason), refused=True))
         else:
-            text = _("rescue %(number)d") % {"number": made.pk}
-            answers.append(Answer(node.name, reverse("console:rescue", args=(made.pk,)), text, refused=False))
+            text = _("rescue %(number)d") % {"number": rescue.pk}
+            answers.append(Answer(node.name, reverse("console:rescue", args=(rescue.pk,)), text, refused=False))
     return answers
 
 

@@ -1,4 +1,4 @@
-"""Audit entries as people read them: a title, and why it was done. An entry of an unknown verb is shown as it is."""
+"""Audit entries for people: a title, and why it was done. An entry with an unknown verb is shown as it is."""
 
 from collections.abc import Sequence
 
@@ -14,19 +14,18 @@ def title(entry: Entry) -> str:
 
 
 def why(entry: Entry) -> str:
-    """What a person wrote, or why the portal acted; of a refused request also what was requested."""
+    """A person's own words, or why the portal acted; for a refused request also what was requested."""
     act = _act(entry)
     if act is None:
         return ""
     explanation = wording.say(act.explanation) if act.explanation is not None else ""
     if isinstance(act, audit.RequestRefused):
         return f"{', '.join(act.requested)}: {explanation}"
-    own_words = "" if entry.actor.startswith("policy:") else act.own_words  # a rule's are the decision's reasons
-    return own_words or explanation
+    return act.own_words or explanation
 
 
 def of_people(entries: Sequence[Entry], *, rescue: int) -> list[Entry]:
-    """Those of a rescue's entries that are about the rescue as a whole, or not by its worker."""
+    """The entries of a rescue that are about the rescue as a whole, or not made by its worker."""
     return [entry for entry in entries if entry.actor != f"rescue {rescue}" or isinstance(_act(entry), audit.RescueAct)]
 
 

@@ -32,12 +32,12 @@ class Tile:
     gpus: int
     state: str
     faults: list[str] = field(default_factory=list)
-    marks: str = ""  # of the GPUs, where a fault names one: a character each, x where it is faulty
+    marks: str = ""  # of the GPUs, if a fault names one: a character each, x for a faulty one
     rescue: int | None = None
 
     @property
     def devices(self) -> str:
-        """A character for each GPU: x where an open fault names it."""
+        """A character for each GPU: x if an open fault names it."""
         return self.marks or "." * self.gpus
 
     @property
@@ -48,7 +48,7 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How many GPU nodes and GPUs there are, and the tiles of all nodes that may be anything but healthy."""
+    """The number of GPU nodes and GPUs, and the tiles of all nodes that may not be healthy."""
 
     nodes: int
     gpus: int
@@ -58,7 +58,7 @@ class Summary:
     def counts(self) -> Counter[str]:
         """How many nodes are in each state."""
         found = Counter(tile.state for tile in self.troubled)
-        found["healthy"] += max(0, self.nodes - len(self.troubled))  # a node may have come between the two queries
+        found["healthy"] += max(0, self.nodes - len(self.troubled))  # a node may have come between the queries
         return found
 
 
@@ -111,9 +111,12 @@ def state_of(
 
 
 def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
-    """Every GPU node of the clusters (or those named by key) with its state; six queries, whatever their number."""
-    which = _ours(clusters) if nodes is None else Q(cluster__in=clusters, gone_at=None, pk__in=nodes)
-    return _tiles(clusters, which, _beside(clusters, nodes), now=now)
+    """Every GPU node of the clusters (or those with the given keys) with its state.
+
+    Six queries, regardless of their number.
+    """
+    selected = _gpu_nodes(clusters) if nodes is None else Q(cluster__in=clusters, gone_at=None, pk__in=nodes)
+    return _tiles(clusters, selected, _beside(clusters, nodes), now=now)
 
 
 def summary(clusters: Collection[Cluster], *, now: datetime) -> Summary:
@@ -121,8 +124,10 @@ def summary(clusters: Collection[Cluster], *, now: datetime) -> Summary:
     beside = _beside(clusters)
     silent = Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER)
     troubled = Q(in_cluster=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=beside.nodes)
-    whole = Node.objects.filter(_ours(clusters)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
-    return Summary(whole["nodes"], whole["gpus"] or 0, _tiles(clusters, _ours(clusters) & troubled, beside, now=now))
+    totals = Node.objects.filter(_gpu_nodes(clusters)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
+    return Summary(
+        totals["nodes"], totals["gpus"] or 0, _tiles(clusters, _gpu_nodes(clusters) & troubled, beside, now=now)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,21 +151,22 @@ def _beside(clusters: Collection[Cluster], nodes: Collection[int] | None = None)
     return _Beside(_faults(where), rescues, left, _held_back(where))
 
 
-def _ours(clusters: Collection[Cluster]) -> Q:
+def _gpu_nodes(clusters: Collection[Cluster]) -> Q:
     """The GPU nodes of the clusters.
 
-    A node that has no GPUs by its capacity but an agent is one that lost them; one with neither is none of ours.
+    A node without GPUs in its capacity but with an agent has lost its GPUs and counts. A node with neither does not
+    count.
     """
     return Q(cluster__in=clusters, gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(in_cluster=False))
 
 
-def _tiles(clusters: Collection[Cluster], which: Q, beside: _Beside, *, now: datetime) -> list[Tile]:
+def _tiles(clusters: Collection[Cluster], selected: Q, beside: _Beside, *, now: datetime) -> list[Tile]:
     names = {cluster.pk: cluster.name for cluster in clusters}
     silent = ExpressionWrapper(Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER), output_field=BooleanField())
     columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "in_cluster", "ready", "unschedulable", "silent")
     found = []
     for pk, cluster, name, pool, model, gpus, in_cluster, ready, unschedulable, quiet in (
-        Node.objects.filter(which).annotate(silent=silent).order_by().values_list(*columns)
+        Node.objects.filter(selected).annotate(silent=silent).order_by().values_list(*columns)
     ):
         rescue = beside.rescues.get(pk)
         state = state_of(
@@ -227,7 +233,7 @@ def _mark_devices(found: Iterable[Tile], faults: dict[int, list[dict[str, Any]]]
 
 
 def names(fault: dict[str, Any], *, uuid: str, pci: str) -> bool:
-    """Whether a fault names this GPU; PCI addresses match with or without the function part."""
+    """Returns whether a fault names this GPU; PCI addresses match with or without the function part."""
     if fault["gpu_uuid"]:
         return bool(fault["gpu_uuid"] == uuid)
     device = str(fault["device"])

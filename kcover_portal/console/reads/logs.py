@@ -7,7 +7,7 @@ from kcover.decisions import match
 from kcover.faults import catalog, nvlink5, xid
 from kcover_portal.policies import queries as policies
 
-KINDS_SHOWN = 200  # different faults; a log with more of them is not read by a person
+KINDS_SHOWN = 200  # different faults; nobody reads a longer list
 NAMES_SHOWN = 3
 
 
@@ -41,7 +41,7 @@ class Seen:
 
     @property
     def program(self) -> bool:
-        """Whether it is an application fault."""
+        """True if it is an application fault."""
         return catalog.is_user_fault(self.kind, self.code, cause=self.cause, fatal=self.fatal)
 
 
@@ -55,9 +55,9 @@ class Verdict:
 
 
 def read(data: bytes) -> tuple[list[Seen], int]:
-    """The faults of a log in the order in which they first appear, and how many further kinds were left out.
+    """The faults of a log in the order in which they first appear, and how many further faults were left out.
 
-    The three lines of one SXid, and every repetition, fold into one. Bytes that are no text are shown as such.
+    The three lines of one SXid, and every repetition, count as one. Bytes that are not text are shown as such.
     """
     found: dict[tuple[str, int, str], Seen] = {}
     left_out: set[tuple[str, int, str]] = set()
@@ -80,9 +80,9 @@ def judged(seen: list[Seen], labels: Mapping[str, str]) -> list[Verdict]:
     """Match each fault with the active rules for a node with these labels; guards are not evaluated."""
     rules = policies.candidates()
     verdicts = []
-    for one in seen:
+    for fault in seen:
         rule, tried = match.match(
-            rules, kind=one.kind, code=str(one.code), cause=one.cause, labels=labels, fatal=one.fatal
+            rules, kind=fault.kind, code=str(fault.code), cause=fault.cause, labels=labels, fatal=fault.fatal
         )
-        verdicts.append(Verdict(one, rule, tried))
+        verdicts.append(Verdict(fault, rule, tried))
     return verdicts

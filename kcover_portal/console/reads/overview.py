@@ -32,12 +32,12 @@ class Need:
     record: int | None = None
     cluster: str = ""
     node: str = ""
-    until: datetime | None = None  # when it is too late to do it
+    until: datetime | None = None  # when it expires
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A figure on top of the page, with the list that it counts."""
+    """A figure at the top of the page, with the list that it counts."""
 
     look: presentation.Badge
     number: int
@@ -123,7 +123,7 @@ def _rescues(waiting: needs_person.NeedsPerson) -> list[Need]:
         )
         for rescue in waiting.rescues.select_related(*beside)[:LISTED]
     ]
-    asked = [
+    approvals = [
         Need(
             presentation.of("node", "approval"),
             _("Approve the rescue of %(node)s?") % {"node": rescue.node.name},
@@ -137,16 +137,15 @@ def _rescues(waiting: needs_person.NeedsPerson) -> list[Need]:
         )
         for rescue in waiting.approvals.select_related(*beside).order_by("expires_at", "pk")[:LISTED]
     ]
-    return left + asked
+    return left + approvals
 
 
 def _unhandled(rows: QuerySet[Incident]) -> list[Need]:
-    """Open faults of nodes that nothing is being done about, or that wait for a person, with the reason that the last
-    decision gave."""
+    """Open faults of nodes that nothing handles, or that wait for a person, with the reason of the last decision."""
     incidents = list(rows.select_related("node", "cluster")[:LISTED])
     reasons = {
         decision.incident_id: decision
-        for decision in Decision.objects.filter(incident__in=[one.pk for one in incidents]).order_by("pk")
+        for decision in Decision.objects.filter(incident__in=[row.pk for row in incidents]).order_by("pk")
     }
     found = []
     for incident in incidents:
@@ -168,7 +167,7 @@ def _unhandled(rows: QuerySet[Incident]) -> list[Need]:
 
 
 def active(clusters: Collection[Cluster], *, now: datetime) -> list[Active]:
-    """Rescues in progress that need no person, the next to continue first."""
+    """Rescues in progress that do not need a person; the next to continue comes first."""
     rows = list(open_rescues(clusters).filter(needs_human=False).order_by("due_at", "pk")[:LISTED])
     found = []
     for rescue in rows:
@@ -189,7 +188,7 @@ def active(clusters: Collection[Cluster], *, now: datetime) -> list[Active]:
 
 
 def open_rescues(clusters: Collection[Cluster]) -> QuerySet[Rescue]:
-    """Open rescues of the clusters with all that a list shows of them."""
+    """Open rescues of the clusters with everything that a list shows of them."""
     return (
         Rescue.objects.filter(cluster__in=clusters, state__in=lifecycle.OPEN_RESCUE)
         .select_related("node", "cluster", "decision")

@@ -1,4 +1,4 @@
-"""One rescue in words: the sentence that sums it up, and its steps as a timeline."""
+"""One rescue in words: a sentence that summarises it, and its steps as a timeline."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -17,7 +17,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
-POLLED = timedelta(seconds=5)  # waits shorter than this are the engine's own looking, no countdown for people
+POLLED = timedelta(seconds=5)  # shorter waits are the engine's own polling and get no countdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class StepView:
     left: float
     width: float
     current: bool
-    gate: bool  # it waits, or waited, for a person's yes
-    round: int  # 2 where the rescue starts over with this step, 0 where no round begins
+    gate: bool  # it waits, or waited, for an approval
+    round: int  # 2 if the rescue starts over with this step, 0 if no round begins here
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Call:
     entry: Entry
     call: audit.Call
     step: int | None
-    outcome: str  # done, refused (by a budget), failed, or begun when no answer was noted
+    outcome: str  # done, refused (by a budget), failed, or begun if no answer was recorded
     answer: str
     seconds: float | None
 
@@ -65,17 +65,14 @@ def number_of(steps: Sequence[Step]) -> tuple[int, int]:
 
 
 def current(steps: Sequence[Step]) -> Step | None:
-    """The first step that is not finished."""
     return next((step for step in steps if step.state not in lifecycle.FINISHED_STEP), None)
 
 
 def title(step: Step) -> str:
-    """The title of the step."""
     return presentation.step_title(step.name)
 
 
 def awaits_approval(rescue: Rescue) -> bool:
-    """Whether the rescue waits for approval."""
     return needs_person.kind_of(rescue) == "approval"
 
 
@@ -98,7 +95,7 @@ def offered(rescue: Rescue, steps: Sequence[Step]) -> list[str]:
 
 
 def summary(rescue: Rescue, steps: Sequence[Step]) -> str:
-    """The sentence on top of the page: why, what, how far, and whether it helped."""
+    """The sentence at the top of the page: why, what, how far, and whether it helped."""
     names = {"node": rescue.node.name, "trigger": _trigger(rescue), "plan": _plan(steps)}
     step = current(steps)
     if awaits_approval(rescue):
@@ -174,7 +171,7 @@ def rounds(steps: Sequence[Step]) -> dict[int, int]:
 
 
 def held_back(rescue: Rescue) -> str:
-    """What holds back a rescue under way; "" where nothing does. The guards are evaluated again at ``due_at``."""
+    """What holds back a rescue under way; "" if nothing does. The guards are evaluated again at ``due_at``."""
     waits = rescue.state == Rescue.State.WAITING and rescue.hold == Rescue.Hold.GUARD
     return wording.stored(rescue.because) if waits else ""
 

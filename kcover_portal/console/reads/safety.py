@@ -22,7 +22,7 @@ from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import counts, needs_person
 
-NEAR = 0.75  # of the limit: from here on a gauge says that little is left
+NEAR = 0.75  # of the limit: from here on a gauge shows that little is left
 LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
 
 
@@ -30,7 +30,7 @@ LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
 class Gauge:
     """One count against its limit. ``state`` is of ``looks.TABLES["guard"]``; ``least``: the limit is a floor.
 
-    ``limit`` None: there is none, and nothing is counted.
+    ``limit`` None: there is no limit, and nothing is counted.
     """
 
     guard: str
@@ -65,7 +65,7 @@ class Bounds:
 
     @property
     def state(self) -> str:
-        """The strictest of its gauges."""
+        """The worst state of its gauges."""
         return min((gauge.state for gauge in self.gauges), key=SEVERITY.index, default="off")
 
 
@@ -100,12 +100,12 @@ def bounds(cluster: Cluster, *, now: datetime) -> Bounds:
 
 
 def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluster, list[Gauge]]]:
-    """The breaker's and the budget's of each cluster, for the overview."""
+    """The gauges of the breaker and the budget of each cluster, for the overview."""
     found = []
     for cluster in clusters:
         settings = fleet.guards_of(cluster)
         eligible = counts.eligible(cluster).count()
-        budget = sorted(_budget(cluster, settings), key=lambda one: -one.share)[:1]
+        budget = sorted(_budget(cluster, settings), key=lambda gauge: -gauge.share)[:1]
         found.append((cluster, [_breaker(cluster, settings, eligible, now=now), *budget]))
     return found
 
@@ -135,7 +135,7 @@ def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
         within = duration(fleet.guards_of(cluster).breaker.window)
         look = presentation.of("guard", "breaker")
         found.append(Alarm(look, cluster.name, text % {"n": isolated, "within": within, "limit": limit}))
-    for window in windows(clusters, now=now).filter(starts_at__lte=now, node=""):  # a node's is told on its own page
+    for window in windows(clusters, now=now).filter(starts_at__lte=now, node=""):  # a node's own page shows its windows
         where = window.pool
         text = _("Maintenance of %(where)s: no node is cordoned, drained or rebooted. %(why)s") % {
             "where": where or (window.cluster.name if window.cluster else _("all clusters")),
@@ -148,18 +148,18 @@ def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
 
 
 def _tripped(clusters: Collection[Cluster], *, now: datetime) -> Iterable[tuple[Cluster, int, int]]:
-    """Clusters with their breaker open; those in which nothing was isolated lately cost one query together."""
+    """Clusters with their breaker open. Clusters in which nothing was isolated lately cost one query together."""
     settings = {cluster.pk: fleet.guards_of(cluster).breaker for cluster in clusters}
-    longest = max((one.window for one in settings.values() if one.enabled), default=None)
+    longest = max((breaker.window for breaker in settings.values() if breaker.enabled), default=None)
     if longest is None:
         return
     busy = Rescue.objects.filter(cluster__in=clusters, opened_at__gte=now - longest).order_by()
     for cluster in Cluster.objects.filter(pk__in=busy.values("cluster").distinct()).order_by("name"):
-        one = settings[cluster.pk]
-        if not one.enabled:
+        breaker = settings[cluster.pk]
+        if not breaker.enabled:
             continue
-        isolated = counts.isolated(cluster, since=now - one.window)
-        limit = one.limit.of(counts.eligible(cluster).count()) if isolated else 1
+        isolated = counts.isolated(cluster, since=now - breaker.window)
+        limit = breaker.limit.of(counts.eligible(cluster).count()) if isolated else 1
         if isolated >= limit:
             yield cluster, isolated, limit
 
@@ -167,12 +167,13 @@ def _tripped(clusters: Collection[Cluster], *, now: datetime) -> Iterable[tuple[
 def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason]:
     """The guards that hold back an act on the node and that a named person may pass over, each with its reason.
 
-    Those that a person's own act always passes are not among them, nor is exclusion, over which nobody passes.
+    Guards that a person's own act always passes are left out. So is the exclusion, which nobody can override.
     """
     acts = [] if verb in requests.ENDING else [step.name for step in plan.manual(verb)]
     settings = fleet.guards_of(node.cluster)
     facts = counts.facts(node, settings=settings, now=now, destructive=True)
-    everyone = dict.fromkeys(guards.GUARDS, "")  # whoever it is: what is passed over then is what holds now
+    # Evaluate as if every guard were overridden: those that the verdict lists as overridden hold the act back now.
+    everyone = dict.fromkeys(guards.GUARDS, "")
     verdicts = [guards.isolation(settings, facts, now=now, overrides=everyone)] if acts else []
     verdicts += [
         guards.destructive(settings, facts, act=act, now=now, overrides=everyone)
@@ -189,7 +190,6 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
 
 
 def storms(clusters: Collection[Cluster]) -> QuerySet[Incident]:
-    """Open storms."""
     return needs_person.open_storms().filter(cluster__in=clusters).select_related("cluster")
 
 
@@ -198,7 +198,7 @@ def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int)
     if not storm.enabled:
         return Gauge("storm", "", 0, None, "off")
     limit = max(storm.nodes, limits.Limit(percent=storm.percent).of(eligible))
-    widest = max((len(one.scope) for one in storms), default=0)
+    widest = max((len(row.scope) for row in storms), default=0)
     note = _("one symptom within %(within)s") % {"within": duration(storm.window)}
     return Gauge("storm", "", widest, limit, "tripped" if storms else "calm", note)
 
@@ -243,7 +243,7 @@ def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
         scope = "" if by == "cluster" else name or _("no pool") if by == "pool" else f"{key}={name}"
         state = _state(group["used"], most)
         found.append(Gauge("budget", scope, group["used"], most, state, _("isolated or in rescue")))
-    return sorted(found, key=lambda one: (-one.share, one.scope))[:LISTED]
+    return sorted(found, key=lambda gauge: (-gauge.share, gauge.scope))[:LISTED]
 
 
 def _floors(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
@@ -269,7 +269,7 @@ def _plans(cluster: Cluster, settings: guards.Settings) -> Gauge:
 
 def _state(count: int, limit: int) -> str:
     if limit < 1:
-        return "off"  # no node to count over: then nothing is done at all
+        return "off"  # there is no node to count over, so nothing is done at all
     if count >= limit:
         return "tripped"
     return "near" if count >= limit * NEAR else "calm"

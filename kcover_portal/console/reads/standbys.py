@@ -8,7 +8,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Assignment, Step
 from kcover_portal.rescue.queries import standbys
 
-GIVEN_BACK = 10  # the last ones
+GIVEN_BACK = 10  # how many returned standbys are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Spare:
 
     node: Node
     state: str
-    why: object  # the reason that it is not free, None where it is
+    why: object  # the reason that it is not free, None if it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +31,20 @@ class Pool:
 
     @property
     def ready(self) -> int:
-        """The number of ready standbys."""
         return sum(spare.state == "ready" for spare in self.spares)
 
     @property
     def reserved(self) -> int:
-        """The number of reserved standbys."""
         return sum(spare.state == "reserved" for spare in self.spares)
 
     @property
     def unfit(self) -> int:
-        """The number of unavailable standbys."""
         return len(self.spares) - self.ready - self.reserved
 
 
 @dataclass(frozen=True, slots=True)
 class Standbys:
-    """Everything that there is about the standbys of some clusters."""
+    """All standbys of some clusters."""
 
     pools: Sequence[Pool]
     assignments: Sequence[Assignment]
@@ -56,32 +53,27 @@ class Standbys:
 
     @property
     def ready(self) -> int:
-        """The number of ready standbys."""
         return sum(pool.ready for pool in self.pools)
 
     @property
     def reserved(self) -> int:
-        """The number of reserved standbys."""
-        return sum(one.state == Assignment.State.RESERVED for one in self.assignments)
+        return sum(assignment.state == Assignment.State.RESERVED for assignment in self.assignments)
 
     @property
     def in_service(self) -> int:
-        """The number of standbys in service."""
-        return sum(one.state == Assignment.State.ACTIVE for one in self.assignments)
+        return sum(assignment.state == Assignment.State.ACTIVE for assignment in self.assignments)
 
     @property
     def unfit(self) -> int:
-        """The number of unavailable standbys."""
         return sum(pool.unfit for pool in self.pools)
 
     @property
     def any(self) -> bool:
-        """Whether there are any standbys."""
         return bool(self.pools or self.assignments or self.shortages)
 
 
 def of(clusters: Collection[Cluster], *, now: datetime) -> Standbys:
-    """The standbys of the clusters; a handful of queries, whatever their number."""
+    """The standbys of the clusters, in a handful of queries, regardless of their number."""
     nodes = Node.objects.filter(cluster__in=clusters).select_related("cluster")
     assignments = list(standbys.assignments().filter(spare__cluster__in=clusters))
     pools: dict[tuple[str, str], list[Spare]] = {}
@@ -90,9 +82,9 @@ def of(clusters: Collection[Cluster], *, now: datetime) -> Standbys:
         key = (spare.node.cluster.name, spare.node.pool)
         pools.setdefault(key, []).append(Spare(spare.node, state, spare.busy))
     serving: dict[tuple[str, str], int] = {}
-    for one in assignments:
-        if one.state == Assignment.State.ACTIVE:
-            key = (one.spare.cluster.name, one.spare.pool)
+    for assignment in assignments:
+        if assignment.state == Assignment.State.ACTIVE:
+            key = (assignment.spare.cluster.name, assignment.spare.pool)
             serving[key] = serving.get(key, 0) + 1
     released = Assignment.objects.filter(spare__cluster__in=clusters, state=Assignment.State.RELEASED)
     return Standbys(

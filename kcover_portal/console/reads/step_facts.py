@@ -1,4 +1,4 @@
-"""What a step was told and remembers, in the reader's language; and spans of time as people say them."""
+"""The arguments and progress of a step in the reader's language, and durations in words."""
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from kcover_portal.rescue.models import Step
 
 
 def duration(span: timedelta) -> str:
-    """A span in its two largest units; never negative, for clocks may disagree."""
+    """A duration in its two largest units. It is never negative, because clocks may disagree."""
     seconds = max(0, round(span.total_seconds()))
     if seconds == 0:
         return _("under 1 s")
@@ -26,11 +26,11 @@ def duration(span: timedelta) -> str:
         (seconds % 60, _("%(n)d s") % {"n": seconds % 60}),
     ]
     largest = next(place for place, (amount, __) in enumerate(parts) if amount)
-    return " ".join(words for amount, words in parts[largest : largest + 2] if amount)
+    return " ".join(unit for amount, unit in parts[largest : largest + 2] if amount)
 
 
 def of(step: Step) -> list[tuple[str, Any]]:
-    """What the step was told and remembers, as pairs of a title and a value: the fields that its action shows."""
+    """The arguments and progress of a step, as pairs of a title and a value: the fields that its action shows."""
     facts: list[tuple[str, Any]] = []
     ends = deadline(step)
     if ends is not None:
@@ -47,7 +47,7 @@ def of(step: Step) -> list[tuple[str, Any]]:
 
 
 def deadline(step: Step) -> datetime | None:
-    """When a step under way runs out of its own time, if it has any."""
+    """When a step under way reaches its own time limit; None if it has none."""
     if step.started_at is None or step.state not in ("running", "waiting") or step.name not in actions.ACTIONS:
         return None
     limit = step.args_as(step.spec.args).time_limit

@@ -19,7 +19,10 @@ LISTED = 12
 
 @dataclass(frozen=True, slots=True)
 class Agents:
-    """How many agents were heard of when; ``never``: GPU nodes of the cluster of which no agent ever spoke."""
+    """The number of agents by the age of their last report.
+
+    ``never``: GPU nodes of the cluster without any report of an agent.
+    """
 
     on_time: int
     late: int
@@ -41,7 +44,7 @@ class Queue:
 
 
 def agents(clusters: Collection[Cluster], *, now: datetime) -> Agents:
-    """The agents of nodes that the clusters have; four queries."""
+    """The agents of nodes that are in their clusters; four queries."""
     rows = Agent.objects.filter(node__cluster__in=clusters, node__gone_at=None)
     late, silent = now - fleet.AGENT_LATE_AFTER, now - fleet.AGENT_SILENT_AFTER
     counts = rows.aggregate(
@@ -77,7 +80,7 @@ def queue(clusters: Collection[Cluster], *, now: datetime) -> Queue:
     judge = Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, decide_at__lte=now)
     rescues = due.aggregate(n=Count("pk"), oldest=Min("due_at"))
     judgements = judge.aggregate(n=Count("pk"), oldest=Min("decide_at"))
-    oldest = [one for one in (rescues["oldest"], judgements["oldest"]) if one is not None]
+    oldest = [moment for moment in (rescues["oldest"], judgements["oldest"]) if moment is not None]
     offered = Command.objects.filter(node__cluster__in=clusters, state=Command.State.OFFERED, expires_at__gt=now)
     return Queue(rescues["n"], judgements["n"], offered.count(), min(oldest, default=None))
 
@@ -93,5 +96,5 @@ def database_bytes() -> int:
 
 
 def fresh(moment: datetime | None, *, now: datetime, limit: timedelta) -> bool:
-    """Whether a moment is set and no older than the limit."""
+    """Returns whether a moment is set and no older than the limit."""
     return moment is not None and now - moment <= limit

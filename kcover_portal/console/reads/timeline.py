@@ -8,7 +8,7 @@ from django.db.models import F
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover import lifecycle
+from kcover import audit, lifecycle
 from kcover.decisions import guards
 from kcover_portal.console import presentation, wording
 from kcover_portal.console.fault_names import fault_name, symptom
@@ -22,7 +22,7 @@ from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
 LENGTH = 60
-FLOW = ("fault", "decision", "rescue", "act", "step")  # what follows what, where the time is the same
+FLOW = ("fault", "decision", "rescue", "act", "step")  # the order of kinds with the same time
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +121,9 @@ def _rescues(node: Node, length: int) -> list[Moment]:
 
 
 def _acts(node: Node, length: int) -> list[Moment]:
-    """Actions of people from the audit log. Calls of the engine are shown on the rescue's page."""
+    """Actions of people from the audit log. Calls of the engine are on the rescue's page; decisions have rows above."""
     entries = ledger.timeline(node.cluster.name, node=node.name).exclude(actor__startswith="rescue ")
+    entries = entries.exclude(verb__in=audit.DecisionMade.verbs())
     look = presentation.Badge("", "off", "user")
     return [
         Moment(
@@ -140,7 +141,9 @@ def _acts(node: Node, length: int) -> list[Moment]:
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """One answer to "why is this node not healing?": where to read on, and when it is asked again, if it is."""
+    """One answer to "why is this node not healing?": the reason, where to read on, and when it is evaluated again, if
+    it is.
+    """
 
     text: str
     page: str = ""
@@ -149,7 +152,7 @@ class Why:
 
 
 def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident], now: datetime) -> list[Why]:
-    """The reasons why a node is not being healed, the widest first; empty if it is healing or healthy."""
+    """The reasons why a node is not being healed, the most general first; empty if it is healing or healthy."""
     rescue = Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE).first()
     if state == "healthy" or not (open_incidents or rescue or state == "attention"):
         return []
@@ -171,7 +174,7 @@ def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident
 
 
 def _bounds(node: Node, *, now: datetime) -> list[Why]:
-    """Reasons that apply to the node whatever its fault: pause, exclusion, maintenance, storm."""
+    """Reasons that apply to the node regardless of its fault: pause, exclusion, maintenance, storm."""
     found = []
     mode, reason = fleet.mode_of(node.cluster)
     if mode in fleet.SILENT:
@@ -197,9 +200,9 @@ def _bounds(node: Node, *, now: datetime) -> list[Why]:
 
 
 def _judgements(open_incidents: Sequence[Incident]) -> list[Why]:
-    """The last decision about each open fault that is not a rescue."""
-    keys = [one.pk for one in open_incidents]
-    latest = {one.incident_id: one for one in Decision.objects.filter(incident__in=keys).order_by("pk")}
+    """The last decision about each open fault that did not lead to a rescue."""
+    keys = [row.pk for row in open_incidents]
+    latest = {row.incident_id: row for row in Decision.objects.filter(incident__in=keys).order_by("pk")}
     found = []
     for incident in open_incidents:
         decision, name = latest.get(incident.pk), fault_name(incident.kind, incident.code)

@@ -15,12 +15,12 @@ from kcover_portal.incidents.models import Incident
 
 WEEK = timedelta(days=7)
 BUCKET = timedelta(hours=6)
-NAMED = 5  # faults with a series of their own; the rest are one
+NAMED = 5  # faults with their own series; the others share one
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Mean time to recovery of the last seven days and of the seven before, with how many faults each is of."""
+    """Mean time to recovery of the last seven days and of the seven before, with the number of faults of each."""
 
     last: timedelta | None
     before: timedelta | None
@@ -35,7 +35,7 @@ class Recovery:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """New faults by time: ``starts`` of the buckets in seconds of the epoch, and a count a bucket for each series."""
+    """New faults by time: ``starts`` of the buckets in seconds of the epoch, and a count per bucket for each series."""
 
     starts: Sequence[int]
     series: Sequence[tuple[str, Sequence[int]]]
@@ -85,9 +85,9 @@ def faults(clusters: Collection[Cluster], *, now: datetime) -> Trend:
     named = [fault for fault, _number in totals.most_common(NAMED)]
     series = [(fault_name(*fault), [counted[(*fault, index)] for index in range(len(starts))]) for fault in named]
     if len(totals) > NAMED:
-        rest = [0] * len(starts)
+        others = [0] * len(starts)
         for (kind, code, index), number in counted.items():
-            if (kind, code) not in named and 0 <= index < len(rest):
-                rest[index] += number
-        series.append((_("others"), rest))
+            if (kind, code) not in named and 0 <= index < len(others):
+                others[index] += number
+        series.append((_("others"), others))
     return Trend(list(starts), series)

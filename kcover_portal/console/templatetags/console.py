@@ -23,7 +23,7 @@ register = template.Library()
 
 @register.simple_tag
 def icon(name: str, css: str = "") -> SafeString:
-    """An icon of the sprite; hidden from screen readers, since text stands beside it."""
+    """An icon of the sprite. It is hidden from screen readers, because text stands beside it."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true"><use href="{}#tabler-{}"></use></svg>',
         css,
@@ -34,7 +34,7 @@ def icon(name: str, css: str = "") -> SafeString:
 
 @register.simple_tag
 def state(table: str, name: str, css: str = "") -> SafeString:
-    """A state as a badge; ``data-state`` names it for scripts and tests."""
+    """A state as a badge; ``data-state`` identifies it for scripts and tests."""
     look = presentation.of(table, name)
     return format_html(
         '<span class="state tone-{} {}" data-state="{}:{}">{}<span>{}</span></span>',
@@ -49,19 +49,19 @@ def state(table: str, name: str, css: str = "") -> SafeString:
 
 @register.simple_tag
 def ago(moment: datetime | None, fallback: str = "–") -> SafeString:
-    """A moment as "3 min ago"; the script keeps it fresh and shows the absolute time on hover, in the reader's zone."""
+    """A time as "3 min ago". The script keeps it fresh and shows the absolute time on hover, in the reader's zone."""
     return _time(moment, "ago", fallback)
 
 
 @register.simple_tag
 def until(moment: datetime | None, fallback: str = "–") -> SafeString:
-    """A future moment as a countdown."""
+    """A future time as a countdown."""
     return _time(moment, "until", fallback)
 
 
 @register.simple_tag
 def at(moment: datetime | None, fallback: str = "–") -> SafeString:
-    """A moment as date and time in the reader's zone."""
+    """A time as date and time in the reader's zone."""
     return _time(moment, "at", fallback)
 
 
@@ -94,7 +94,7 @@ def fault(kind: str, code: str) -> str:
 
 @register.filter
 def rescued_fault(rescue: Rescue) -> str:
-    """The name of the fault that the rescue is about; "" where it is about none."""
+    """The name of the fault that the rescue is about; "" if it is not about a fault."""
     return fault_names.of_rescue(rescue)
 
 
@@ -112,7 +112,7 @@ def outcome(name: str) -> Any:
 
 @register.simple_tag
 def progress(done: int, total: int, label: str = "") -> SafeString:
-    """Finished steps as segments: readable without colour, for each segment is filled or not."""
+    """Finished steps as segments. Readable without colour, because each segment is filled or not."""
     return format_html(
         '<span class="segments" role="img" aria-label="{}">{}</span>',
         label or _("%(done)d of %(total)d steps done") % {"done": done, "total": total},
@@ -125,7 +125,7 @@ def gpu_strip(devices: str) -> SafeString:
     """A node's GPUs as small cells; a faulty one is crossed out."""
     bad = devices.count("x")
     label = _("%(n)d GPUs, %(bad)d with a fault") % {"n": len(devices), "bad": bad}
-    cells = format_html_join("", '<i class="{}"></i>', (("bad" if one == "x" else "",) for one in devices))
+    cells = format_html_join("", '<i class="{}"></i>', (("bad" if device == "x" else "",) for device in devices))
     return format_html('<span class="gpus" role="img" aria-label="{}">{}</span>', label, cells)
 
 
@@ -167,7 +167,6 @@ def verb_help(name: str) -> Any:
 
 @register.filter
 def step_title(name: str) -> str:
-    """The title of a step."""
     return presentation.step_title(name)
 
 
@@ -179,7 +178,7 @@ def event_kind(kind: str) -> Any:
 
 @register.filter
 def shown(value: Any) -> Any:
-    """The value of a fact: a future moment as a countdown, a past one as a time, anything else unchanged."""
+    """The value of a fact: a future time as a countdown, a past one as a time, anything else unchanged."""
     if not isinstance(value, datetime):
         return value
     return until(value) if value > timezone.now() else at(value)
@@ -192,6 +191,12 @@ def pretty(data: Any) -> str:
 
 
 @register.filter
+def catalogued(text: str) -> str:
+    """A text of the fault catalogue (``catalog.texts``) in the reader's language."""
+    return _(text) if text else ""
+
+
+@register.filter
 def because(reason: Any) -> str:
     """A reason, or the JSON of one, in the reader's language; "" for none."""
     return wording.say(reason) if isinstance(reason, reasons.Reason) else wording.stored(reason or {})
@@ -199,11 +204,11 @@ def because(reason: Any) -> str:
 
 @register.filter
 def act_title(entry: Entry) -> str:
-    """What an audit entry says was done."""
+    """What was done, according to an audit entry."""
     return entries.title(entry)
 
 
 @register.filter
 def act_reason(entry: Entry) -> str:
-    """What a person wrote, or why the portal acted."""
+    """A person's own words, or why the portal acted."""
     return entries.why(entry)

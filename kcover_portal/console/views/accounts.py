@@ -31,7 +31,7 @@ def access(request: Request) -> HttpResponse:
         User.objects.order_by("username").prefetch_related("bindings__cluster") if everywhere else User.objects.none()
     )
     tokens = _tokens(request)
-    agents = "agents" in request.GET  # each enrolled agent has one: they would bury the tokens that people made
+    agents = "agents" in request.GET  # each enrolled agent has a token: they would bury the tokens that people made
     listed = tokens.exclude(node="") if agents else tokens.filter(node="")
     context = {
         "users": users,
@@ -78,7 +78,6 @@ def new_token(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def withdraw_token(request: Request, pk: int) -> HttpResponse:
-    """Revoke a token."""
     _require_admin_somewhere(request)
     token = get_object_or_404(_tokens(request).select_related("cluster"), pk=pk)
     form = forms.Act(request.POST or None)
@@ -115,7 +114,7 @@ def new_user(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def role(request: Request, pk: int) -> HttpResponse:
-    """Assign or remove a role; not one's own, so that nobody locks themselves out."""
+    """Assign or remove a role. People cannot change their own, so that nobody locks themselves out."""
     require(request, Role.ADMIN, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.GiveRole(request.POST or None)
@@ -170,7 +169,10 @@ def _ask(request: Request, form: Any, *, page: str, pk: int | None = None, **sho
 
 
 def _tokens(request: Request) -> QuerySet[ApiToken]:
-    """Those of the clusters in which the person is an admin; agents' own are found on their nodes' cluster, too."""
+    """The tokens of the clusters in which the person is an admin.
+
+    Tokens of agents are also found through their node's cluster.
+    """
     if queries.sees_all(request.user, Role.ADMIN):
         return ApiToken.objects.all()
     return ApiToken.objects.filter(cluster__in=queries.clusters_of(request.user, Role.ADMIN))

@@ -19,7 +19,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Rescue
 
-# How an answer to a link that opens nothing reads to programs; people read the page.
+# The HTTP status for a link that opens nothing, for programs; people read the page.
 STATUS = {approval_links.BAD: 404, approval_links.NOBODY: 403}
 GONE = 410
 
@@ -60,11 +60,11 @@ def link(request: Request, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         person = form.cleaned_data["approver"]
         try:
-            made = approval_links.invite(row, person, maker=request.user, now=timezone.now())
+            address = approval_links.invite(row, person, maker=request.user, now=timezone.now())
         except services.RescueRefused as error:
             form.add_error(None, wording.say(error.reason))
         else:
-            context |= {"person": person, "link": request.build_absolute_uri(made)}
+            context |= {"person": person, "link": request.build_absolute_uri(address)}
     return render(request, "console/pages/approval_link.html", context, status=422 if form.errors else 200)
 
 
@@ -73,13 +73,13 @@ def link(request: Request, pk: int) -> HttpResponse:
 def by_link(request: HttpRequest, token: str) -> HttpResponse:
     """The page of an approval link, whoever is signed in: evidence and two buttons (GET); only a POST answers.
 
-    In the named person's language. Never cached, and not to be kept by any index.
+    The page is in the named person's language. It is never cached, and search engines must not index it.
     """
     now = timezone.now()
     try:
         invitation = approval_links.read(token, now=now)
     except approval_links.LinkError as error:
-        return _shut(request, error)
+        return _invalid_link(request, error)
     row, person = invitation.rescue, invitation.user
     with translation.override(person.language or translation.get_language()):
         form = forms.Act(request.POST or None)
@@ -98,14 +98,14 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
         return _page(request, context, status=422 if form.errors else 200)
 
 
-def _shut(request: HttpRequest, error: approval_links.LinkError) -> HttpResponse:
-    """Why a link is not valid; shows no more of the rescue than its person already knows."""
+def _invalid_link(request: HttpRequest, error: approval_links.LinkError) -> HttpResponse:
+    """Why a link is not valid. Shows no more of the rescue than the link's person already knows."""
     context = {"shut": error.code, "vote": error.vote, "rescue": error.rescue}
     return _page(request, context, status=STATUS.get(error.code, GONE))
 
 
 def _page(request: HttpRequest, context: Mapping[str, object], *, status: int = 200) -> HttpResponse:
-    shown = {**context, "user": AnonymousUser()}  # the page is the link's, not that of whoever is signed in
+    shown = {**context, "user": AnonymousUser()}  # the page belongs to the link's person, not to whoever is signed in
     response = render(request, "console/pages/by_link.html", shown, status=status)
     response.headers["X-Robots-Tag"] = "noindex"
     return response

@@ -12,8 +12,8 @@ from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, signed_in
 from kcover_portal.console.reads import bulk_actions
 
-LIMIT = 100  # rows at once: each is looked up in its cluster
-MANY = 5  # rows; above this the number is typed
+LIMIT = 100  # rows at a time, because each is looked up in its cluster
+MANY = 5  # rows; above this, the number must be typed
 
 
 @require_http_methods(["GET", "POST"])
@@ -24,12 +24,12 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     if kind is None or verb not in kind.verbs:
         raise Http404
     posted = request.method == "POST"
-    asked = (request.POST if posted else request.GET).copy()
-    seen = dict(part.partition(":")[::2] for part in asked.get("picked", "").split(",") if part)
-    asked["picked"] = ",".join(seen)
+    query = (request.POST if posted else request.GET).copy()
+    seen = dict(part.partition(":")[::2] for part in query.get("picked", "").split(",") if part)
+    query["picked"] = ",".join(seen)
     if posted:
-        asked.pop("all", None)  # what was not in the preview is not hit
-    rows = lists.find(lists.LISTINGS[name], request.user, asked).rows
+        query.pop("all", None)  # rows outside the preview are not affected
+    rows = lists.find(lists.LISTINGS[name], request.user, query).rows
     number = rows.count()
     context: dict[str, Any] = {"name": name, "verb": verb, "number": number, "limit": LIMIT, "base": dialog(request)}
     if not 0 < number <= LIMIT:
@@ -39,7 +39,7 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     hits = kind.preview(chosen, verb, user=request.user, now=now)
     willing = [hit for hit in hits if not hit.refusals]
     pods = sum(hit.pods or 0 for hit in willing)
-    # Once previewed, the number to type stays the one that was shown, whatever changed since.
+    # After the preview, the number to type stays the same, whatever has changed since.
     shown = len(seen) if posted else len(willing)
     form = forms.Act(request.POST or None, typed=f"{verb} {shown}" if shown > MANY or pods >= forms.MUCH else "")
     once = request.POST.get("once", "")[:40] or secrets.token_hex(8)

@@ -10,12 +10,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import autopilot
+from kcover import autopilot, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.checks import services
 from kcover_portal.checks.models import CheckRun, CheckTarget
-from kcover_portal.console import forms, lists
+from kcover_portal.console import forms, lists, wording
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import checks
 from kcover_portal.errors import FieldError
@@ -60,7 +60,7 @@ def check_runs(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def check_run(request: Request, pk: int) -> HttpResponse:
-    """One run: how far it is, and its nodes, the ones to look at first."""
+    """One run: its progress and its nodes, the most important first."""
     run = _find(request, pk)
     targets = run.targets.select_related("node").order_by(ORDER, "place")
     going_on = run.state == CheckRun.State.RUNNING
@@ -86,7 +86,7 @@ def begin(request: Request) -> HttpResponse:
         try:
             nodes = node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"])
             if not nodes:
-                raise FieldError("host", _("The cluster has no GPU nodes."))
+                raise FieldError("host", reasons.of("cluster_without_gpus"))
             run = services.begin(
                 given["cluster"],
                 nodes,
@@ -97,9 +97,9 @@ def begin(request: Request) -> HttpResponse:
                 now=timezone.now(),
             )
         except FieldError as error:
-            form.add_error(error.field, str(error))
+            form.add_error(error.field, wording.say(error.reason))
         except services.CheckRunRefused as error:
-            form.add_error(None, str(error))
+            form.add_error(None, wording.say(error.reason))
         else:
             return lead(request, reverse("console:check-run", args=(run.pk,)))
     context = {
@@ -120,7 +120,7 @@ def begin(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def stop(request: Request, pk: int) -> HttpResponse:
-    """Stop a run: no further nodes are checked."""
+    """Stop a run. No further nodes are checked."""
     run = _find(request, pk)
     require(request, Role.OPERATOR, run.cluster)
     form = forms.Act(request.POST or None)
@@ -130,7 +130,7 @@ def stop(request: Request, pk: int) -> HttpResponse:
         try:
             services.stop(run, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
         except services.CheckRunRefused as error:
-            form.add_error(None, str(error))
+            form.add_error(None, wording.say(error.reason))
         else:
             return lead(request, page)
     context = {

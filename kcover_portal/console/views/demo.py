@@ -1,4 +1,4 @@
-"""The demo's button that injects a fault; exists only where a simulator is configured."""
+"""The demo's button that injects a fault. It exists only if a simulator is configured."""
 
 import logging
 import secrets
@@ -43,7 +43,7 @@ def inject(request: Request) -> HttpResponse:
         answer = requests.post(f"{settings.KCOVER_DEMO_URL}/sim/faults", json=fault, timeout=SECONDS)
         answer.raise_for_status()
     except requests.RequestException as error:
-        log.warning("the simulator did not take the fault: %s", error)
+        log.warning("the simulator did not accept the fault: %s", error)
         messages.error(request, _("The simulator rejected the fault: %(error)s") % {"error": error})
     else:
         messages.success(

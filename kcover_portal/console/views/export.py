@@ -17,6 +17,6 @@ def export(request: Request, name: str, shape: str) -> HttpResponseBase:
         raise Http404
     found = lists.find(listing, request.user, request.GET)
     if not found.filter.is_valid():
-        wrong = "\n".join(f"{field}: {' '.join(map(str, errors))}" for field, errors in found.filter.errors.items())
-        return HttpResponse(wrong, status=400, content_type="text/plain; charset=utf-8")
+        problems = (f"{field}: {' '.join(map(str, errors))}" for field, errors in found.filter.errors.items())
+        return HttpResponse("\n".join(problems), status=400, content_type="text/plain; charset=utf-8")
     return exports.response(found, shape, today=timezone.now().date())

@@ -58,20 +58,20 @@ def nodes(request: Request) -> HttpResponse:
 @signed_in
 def search(request: Request) -> HttpResponse:
     """The search box: redirect to the node of that name, else to the filtered list."""
-    asked = request.GET.get("q", "").strip()
-    exact = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), name=asked).select_related("cluster")
-    if asked and len(found := list(exact[:2])) == 1:
+    text = request.GET.get("q", "").strip()
+    exact = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), name=text).select_related("cluster")
+    if text and len(found := list(exact[:2])) == 1:
         return redirect("console:node", cluster=found[0].cluster.name, name=found[0].name)
-    return redirect(f"{reverse('console:nodes')}?{forms.query(q=asked)}")
+    return redirect(f"{reverse('console:nodes')}?{forms.query(q=text)}")
 
 
 @require_GET
 @signed_in
 def search_nodes(request: Request) -> JsonResponse:
     """The nodes whose names contain the text, for the palette."""
-    asked = request.GET.get("q", "").strip()
-    rows = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), gone_at=None, name__icontains=asked)
-    names = rows.order_by("name").values_list("cluster__name", "name")[:OFFERED] if asked else ()
+    text = request.GET.get("q", "").strip()
+    rows = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), gone_at=None, name__icontains=text)
+    names = rows.order_by("name").values_list("cluster__name", "name")[:OFFERED] if text else ()
     return JsonResponse(
         {
             "nodes": [
@@ -114,7 +114,9 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
-    """A dry run (GET), then the request of a rescue with a reason, and the typed name if many pods are affected (POST).
+    """A dry run (GET), then the request of a rescue with a reason (POST).
+
+    If many pods are affected, the node's name must be typed.
 
     An approver may pass over guards that hold it back, each by its name.
     """
@@ -130,7 +132,7 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     form = forms.NodeAct(request.POST or None, typed=typed, passable=guards.GUARDS if passes else ())
     if request.method == "POST" and form.is_valid():
         try:
-            made = services.request(
+            rescue = services.request(
                 row,
                 verb,
                 actor=accounts.actor(request.user),
@@ -141,7 +143,7 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
         except services.RescueRefused as error:
             form.add_error(None, wording.say(error.reason))
         else:
-            target = reverse("console:rescue", args=(made.pk,))
+            target = reverse("console:rescue", args=(rescue.pk,))
             return lead(request, target)
     context: dict[str, Any] = {"node": row, "verb": verb, "plan": plan, "form": form, "base": dialog(request)}
     context |= {"holding": holding, "passes": passes, "chosen": request.POST.getlist("override")}
@@ -162,9 +164,9 @@ def _gpus(row: Node, opened: list[Incident], well: NodeHealth) -> list[dict[str,
             "gpu": gpu,
             "health": well.gpus[gpu.pk],
             "faults": [
-                one
-                for one in opened
-                if fleet.names({"gpu_uuid": one.gpu_uuid, "device": one.device}, uuid=gpu.uuid, pci=gpu.pci)
+                incident
+                for incident in opened
+                if fleet.names({"gpu_uuid": incident.gpu_uuid, "device": incident.device}, uuid=gpu.uuid, pci=gpu.pci)
             ],
         }
         for gpu in row.devices.all()

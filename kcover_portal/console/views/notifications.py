@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, lists
+from kcover_portal.console import forms, lists, wording
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import channels
 from kcover_portal.errors import FieldError
@@ -76,7 +76,6 @@ def new_channel(request: Request, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def channel(request: Request, name: str) -> HttpResponse:
-    """Change the settings of a channel."""
     require(request, Role.ADMIN, None)
     row = get_object_or_404(Channel.objects.select_related("person"), name=name)
     form = channels.ChannelForm(request.POST or None, kind=row.kind, channel=row)
@@ -104,7 +103,7 @@ def delete_channel(request: Request, name: str) -> HttpResponse:
         try:
             services.delete_channel(row, actor=actor, reason=reason, now=timezone.now())
         except FieldError as error:
-            form.add_error(None, str(error))
+            form.add_error(None, wording.say(error.reason))
         else:
             return lead(request, reverse("console:notifications"))
     title = _("Delete channel %(name)s…") % {"name": name}
@@ -142,7 +141,7 @@ def new_route(request: Request) -> HttpResponse:
                 now=timezone.now(),
             )
         except FieldError as error:
-            form.add_error(error.field, str(error))
+            form.add_error(error.field, wording.say(error.reason))
         else:
             return lead(request, reverse("console:notifications"))
     context = {"form": form, "base": dialog(request)}
@@ -152,7 +151,6 @@ def new_route(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def delete_route(request: Request, pk: int) -> HttpResponse:
-    """Delete a route."""
     require(request, Role.ADMIN, None)
     row = get_object_or_404(Route.objects.select_related("channel", "cluster"), pk=pk)
     form = forms.Act(request.POST or None)
@@ -168,7 +166,6 @@ def delete_route(request: Request, pk: int) -> HttpResponse:
 @require_POST
 @signed_in
 def retry(request: Request, pk: int) -> HttpResponse:
-    """Retry a failed delivery."""
     require(request, Role.ADMIN, None)
     services.again(get_object_or_404(Delivery, pk=pk), now=timezone.now())
     return lead(request, reverse("console:notifications"))

@@ -13,24 +13,24 @@ from kcover_portal.console.reads import fleet, safety, standbys, trends
 from kcover_portal.console.reads import overview as reads
 from kcover_portal.fleet import queries as fleet_queries
 
-TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has them all
+TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has all of them
 
 
 @require_GET
 @signed_in
 def overview(request: Request) -> HttpResponse:
-    """The home page; without clusters, how to enrol the first one."""
+    """The home page. Without clusters, it shows how to enrol the first one."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user))
-    whole = fleet.summary(clusters, now=now)
+    summary = fleet.summary(clusters, now=now)
     away = {cluster.name for cluster in clusters if fleet_queries.out_of_reach(cluster, now=now)}
     context = {
         "clusters": clusters,
-        "total": whole.nodes,
-        "gpus": whole.gpus,
-        "counts": reads.counts(whole.counts),
+        "total": summary.nodes,
+        "gpus": summary.gpus,
+        "counts": reads.counts(summary.counts),
         "needs": reads.needs(clusters),
-        "silent": [tile for tile in whole.troubled if tile.state == "silent" and tile.cluster not in away],
+        "silent": [tile for tile in summary.troubled if tile.state == "silent" and tile.cluster not in away],
         "active": reads.active(clusters, now=now),
         "gauges": safety.gauges(clusters, now=now),
         "standbys": standbys.of(clusters, now=now),

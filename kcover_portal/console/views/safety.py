@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover.decisions import guards
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, presentation
+from kcover_portal.console import forms, presentation, wording
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.reads import safety as reads
@@ -23,7 +23,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 
-# Guards without a count: how they are set is all there is to see.
+# Guards without a count: only their settings are shown.
 PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
 
 
@@ -107,7 +107,7 @@ def mode(request: Request, cluster: str) -> HttpResponse:
                 row, {"mode": given["mode"]}, actor=actor, reason=given["reason"], now=timezone.now()
             )
         except FieldError as error:
-            form.add_error(None, str(error))
+            form.add_error(None, wording.say(error.reason))
         else:
             return lead(request, reverse("console:safety"))
     title = _("Mode of %(cluster)s") % {"cluster": row.name}
@@ -145,7 +145,7 @@ def announce(request: Request) -> HttpResponse:
                     now=now,
                 )
             except FieldError as error:
-                form.add_error(form.placed.get(error.field, error.field), str(error))
+                form.add_error(form.placed.get(error.field, error.field), wording.say(error.reason))
             else:
                 return lead(request, reverse("console:safety"))
         text = presentation.GUARDS["maintenance"].help

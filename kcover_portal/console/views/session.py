@@ -29,7 +29,6 @@ class SignIn(LoginView):
     redirect_authenticated_user = True
 
     def form_valid(self, form: Any) -> HttpResponse:
-        """Signs in."""
         response = super().form_valid(form)
         user = form.get_user()
         if isinstance(user, User) and user.language in dict(settings.LANGUAGES):
@@ -39,7 +38,6 @@ class SignIn(LoginView):
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """Ends the session."""
     logout(request)
     return redirect("console:sign-in")
 

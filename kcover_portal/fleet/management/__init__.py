@@ -1,1 +1,0 @@
-"""Management of the app from the shell."""

@@ -1,4 +1,4 @@
-"""A kubeconfig file made independent of its machine: one context of it, with the files it names put in."""
+"""Makes a kubeconfig independent of its machine: one context, with the files that it refers to embedded."""
 
 import base64
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 MAX_BYTES = 1024 * 1024
-# what is named by path -> what holds the content itself, base64 (kubectl's own pairs)
+# key with a path -> key with the base64 content, as in kubectl
 CLUSTER_FILES = {"certificate-authority": "certificate-authority-data"}
 USER_FILES = {"client-certificate": "client-certificate-data", "client-key": "client-key-data"}
 
@@ -19,7 +19,7 @@ class KubeconfigInvalid(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Kubeconfig:
-    """One context as YAML text, its name, the server's address, and what the operator should know about it."""
+    """One context as YAML text, its name, the server's address, and warnings for the operator."""
 
     text: str
     context: str
@@ -28,7 +28,7 @@ class Kubeconfig:
 
 
 def read(path: Path, *, context: str = "") -> Kubeconfig:
-    """Reads one context (the file's current one without a name); raises KubeconfigInvalid."""
+    """Reads a context; "" is the file's current one. Raises KubeconfigInvalid."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -47,13 +47,13 @@ def read(path: Path, *, context: str = "") -> Kubeconfig:
         raise KubeconfigInvalid(f"no current context; choose one of {', '.join(contexts)}")
     if chosen not in contexts:
         raise KubeconfigInvalid(f"unknown context {chosen!r}; choose one of {', '.join(contexts)}")
-    cluster = _one(content, "clusters", "cluster", contexts[chosen].get("cluster"), chosen)
-    user = _one(content, "users", "user", contexts[chosen].get("user"), chosen)
+    cluster = _entry(content, "clusters", "cluster", contexts[chosen].get("cluster"), chosen)
+    user = _entry(content, "users", "user", contexts[chosen].get("user"), chosen)
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
         raise KubeconfigInvalid(f"the cluster of context {chosen!r} has no server (https://...)")
-    warnings = [*_inline(cluster, CLUSTER_FILES, path), *_inline(user, USER_FILES, path), *_doubts(cluster, user)]
-    alone = {
+    warnings = [*_inline(cluster, CLUSTER_FILES, path), *_inline(user, USER_FILES, path), *_warnings(cluster, user)]
+    document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": chosen,
@@ -61,11 +61,11 @@ def read(path: Path, *, context: str = "") -> Kubeconfig:
         "contexts": [{"name": chosen, "context": contexts[chosen]}],
         "users": [{"name": contexts[chosen]["user"], "user": user}],
     }
-    return Kubeconfig(yaml.safe_dump(alone, sort_keys=False), chosen, server, tuple(warnings))
+    return Kubeconfig(yaml.safe_dump(document, sort_keys=False), chosen, server, tuple(warnings))
 
 
 def _named(content: dict[str, Any], section: str, key: str) -> dict[str, dict[str, Any]]:
-    """A section's entries by name."""
+    """Returns a section's entries by name."""
     entries = content.get(section)
     if not isinstance(entries, list) or not entries:
         raise KubeconfigInvalid(f"not a kubeconfig: {section} is missing or empty")
@@ -76,7 +76,7 @@ def _named(content: dict[str, Any], section: str, key: str) -> dict[str, dict[st
     }
 
 
-def _one(content: dict[str, Any], section: str, key: str, name: object, context: str) -> dict[str, Any]:
+def _entry(content: dict[str, Any], section: str, key: str, name: object, context: str) -> dict[str, Any]:
     entries = _named(content, section, key)
     if not isinstance(name, str) or name not in entries:
         raise KubeconfigInvalid(f"context {context!r} refers to {key} {name!r}, which is not in the file")
@@ -84,7 +84,7 @@ def _one(content: dict[str, Any], section: str, key: str, name: object, context:
 
 
 def _inline(entry: dict[str, Any], files: dict[str, str], path: Path) -> list[str]:
-    """Puts the named files' content in; returns what to tell about relative paths."""
+    """Embeds the files that the entry refers to; returns warnings about relative paths."""
     warnings = []
     for key, data_key in files.items():
         named = entry.pop(key, None)
@@ -92,7 +92,7 @@ def _inline(entry: dict[str, Any], files: dict[str, str], path: Path) -> list[st
             continue
         file = Path(str(named))
         if not file.is_absolute():
-            warnings.append(f"{key} {named} is relative: it was read beside the kubeconfig")
+            warnings.append(f"{key} {named} is relative; it was read from the kubeconfig's folder")
             file = path.parent / file
         try:
             entry[data_key] = base64.b64encode(file.read_bytes()).decode("ascii")
@@ -101,15 +101,15 @@ def _inline(entry: dict[str, Any], files: dict[str, str], path: Path) -> list[st
     return warnings
 
 
-def _doubts(cluster: dict[str, Any], user: dict[str, Any]) -> list[str]:
-    doubts = []
+def _warnings(cluster: dict[str, Any], user: dict[str, Any]) -> list[str]:
+    warnings = []
     if isinstance(user.get("exec"), dict):
         program = user["exec"].get("command", "?")
-        doubts.append(f"the user signs in by running {program}: it must be installed wherever the portal runs")
+        warnings.append(f"the user's credentials come from the program {program}; install it wherever the portal runs")
     if "auth-provider" in user:
-        doubts.append("auth-provider is no longer supported by Kubernetes clients; use a service account token")
+        warnings.append("auth-provider is no longer supported by Kubernetes clients; use a service account token")
     if "tokenFile" in user:
-        doubts.append(f"the token is read from {user['tokenFile']}: the file must exist wherever the portal runs")
+        warnings.append(f"the token is read from {user['tokenFile']}; the file must exist wherever the portal runs")
     if cluster.get("insecure-skip-tls-verify"):
-        doubts.append("the API server's certificate is not verified (insecure-skip-tls-verify)")
-    return doubts
+        warnings.append("the API server's certificate is not verified (insecure-skip-tls-verify)")
+    return warnings

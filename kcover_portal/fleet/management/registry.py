@@ -1,4 +1,4 @@
-"""Which clusters there are: registered and forgotten here, with a ledger entry each."""
+"""Registers and removes clusters; both are in the audit log."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -16,14 +16,14 @@ SECRETS = ("kubeconfig",)
 
 
 class ClusterRefused(ValueError):
-    """What was asked for cannot be; the message says why."""
+    """The cluster cannot be registered. The message says why."""
 
 
 def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields: Any) -> Cluster:
-    """Registers a cluster, or with ``replace`` changes the given fields of one that there is.
+    """Registers a cluster, or with ``replace`` changes the given fields of an existing one.
 
-    ``fields`` are fields of the Cluster row. Raises Refused when the name is taken or a value is not accepted. The
-    kubeconfig is a secret: the ledger records only which fields were set.
+    ``fields`` are fields of the Cluster row. Raises ClusterRefused if the name is taken or a value is invalid. The
+    kubeconfig is secret, so its value is not in the audit log.
     """
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is not None and not replace:
@@ -37,29 +37,29 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
         checked = {"name", *fields}
         cluster.clean_fields(exclude={field.name for field in Cluster._meta.fields} - checked)
     except ValidationError as error:
-        reasons = [f"{field}: {' '.join(said)}" for field, said in error.message_dict.items()]
+        reasons = [f"{field}: {' '.join(messages)}" for field, messages in error.message_dict.items()]
         raise ClusterRefused("; ".join(reasons)) from error
     with transaction.atomic():
         cluster.save()
         ledger.record(name, _registered(name, before, fields), actor=actor, now=now)
-    doorbell.tell("cluster", cluster.pk, cluster=name)
+    doorbell.publish("cluster", cluster.pk, cluster=name)
     return cluster
 
 
 def remove(cluster: Cluster, *, actor: str, now: datetime) -> None:
-    """Forgets a cluster and its nodes, incidents, rescues and tokens; its ledger stays."""
+    """Deletes a cluster with its nodes, incidents, rescues and tokens. Its audit log is kept."""
     pk = cluster.pk
     with transaction.atomic(), ledger.last():
-        # In everybody's order: nodes, their cluster, what is of it, the ledger. Deleting alone takes the cluster last.
+        # Locks in the common order: nodes, cluster, dependents, audit log. delete() alone would lock the cluster last.
         list(Node.objects.select_for_update().filter(cluster=cluster).order_by("pk").values_list("pk"))
         list(Cluster.objects.select_for_update().filter(pk=pk).values_list("pk"))
         ledger.record(cluster.name, audit.ClusterRemoved(cluster=cluster.name), actor=actor, now=now)
         cluster.delete()
-    doorbell.tell("cluster", pk, cluster=cluster.name)
+    doorbell.publish("cluster", pk, cluster=cluster.name)
 
 
 def _registered(name: str, before: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> audit.Act:
-    """The ledger's entry: what was set, or what was changed of a cluster that there was; no value of a secret."""
+    """Returns the audit log entry with the fields that were set or changed, without values of secrets."""
     if before is None:
         settings = {field: value for field, value in fields.items() if field not in SECRETS}
         return audit.ClusterAdded(cluster=name, settings=settings)

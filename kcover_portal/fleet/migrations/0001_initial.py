@@ -17,7 +17,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("name", models.CharField(max_length=253)),
                 ("uid", models.CharField(blank=True, max_length=64)),
-                ("in_cluster", models.BooleanField(default=False, help_text="the cluster lists it")),
+                ("in_cluster", models.BooleanField(default=False, help_text="true if the cluster lists the node")),
                 ("pool", models.CharField(blank=True, max_length=120)),
                 ("model", models.CharField(blank=True, max_length=120)),
                 ("labels", models.JSONField(default=dict)),
@@ -30,21 +30,28 @@ class Migration(migrations.Migration):
                 ("boot_id", models.CharField(blank=True, max_length=64)),
                 (
                     "past_boots",
-                    models.JSONField(default=list, help_text="boots that the watch showed before, the last one first"),
+                    models.JSONField(default=list, help_text="ids of earlier boots, the latest first"),
                 ),
-                ("gpus", models.PositiveIntegerField(default=0, help_text="capacity by the device plugin")),
+                (
+                    "gpus",
+                    models.PositiveIntegerField(default=0, help_text="GPU capacity reported by the device plugin"),
+                ),
                 ("kubelet", models.CharField(blank=True, max_length=60)),
                 ("address", models.CharField(blank=True, max_length=64)),
                 ("driver", models.CharField(blank=True, max_length=60)),
                 ("kernel", models.CharField(blank=True, max_length=120)),
                 ("created_at", models.DateTimeField()),
                 ("synced_at", models.DateTimeField(null=True)),
-                ("gone_at", models.DateTimeField(help_text="when the cluster stopped having it", null=True)),
+                ("gone_at", models.DateTimeField(help_text="when the node disappeared from the cluster", null=True)),
                 (
                     "locked_by",
-                    models.CharField(blank=True, help_text="who acts on it, outside of its own rescue", max_length=60),
+                    models.CharField(
+                        blank=True,
+                        help_text="holder of the node lock, if not its own rescue",
+                        max_length=60,
+                    ),
                 ),
-                ("locked_until", models.DateTimeField(help_text="when that call must be over", null=True)),
+                ("locked_until", models.DateTimeField(help_text="when that lock expires", null=True)),
             ],
             options={
                 "ordering": ("name",),
@@ -118,27 +125,28 @@ class Migration(migrations.Migration):
                 (
                     "guards",
                     models.JSONField(
-                        default=dict, help_text="what differs from the guards' defaults (kcover.decisions.guards)"
+                        default=dict,
+                        help_text="settings that differ from the guards' defaults (kcover.decisions.guards)",
                     ),
                 ),
                 (
                     "decision_url",
-                    models.URLField(blank=True, help_text="an external system that is asked to decide", max_length=500),
+                    models.URLField(blank=True, help_text="URL of the external decision system", max_length=500),
                 ),
                 (
                     "decision_secret",
-                    models.CharField(blank=True, help_text="signs what is sent there and comes back", max_length=200),
+                    models.CharField(blank=True, help_text="signs its requests and responses", max_length=200),
                 ),
                 (
                     "decision_timeout",
-                    models.PositiveSmallIntegerField(default=5, help_text="seconds until its silence is an answer"),
+                    models.PositiveSmallIntegerField(default=5, help_text="seconds to wait for its response"),
                 ),
                 (
                     "decision_fallback",
                     models.CharField(
                         choices=[("policies", "Policies"), ("hold", "Wait for a person")],
                         default="policies",
-                        help_text="who decides when it is silent",
+                        help_text="who decides if it is silent",
                         max_length=10,
                     ),
                 ),
@@ -154,7 +162,7 @@ class Migration(migrations.Migration):
                     "storage_class",
                     models.CharField(
                         blank=True,
-                        help_text="of the check pvc; none: the cluster's default",
+                        help_text="storage class of the check pvc; empty: the cluster's default",
                         max_length=253,
                         validators=[
                             django.core.validators.RegexValidator(
@@ -175,13 +183,11 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "heard_since",
-                    models.DateTimeField(
-                        help_text="end of the last gap without an answer of its API server", null=True
-                    ),
+                    models.DateTimeField(help_text="end of its API server's last period of silence", null=True),
                 ),
                 (
                     "watched_at",
-                    models.DateTimeField(help_text="when the watch last had an answer from the cluster", null=True),
+                    models.DateTimeField(help_text="when the cluster last answered the watch", null=True),
                 ),
                 ("watch_error", models.CharField(blank=True, max_length=500)),
                 ("version", models.CharField(blank=True, max_length=40)),
@@ -211,16 +217,16 @@ class Migration(migrations.Migration):
                 (
                     "recent",
                     models.CharField(
-                        blank=True, help_text="marks of its last batches, to recognize repeats", max_length=96
+                        blank=True, help_text="hashes of the last batch ids, to recognize repeats", max_length=96
                     ),
                 ),
                 (
                     "inventory_digest",
-                    models.CharField(blank=True, help_text="of the inventory in its last report", max_length=16),
+                    models.CharField(blank=True, help_text="digest of the last report's inventory", max_length=16),
                 ),
                 (
                     "checks_digest",
-                    models.CharField(blank=True, help_text="of the check results in its last report", max_length=16),
+                    models.CharField(blank=True, help_text="digest of the last report's check results", max_length=16),
                 ),
             ],
         ),
@@ -238,7 +244,9 @@ class Migration(migrations.Migration):
                 (
                     "key",
                     models.CharField(
-                        help_text="names the request; repeating it finds this command", max_length=100, unique=True
+                        help_text="key of the request; repeating it returns this command",
+                        max_length=100,
+                        unique=True,
                     ),
                 ),
                 (
@@ -247,8 +255,11 @@ class Migration(migrations.Migration):
                         blank=True, choices=[("rescue", "Rescue"), ("check_run", "Check run")], max_length=20
                     ),
                 ),
-                ("requester_id", models.PositiveBigIntegerField(help_text="key of the rescue or check run", null=True)),
-                ("requester_step", models.PositiveIntegerField(help_text="of a rescue: index of its step", null=True)),
+                ("requester_id", models.PositiveBigIntegerField(help_text="id of the rescue or check run", null=True)),
+                (
+                    "requester_step",
+                    models.PositiveIntegerField(help_text="for a rescue: the index of its step", null=True),
+                ),
                 ("kind", models.CharField(max_length=20)),
                 ("args", models.JSONField(default=dict)),
                 (
@@ -265,7 +276,14 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("message", models.CharField(blank=True, max_length=1000)),
+                ("message", models.CharField(blank=True, help_text="of the agent", max_length=1000)),
+                (
+                    "because",
+                    models.JSONField(
+                        default=dict,
+                        help_text="a Reason: why the portal closed it, and what the agent answered after that; {}: none",
+                    ),
+                ),
                 ("output", models.JSONField(default=dict)),
                 ("created_at", models.DateTimeField()),
                 ("expires_at", models.DateTimeField()),
@@ -329,7 +347,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("name", models.CharField(max_length=64)),
                 ("device", models.CharField(blank=True, max_length=128)),
-                ("before", models.CharField(blank=True, help_text="nothing: its first result", max_length=10)),
+                ("before", models.CharField(blank=True, help_text="empty for the first result", max_length=10)),
                 ("status", models.CharField(max_length=10)),
                 ("message", models.CharField(blank=True, max_length=1000)),
                 ("at", models.DateTimeField(db_index=True)),

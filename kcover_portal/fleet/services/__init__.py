@@ -1,4 +1,4 @@
-"""Writing the fleet: what the watch saw, what agents said of themselves, what is asked of them, modes."""
+"""Changes to the fleet: nodes from the watch, commands to agents, modes."""
 
 import uuid
 from collections.abc import Collection, Mapping
@@ -8,8 +8,9 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import audit, marks
+from kcover import audit, marks, reasons
 from kcover.faults import fault
+from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Command, Node
@@ -18,9 +19,9 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
-MAX_PAST_BOOTS = 8  # a report of the last one may still arrive
+MAX_PAST_BOOTS = 8  # reports of earlier boots may still arrive
 
-# What a node's row takes from the cluster; a change of any of them is told to open pages.
+# The columns of a node's row that come from the cluster. Open pages are notified of each change.
 SYNCED = [
     *("uid", "in_cluster", "pool", "model", "labels", "taints", "conditions", "marks", "unschedulable"),
     *("ready", "ready_since", "boot_id", "gpus", "kubelet", "address", "gone_at"),
@@ -29,7 +30,7 @@ SYNCED = [
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who requests a command: a row of another app by kind and key; of a rescue also the index of the step."""
+    """The requester of a command: a row of another app by kind and id, and for a rescue the index of the step."""
 
     kind: Command.Requester
     id: int
@@ -37,13 +38,13 @@ class Requester:
 
 
 def sync_node(cluster: Cluster, seen: port.Node, *, now: datetime) -> tuple[Node, bool]:
-    """Brings a node's row in step with the cluster; returns it and whether anything changed."""
+    """Synchronizes a node's row with the cluster; returns it and whether it changed."""
     fields = _fields(seen)
     node, created = Node.objects.get_or_create(
         cluster=cluster, name=seen.name, defaults={**fields, "created_at": now, "synced_at": now}
     )
     if created:
-        doorbell.tell("node", node.pk, cluster=cluster.name)
+        doorbell.publish("node", node.pk, cluster=cluster.name)
         return node, True
     changed = [name for name, value in fields.items() if getattr(node, name) != value]
     if not changed:
@@ -53,28 +54,28 @@ def sync_node(cluster: Cluster, seen: port.Node, *, now: datetime) -> tuple[Node
         setattr(node, name, fields[name])
     node.synced_at = now
     node.save(update_fields=[*changed, "past_boots", "synced_at"])
-    doorbell.tell("node", node.pk, cluster=cluster.name)
+    doorbell.publish("node", node.pk, cluster=cluster.name)
     return node, True
 
 
 def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -> list[Node]:
-    """Brings every row in step with a full list; returns the nodes that changed. Nodes not listed are gone."""
+    """Synchronizes all rows with a full list; returns the changed nodes. Nodes that are not listed are gone."""
     rows = {node.name: node for node in Node.objects.filter(cluster=cluster)}
     fresh: list[Node] = []
     stale: list[Node] = []
-    for one in seen:
-        fields = _fields(one)
-        row = rows.get(one.name)
+    for listed in seen:
+        fields = _fields(listed)
+        row = rows.get(listed.name)
         if row is None:
-            fresh.append(Node(cluster=cluster, name=one.name, created_at=now, synced_at=now, **fields))
+            fresh.append(Node(cluster=cluster, name=listed.name, created_at=now, synced_at=now, **fields))
         elif any(getattr(row, name) != value for name, value in fields.items()):
             row.past_boots = _past_boots(row, fields["boot_id"])
             for name, value in fields.items():
                 setattr(row, name, value)
             row.synced_at = now
             stale.append(row)
-    listed = {one.name for one in seen}
-    gone = [row for name, row in rows.items() if row.in_cluster and name not in listed]
+    names = {listed.name for listed in seen}
+    gone = [row for name, row in rows.items() if row.in_cluster and name not in names]
     for row in gone:
         row.in_cluster, row.ready, row.gone_at = False, False, now
     with transaction.atomic():
@@ -82,21 +83,21 @@ def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -
         Node.objects.bulk_update([*stale, *gone], [*SYNCED, "past_boots", "synced_at"], batch_size=200)
     changed = [*fresh, *stale, *gone]
     if changed:
-        doorbell.tell("node", 0, cluster=cluster.name)
+        doorbell.publish("node", 0, cluster=cluster.name)
     return changed
 
 
 def remove_node(cluster: Cluster, name: str, *, now: datetime) -> Node | None:
-    """Notes that the cluster no longer has the node; its history stays."""
+    """Records that the node left the cluster. Its history is kept."""
     Node.objects.filter(cluster=cluster, name=name, in_cluster=True).update(in_cluster=False, ready=False, gone_at=now)
     node = Node.objects.filter(cluster=cluster, name=name).first()
     if node is not None:
-        doorbell.tell("node", node.pk, cluster=cluster.name)
+        doorbell.publish("node", node.pk, cluster=cluster.name)
     return node
 
 
 def _past_boots(row: Node, boot_id: str) -> list[str]:
-    """The boots that are over once the node shows this one."""
+    """Returns the boots that are over once the node has this boot id."""
     return [past for past in (row.boot_id, *row.past_boots) if past not in ("", boot_id)][:MAX_PAST_BOOTS]
 
 
@@ -122,7 +123,7 @@ def _fields(seen: port.Node) -> dict[str, Any]:
 
 
 def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str = "") -> None:
-    """Notes that the watch had word from the cluster, or why it had none."""
+    """Records that the cluster answered the watch, or the error."""
     fields: dict[str, Any] = {"watch_error": error[:500]}
     if not error:
         fields["watched_at"] = now
@@ -134,7 +135,7 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
 
 
 def note_unheard(cluster: int, *, now: datetime) -> None:
-    """Records that the cluster (by key) did not answer until now: silence of its nodes proves nothing before that."""
+    """Records that the cluster (by id) did not answer until now, so that silent agents before now prove nothing."""
     Cluster.objects.filter(pk=cluster).update(heard_since=now)
 
 
@@ -148,7 +149,7 @@ def ask_agent(
     now: datetime,
     requester: Requester | None = None,
 ) -> Command:
-    """Offers a command to the node's agent; repeating a key returns the command that exists."""
+    """Offers a command to the node's agent. A repeated key returns the existing command."""
     command, created = Command.objects.get_or_create(
         key=key,
         defaults={
@@ -164,12 +165,12 @@ def ask_agent(
         },
     )
     if created:
-        doorbell.tell("command", node.pk, cluster=node.cluster.name)
+        doorbell.publish("command", node.pk, cluster=node.cluster.name)
     return command
 
 
-def withdraw_commands(requester: Requester, *, because: str, now: datetime) -> list[tuple[uuid.UUID, str]]:
-    """Withdraws the requester's commands that no agent has answered; without a step, those of all its steps.
+def withdraw_commands(requester: Requester, *, because: Reason, now: datetime) -> list[tuple[uuid.UUID, str]]:
+    """Withdraws the requester's unanswered commands; without a step, those of all its steps.
 
     Returns the ids and kinds of the withdrawn commands.
     """
@@ -178,50 +179,52 @@ def withdraw_commands(requester: Requester, *, because: str, now: datetime) -> l
         rows = rows.filter(requester_step=requester.step)
     found = list(rows.filter(state=Command.State.OFFERED).order_by("created_at").values_list("pk", "kind"))
     if found:
+        withdrawn = reasons.of("command_withdrawn", why=because).to_json()
         Command.objects.filter(pk__in=[pk for pk, _ in found], state=Command.State.OFFERED).update(
-            state=Command.State.EXPIRED, message=f"{late_results.WITHDRAWN}{because}"[:1000], finished_at=now
+            state=Command.State.EXPIRED, because=withdrawn, finished_at=now
         )
     return found
 
 
 def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) -> bool:
-    """Notes how a command of this node ended; a second answer, or one for another node's command, changes nothing.
+    """Stores the result of a command of this node; returns whether it settled the command.
 
-    One that comes when the command has expired or was withdrawn settles nothing either, and is kept with it.
+    A second result, or one for another node's command, changes nothing. A result after the command expired or was
+    withdrawn does not settle it either, but is stored with it.
     """
     try:
-        wanted = uuid.UUID(result.id)
+        command_id = uuid.UUID(result.id)
     except ValueError:
         return False
-    changed = Command.objects.filter(pk=wanted, node=node, state=Command.State.OFFERED).update(
+    changed = Command.objects.filter(pk=command_id, node=node, state=Command.State.OFFERED).update(
         state=result.status,
         message=result.message[:1000],
         output=dict(result.output),
         finished_at=now,
     )
     if changed:
-        of_run = Command.objects.filter(pk=wanted, requester_kind=Command.Requester.CHECK_RUN).first()
-        if of_run is not None and of_run.requester_id is not None:
-            doorbell.ring("checks.advance_run", of_run.requester_id)
+        run_command = Command.objects.filter(pk=command_id, requester_kind=Command.Requester.CHECK_RUN).first()
+        if run_command is not None and run_command.requester_id is not None:
+            doorbell.ring("checks.advance_run", run_command.requester_id)
     if not changed:
-        late_results.note(node, wanted, result, now=now)
+        late_results.note(node, command_id, result, now=now)
     return bool(changed)
 
 
 def expire_commands(*, now: datetime) -> int:
-    """Closes commands that nobody answered in time; returns how many."""
+    """Expires commands that were not answered in time; returns their number."""
     return Command.objects.filter(state=Command.State.OFFERED, expires_at__lte=now).update(
         state=Command.State.EXPIRED, finished_at=now
     )
 
 
 def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) -> None:
-    """Stops every act on one cluster, or on all, before its next cluster call; remembers the mode it had."""
+    """Pauses automation in one cluster, or in all, before the next cluster call; remembers the previous mode."""
     _set_mode(Mode.PAUSED, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationPaused)
 
 
 def resume(*, cluster: Cluster | None, reason: str, actor: str, now: datetime, mode: str | None = None) -> None:
-    """Lets acts go on, in the mode from before the pause unless another is named: never in a bolder one by itself."""
+    """Resumes automation in the mode from before the pause, unless another is given."""
     _set_mode(mode, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationResumed)
 
 
@@ -247,4 +250,4 @@ def _set_mode(
         cluster_settings.note_change(cluster)
     name = cluster.name if cluster else ""
     ledger.record(name, act(cluster=name, before=before, mode=row.mode, reason=reason), actor=actor, now=now)
-    doorbell.tell("cluster", cluster.pk if cluster else 0, cluster=name)
+    doorbell.publish("cluster", cluster.pk if cluster else 0, cluster=name)

@@ -1,45 +1,45 @@
-"""SQL over many rows at once, for which Django has no words: the rows go in as one JSON parameter.
+"""SQL statements over many rows that Django's ORM cannot express. The rows are passed as one JSON parameter.
 
-One statement is the same on PostgreSQL and SQLite but for the way in (``given``) and the row locks (``LOCKED``), which
-SQLite neither has nor needs: its writers queue at the start of their transactions.
+Statements are the same on PostgreSQL and SQLite, except for the JSON relation (``given``) and the row locks
+(``locked``). SQLite needs no row locks, because its writers queue at the start of their transactions.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from django.db import connection
 
 Row = Mapping[str, Any]
 
 
 def given(**columns: str) -> str:
-    """What follows FROM: a relation ``given`` with these columns (name=SQL type), one parameter: ``rows(...)``."""
+    """Returns a FROM item: the relation ``given`` with these columns (name=SQL type). Its parameter is ``rows()``."""
     if connection.vendor == "postgresql":
         return (
             f"json_to_recordset(%s::json) AS given({', '.join(f'{name} {type_}' for name, type_ in columns.items())})"
         )
-    taken = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in columns)
-    return f"(SELECT {taken} FROM json_each(%s)) AS given"
+    extracted = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in columns)
+    return f"(SELECT {extracted} FROM json_each(%s)) AS given"
 
 
 def rows(values: Sequence[Row]) -> str:
-    """The parameter of ``given``."""
-    return json.dumps(values, separators=(",", ":"))
+    """Returns the parameter of ``given``."""
+    return msgspec.json.encode(values).decode()
 
 
 def moment(at: Any) -> Any:
-    """A time as a parameter, in the form in which the database's columns hold it."""
+    """Converts a time to a parameter in the database's format."""
     return connection.ops.adapt_datetimefield_value(at)
 
 
 def locked(table: str) -> str:
-    """What ends a SELECT whose rows of ``table`` nobody else may change until the transaction is over."""
+    """Returns the end of a SELECT that locks its rows of ``table`` until the transaction ends."""
     return f"FOR NO KEY UPDATE OF {table}" if connection.vendor == "postgresql" else ""
 
 
 def run(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """The rows that come back, none where the statement returns none."""
+    """Executes the statement and returns its rows, if any."""
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return cursor.fetchall() if cursor.description else []

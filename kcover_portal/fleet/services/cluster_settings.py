@@ -1,4 +1,4 @@
-"""What bounds automation in a cluster: its guards, who decides, and windows in which people work. All on record."""
+"""Changes to a cluster's guards, settings and maintenance windows. Every change is in the audit log."""
 
 import uuid
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from kcover import audit
+from kcover import audit, reasons
 from kcover.decisions import guards
 from kcover_portal import doorbell
 from kcover_portal.errors import FieldError
@@ -18,54 +18,54 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
 LONGEST_WINDOW_DAYS = 90
-# What may be set of a registered cluster, beside its guards; how to reach it is changed by registering it anew.
+# Settings of a registered cluster, besides its guards. Its credentials are changed by ``cluster add --replace``.
 SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
     *("autopilot_labels", "preflight_within", "storage_class"),
 )
 SECRET = ("decision_secret",)
-DECIDES = frozenset(("mode", "decision_mode", "decision_url", "drills"))  # by which faults are judged, and by whom
+DECIDES = frozenset(("mode", "decision_mode", "decision_url", "drills"))  # settings that affect decisions
 
 
 def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime) -> guards.Settings:
-    """Changes the named guards of a cluster, effective before the next call; returns them all.
+    """Changes the given guards of a cluster, effective before the next call; returns all guards.
 
-    Raises guards.SettingError for what is no setting.
+    Raises guards.SettingError for an invalid setting.
     """
     with transaction.atomic():
         row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
         before = queries.guards_of(row)
         after = guards.merge(before, patch)
         if after != before:
-            written = guards.to_json(after)
-            row.hold_down = written.pop("hold_down")
-            row.guards = written
+            settings = guards.to_json(after)
+            row.hold_down = settings.pop("hold_down")
+            row.guards = settings
             row.save(update_fields=["guards", "hold_down"])
             changed = _changed(guards.to_json(before), guards.to_json(after))
-            act = audit.ClusterGuardsChanged(cluster=row.name, changed=changed, reason=reason)
-            _note(row, act, actor=actor, now=now)
+            entry = audit.ClusterGuardsChanged(cluster=row.name, changed=changed, reason=reason)
+            _note(row, entry, actor=actor, now=now)
     cluster.refresh_from_db()
     return after
 
 
 def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Cluster:
-    """Changes settings of a cluster, all or none, effective before the next call; a secret's value is not on record.
+    """Changes settings of a cluster, all or none, effective before the next call.
 
-    Raises FieldError for a value that is none of a setting's.
+    Values of secrets are not in the audit log. Raises FieldError for an invalid value.
     """
     with transaction.atomic():
         row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
         before = {name: getattr(row, name) for name in changes}
         for name, value in changes.items():
             if name not in SETTINGS:
-                raise FieldError(name, f"unknown setting {name}; use one of {', '.join(SETTINGS)}")
+                raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
             setattr(row, name, value)
         try:
-            row.clean_fields(exclude=[one.name for one in row._meta.get_fields() if one.name not in changes])
+            row.clean_fields(exclude=[column.name for column in row._meta.get_fields() if column.name not in changes])
         except ValidationError as error:
             field, messages = next(iter(error.message_dict.items()))
-            raise FieldError(field, " ".join(messages)) from error
+            raise FieldError(field, reasons.of("value_invalid", problem=" ".join(messages))) from error
         changed = {name: (before[name], value) for name, value in changes.items() if before[name] != value}
         if changed:
             if row.mode == Mode.PAUSED and "mode" in changed:
@@ -77,8 +77,8 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
                 name: audit.SECRET_CHANGED if name in SECRET else audit.Change(before=old, after=new)
                 for name, (old, new) in changed.items()
             }
-            act = audit.ClusterChanged(cluster=row.name, changed=shown, reason=reason)
-            _note(row, act, actor=actor, now=now)
+            entry = audit.ClusterChanged(cluster=row.name, changed=shown, reason=reason)
+            _note(row, entry, actor=actor, now=now)
     cluster.refresh_from_db()
     return cluster
 
@@ -107,17 +107,17 @@ def open_maintenance(
     pool: str = "",
     node: str = "",
 ) -> Maintenance:
-    """Announces a window in which nothing is taken out and nothing rebooted. Raises FieldError."""
+    """Creates a window in which nothing is isolated or rebooted. Raises FieldError."""
     if ends_at <= starts_at:
-        raise FieldError("ends_at", "must be after the start")
+        raise FieldError("ends_at", reasons.of("end_before_start"))
     if ends_at <= now:
-        raise FieldError("ends_at", "must be in the future")
+        raise FieldError("ends_at", reasons.of("end_in_past"))
     if (ends_at - starts_at).days > LONGEST_WINDOW_DAYS:
-        raise FieldError("ends_at", f"a window lasts at most {LONGEST_WINDOW_DAYS} days; pause the cluster instead")
+        raise FieldError("ends_at", reasons.of("window_too_long", days=LONGEST_WINDOW_DAYS))
     if cluster is None and (pool or node):
-        raise FieldError("cluster", "required for a pool or node")
+        raise FieldError("cluster", reasons.of("cluster_required"))
     if pool and node:
-        raise FieldError("node", "set a pool or a node, not both")
+        raise FieldError("node", reasons.of("pool_and_node"))
     with transaction.atomic():
         window = Maintenance.objects.create(
             cluster=cluster,
@@ -128,22 +128,22 @@ def open_maintenance(
             reason=reason,
             created_by=actor,
         )
-        act = audit.MaintenanceOpened(
+        entry = audit.MaintenanceOpened(
             maintenance=window.pk, pool=pool, node=node, starts_at=starts_at, ends_at=ends_at, reason=reason
         )
-        _note(cluster, act, actor=actor, now=now)
+        _note(cluster, entry, actor=actor, now=now)
     return window
 
 
 def end_maintenance(window: Maintenance, *, actor: str, reason: str, now: datetime) -> None:
-    """Ends a window now; one that has not begun is as if it had never been announced."""
+    """Ends a window now. A window that has not begun is deleted."""
     with transaction.atomic():
-        act = audit.MaintenanceEnded(maintenance=window.pk, node=window.node, reason=reason)
+        entry = audit.MaintenanceEnded(maintenance=window.pk, node=window.node, reason=reason)
         if window.starts_at >= now:
             window.delete()
         else:
             Maintenance.objects.filter(pk=window.pk, ends_at__gt=now).update(ends_at=now)
-        _note(window.cluster, act, actor=actor, now=now)
+        _note(window.cluster, entry, actor=actor, now=now)
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, audit.Change]:
@@ -155,4 +155,4 @@ def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, a
 def _note(cluster: Cluster | None, act: audit.Act, *, actor: str, now: datetime) -> None:
     name = cluster.name if cluster is not None else ""
     ledger.record(name, act, actor=actor, now=now)
-    doorbell.tell("cluster", cluster.pk if cluster is not None else 0, cluster=name)
+    doorbell.publish("cluster", cluster.pk if cluster is not None else 0, cluster=name)

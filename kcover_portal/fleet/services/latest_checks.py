@@ -38,7 +38,7 @@ def keep(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> set[int]:
         message="text",
     )
     at = bulk_sql.moment(now)
-    moved = bulk_sql.run(
+    changed = bulk_sql.run(
         f"""INSERT INTO fleet_checkchange (node_id, name, device, before, status, message, at)
             SELECT given.node, given.name, given.device, coalesce(kept.status, ''), given.status, given.message, %s
             FROM {given} LEFT JOIN fleet_checkresult kept
@@ -57,6 +57,6 @@ def keep(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> set[int]:
         [at, at, results],
     )
     retention.limit_results(sorted({node for node, _, _ in latest}))
-    nodes = {node for (node,) in moved}
+    nodes = {node for (node,) in changed}
     retention.limit_changes(nodes)
     return nodes

@@ -1,4 +1,4 @@
-"""Bounds for check results and their changes.
+"""Limits the stored check results and their changes.
 
 Deletes results that no agent will report again: of GPUs that are gone and of checks that no longer run. Limits the rows
 of one node, because an agent may report any number of devices and changes.
@@ -21,7 +21,7 @@ RESULT_RETENTION = timedelta(days=7)  # after a result stops counting
 
 
 class Slot(NamedTuple):
-    """A GPU as it stood in a node's inventory."""
+    """A GPU in a node's inventory."""
 
     node: int
     uuid: str
@@ -32,45 +32,45 @@ class Slot(NamedTuple):
 def replaced(gone: Collection[Slot], present: Collection[tuple[int, str | None]]) -> None:
     """Deletes results of GPUs that were replaced: another GPU has their PCI address.
 
-    ``present``: node and PCI address of the GPUs in the inventory. A GPU that is only missing may be a lost one, so its
-    results stay until they are too old.
+    ``present``: node and PCI address of the GPUs in the inventory. A missing GPU may be a lost one, so its results are
+    kept until they are too old.
     """
-    for one in gone:
-        if one.pci and (one.node, one.pci) in present:
-            number = f"gpu{one.place}"  # as dcgm calls it, and the agent where it does not know the UUID
-            about = Q(device__in=(one.uuid, number)) | Q(device__startswith=f"{number} ")
-            CheckResult.objects.filter(about, node=one.node).delete()
+    for slot in gone:
+        if slot.pci and (slot.node, slot.pci) in present:
+            number = f"gpu{slot.place}"  # its name in dcgm, and in the agent if the UUID is unknown
+            devices = Q(device__in=(slot.uuid, number)) | Q(device__startswith=f"{number} ")
+            CheckResult.objects.filter(devices, node=slot.node).delete()
 
 
 def limit_results(nodes: Sequence[int]) -> None:
     """Keeps the latest MAX_RESULTS results of each node, so that no agent can fill the metrics."""
     given = bulk_sql.given(node="bigint")
     rows = bulk_sql.rows([{"node": node} for node in nodes])
-    many = bulk_sql.run(
+    crowded = bulk_sql.run(
         f"""SELECT node_id FROM fleet_checkresult WHERE node_id IN (SELECT node FROM {given})
             GROUP BY node_id HAVING count(*) > %s""",
         [rows, MAX_RESULTS],
     )
-    for (node,) in many:
-        last = CheckResult.objects.filter(node=node).order_by("-seen_at", "pk").values_list("pk", flat=True)
-        CheckResult.objects.filter(pk__in=list(last[MAX_RESULTS:])).delete()
+    for (node,) in crowded:
+        newest_first = CheckResult.objects.filter(node=node).order_by("-seen_at", "pk").values_list("pk", flat=True)
+        CheckResult.objects.filter(pk__in=list(newest_first[MAX_RESULTS:])).delete()
 
 
 def limit_changes(nodes: Collection[int]) -> None:
-    """Bounds the stored changes of nodes whose checks have just changed.
+    """Limits the stored changes of nodes whose checks have just changed.
 
     The latest change of each check on each device is kept first, then the one before it. So a flapping check displaces
     its own history and not that of others.
     """
     if not nodes:
         return
-    many = bulk_sql.run(
+    crowded = bulk_sql.run(
         f"""SELECT node_id FROM fleet_checkchange
             WHERE node_id IN (SELECT node FROM {bulk_sql.given(node="bigint")})
             GROUP BY node_id HAVING count(*) > %s""",
         [bulk_sql.rows([{"node": node} for node in sorted(nodes)]), MAX_CHANGES],
     )
-    for (node,) in many:
+    for (node,) in crowded:
         bulk_sql.run(
             """DELETE FROM fleet_checkchange WHERE node_id = %s AND id NOT IN (
                 SELECT id FROM (
@@ -82,7 +82,7 @@ def limit_changes(nodes: Collection[int]) -> None:
 
 
 def prune() -> int:
-    """Deletes results that stopped counting RESULT_RETENTION ago, and old results of GPUs that are gone; how many."""
+    """Deletes results that stopped counting RESULT_RETENTION ago, also of gone GPUs; returns their number."""
     past = CheckResult.objects.filter(
         seen_at__lt=F("node__agent__seen_at") - (health.AUTOPILOT_RESULT_VALID_FOR + RESULT_RETENTION)
     )
@@ -91,7 +91,7 @@ def prune() -> int:
 
 
 def _of_gone_gpus() -> QuerySet[CheckResult]:
-    """Results whose device is the UUID or the number of a GPU that its node's inventory does not have."""
+    """Returns results whose device is the UUID or number of a GPU that is not in its node's inventory."""
     gpus = Gpu.objects.filter(node=OuterRef("node")).annotate(
         number=Concat(Value("gpu"), Cast("index", TextField()), output_field=TextField())
     )

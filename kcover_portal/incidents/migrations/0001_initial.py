@@ -47,12 +47,15 @@ class Migration(migrations.Migration):
                 ("decided_at", models.DateTimeField(null=True)),
                 (
                     "decided_labels",
-                    models.CharField(blank=True, help_text="digest of the node's labels then", max_length=16),
+                    models.CharField(blank=True, help_text="digest of the node's labels when decided", max_length=16),
                 ),
-                ("announced_at", models.DateTimeField(help_text="when the cluster's Events told of it", null=True)),
+                (
+                    "announced_at",
+                    models.DateTimeField(help_text="when the cluster's Event about it was written", null=True),
+                ),
                 (
                     "decide_at",
-                    models.DateTimeField(help_text="when it is to be judged next; nothing: it was", null=True),
+                    models.DateTimeField(help_text="when it is to be decided next; null: it is decided", null=True),
                 ),
                 (
                     "cluster",
@@ -85,7 +88,7 @@ class Migration(migrations.Migration):
                 ("drill", models.BooleanField(default=False)),
                 ("count", models.PositiveBigIntegerField(default=1)),
                 ("seen_at", models.DateTimeField(help_text="by the agent's clock: shown, never trusted", null=True)),
-                ("at", models.DateTimeField(help_text="when the portal kept it")),
+                ("at", models.DateTimeField(help_text="when the portal stored it")),
                 (
                     "node",
                     models.ForeignKey(
@@ -110,7 +113,7 @@ class Migration(migrations.Migration):
                 (
                     "job",
                     models.CharField(
-                        blank=True, help_text="namespace/name; nothing: the node was looked at", max_length=320
+                        blank=True, help_text="namespace/name; empty: jobs were looked up", max_length=320
                     ),
                 ),
                 ("at", models.DateTimeField(help_text="when it was last seen there")),

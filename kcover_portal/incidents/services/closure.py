@@ -1,4 +1,4 @@
-"""Closing incidents: by proof or by a person's word, never by silence."""
+"""Closing incidents: by proof or by a person, never by silence."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,13 +13,13 @@ from kcover_portal.ledger import services as ledger
 
 
 class CloseRefused(reasons.ExplainedError):
-    """The request cannot be met as things stand; the reason says why."""
+    """The request conflicts with the present state; the reason says why."""
 
 
 def close(
     incidents: Sequence[int], *, because: Reason, actor: str, now: datetime, before: datetime | None = None
 ) -> int:
-    """Closes open incidents by id, and says why; those with an occurrence after ``before`` stay open.
+    """Closes open incidents by id and stores why. Those with an occurrence after ``before`` stay open.
 
     A late proof never closes a newer fault (invariant 4). Returns how many were closed.
     """
@@ -37,14 +37,14 @@ def close(
         for row in done:
             act = audit.IncidentClosed(incident=row.pk, node=row.node.name if row.node else "", because=because)
             ledger.record(row.cluster.name, act, actor=actor, now=now)
-            doorbell.tell("incident", row.pk, cluster=row.cluster.name)
+            doorbell.publish("incident", row.pk, cluster=row.cluster.name)
     return len(done)
 
 
 def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime) -> None:
-    """A person vouches that it is gone. Raises Refused when it is closed already.
+    """Closes an incident for which a person vouches that the fault is gone.
 
-    What a storm held back is judged again at once, on what is true then.
+    Raises CloseRefused if it is closed already. Faults that a closed storm held back are decided again at once.
     """
     with transaction.atomic():
         if not close([incident.pk], because=reasons.with_why("closed_by", reason, by=actor), actor=actor, now=now):

@@ -11,7 +11,7 @@ from kcover import sequence_ranges
 from kcover.faults import fault
 
 MAX_LOGS = 6  # boots and sources per incident
-MAX_RANGES = 16  # per log; beyond, small gaps count as counted
+MAX_RANGES = 16  # per log; beyond that, small gaps count as counted
 
 Counted = Sequence[Sequence[Any]]  # pairs of log and ranges as in JSON; the latest log is last
 
@@ -27,7 +27,7 @@ def count(counted: Counted, seen: fault.Fault, *, boot_id: str) -> tuple[int, Co
     log = f"{boot_id} {seen.source}{' drill' if seen.drill else ''}"
     before: sequence_ranges.Ranges = next((tuple((a, b) for a, b in known) for of, known in counted if of == log), ())
     after = sequence_ranges.merge([*before, *ranges], max_ranges=MAX_RANGES)
-    others = [one for one in counted if one[0] != log]
+    others = [log_ranges for log_ranges in counted if log_ranges[0] != log]
     fresh = sequence_ranges.count_new(seen.count, ranges, known=before)
     if before and ranges[-1][1] > before[-1][1]:
         fresh = max(fresh, 1)

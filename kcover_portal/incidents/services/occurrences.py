@@ -9,7 +9,7 @@ from django.db.models import F
 
 from kcover.faults import fault
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 
 MAX_ROWS = 50  # per incident
 MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
@@ -20,29 +20,29 @@ def keep(
 ) -> None:
     """Stores the first occurrences one by one, and later ones as one row per report, merging older rows.
 
-    This keeps the beginning, and the times and counts that rules with a frequency need. One row per boot stays, to tell
-    faults of the present boot.
+    This preserves the beginning, and the times and counts that rules with a frequency need. One row per boot is always
+    kept, so that faults of the present boot can be recognised.
     """
     kept = [] if new else list(incident.occurrences.order_by("pk").values_list("pk", "boot_id", "at", "count"))
     room = max(1, MAX_ROWS - len(kept))
     alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
     if together:
-        count, drill = sum(one.count for one in together), all(one.drill for one in together)
+        count, drill = sum(seen.count for seen in together), all(seen.drill for seen in together)
         alone = [*alone, replace(together[-1], sequence=None, count=count, drill=drill)]
     rows = [
         Occurrence(
             incident=incident,
             node=node,
             boot_id=boot_id,
-            source=one.source,
-            sequence=one.sequence,
-            message=one.message,
-            drill=one.drill,
-            count=one.count,
-            seen_at=one.seen_at,
+            source=seen.source,
+            sequence=seen.sequence,
+            message=seen.message,
+            drill=seen.drill,
+            count=seen.count,
+            seen_at=seen.seen_at,
             at=now,
         )
-        for one in alone
+        for seen in alone
     ]
     # Two agents on a node may report the same line, grouped in different ways.
     Occurrence.objects.bulk_create(rows, ignore_conflicts=True)
@@ -51,13 +51,13 @@ def keep(
 
 
 def _make_room(kept: Sequence[tuple[int, str, datetime, int]]) -> None:
-    """Merges the two rows of one boot that are nearest in time; the first rows stay.
+    """Merges the two rows of one boot that are nearest in time. The first rows are kept.
 
-    The sum stands at the earlier time, so that a rule with a frequency never counts too much. ``kept``: key, boot, time
-    and count of each row, oldest first.
+    The merged row has the earlier time, so that a rule with a frequency never counts too much. ``kept``: key, boot,
+    time and count of each row, oldest first.
     """
     later = kept[MAX_FIRST_ROWS:]
-    pairs = [(one, next_) for one, next_ in itertools.pairwise(later) if one[1] == next_[1]]
+    pairs = [(row, next_) for row, next_ in itertools.pairwise(later) if row[1] == next_[1]]
     if not pairs and len(kept) >= 2 * MAX_ROWS:  # an agent that reports a new boot id each time
         pairs = list(itertools.pairwise(later))
     if pairs:

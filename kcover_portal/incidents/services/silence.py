@@ -24,7 +24,7 @@ from kcover_portal.runtime import queries as runtime
 
 KIND, CODE = "agent", "silent"
 MAX_OPENED = 200  # incidents per sweep; the next sweep is soon
-RECEIVER = "receiver"  # name of the heartbeat of the processes that receive reports
+RECEIVER = "receiver"  # the heartbeat name of the processes that receive reports
 HEARTBEAT_INTERVAL = timedelta(seconds=10)
 HEARTBEAT_GAP = HEARTBEAT_INTERVAL * 3
 API_RECOVERY = timedelta(minutes=5)  # a kubelet renews its pods' tokens every minute or two, then agents retry
@@ -58,7 +58,7 @@ def _open(busy: QuerySet[Agent], *, now: datetime) -> None:
         seen = fault.Fault(
             kind=KIND,
             code=CODE,
-            message=f"no report of the agent since {agent.seen_at:%Y-%m-%d %H:%M:%S} UTC",
+            message=f"no report from the agent since {agent.seen_at:%Y-%m-%d %H:%M:%S} UTC",
             source="portal",
         )
         with transaction.atomic():
@@ -82,11 +82,11 @@ def _set_cause(rows: QuerySet[Incident], *, is_user_fault: bool, severity: str, 
             changes = {"is_user_fault": is_user_fault, "severity": severity, "decide_at": now}
             if Incident.objects.filter(pk=pk, state=Incident.State.OPEN).update(**changes):
                 doorbell.ring("rescue.decide", pk)
-                doorbell.tell("incident", pk, cluster=cluster)
+                doorbell.publish("incident", pk, cluster=cluster)
 
 
 def _close(*, now: datetime) -> None:
-    """Closes what a report since then disproves, and what is about nodes that are gone."""
+    """Closes incidents that a later report disproves, and those of nodes that are gone."""
     gone = _silences().filter(node__in_cluster=False).values_list("pk", flat=True)
     closure.close(list(gone), because=reasons.of("node_gone"), actor="system", now=now)
     back = _silences().filter(

@@ -1,9 +1,8 @@
-"""A cluster in memory, for tests: it keeps Kubernetes objects and refuses what an API server refuses.
+"""A cluster in memory, for tests. It stores Kubernetes objects and rejects what an API server rejects.
 
-Resource versions conflict, budgets and uid preconditions hold, watches have a history that can be forgotten.
-``cluster`` is the port over it; ``hands`` is what kubelet, controllers and people do; ``objects`` is the store. It
-decodes objects as the live client does, and computes the same patches. Behaviour that no API server has does not belong
-here.
+Resource versions conflict, budgets and uid preconditions hold, and a watch's history can be compacted. ``cluster``
+implements the port, ``hands`` plays kubelet, controllers and people, and ``objects`` is the store. Objects are decoded
+and patched by the same code as in the live client. Never here: behaviour that no API server has.
 """
 
 from kcover_portal.kube.fake.calls import Call

@@ -1,4 +1,4 @@
-"""The calls of a fake cluster: each is recorded, and any can be made to fail, before or after its work."""
+"""Records the calls of a fake cluster, and makes chosen calls fail before or after their work."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from kcover_portal.kube.fake.hands import Hands
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One call of a port verb. ``wrote``: it came as far as a request that changes the cluster."""
+    """One call of a port verb. ``wrote``: it reached a request that changes the cluster."""
 
     verb: str
     kind: str
@@ -40,21 +40,21 @@ class Recorder(Hands):
     def fail(
         self, verb: str, error: errors.KubeError, *, times: int = 1, after: bool = False, name: str | None = None
     ) -> None:
-        """The next ``times`` calls of a port verb (about that object) raise; ``after``: once the work is done."""
+        """Makes the next ``times`` calls of a verb (for that object) raise; ``after``: only once the work is done."""
         self._failures.append(_Failure(verb=verb, error=error, times=times, after=after, name=name))
 
     def called(self, verb: str, *, name: str | None = None) -> list[Call]:
-        """The calls of a verb so far (about that object)."""
+        """Returns the calls of a verb so far (for that object)."""
         return [call for call in self.calls if call.verb == verb and name in (None, call.name)]
 
     @property
     def writes(self) -> list[Call]:
-        """The calls that changed the cluster, or tried."""
+        """The calls that changed the cluster or tried to."""
         return [call for call in self.calls if call.wrote]
 
     @contextlib.contextmanager
     def call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
-        """Surrounds the work of one verb of the port. Raises the failure that was planned for it."""
+        """Wraps the work of one port verb. Raises the failure planned for it, if any."""
         call = Call(verb=verb, kind=kind, namespace=namespace, name=name)
         with self.objects.changed:
             self.calls.append(call)

@@ -1,4 +1,4 @@
-"""The port over the store in memory. Every call is recorded; any can be told to fail, before or after its work."""
+"""Implements the port over the store in memory. Calls are recorded, and any call can be made to fail."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,11 +30,11 @@ class FakeCluster(Recorder):
         self._tokens: dict[str, values.TokenIdentity] = {}
 
     def add_token(self, token: str, identity: values.TokenIdentity) -> None:
-        """A token that reviews as this identity."""
+        """Adds a token whose review returns this identity."""
         self._tokens[token] = identity
 
     def remove_token(self, token: str) -> None:
-        """The token's pod is gone."""
+        """Invalidates a token, as if its pod were gone."""
         del self._tokens[token]
 
     # Verbs of the port
@@ -137,8 +137,8 @@ class FakeCluster(Recorder):
             call.wrote = True
             if self.may_create_namespaces:
                 self.add_namespace(draft.namespace)
-            there = self.objects.find("Namespace", "", draft.namespace) is not None
-            namespace = draft.namespace if there else "default"
+            exists = self.objects.find("Namespace", "", draft.namespace) is not None
+            namespace = draft.namespace if exists else "default"
             with contextlib.suppress(errors.Conflict):
                 self.objects.create(event_verbs.event_manifest(draft, namespace=namespace))
 
@@ -220,14 +220,14 @@ class FakeCluster(Recorder):
         return [budget for budget in found if budget.covers(pod)]
 
     def _start_deletion(self, pod: values.Pod, grace_seconds: int | None) -> None:
-        """A pod leaves when its kubelet has seen it off; one that has none, or has ended, or is forced, leaves now."""
+        """Marks a pod as terminating. A pod that is unscheduled, finished or deleted with force is removed at once."""
         if grace_seconds == 0 or pod.terminal or not pod.node:
             self.remove_pod(pod.namespace, pod.name)
         elif not pod.deleting:
             seconds = _GRACE_SECONDS if grace_seconds is None else grace_seconds
             at = stamp(self.objects.clock() + timedelta(seconds=seconds))
-            leaving = {"metadata": {"deletionTimestamp": at, "deletionGracePeriodSeconds": seconds}}
-            self.objects.merge("Pod", pod.namespace, pod.name, leaving)
+            patch = {"metadata": {"deletionTimestamp": at, "deletionGracePeriodSeconds": seconds}}
+            self.objects.merge("Pod", pod.namespace, pod.name, patch)
             self._settle_budgets()
 
 

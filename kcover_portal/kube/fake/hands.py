@@ -1,4 +1,4 @@
-"""What others do to a cluster while the portal works on it: kubelet, controllers, kubectl."""
+"""Changes to a fake cluster that others make: kubelet, controllers, kubectl."""
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from kcover_portal.kube.wire import nodes, pods
 
 
 class Hands:
-    """The cluster seen from the other side. ``clock`` gives the cluster's time; ``objects`` is open to any change."""
+    """The actions of others. ``clock`` is the cluster's time; tests may change ``objects`` directly."""
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.objects = Objects(clock)
@@ -23,13 +23,13 @@ class Hands:
     # Creation
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Any object, as ``kubectl create`` would; status included."""
-        made = self.objects.create(manifest)
+        """Creates any object like ``kubectl create``, including its status."""
+        created = self.objects.create(manifest)
         self._settle_budgets()
-        return made
+        return created
 
     def add_namespace(self, name: str) -> None:
-        """A namespace, if there is none of that name."""
+        """Creates a namespace unless it exists."""
         if self.objects.find("Namespace", "", name) is None:
             self.objects.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
@@ -46,7 +46,7 @@ class Hands:
         boot_id: str | None = None,
         internal_ip: str = "",
     ) -> values.Node:
-        """A GPU node; its boot id is made up unless given."""
+        """Creates a GPU node; the boot id is random unless given."""
         condition = {"type": "Ready", "status": "True" if ready else "False"}
         manifest = {
             "apiVersion": "v1",
@@ -80,7 +80,7 @@ class Hands:
         gpus: int = 0,
         restart_policy: str = "Always",
     ) -> values.Pod:
-        """A pod, bare unless ``owner_kind`` is given; its namespace is made when missing."""
+        """Creates a pod, and its namespace if missing. The pod is bare unless ``owner_kind`` is given."""
         self.add_namespace(namespace)
         owner = {"apiVersion": "apps/v1", "kind": owner_kind, "name": owner_name or name, "controller": True}
         manifest = {
@@ -116,7 +116,10 @@ class Hands:
         min_available: int | None = None,
         disruptions_allowed: int = 0,
     ) -> None:
-        """A PodDisruptionBudget. With ``min_available`` what it allows follows the pods, else it is counted down."""
+        """Creates a PodDisruptionBudget.
+
+        With ``min_available`` the allowed disruptions follow the pods; otherwise each eviction decrements them.
+        """
         self.add_namespace(namespace)
         minimum: dict[str, Any] = {} if min_available is None else {"minAvailable": min_available}
         self.create(
@@ -130,7 +133,7 @@ class Hands:
         )
 
     def add_workload(self, kind: str, namespace: str, name: str, *, labels: Mapping[str, str] = values.NOTHING) -> None:
-        """A training job of a kind in ``values.WORKLOADS``."""
+        """Creates a training job of a kind in ``values.WORKLOADS``."""
         self.add_namespace(namespace)
         known = values.WORKLOADS[kind]
         metadata = {"namespace": namespace, "name": name, "labels": dict(labels)}
@@ -139,25 +142,25 @@ class Hands:
     # kubectl
 
     def cordon(self, node: str) -> None:
-        """As ``kubectl cordon``."""
+        """Like ``kubectl cordon``."""
         self.objects.edit("Node", "", node, lambda m: m["spec"].update(unschedulable=True))
 
     def uncordon(self, node: str) -> None:
-        """As ``kubectl uncordon``."""
+        """Like ``kubectl uncordon``."""
         self.objects.edit("Node", "", node, lambda m: m["spec"].pop("unschedulable", None))
 
     def label_node(self, node: str, labels: Mapping[str, str | None]) -> None:
-        """As ``kubectl label``; None removes."""
+        """Like ``kubectl label``; None removes a label."""
         self.objects.merge("Node", "", node, {"metadata": {"labels": dict(labels)}})
 
     def delete_node(self, node: str) -> None:
-        """As ``kubectl delete node``; its pods stay behind, as they do until the garbage collector comes."""
+        """Like ``kubectl delete node``. The node's pods stay, as they do until garbage collection."""
         self.objects.remove("Node", "", node)
 
     # kubelet and controllers
 
     def finish_deletions(self, *, node: str | None = None) -> list[str]:
-        """Every pod that was told to go (on that node) is gone; returns their names."""
+        """Removes all terminating pods (on that node) and returns their names."""
         leaving = [
             pod
             for pod in self.objects.list("Pod")
@@ -168,12 +171,12 @@ class Hands:
         return [pod["metadata"]["name"] for pod in leaving]
 
     def remove_pod(self, namespace: str, name: str) -> None:
-        """A pod is gone, at once."""
+        """Removes a pod at once."""
         self.objects.remove("Pod", namespace, name)
         self._settle_budgets()
 
     def replace_pod(self, namespace: str, name: str) -> values.Pod:
-        """The pod's controller made it anew under the same name, with another uid, as StatefulSets do."""
+        """Recreates a pod under the same name with another uid, as a StatefulSet does."""
         with self.objects.changed:
             old = self.objects.get("Pod", namespace, name)
             self.objects.remove("Pod", namespace, name)
@@ -182,17 +185,17 @@ class Hands:
             return msgspec.convert(self.create({**old, "metadata": metadata}), pods.PodObject).value()
 
     def fail_container(self, namespace: str, name: str, *, exit_code: int = 1, message: str = "") -> None:
-        """The pod's container ends with an error."""
+        """Terminates the pod's container with an error."""
         end = {"reason": "Error", "exitCode": exit_code, "message": message, "finishedAt": stamp(self.objects.clock())}
         status = {"containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
         self.objects.edit("Pod", namespace, name, lambda m: m["status"].update(status))
 
     def bind_claim(self, namespace: str, name: str) -> None:
-        """Storage is found for a claim."""
+        """Binds a claim to storage."""
         self.objects.merge("PersistentVolumeClaim", namespace, name, {"status": {"phase": "Bound"}})
 
     def set_ready(self, node: str, ready: bool) -> None:
-        """The node's Ready condition turns."""
+        """Sets the node's Ready condition."""
         condition = {"type": "Ready", "status": "True" if ready else "Unknown"}
         entry = {**condition, "lastTransitionTime": stamp(self.objects.clock())}
 

@@ -1,4 +1,4 @@
-"""The store: Kubernetes objects as mappings, one resource version for all, and the history that watches read."""
+"""The store: Kubernetes objects as mappings, one resource version for all, and a history for watches."""
 
 import copy
 import threading
@@ -17,7 +17,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One line of the history; ``manifest`` is the object afterwards (for DELETED, as it last was)."""
+    """One entry of the history. ``manifest`` is the object after the change; for DELETED, its last state."""
 
     version: int
     kind: str
@@ -26,7 +26,7 @@ class Change:
 
 
 class Objects:
-    """Stored manifests are never changed in place: what was handed out stays as it was."""
+    """The stored objects. Manifests are never changed in place, so callers can keep them."""
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self.changed = threading.Condition(threading.RLock())
@@ -38,28 +38,28 @@ class Objects:
 
     @property
     def version(self) -> str:
-        """The resource version now."""
+        """The current resource version."""
         return str(self._version)
 
     def find(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        """The object, or None."""
+        """Returns the object, or None."""
         return self._objects.get((kind, namespace, name))
 
     def get(self, kind: str, namespace: str, name: str) -> Manifest:
-        """The object. Raises ``NotFound``."""
+        """Returns the object. Raises ``NotFound``."""
         found = self.find(kind, namespace, name)
         if found is None:
             raise errors.NotFound(f'{kind} "{name}" not found')
         return found
 
     def list(self, kind: str, namespace: str | None = None) -> list[Manifest]:
-        """The objects of a kind, everywhere or in a namespace, by name."""
+        """Returns the objects of a kind, in all namespaces or one, sorted by name."""
         with self.changed:
             keys = sorted(key for key in self._objects if key[0] == kind and namespace in (None, key[1]))
             return [self._objects[key] for key in keys]
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Add an object. Raises ``Conflict`` when the name is taken, ``NotFound`` without its namespace."""
+        """Add an object. Raises ``Conflict`` if the name is taken, ``NotFound`` if the namespace does not exist."""
         with self.changed:
             kind, namespace, name = key = _key(manifest)
             if key in self._objects:
@@ -72,14 +72,14 @@ class Objects:
             return self._commit(key, new, "ADDED")
 
     def edit(self, kind: str, namespace: str, name: str, change: Callable[[Manifest], object]) -> Manifest:
-        """Change an object by a function that works on a copy."""
+        """Change a copy of an object with a function and store it."""
         with self.changed:
             new = copy.deepcopy(self.get(kind, namespace, name))
             change(new)
             return self._commit((kind, namespace, name), new, "MODIFIED")
 
     def merge(self, kind: str, namespace: str, name: str, patch: Mapping[str, Any]) -> Manifest:
-        """Apply a merge patch. Raises ``Conflict`` when it names another resource version than the object's."""
+        """Apply a merge patch. Raises ``Conflict`` if the patch names an outdated resource version."""
         with self.changed:
             old = self.get(kind, namespace, name)
             wanted = patch.get("metadata", {}).get("resourceVersion")
@@ -88,39 +88,39 @@ class Objects:
             return self._commit((kind, namespace, name), _merged(old, patch), "MODIFIED")
 
     def remove(self, kind: str, namespace: str, name: str) -> None:
-        """Take an object away."""
+        """Delete an object."""
         with self.changed:
             self._commit((kind, namespace, name), dict(self.get(kind, namespace, name)), "DELETED")
 
     def compact(self) -> None:
-        """Forget the history: watches from before now are ``Expired``."""
+        """Forget the history. Watches from before now raise ``Expired``."""
         with self.changed:
             self._history.clear()
             self._floor = self._version
 
     def watch(self, kind: str, version: str | None, *, timeout: float) -> Iterator[tuple[str, Manifest | None, str]]:
-        """As a watch does: what has changed since, then what changes within ``timeout`` seconds, then a bookmark."""
+        """Yield the changes since ``version``, then those within ``timeout`` seconds, then a bookmark."""
         until = time.monotonic() + timeout
         with self.changed:
-            at = self._version if version is None else int(version)
+            position = self._version if version is None else int(version)
             present = self.list(kind) if version is None else []
         for manifest in present:
             yield "ADDED", manifest, manifest["metadata"]["resourceVersion"]
         while True:
             with self.changed:
-                if at < self._floor:
-                    raise errors.Expired(f"too old resource version: {at} ({self._floor})")
-                news = [change for change in self._history if change.version > at]
-                at = self._version
-                left = until - time.monotonic()
-                if not news and left > 0:
-                    self.changed.wait(left)
+                if position < self._floor:
+                    raise errors.Expired(f"too old resource version: {position} ({self._floor})")
+                changes = [change for change in self._history if change.version > position]
+                position = self._version
+                remaining = until - time.monotonic()
+                if not changes and remaining > 0:
+                    self.changed.wait(remaining)
                     continue
-            for change in news:
+            for change in changes:
                 if change.kind == kind:
                     yield change.type, change.manifest, str(change.version)
-            if left <= 0:
-                yield "BOOKMARK", None, str(at)
+            if remaining <= 0:
+                yield "BOOKMARK", None, str(position)
                 return
 
     def _commit(self, key: Key, new: Manifest, kind: str) -> Manifest:
@@ -138,7 +138,7 @@ class Objects:
 
 
 def stamp(moment: datetime) -> str:
-    """A time as Kubernetes writes it: whole seconds."""
+    """Formats a time as Kubernetes does, in whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -148,7 +148,7 @@ def _key(manifest: Manifest) -> Key:
 
 
 def _merged(target: Any, patch: Any) -> Any:
-    """RFC 7386. What the patch leaves alone is shared with the target: neither is ever changed in place."""
+    """Applies RFC 7386. The result shares unchanged parts with the target; neither is changed in place."""
     if not isinstance(patch, Mapping):
         return copy.deepcopy(patch)
     result = dict(target) if isinstance(target, dict) else {}

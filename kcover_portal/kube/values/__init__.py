@@ -1,4 +1,4 @@
-"""Values that are read from a cluster and written to it: frozen, times aware, named as in Kubernetes."""
+"""Values read from a cluster and written to it: frozen, with aware times, named as in Kubernetes."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

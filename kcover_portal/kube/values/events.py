@@ -26,8 +26,11 @@ class EventDraft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenEvent:
-    """A Kubernetes Event that is there. ``component`` is reportingComponent, else source.component; ``last_at`` the
-    last timestamp, else eventTime, else its creation."""
+    """A Kubernetes Event as read from a cluster.
+
+    ``component`` is reportingComponent, else source.component. ``last_at`` is the last timestamp, else eventTime, else
+    the time of creation.
+    """
 
     namespace: str
     name: str
@@ -47,7 +50,7 @@ class SeenEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventList:
-    """Every Event at one moment; a watch goes on from ``resource_version``."""
+    """All Events at one time; a watch continues from ``resource_version``."""
 
     items: tuple[SeenEvent, ...]
     resource_version: str
@@ -55,7 +58,7 @@ class EventList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventEvent:
-    """As ``NodeEvent``, about a Kubernetes Event."""
+    """Like ``NodeEvent``, for a Kubernetes Event."""
 
     kind: str
     event: SeenEvent | None

@@ -1,4 +1,4 @@
-"""Jobs of the portal, claims of storage, and the training jobs of users."""
+"""The portal's Jobs, PersistentVolumeClaims, and the users' training jobs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A one-shot Job pinned to a node (past the scheduler, so that a cordoned node takes it), never retried."""
+    """A Job that runs once on one node. It bypasses the scheduler, so that it also runs on a cordoned node."""
 
     name: str
     namespace: str
@@ -25,7 +25,7 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """How a Job is; ``reason`` is that of its Failed condition, such as DeadlineExceeded."""
+    """The state of a Job. ``reason`` is that of its Failed condition, such as DeadlineExceeded."""
 
     exists: bool
     active: int = 0
@@ -36,7 +36,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimSpec:
-    """A claim of storage that many nodes may write to; ``storage_class`` "" is the cluster's default."""
+    """A ReadWriteMany claim; ``storage_class`` "" is the cluster's default."""
 
     name: str
     namespace: str
@@ -47,20 +47,20 @@ class ClaimSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimState:
-    """How a claim is; ``phase`` is Kubernetes' word: Pending, Bound, Lost. One that is going does not exist."""
+    """The state of a claim. ``phase`` is Pending, Bound or Lost. A terminating claim counts as not existing."""
 
     exists: bool
     phase: str = ""
 
     @property
     def bound(self) -> bool:
-        """Whether storage was found for it."""
+        """Whether the claim is bound to storage."""
         return self.exists and self.phase == "Bound"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """A training job's object, whatever its kind; ``kind`` is one of ``WORKLOADS``."""
+    """A training job of any kind in ``WORKLOADS``."""
 
     kind: str
     namespace: str
@@ -71,7 +71,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadKind:
-    """Where a kind of training job is served, and the label that its pods carry with its name."""
+    """The API of a kind of training job, and the label of its pods that holds the job's name."""
 
     kind: str
     group: str
@@ -81,7 +81,7 @@ class WorkloadKind:
 
 
 KUBEFLOW_JOB_LABEL: Final = "training.kubeflow.org/job-name"
-# kcover's RBAC reads Kubeflow's job kinds and batch Jobs; its preflight knows LeaderWorkerSet too.
+# kcover's RBAC covers Kubeflow's job kinds and batch Jobs; its preflight supports LeaderWorkerSet too.
 WORKLOADS: Final[Mapping[str, WorkloadKind]] = MappingProxyType(
     {
         kind: WorkloadKind(kind=kind, group=group, version="v1", plural=plural, pod_label=label)
@@ -97,7 +97,7 @@ WORKLOADS: Final[Mapping[str, WorkloadKind]] = MappingProxyType(
         )
     }
 )
-# How a pod says which training job it belongs to, the most telling first; the last is batch's from before 1.27.
+# Labels of a pod that name its training job, the most specific first; the last is that of batch before 1.27.
 JOB_LABELS: Final = (
     KUBEFLOW_JOB_LABEL,
     "leaderworkerset.sigs.k8s.io/name",

@@ -1,4 +1,4 @@
-"""Nodes, the wanted changes to them, and what lists and watches return."""
+"""Nodes, changes to them, and the results of lists and watches."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint. API servers tell taints apart by key and effect; it is the portal's if the value is its too."""
+    """A node's taint. API servers identify a taint by key and effect; the value shows whether it is the portal's."""
 
     key: str
     value: str
@@ -16,7 +16,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as far as the portal cares.
+    """The fields of a node that the portal uses.
 
     ``annotations`` holds only those under kcover.io/ and autopilot.ibm.com/; ``conditions`` maps type to status
     ("True", "False", "Unknown"); ``ready_since`` is when Ready last turned True, None while it is not; ``gpus`` is the
@@ -41,10 +41,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeChange:
-    """The wanted end of a node; what is not named stays. A label or annotation of None is removed.
+    """The wanted state of a node. Anything not named stays unchanged; a label or annotation of None is removed.
 
-    ``add_taints`` sets the value of a taint with the same key and effect, if there is one. ``remove_taints`` removes
-    only what equals in key, value and effect: another value is somebody else's taint.
+    ``add_taints`` replaces the value of an existing taint with the same key and effect. ``remove_taints`` removes only
+    taints that are equal in key, value and effect, because another value marks another owner's taint.
     """
 
     cordon: bool | None = None
@@ -54,12 +54,12 @@ class NodeChange:
     remove_taints: tuple[Taint, ...] = ()
 
 
-Wanted = Callable[[Node], NodeChange]  # the wanted end, as a function of the node as it was read
+Wanted = Callable[[Node], NodeChange]  # the wanted state as a function of the node as read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeList:
-    """Every node at one moment; a watch goes on from ``resource_version``."""
+    """All nodes at one time; a watch continues from ``resource_version``."""
 
     items: tuple[Node, ...]
     resource_version: str
@@ -67,7 +67,7 @@ class NodeList:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeEvent:
-    """What a watch says. ``kind``: ADDED, MODIFIED, DELETED, or BOOKMARK (no node, only how far the watch has come)."""
+    """An event of a watch. ``kind``: ADDED, MODIFIED, DELETED, or BOOKMARK (only a resource version, no node)."""
 
     kind: str
     node: Node | None

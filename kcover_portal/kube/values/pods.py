@@ -7,7 +7,7 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFailure:
-    """A container (not an init container) that has terminated with reason ``Error``, as kcover looks for."""
+    """A container (not an init container) that terminated with reason ``Error``."""
 
     name: str
     message: str
@@ -17,7 +17,7 @@ class ContainerFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod. ``controller``: a controller owns it (``owner_*`` say which), else it is bare.
+    """A pod. ``controller``: it is owned by a controller (see ``owner_*``); otherwise it is bare.
 
     ``mirror``: a static pod's shadow. ``terminal``: phase Succeeded or Failed. ``deleting``: a deletionTimestamp is
     set. ``job``: the training job it belongs to by label (Kubeflow's, batch's or LeaderWorkerSet's), "" if none.
@@ -48,7 +48,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodEvent:
-    """As ``NodeEvent``, about a pod."""
+    """Like ``NodeEvent``, for a pod."""
 
     kind: str
     pod: Pod | None
@@ -57,14 +57,14 @@ class PodEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirement:
-    """One ``matchExpressions`` entry: operator is In, NotIn, Exists or DoesNotExist."""
+    """One ``matchExpressions`` entry; the operator is In, NotIn, Exists or DoesNotExist."""
 
     key: str
     operator: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels satisfy it (NotIn is also true for a missing key, as in the API server)."""
+        """Returns whether the labels match. As in the API server, NotIn also matches a missing key."""
         match self.operator:
             case "In":
                 return labels.get(self.key) in self.values
@@ -78,7 +78,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A PodDisruptionBudget; ``selects_nothing`` when its selector is one that matches no pod at all."""
+    """A PodDisruptionBudget. ``selects_nothing``: its selector matches no pod at all."""
 
     namespace: str
     name: str
@@ -88,7 +88,7 @@ class Budget:
     disruptions_allowed: int = 0
 
     def covers(self, pod: Pod) -> bool:
-        """Whether the budget protects this pod."""
+        """Returns whether the budget protects this pod."""
         return (
             not self.selects_nothing
             and pod.namespace == self.namespace
@@ -99,17 +99,17 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Evicted:
-    """The API server took it: the pod is on its way out, with its grace period still running."""
+    """The API server accepted the eviction. The pod is terminating; its grace period is still running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """That very pod (by uid) is not there any more; one of the same name may be."""
+    """The pod with this uid no longer exists. Another pod of the same name may exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """A disruption budget refused. ``budgets`` are its names, ``retry_after`` the server's seconds, if it named any."""
+    """A disruption budget prevented the eviction. ``retry_after`` is in seconds, if the server sent it."""
 
     reason: str
     budgets: tuple[str, ...] = ()

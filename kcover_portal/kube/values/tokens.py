@@ -1,13 +1,13 @@
-"""The identity behind a token."""
+"""Identities of tokens."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenIdentity:
-    """Whom a token belongs to. ``service_account`` is "namespace/name"; node and pod if it is bound to them.
+    """A token's identity. ``service_account`` is "namespace/name"; node and pod are set if the token is bound to them.
 
-    Before Kubernetes 1.30 a pod's token names its pod only, and ``node_name`` is None.
+    Before Kubernetes 1.30 a pod's token names only its pod, and ``node_name`` is None.
     """
 
     username: str

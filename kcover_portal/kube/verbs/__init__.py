@@ -1,4 +1,4 @@
-"""The port's verbs over HTTP, one module for each family of objects: paths, queries, bodies, and what an answer means.
+"""The port's verbs over HTTP, one module per family of objects: paths, queries, bodies and the meaning of responses.
 
-``live.LiveCluster`` is all of them together. How a request travels is ``http``'s; how JSON is read is ``wire``'s.
+``live.LiveCluster`` combines them. ``http`` sends the requests; ``wire`` decodes the JSON.
 """

@@ -1,4 +1,4 @@
-"""Kubernetes Events: written and watched."""
+"""The verbs for Kubernetes Events."""
 
 import logging
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 class Events(list_watch.Verbs):
-    """The port's verbs about Events."""
+    """The port's verbs for Events."""
 
     def emit(self, draft: values.EventDraft) -> None:
         try:
@@ -58,9 +58,10 @@ class Events(list_watch.Verbs):
 
 
 def event_manifest(draft: values.EventDraft, *, namespace: str) -> dict[str, Any]:
-    """The Event. The involved object has to be in the Event's own namespace, also when it is a node, which has none.
+    """Returns the Event's manifest.
 
-    eventTime stays out: with it the API server wants the fields of events.k8s.io too.
+    ``involvedObject.namespace`` must be the Event's own namespace, even for a node. eventTime is left out, because the
+    API server would then also require the fields of events.k8s.io.
     """
     at = draft.at.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
@@ -87,5 +88,5 @@ def event_manifest(draft: values.EventDraft, *, namespace: str) -> dict[str, Any
 
 
 def _about_namespace(error: errors.KubeError) -> bool:
-    """Forbidden there, or no such namespace and none can be made; a malformed Event is refused everywhere."""
+    """Returns whether the error is about the namespace; a malformed Event would be rejected everywhere."""
     return http.answer(error).reason in ("Forbidden", "NotFound")

@@ -1,4 +1,4 @@
-"""One-shot Jobs on a node, and other people's training jobs."""
+"""The verbs for the portal's Jobs and the users' training jobs."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,12 +8,11 @@ from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import jobs as wire
 
-# A finished Job is evidence for a while, then rubbish.
-_KEEP_SECONDS: Final = 24 * 3600
+_KEEP_SECONDS: Final = 24 * 3600  # finished Jobs are kept as evidence for a day
 
 
 class Jobs(list_watch.Verbs):
-    """The port's verbs about Jobs and workloads."""
+    """The port's verbs for Jobs and workloads."""
 
     def ensure_job(self, spec: values.JobSpec) -> values.JobState:
         try:
@@ -69,7 +68,10 @@ class Jobs(list_watch.Verbs):
 
 
 def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
-    """The Job: past the scheduler, whatever taints the node has; one pod, one try, no API credentials unless named."""
+    """Returns the Job's manifest: one pod, one try, no API credentials unless a service account is named.
+
+    The pod bypasses the scheduler and tolerates all taints.
+    """
     labels = {"app.kubernetes.io/managed-by": values.COMPONENT, **spec.labels}
     container: dict[str, Any] = {
         "name": "job",
@@ -108,11 +110,13 @@ def _job_path(namespace: str, *name: str) -> str:
 def _workload_path(namespace: str, kind: str, name: str) -> str:
     known = values.WORKLOADS.get(kind)
     if known is None:
-        raise errors.NotFound(f"{kind} {namespace}/{name}: not a kind of training job that is known here")
+        raise errors.NotFound(
+            f"{kind} {namespace}/{name}: unknown kind of training job; known kinds: {', '.join(values.WORKLOADS)}"
+        )
     return list_watch.path("apis", known.group, known.version, "namespaces", namespace, known.plural, name)
 
 
 def workload_value(kind: str, found: base.AnyObject) -> values.Workload:
-    """The port's workload."""
+    """Converts a decoded object to the port's workload."""
     meta = found.metadata
     return values.Workload(kind=kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, labels=meta.labels or {})

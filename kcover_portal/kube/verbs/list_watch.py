@@ -1,4 +1,4 @@
-"""Lists in pages and watches in lines: what every family of objects shares."""
+"""Paged lists and watches, shared by all families of objects."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
@@ -10,33 +10,33 @@ from kcover_portal.kube import errors, http
 from kcover_portal.kube.wire import base
 
 PAGE_SIZE: Final = 500
-# The server ends a watch itself after timeoutSeconds; the socket waits a little longer before it is given up as dead.
+# The server ends a watch after timeoutSeconds; the socket's time-out is a little longer.
 WATCH_SLACK_SECONDS: Final = 5.0
 _LIST_TRIES: Final = 3
 T = TypeVar("T", bound=base.AnyObject)
 
 
 class Verbs:
-    """Base of the families: they share one connection."""
+    """Base class of the families; they share one connection."""
 
     def __init__(self, connection: http.Connection) -> None:
         self._connection = connection
 
 
 def path(*parts: str) -> str:
-    """``/api/v1/nodes/gpu-1`` from its parts, the names among them escaped."""
+    """Joins parts to a path such as ``/api/v1/nodes/gpu-1`` and escapes them."""
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def selector(labels: Mapping[str, str]) -> str:
-    """A label selector: every pair must be there."""
+    """Returns a label selector that requires all pairs."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
 def pages(
     connection: http.Connection, at: str, kind: type[T], *, query: Mapping[str, str] | None = None
 ) -> tuple[list[T], str]:
-    """Every object of a list, with its resource version; begins again when the server forgets where it was (410)."""
+    """Returns all objects of a list and its resource version; starts over if the continue token expired (410)."""
     for _ in range(_LIST_TRIES - 1):
         try:
             return _pages(connection, at, kind, query or {})
@@ -64,7 +64,7 @@ def _pages(connection: http.Connection, at: str, kind: type[T], query: Mapping[s
 def watch(
     connection: http.Connection, at: str, kind: type[T], *, resource_version: str | None, timeout: float
 ) -> Iterator[tuple[str, T | None, str]]:
-    """(type, object or None for a bookmark, resource version) for each line of a watch. Raises ``Expired``."""
+    """Yields (type, object or None for a bookmark, resource version) per line of a watch. Raises ``Expired``."""
     query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, round(timeout)))}
     if resource_version is not None:
         query["resourceVersion"] = resource_version
@@ -81,7 +81,7 @@ def watch(
                 found: T = decoder.decode(entry.object)
                 yield entry.type, found, found.metadata.resource_version
         except msgspec.MsgspecError as error:
-            raise errors.Unavailable(f"watch {at}: not the line expected: {error}") from error
+            raise errors.Unavailable(f"watch {at}: unexpected line: {error}") from error
 
 
 _LINE: Final = msgspec.json.Decoder(base.WatchLine)

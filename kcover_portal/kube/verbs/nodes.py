@@ -1,4 +1,4 @@
-"""Nodes: read, watched, and made what they should be."""
+"""The verbs for nodes."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -10,12 +10,12 @@ from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import nodes as wire
 
 _AT: Final = "/api/v1/nodes"
-# A node changes every few minutes by itself: five reads that all lose the race mean that somebody fights over it.
+# Nodes change every few minutes by themselves. Five lost races in a row mean that another writer is competing.
 _TRIES: Final = 5
 
 
 class Nodes(list_watch.Verbs):
-    """The port's verbs about nodes."""
+    """The port's verbs for nodes."""
 
     def version(self) -> str:
         return self._connection.request("GET", "/version", base.Version).git_version

@@ -1,4 +1,4 @@
-"""Pods: found, watched, and asked to go."""
+"""The verbs for pods and disruption budgets."""
 
 import re
 import threading
@@ -10,14 +10,14 @@ from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import pods as wire
 
-# The eviction API's cause and the name in its message: «The disruption budget NAME needs 2 healthy pods and …».
+# The cause of a blocked eviction, and the name in its message: «The disruption budget NAME needs 2 healthy pods …».
 _BUDGET_CAUSE: Final = "DisruptionBudget"
 _BUDGET_NAME: Final = re.compile(r"disruption budget (\S+) ")
 _TWO_BUDGETS: Final = "more than one PodDisruptionBudget"
 
 
 class Pods(list_watch.Verbs):
-    """The port's verbs about pods and their budgets."""
+    """The port's verbs for pods and their budgets."""
 
     def __init__(self, connection: http.Connection) -> None:
         super().__init__(connection)
@@ -65,7 +65,7 @@ class Pods(list_watch.Verbs):
             blocked = _blocked(error)
             if blocked is None:
                 raise
-            # The server asks the budgets before it compares uids.
+            # The server checks the budgets before it compares uids.
             return blocked if self._uid(pod_namespace, pod_name) == uid else values.Gone()
         return values.Evicted()
 
@@ -89,7 +89,7 @@ class Pods(list_watch.Verbs):
         try:
             return self._budgets(namespace)
         except errors.NotFound:
-            # Upgraded since it was asked which version it has: v1beta1 is gone from Kubernetes 1.25 on.
+            # The server was upgraded since the version was read: v1beta1 was removed in Kubernetes 1.25.
             with self._lock:
                 self._policy_version = ""
             return self._budgets(namespace)
@@ -102,13 +102,13 @@ class Pods(list_watch.Verbs):
         return [item.value(empty_selects_all=version == "v1") for item in items]
 
     def _gone(self, namespace: str, name: str, uid: str) -> values.Gone:
-        """After a 409: another uid under that name is why; anything else is a conflict, raised again."""
+        """Handles a 409: the pod was replaced if the uid differs. Otherwise raises ``Conflict`` again."""
         if self._uid(namespace, name) == uid:
-            raise errors.Conflict(f"pod {namespace}/{name}: the server refused, and it is still the same pod")
+            raise errors.Conflict(f"pod {namespace}/{name}: the server rejected the request, although the uid matches")
         return values.Gone()
 
     def _uid(self, namespace: str, name: str) -> str:
-        """Of the pod that has this name now; empty when there is none."""
+        """Returns the uid of the pod that has this name now; "" if there is none."""
         try:
             at = list_watch.path("api", "v1", "namespaces", namespace, "pods", name)
             return self._connection.request("GET", at, base.AnyObject).metadata.uid
@@ -116,15 +116,15 @@ class Pods(list_watch.Verbs):
             return ""
 
     def _policy(self) -> str:
-        """The policy group's version that this server has: v1 since Kubernetes 1.21, v1beta1 before."""
+        """Returns the server's version of the policy group: v1 since Kubernetes 1.21, v1beta1 before."""
         with self._lock:
             if not self._policy_version:
                 try:
                     group = self._connection.request("GET", "/apis/policy", base.Group)
                 except errors.NotFound:
                     group = base.Group()
-                has = {entry.version for entry in group.versions or ()}
-                self._policy_version = "v1beta1" if has and "v1" not in has else "v1"
+                versions = {entry.version for entry in group.versions or ()}
+                self._policy_version = "v1beta1" if versions and "v1" not in versions else "v1"
             return self._policy_version
 
 
@@ -134,7 +134,7 @@ def _delete_options(uid: str, grace_seconds: int | None) -> dict[str, Any]:
 
 
 def _blocked(error: errors.Unavailable) -> values.Blocked | None:
-    """A refusal on account of budgets; None when the server was merely busy (its flow control answers 429 too)."""
+    """Returns the refusal by budgets; None if the server was only busy (its flow control also sends 429)."""
     status = http.answer(error)
     if _TWO_BUDGETS in status.message:
         return values.Blocked(reason=status.message)

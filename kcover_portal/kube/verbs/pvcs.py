@@ -1,4 +1,4 @@
-"""Claims of storage: made, looked at, taken away; what is written to the storage is nobody's business here."""
+"""The verbs for PersistentVolumeClaims."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from kcover_portal.kube.wire import pvcs as wire
 
 
 class Claims(list_watch.Verbs):
-    """The port's verbs about claims."""
+    """The port's verbs for claims."""
 
     def ensure_claim(self, spec: values.ClaimSpec) -> values.ClaimState:
         try:
@@ -35,7 +35,7 @@ class Claims(list_watch.Verbs):
 
 
 def claim_manifest(spec: values.ClaimSpec) -> dict[str, Any]:
-    """The claim: writable by many nodes, as Autopilot's."""
+    """Returns the claim's manifest; ReadWriteMany, like Autopilot's."""
     wanted: dict[str, Any] = {
         "accessModes": ["ReadWriteMany"],
         "resources": {"requests": {"storage": spec.size}},

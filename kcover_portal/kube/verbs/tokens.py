@@ -1,4 +1,4 @@
-"""Whose token is this?"""
+"""The verb for token reviews."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from kcover_portal.kube.wire import tokens as wire
 
 
 class Tokens(list_watch.Verbs):
-    """The port's verb about tokens."""
+    """The port's verb for tokens."""
 
     def review_token(self, token: str, *, audiences: Sequence[str]) -> values.TokenIdentity | None:
         answer = self._connection.request(

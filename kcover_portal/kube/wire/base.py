@@ -1,4 +1,4 @@
-"""What every kind of object shares: metadata, conditions, lists, watch lines, and how the API server says no."""
+"""Types shared by all kinds of objects: metadata, conditions, lists, watch lines and error statuses."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Struct(msgspec.Struct, rename="camel", frozen=True):
-    """Base: camelCase on the wire. The API server may send null for any list or mapping, hence the many ``| None``."""
+    """Base class, camelCase on the wire. The API server may send null for any list or mapping, hence ``| None``."""
 
 
 class OwnerReference(Struct, frozen=True):
@@ -25,7 +25,7 @@ class OwnerReference(Struct, frozen=True):
 
 
 class Meta(Struct, frozen=True):
-    """metav1.ObjectMeta, and of lists ListMeta."""
+    """metav1.ObjectMeta; for lists metav1.ListMeta."""
 
     name: str = ""
     namespace: str = ""
@@ -49,7 +49,7 @@ class Condition(Struct, frozen=True):
 
 
 class AnyObject(Struct, frozen=True):
-    """Any object, as far as its metadata."""
+    """Any object, with its metadata only."""
 
     metadata: Meta = Meta()
 
@@ -62,7 +62,7 @@ class Page(Struct, Generic[T], frozen=True):
 
 
 class WatchLine(Struct, frozen=True):
-    """One line of a watch; the object is decoded once its type is known."""
+    """One line of a watch. The object is decoded once its type is known."""
 
     type: str
     object: msgspec.Raw
@@ -83,7 +83,7 @@ class Details(Struct, frozen=True):
 
 
 class Status(Struct, frozen=True):
-    """metav1.Status: how the API server says no."""
+    """metav1.Status: the body of an error response."""
 
     message: str = ""
     reason: str = ""
@@ -92,17 +92,17 @@ class Status(Struct, frozen=True):
 
     @property
     def causes(self) -> Sequence[Cause]:
-        """What exactly was wrong."""
+        """The individual causes."""
         return (self.details and self.details.causes) or ()
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds to wait, if the server names any."""
+        """Seconds to wait, if the server sent them."""
         return float(self.details.retry_after_seconds) or None if self.details else None
 
 
 class Version(Struct, frozen=True):
-    """What ``/version`` answers."""
+    """The response of ``/version``."""
 
     git_version: str
 
@@ -114,12 +114,12 @@ class GroupVersion(Struct, frozen=True):
 
 
 class Group(Struct, frozen=True):
-    """metav1.APIGroup: the versions of one group that a server has."""
+    """metav1.APIGroup: the versions of a group that a server supports."""
 
     versions: list[GroupVersion] | None = None
 
 
 def gpus(amounts: Mapping[str, str | int] | None) -> int:
-    """Extended resources are whole numbers; anything else is not a count of GPUs."""
+    """Returns the number of GPUs. Extended resources are whole numbers; other values are ignored."""
     found = (str((amounts or {}).get(name, "0")) for name in GPU_RESOURCES)
     return sum(int(text) for text in found if text.isascii() and text.isdigit())

@@ -21,7 +21,7 @@ class EventSource(base.Struct, frozen=True):
 
 
 class EventObject(base.AnyObject, frozen=True):
-    """A core/v1 Event. Writers of the events.k8s.io kind set ``eventTime`` and leave the timestamps null."""
+    """A core/v1 Event. Clients of events.k8s.io set ``eventTime`` and leave the timestamps null."""
 
     reason: str = ""
     type: str = ""
@@ -34,7 +34,7 @@ class EventObject(base.AnyObject, frozen=True):
     event_time: datetime | None = None
 
     def value(self) -> values.SeenEvent:
-        """The port's event."""
+        """Returns the port's value."""
         meta = self.metadata
         return values.SeenEvent(
             namespace=meta.namespace,

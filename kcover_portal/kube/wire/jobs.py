@@ -19,7 +19,7 @@ class JobObject(base.AnyObject, frozen=True):
     status: JobStatus = JobStatus()
 
     def value(self) -> values.JobState:
-        """The port's job state. A Job that failed without a pod to count (its deadline) still counts one failure."""
+        """Returns the port's value. A Job that failed without a failed pod (deadline) counts as one failure."""
         status = self.status
         failure = next((c for c in status.conditions or () if c.type == "Failed" and c.status == "True"), None)
         return values.JobState(

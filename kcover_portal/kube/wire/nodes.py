@@ -11,7 +11,7 @@ ANNOTATION_PREFIXES: Final = ("kcover.io/", "autopilot.ibm.com/")
 
 
 class NodeSpec(base.Struct, frozen=True):
-    """Taints stay as they came: whole mappings, so that a patch can give back what it does not know."""
+    """Taints are kept as whole mappings, so that a patch preserves fields that are unknown here."""
 
     unschedulable: bool = False
     taints: list[dict[str, Any]] | None = None
@@ -47,7 +47,7 @@ class NodeObject(base.AnyObject, frozen=True):
     status: NodeStatus = NodeStatus()
 
     def value(self) -> values.Node:
-        """The port's node."""
+        """Returns the port's value."""
         meta, status = self.metadata, self.status
         conditions = status.conditions or []
         ready = next((c for c in conditions if c.type == "Ready"), None)

@@ -17,7 +17,7 @@ class Resources(base.Struct, frozen=True):
 
 
 class Container(base.Struct, frozen=True):
-    """A container, as far as its GPUs go."""
+    """A container's resources."""
 
     resources: Resources | None = None
 
@@ -67,7 +67,7 @@ class PodObject(base.AnyObject, frozen=True):
     status: PodStatus = PodStatus()
 
     def value(self) -> values.Pod:
-        """The port's pod."""
+        """Returns the port's value."""
         meta, spec, status = self.metadata, self.spec, self.status
         labels = meta.labels or {}
         owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
@@ -129,7 +129,7 @@ class BudgetObject(base.AnyObject, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
     def value(self, *, empty_selects_all: bool = True) -> values.Budget:
-        """The port's budget. ``{}`` selects every pod in policy/v1 and none in v1beta1; null none in both."""
+        """Returns the port's value. ``{}`` selects all pods in policy/v1 and none in v1beta1; null selects none."""
         selector = self.spec.selector or LabelSelector()
         nothing = not (selector.match_labels or selector.match_expressions or empty_selects_all)
         return values.Budget(

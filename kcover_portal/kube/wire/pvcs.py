@@ -1,4 +1,4 @@
-"""Claims of storage."""
+"""PersistentVolumeClaims."""
 
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
@@ -16,7 +16,7 @@ class ClaimObject(base.AnyObject, frozen=True):
     status: ClaimStatus = ClaimStatus()
 
     def value(self) -> values.ClaimState:
-        """The port's claim state: one that is going is as good as gone."""
+        """Returns the port's value; a terminating claim counts as not existing."""
         if self.metadata.deletion_timestamp is not None:
             return values.ClaimState(exists=False)
         return values.ClaimState(exists=True, phase=self.status.phase)

@@ -26,12 +26,12 @@ class ReviewStatus(base.Struct, frozen=True):
 
 
 class TokenReview(base.Struct, frozen=True):
-    """A TokenReview's answer."""
+    """The response of a TokenReview."""
 
     status: ReviewStatus = ReviewStatus()
 
     def value(self, *, audiences: Sequence[str]) -> values.TokenIdentity | None:
-        """The identity, or None. A server that names no audience answered for its own only, which does not count."""
+        """Returns the identity, or None. If the response has no audiences, the server checked only its own."""
         status, user = self.status, self.status.user
         if not status.authenticated or user is None:
             return None
@@ -39,7 +39,7 @@ class TokenReview(base.Struct, frozen=True):
             return None
         extra = user.extra or {}
 
-        def one(key: str) -> str | None:
+        def bound_to(key: str) -> str | None:
             return next(iter(extra.get(f"authentication.kubernetes.io/{key}") or ()), None)
 
         account = user.username.removeprefix(SERVICE_ACCOUNT_USER)
@@ -47,8 +47,8 @@ class TokenReview(base.Struct, frozen=True):
             username=user.username,
             groups=tuple(user.groups or ()),
             audiences=tuple(status.audiences or ()),
-            node_name=one("node-name"),
-            pod_name=one("pod-name"),
-            pod_uid=one("pod-uid"),
+            node_name=bound_to("node-name"),
+            pod_name=bound_to("pod-name"),
+            pod_uid=bound_to("pod-uid"),
             service_account=account.replace(":", "/", 1) if account != user.username else None,
         )

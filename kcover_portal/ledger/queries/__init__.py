@@ -1,4 +1,4 @@
-"""Reads of the ledger: timelines, verification, and the replay of a rescue."""
+"""Reads the ledger: timelines, verification and the replay of a rescue."""
 
 from kcover_portal.ledger.queries.chain import Verdict, chains, digest, timeline, verify
 from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay

@@ -1,4 +1,4 @@
-"""One cluster's chain: its digest, its timeline, and its verification."""
+"""Digest, timeline and verification of a cluster's chain."""
 
 import hashlib
 import json
@@ -14,9 +14,9 @@ from kcover_portal.ledger.models import Chain, Entry
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The number of intact entries of a chain, and what is wrong with the first one that is not.
+    """The number of intact entries of a chain, and the first break, if any.
 
-    ``broken_at`` is a sequence number, ``row`` the id of the row that shows the break; None where the row is missing.
+    ``broken_at`` is a sequence number. ``row`` is the id of the row that shows the break, None if the row is missing.
     """
 
     cluster: str
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def digest(entry: Entry) -> str:
-    """SHA-256 over the previous digest and every field of the entry, as canonical JSON."""
+    """Returns the SHA-256 over the previous digest and all fields of the entry, as canonical JSON."""
     content = {
         "previous": entry.previous,
         "cluster": entry.cluster,
@@ -50,7 +50,7 @@ def digest(entry: Entry) -> str:
 
 
 def timeline(cluster: str, *, node: str = "", rescue: int | None = None) -> QuerySet[Entry]:
-    """Entries, newest first, of a cluster, one of its nodes, or one rescue."""
+    """Returns the entries of a cluster, a node or a rescue, newest first."""
     entries = Entry.objects.filter(cluster=cluster)
     if node:
         entries = entries.filter(node=node)
@@ -60,7 +60,7 @@ def timeline(cluster: str, *, node: str = "", rescue: int | None = None) -> Quer
 
 
 def chains() -> list[str]:
-    """The clusters that have a chain, including chains without a head; "" is the installation's own."""
+    """Returns the clusters that have a chain, even without a head; "" is the installation."""
     heads = Chain.objects.values_list("cluster", flat=True)
     return sorted({*heads, *Entry.objects.order_by().values_list("cluster", flat=True).distinct()})
 

@@ -1,6 +1,6 @@
-"""What the ledger alone says about a rescue: its entries, played from the first to the last (invariant 46).
+"""Rebuilds the state of a rescue from its audit log entries alone (invariant 46).
 
-A worker's pauses are not recorded: ``waiting`` and ``running`` are one state here, and a step that has not ended is
+Pauses of a worker are not recorded. ``waiting`` and ``running`` are therefore one state here, and an unfinished step is
 ``pending``, however often it was tried.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 from kcover import actions, audit, lifecycle, reasons
 from kcover_portal.ledger.models import Entry
 
-PAUSES = {"waiting": "running"}  # a rescue's states that the ledger does not tell apart
-UNFINISHED = ("pending", "running", "waiting")  # a step's, likewise
-# Acts that change it.
+PAUSES = {"waiting": "running"}  # states of a rescue that the audit log does not distinguish
+UNFINISHED = ("pending", "running", "waiting")  # the same for a step
+# Acts that change the state.
 HANDLED = (
     audit.RescueOpened,
     audit.RescueApproved,
@@ -30,8 +30,8 @@ HANDLED = (
     audit.StepOverruled,
     audit.StepReplaced,
 )
-# Acts that leave the state of the rescue and its steps as it is. A vote against is followed by the rescue's end, a
-# callback by its step's; a guard's refusal leaves the step unfinished.
+# Acts that do not change the state of the rescue and its steps. A rejection is followed by the rescue's end and a
+# callback by the step's end; a guard's refusal leaves the step unfinished.
 IRRELEVANT = (
     audit.ClusterCall,
     audit.RescueRejected,
@@ -46,7 +46,7 @@ IRRELEVANT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepState:
-    """One step as the entries leave it. ``tries``: the highest attempt that an entry speaks of."""
+    """A step after its entries. ``tries`` is the highest attempt that an entry names."""
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
@@ -58,7 +58,7 @@ class StepState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescueState:
-    """A rescue as the entries leave it; ``steps`` by their place in the plan."""
+    """A rescue after its entries. ``steps`` are by their index in the plan."""
 
     rescue: int
     node: str
@@ -75,10 +75,10 @@ class RescueState:
 
 
 def replay(cluster: str, *, rescue: int) -> RescueState:
-    """The rescue's state from its entries.
+    """Returns the rescue's state from its entries.
 
-    Raises LookupError where the ledger has no entry of its opening, or has one of an act that replay does not know:
-    a guessed state would be worse than none.
+    Raises LookupError if there is no opening entry, or if an entry has a verb that replay does not know. A guessed
+    state would be worse than none.
     """
     state: RescueState | None = None
     entries = Entry.objects.filter(cluster=cluster, rescue=rescue).order_by("sequence")
@@ -89,7 +89,7 @@ def replay(cluster: str, *, rescue: int) -> RescueState:
         elif state is not None:
             state = replace(_after(state, act, entry.at), entries=state.entries + 1)
     if state is None:
-        raise LookupError(f"the ledger of {cluster!r} has no rescue {rescue}")
+        raise LookupError(f"the audit log of cluster {cluster!r} has no rescue {rescue}")
     return state
 
 
@@ -108,7 +108,7 @@ def _opened(act: audit.RescueOpened, entry: Entry) -> RescueState:
 
 
 def _after(state: RescueState, act: audit.Act, at: datetime) -> RescueState:
-    """The state after one more act. Raises LookupError for one that is not known here."""
+    """Returns the state after one more act. Raises LookupError for an unknown act."""
     match act:
         case audit.RescueEnded():
             return _ended(state, act, at)
@@ -128,11 +128,11 @@ def _after(state: RescueState, act: audit.Act, at: datetime) -> RescueState:
             return state
         case audit.StepSettled():
             return _settled(state, act, at)
-    raise LookupError(f"the ledger has an entry {act.verb} of rescue {state.rescue}, which replay does not know")
+    raise LookupError(f"the audit log has an entry {act.verb} of rescue {state.rescue}, which replay does not know")
 
 
 def _ended(state: RescueState, act: audit.RescueEnded, at: datetime) -> RescueState:
-    """Closing a rescue cancels every step that was still to come."""
+    """Closes the rescue, which cancels its pending steps."""
     steps = {
         index: replace(step, state="cancelled", finished_at=at) if step.state == "pending" else step
         for index, step in state.steps.items()
@@ -148,7 +148,7 @@ def _ended(state: RescueState, act: audit.RescueEnded, at: datetime) -> RescueSt
 
 
 def _settled(state: RescueState, act: audit.StepSettled, at: datetime) -> RescueState:
-    """A step's own entry; a step that failed while the rescue stayed open holds it."""
+    """Applies a step's entry. A step that failed while the rescue stayed open holds the rescue."""
     finished = act.state not in UNFINISHED
     state = _with_step(
         state,
@@ -167,14 +167,14 @@ def _settled(state: RescueState, act: audit.StepSettled, at: datetime) -> Rescue
 
 
 def _second_round(state: RescueState, act: audit.StepStartedOver, at: datetime) -> RescueState:
-    """The plan as it is from now on: the rest of the first round is cancelled."""
+    """Applies the plan of the second round; the rest of the first round is cancelled."""
     steps = {}
     for index, planned in enumerate(act.steps):
         step = state.steps.get(index) or StepState(name=planned.name, args=planned.args)
-        given_up = index in state.steps and index >= act.step
-        steps[index] = replace(step, state="cancelled", finished_at=at) if given_up else step
+        cancelled = index in state.steps and index >= act.step
+        steps[index] = replace(step, state="cancelled", finished_at=at) if cancelled else step
     return replace(state, steps=steps, plan_hash=act.plan_hash, verified=False)
 
 
-def _with_step(before: RescueState, index: int, **changes: Any) -> RescueState:
-    return replace(before, steps={**before.steps, index: replace(before.steps[index], **changes)})
+def _with_step(rescue: RescueState, index: int, **changes: Any) -> RescueState:
+    return replace(rescue, steps={**rescue.steps, index: replace(rescue.steps[index], **changes)})

@@ -83,8 +83,8 @@ class Migration(migrations.Migration):
                 ("sent_at", models.DateTimeField(help_text="when a message last arrived", null=True)),
                 (
                     "trouble",
-                    models.CharField(
-                        blank=True, help_text="why the last attempt failed; empty: it did not", max_length=500
+                    models.JSONField(
+                        default=dict, help_text="a Reason: why the last attempt failed; empty: it did not"
                     ),
                 ),
                 (
@@ -136,7 +136,7 @@ class Migration(migrations.Migration):
                     models.TextField(blank=True, help_text="as sent, without links that answer in a person's name"),
                 ),
                 ("attempts", models.PositiveIntegerField(default=0, help_text="reserved before each attempt")),
-                ("because", models.CharField(blank=True, help_text="the other side's last answer", max_length=500)),
+                ("because", models.JSONField(default=dict, help_text="a Reason: the other side's last answer")),
                 ("opened_at", models.DateTimeField()),
                 ("due_at", models.DateTimeField(null=True)),
                 ("closed_at", models.DateTimeField(null=True)),

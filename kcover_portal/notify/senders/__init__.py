@@ -4,6 +4,7 @@ Belongs here: what a service expects, and how its answer is read. Never here: wh
 retried.
 """
 
+from kcover import reasons
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import chat, mail, pagers, webhook
 from kcover_portal.notify.senders.message import Message, PagerEvent, SendError
@@ -11,12 +12,12 @@ from kcover_portal.notify.senders.message import Message, PagerEvent, SendError
 __all__ = ["Message", "PagerEvent", "SendError", "page", "send"]
 
 
-def page(channel: Channel, event: PagerEvent, *, key: str) -> str:
+def page(channel: Channel, event: PagerEvent, *, key: str) -> reasons.Reason:
     """Sends a pager one event, once; ``key`` names the delivery. Returns its answer. Raises SendError."""
     return pagers.send(channel, event, key=key)
 
 
-def send(channel: Channel, message: Message) -> str:
+def send(channel: Channel, message: Message) -> reasons.Reason:
     """Sends the message once; returns the other side's answer in a few words. Raises SendError."""
     if channel.kind == Channel.Kind.MAIL:
         return mail.send(channel, message)

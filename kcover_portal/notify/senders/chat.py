@@ -14,36 +14,38 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import quote_plus, urlsplit
 
+from kcover import reasons
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import webhook
 from kcover_portal.notify.senders.message import Message, SendError
 
 MAX_ANSWER_BYTES: Final = 4096
-WECOM_BYTES: Final = 2048  # of a text; the other services take ten times as much as a message here can have
+WECOM_BYTES: Final = 2048  # of a text; the other services accept ten times the length of any message here
 BUSY: Final = frozenset({11232, 45009, 130101, 660026})  # the services' codes for "too many requests, retry later"
 
 
-def send(channel: Channel, message: Message) -> str:
+def send(channel: Channel, message: Message) -> reasons.Reason:
     """Posts the service's own body. Raises SendError."""
     url, body = BODIES[channel.kind](channel, message)
     # The services have their own signatures in the URL or the body; the portal's signature would be of no use to them.
     reply = webhook.post(url, body, secret="", key=message.key, most=MAX_ANSWER_BYTES)
     _read(reply.data[:MAX_ANSWER_BYTES], host=urlsplit(channel.url).hostname or "")
-    return f"answers {reply.status}"
+    return reasons.of("answered", status=str(reply.status))
 
 
 def _read(data: bytes, *, host: str) -> None:
-    """Raises SendError where the body says that the message was not accepted."""
+    """Raises SendError if the body says that the message was not accepted."""
     try:
-        said = json.loads(data)
+        answer = json.loads(data)
     except (ValueError, RecursionError):
-        return  # Slack answers "ok", Teams nothing
-    if not isinstance(said, dict):
+        return  # Slack answers "ok", Teams answers nothing
+    if not isinstance(answer, dict):
         return
-    code = next((said[name] for name in ("errcode", "code", "StatusCode") if isinstance(said.get(name), int)), 0)
+    code = next((answer[name] for name in ("errcode", "code", "StatusCode") if isinstance(answer.get(name), int)), 0)
     if code:
-        words = str(said.get("errmsg") or said.get("msg") or said.get("StatusMessage") or "")
-        raise SendError(f"{host} refuses: {code} {words}"[:300].rstrip(), later=code in BUSY)
+        message = str(answer.get("errmsg") or answer.get("msg") or answer.get("StatusMessage") or "")
+        rejected = reasons.of("service_rejected", host=host, code=str(code), text=message[:200])
+        raise SendError(rejected, later=code in BUSY)
 
 
 def _slack(channel: Channel, message: Message) -> tuple[str, dict[str, Any]]:

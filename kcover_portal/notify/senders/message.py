@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from kcover import reasons
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PagerEvent:
@@ -32,7 +34,7 @@ class PagerEvent:
 class Message:
     """One message.
 
-    ``lines``: plain text without line breaks; ``link``: to the portal ("" where it has no public URL);
+    ``lines``: plain text without line breaks; ``link``: to the portal ("" if it has no public URL);
     ``document``: for programs; ``events``: for pagers; ``key``: the same for every attempt.
     """
 
@@ -49,10 +51,10 @@ class Message:
         return "\n".join([self.subject, *self.lines, *([self.link] if self.link else [])])
 
 
-class SendError(Exception):
+class SendError(reasons.ExplainedError):
     """The message was not accepted. ``later``: a retry may help, after ``wait`` seconds if the other side names any."""
 
-    def __init__(self, message: str, *, later: bool, wait: float = 0) -> None:
-        super().__init__(message)
+    def __init__(self, reason: reasons.Reason, *, later: bool, wait: float = 0) -> None:
+        super().__init__(reason)
         self.later = later
         self.wait = wait

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
+from kcover import reasons
 from kcover.notify import pager
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import webhook
@@ -33,21 +34,21 @@ class Service:
     url: str
     path: str
     key: re.Pattern[str]
-    key_looks: str
+    key_rule: str  # code of the sentence about an invalid key
     call: Callable[[Channel, PagerEvent], tuple[str, dict[str, Any], Mapping[str, str]]]
 
 
-def send(channel: Channel, event: PagerEvent, *, key: str) -> str:
+def send(channel: Channel, event: PagerEvent, *, key: str) -> reasons.Reason:
     """Posts the event. Raises SendError, with the service's own reason and never with the key."""
     url, body, headers = SERVICES[channel.kind].call(channel, event)
 
     def why(data: bytes) -> str:
         return _why(data).replace(channel.secret or "\0", "…")[
             :MAX_REASON
-        ]  # before the cut, so that a part of a key is hidden as well
+        ]  # before the text is cut, so that a part of a key is hidden as well
 
     reply = webhook.post(url, body, secret="", key=key, most=MAX_ANSWER_BYTES, headers=headers, why=why)
-    return f"answers {reply.status}"
+    return reasons.of("answered", status=str(reply.status))
 
 
 def address(kind: str, url: str) -> str:
@@ -58,23 +59,23 @@ def address(kind: str, url: str) -> str:
 
 
 def page_name(channel: Channel, page: str) -> str:
-    """The name by which the service recognises repetitions; unique among the portals that share a service."""
+    """The name by which the service recognises repetitions. It is unique among the portals that share a service."""
     return f"kcover-{channel.created_at:%Y%m%dT%H%M%S}-{page}"
 
 
 def _why(data: bytes) -> str:
     """The service's reason, in one line."""
     try:
-        said = json.loads(data[:MAX_ANSWER_BYTES])
+        answer = json.loads(data[:MAX_ANSWER_BYTES])
     except (ValueError, RecursionError):
         return ""
-    if not isinstance(said, dict):
+    if not isinstance(answer, dict):
         return ""
-    errors = said.get("errors")
+    errors = answer.get("errors")
     if isinstance(errors, dict):
         errors = [f"{name}: {value}" for name, value in errors.items()]
-    words = errors if isinstance(errors, list) and errors else [said.get("message") or ""]
-    text = " ".join("; ".join(map(str, words)).split())
+    messages = errors if isinstance(errors, list) and errors else [answer.get("message") or ""]
+    text = " ".join("; ".join(map(str, messages)).split())
     return "".join(char for char in text if char.isprintable())
 
 
@@ -133,14 +134,14 @@ SERVICES: Final[Mapping[str, Service]] = {
         url="https://events.pagerduty.com/v2/enqueue",
         path="/v2/enqueue",
         key=re.compile(r"[A-Za-z0-9]{32}"),
-        key_looks="the integration key of an Events API v2 integration: 32 letters and digits",
+        key_rule="secret_of_pagerduty",
         call=_pagerduty,
     ),
     Channel.Kind.OPSGENIE: Service(
         url="https://api.opsgenie.com",
         path="/v2/alerts",
         key=re.compile(r"[A-Za-z0-9_-]{16,200}"),
-        key_looks="the key of an API integration, alone: 16 or more letters, digits and hyphens",
+        key_rule="secret_of_opsgenie",
         call=_opsgenie,
     ),
 }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+from kcover import reasons
 from kcover_portal import outgoing
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders.message import Message, SendError
@@ -13,10 +14,10 @@ DELIVERY: Final = "X-Kcover-Delivery"
 RETRYABLE: Final = (408, 425, 429)  # and every status from 500 on
 
 
-def send(channel: Channel, message: Message) -> str:
+def send(channel: Channel, message: Message) -> reasons.Reason:
     """Posts the document; any status from 200 to 299 means that it was accepted. Raises SendError."""
     reply = post(channel.url, message.document, secret=channel.secret, key=message.key, most=0)
-    return f"answers {reply.status}"
+    return reasons.of("answered", status=str(reply.status))
 
 
 def post(
@@ -39,9 +40,10 @@ def post(
             url, document, secret=secret, seconds=SECONDS, headers={**headers, DELIVERY: key}, most=most
         )
     except outgoing.Silent as silence:
-        raise SendError(str(silence), later=True) from silence
+        raise SendError(silence.reason, later=True) from silence
     if not 200 <= reply.status < 300:
-        said = why(reply.data) if why else ""
+        explanation = why(reply.data) if why else ""
+        refused = reasons.with_why("host_answered", explanation, host=host, status=str(reply.status))
         later = reply.status >= 500 or reply.status in RETRYABLE
-        raise SendError(f"{host} answers {reply.status}" + (f": {said}" if said else ""), later=later, wait=reply.wait)
+        raise SendError(refused, later=later, wait=reply.wait)
     return reply

@@ -1,4 +1,4 @@
-"""Alerts of pagers: which ones new events open and end, and the pager events of a delivery.
+"""Alerts of pagers: which alerts new events open and end, and the pager events of a delivery.
 
 An alert is open from the event that opens it until the event that ends it. Its row is written and deleted in the
 transaction that writes the notice, so that a crash neither loses an end nor sends anything twice.
@@ -24,7 +24,10 @@ from kcover_portal.notify.services.new_event import NewEvent
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingNotice:
-    """A notice to write: an event under its key and, for a pager, what it does to which alert on which page."""
+    """A notice to write: an event under its key.
+
+    For a pager, it also says what the event does to which alert on which page.
+    """
 
     key: str
     event: core_events.Event
@@ -34,26 +37,26 @@ class PendingNotice:
 
     @property
     def ends(self) -> bool:
-        """Whether it ends or acknowledges an alert that was sent; such a notice is never omitted."""
+        """True if the notice ends or acknowledges an alert that was sent; such a notice is never omitted."""
         return self.action in (pager.ACKNOWLEDGE, pager.RESOLVE)
 
 
 def changes(channel: Channel, found: Sequence[NewEvent], *, wanted: Collection[str]) -> list[PendingNotice]:
     """The notices for the pager: alerts that a route opens there, and changes of the alerts that are open there."""
-    names = {move.alert for one in found for move in one.moves}
+    names = {move.alert for event in found for move in event.moves}
     open_there = set(channel.alerts.filter(name__in=names).values_list("name", flat=True))
     chosen = []
-    for one in found:
-        for place, move in enumerate(one.moves):
+    for event in found:
+        for place, move in enumerate(event.moves):
             opens = move.action == pager.TRIGGER
-            if one.key not in wanted if opens else move.alert not in open_there:
+            if event.key not in wanted if opens else move.alert not in open_there:
                 continue
             if opens:
                 open_there.add(move.alert)
             elif move.action == pager.RESOLVE:
                 open_there.discard(move.alert)
-            key = f"{one.key} {place}" if place else one.key
-            chosen.append(PendingNotice(key=key, event=one.event, action=move.action, alert=move.alert))
+            key = f"{event.key} {place}" if place else event.key
+            chosen.append(PendingNotice(key=key, event=event.event, action=move.action, alert=move.alert))
     return chosen
 
 
@@ -66,35 +69,35 @@ def with_pages(
     that is open, and a page ends with the last of its alerts. A page is named after the notice that opened it, so a
     name is never reused: an end that arrives late does not end a page that was opened since.
     """
-    pages = dict(channel.alerts.filter(name__in={one.alert for one in chosen}).values_list("name", "page"))
-    shared = _shared(delivery)
+    pages = dict(channel.alerts.filter(name__in={notice.alert for notice in chosen}).values_list("name", "page"))
+    shared = _open_pages(delivery)
     result = []
-    for one in chosen:
-        if one.action == pager.TRIGGER:
-            alike = core_events.group_key(one.event)
-            page = pages.get(one.alert) or shared.setdefault(alike, one.key)
-            if one.alert not in pages and one.alert != one.key:
-                Alert.objects.create(channel=channel, name=one.alert, page=page, opened_at=now)
-                pages[one.alert] = page
-            result.append(replace(one, page=page))
+    for notice in chosen:
+        if notice.action == pager.TRIGGER:
+            alike = core_events.group_key(notice.event)
+            page = pages.get(notice.alert) or shared.setdefault(alike, notice.key)
+            if notice.alert not in pages and notice.alert != notice.key:
+                Alert.objects.create(channel=channel, name=notice.alert, page=page, opened_at=now)
+                pages[notice.alert] = page
+            result.append(replace(notice, page=page))
             continue
-        page = pages.get(one.alert, "")
+        page = pages.get(notice.alert, "")
         if not page:
             continue  # the notice that would have opened it was omitted
-        if one.action == pager.RESOLVE:
-            channel.alerts.filter(name=one.alert).delete()
-            del pages[one.alert]
+        if notice.action == pager.RESOLVE:
+            channel.alerts.filter(name=notice.alert).delete()
+            del pages[notice.alert]
             if channel.alerts.filter(page=page).exists():
-                # Only a part of the page: recorded, with nothing for the pager to do.
-                result.append(replace(one, action="", page=""))
+                # This ends only a part of the page: it is recorded, and the pager has nothing to do.
+                result.append(replace(notice, action="", page=""))
                 continue
-        # The page has ended or was acknowledged: a new alert on it would wake nobody.
+        # The page has ended or was acknowledged, so a new alert on it would not wake anybody.
         shared = {alike: other for alike, other in shared.items() if other != page}
-        result.append(replace(one, page=page))
+        result.append(replace(notice, page=page))
     return result
 
 
-def _shared(delivery: Delivery) -> dict[tuple[object, ...], str]:
+def _open_pages(delivery: Delivery) -> dict[tuple[object, ...], str]:
     """The pages that the delivery opens and nobody has acknowledged, by the grouping key of their events."""
     changed = delivery.notices.filter(action__in=(pager.ACKNOWLEDGE, pager.RESOLVE)).values("page")
     opened = delivery.notices.filter(action=pager.TRIGGER, key=F("page")).exclude(page__in=changed)
@@ -104,12 +107,13 @@ def _shared(delivery: Delivery) -> dict[tuple[object, ...], str]:
 def pager_events(delivery: Delivery, channel: Channel) -> tuple[PagerEvent, ...]:
     """The events of a delivery that the pager has not accepted yet, oldest first.
 
-    Call it in the channel's language. An alert that ended before it could be sent wakes nobody: only its end is sent.
+    Call it with the channel's language active. An alert that ended before it could be sent wakes nobody: only its end
+    is sent.
     """
     if delivery.test:
         return (_test(delivery, channel),)
     rows = list(delivery.notices.exclude(action="").order_by("pk"))
-    over = _over(channel, rows)
+    over = _last_ends(channel, rows)
     groups: dict[tuple[str, str], list[Notice]] = {}
     for row in rows:
         late = row.action != pager.RESOLVE and over.get(row.page, 0) > row.pk
@@ -118,7 +122,7 @@ def pager_events(delivery: Delivery, channel: Channel) -> tuple[PagerEvent, ...]
     return tuple(_event(delivery, group) for group in groups.values())
 
 
-def _over(channel: Channel, rows: Sequence[Notice]) -> dict[str, int]:
+def _last_ends(channel: Channel, rows: Sequence[Notice]) -> dict[str, int]:
     """The last end of each of these pages among all notices of the channel."""
     ends = Notice.objects.filter(channel=channel, page__in={row.page for row in rows}, action=pager.RESOLVE)
     return dict(ends.order_by("pk").values_list("page", "pk"))
@@ -126,12 +130,12 @@ def _over(channel: Channel, rows: Sequence[Notice]) -> dict[str, int]:
 
 def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
     batch = list(dict.fromkeys(queries.event_of(row) for row in rows))
-    said = core_events.lines(batch)
-    first, line = said[0].first, said[0]
+    lines = core_events.lines(batch)
+    first, line = lines[0].first, lines[0]
     details = {
         "channel": delivery.name,
         "cluster": first.cluster,
-        "nodes": ", ".join(dict.fromkeys(one.node for one in batch if one.node)),
+        "nodes": ", ".join(dict.fromkeys(event.node for event in batch if event.node)),
         "why": first.because,
     }
     if delivery.omitted:
@@ -142,7 +146,7 @@ def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
         summary=render.text(line),
         severity=max(map(pager.severity, batch), key=catalog.SEVERITIES.index),
         kind=first.kind,
-        lines=tuple(render.with_link(one) for one in said),
+        lines=tuple(render.with_link(event) for event in lines),
         source=first.node or first.cluster,
         component=first.what,
         cluster=first.cluster,
@@ -154,15 +158,15 @@ def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
 
 
 def _test(delivery: Delivery, channel: Channel) -> PagerEvent:
-    """A test alert with the lowest severity; the person who reads it resolves it."""
-    said = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
+    """A test alert with the lowest severity. The person who reads it resolves it."""
+    text = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
     return PagerEvent(
         action=pager.TRIGGER,
         page=f"test-{delivery.key}",
-        summary=f"{_('A test')}: {said}",
+        summary=f"{_('A test')}: {text}",
         severity="info",
         kind="test",
-        lines=(said,),
+        lines=(text,),
         link=settings.KCOVER_PUBLIC_URL,
         at=delivery.opened_at,
     )

@@ -36,9 +36,9 @@ MAX_BATCHING, MAX_INTERVAL, MAX_REMIND = 3600, 86_400, 30 * 86_400  # seconds
 def make_channel(name: str, kind: str, given: Mapping[str, Any], *, actor: str, now: datetime) -> Channel:
     """Creates a channel. Raises FieldError."""
     if not attributes.CHANNEL_NAME.fullmatch(name):
-        raise FieldError("name", "use lower-case letters, digits and '-', at most 63 characters, e.g. on-call")
+        raise FieldError("name", reasons.of("channel_name_invalid"))
     if kind not in Channel.Kind.values:
-        raise FieldError("kind", f"unknown kind {kind!r}; use one of {', '.join(Channel.Kind.values)}")
+        raise FieldError("kind", reasons.of("kind_unknown", kind=repr(kind), known=", ".join(Channel.Kind.values)))
     row = Channel(name=name, kind=kind, created_by=actor, created_at=now)
     _set(row, given)
     try:
@@ -51,7 +51,7 @@ def make_channel(name: str, kind: str, given: Mapping[str, Any], *, actor: str, 
                 now=now,
             )
     except IntegrityError as error:
-        raise FieldError("name", f"channel {name} already exists") from error
+        raise FieldError("name", reasons.of("channel_exists", channel=name)) from error
     return row
 
 
@@ -82,12 +82,16 @@ def delete_channel(channel: Channel, *, actor: str, reason: str, now: datetime) 
         row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
         rules = queries.rules_naming(row.name)
         if rules:
-            used = f"channel {row.name} is used by rule {', '.join(rules)}; change the rule first"
-            raise FieldError("name", used, code="in_use")
+            used = reasons.of("channel_in_use", channel=row.name, rules=", ".join(rules))
+            raise FieldError("name", used, conflict=True)
         under_way = row.deliveries.filter(state__in=Delivery.UNDER_WAY)
         steps = list(Notice.objects.filter(delivery__in=under_way, step__isnull=False).values_list("step", flat=True))
         under_way.update(
-            state=Delivery.State.DROPPED, batching=False, because="the channel was deleted", closed_at=now, due_at=None
+            state=Delivery.State.DROPPED,
+            batching=False,
+            because=reasons.of("channel_deleted").to_json(),
+            closed_at=now,
+            due_at=None,
         )
         _note(row, audit.ChannelDeleted(channel=row.name, kind=row.kind, reason=reason), actor=actor, now=now)
         row.delete()
@@ -107,17 +111,16 @@ def make_route(
     """Sends events of these kinds to the channel. Raises FieldError."""
     unknown = sorted(set(kinds) - set(events.KINDS))
     if unknown:
-        raise FieldError("kinds", f"unknown kind {unknown[0]!r}; use {', '.join(events.KINDS)}")
+        raise FieldError("kinds", reasons.of("event_unknown", kind=repr(unknown[0]), known=", ".join(events.KINDS)))
     if not kinds:
-        raise FieldError("kinds", "select at least one event")
+        raise FieldError("kinds", reasons.of("events_missing"))
     if channel.pages and not set(kinds) <= set(pager.KINDS):
         idle = next(kind for kind in events.KINDS if kind in kinds and kind not in pager.KINDS)
-        raise FieldError(
-            "kinds",
-            f"{idle} wakes nobody: a pager takes {', '.join(pager.KINDS)}, and gets their ends without a route",
-        )
+        raise FieldError("kinds", reasons.of("event_not_paged", kind=idle, paged=", ".join(pager.KINDS)))
     if least and least not in catalog.SEVERITIES:
-        raise FieldError("least", f"unknown severity {least!r}; use one of {', '.join(catalog.SEVERITIES)}")
+        raise FieldError(
+            "least", reasons.of("severity_unknown", severity=repr(least), known=", ".join(catalog.SEVERITIES))
+        )
     ordered = [kind for kind in events.KINDS if kind in kinds]
     with transaction.atomic():
         row = Route.objects.create(
@@ -139,7 +142,7 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
     """Sets the given settings and checks the whole row. Raises FieldError."""
     for name, value in given.items():
         if name not in SETTINGS:
-            raise FieldError(name, f"unknown setting {name}; use one of {', '.join(SETTINGS)}")
+            raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
         setattr(row, name, value)
     if row.kind in Channel.PAGERS:
         row.url = row.url or pagers.SERVICES[row.kind].url
@@ -147,7 +150,9 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
     _check_secret(row)
     languages = [code for code, _name in settings.LANGUAGES]
     if row.language not in languages:
-        raise FieldError("language", f"unknown language {row.language!r}; use one of {', '.join(languages)}")
+        raise FieldError(
+            "language", reasons.of("language_unknown", language=repr(row.language), known=", ".join(languages))
+        )
     _check_person(row)
     _check_times(row)
 
@@ -156,72 +161,69 @@ def _check_person(row: Channel) -> None:
     if row.person is None:
         return
     if row.kind == Channel.Kind.WEBHOOK:
-        raise FieldError("person", "a webhook cannot deliver to a person")
+        raise FieldError("person", reasons.of("person_of_webhook"))
     if row.kind in Channel.PAGERS:
-        raise FieldError("person", "a pager delivers to whoever is on call, not to one person")
+        raise FieldError("person", reasons.of("person_of_pager"))
     if not row.person.is_active:
-        raise FieldError("person", "this person cannot sign in")
+        raise FieldError("person", reasons.of("person_disabled"))
 
 
 def _check_times(row: Channel) -> None:
     for name, most in (("batching", MAX_BATCHING), ("min_interval", MAX_INTERVAL)):
         if not 0 <= getattr(row, name) <= most:
-            raise FieldError(name, f"must be from 0 to {most} seconds")
+            raise FieldError(name, reasons.of("seconds_out_of_range", most=most))
     if row.remind is not None and row.kind in Channel.PAGERS:
-        raise FieldError(
-            "remind", "a pager reminds by its own escalation: what is told again stays the same page there"
-        )
+        raise FieldError("remind", reasons.of("remind_of_pager"))
     if row.remind is not None and not 0 <= row.remind <= MAX_REMIND:
-        raise FieldError("remind", f"write seconds from 0 (never) to {MAX_REMIND}, or nothing for half of the time")
+        raise FieldError("remind", reasons.of("remind_out_of_range", most=MAX_REMIND))
 
 
 def _check_address(row: Channel) -> None:
     if row.kind != Channel.Kind.MAIL:
         if row.recipients:
-            raise FieldError("recipients", f"channels of kind {row.kind} have a url, not recipients")
+            raise FieldError("recipients", reasons.of("recipients_of_url", kind=row.kind))
         _check_url(row.url)
         if row.kind in Channel.PAGERS and re.search(r"[?#]", row.url):
-            raise FieldError("url", "must not contain '?' or '#'")
+            raise FieldError("url", reasons.of("url_with_query"))
         return
     if row.url:
-        raise FieldError("url", "e-mail channels have recipients, not a url")
+        raise FieldError("url", reasons.of("url_of_mail"))
     if not settings.EMAIL_HOST:
-        raise FieldError("kind", "no mail server; set KCOVER_MAIL_URL first")
+        raise FieldError("kind", reasons.of("mail_unset"))
     if not row.recipients or len(row.recipients) > MOST_RECIPIENTS:
-        raise FieldError("recipients", f"must list 1 to {MOST_RECIPIENTS} e-mail addresses")
+        raise FieldError("recipients", reasons.of("recipients_count", most=MOST_RECIPIENTS))
     for address in row.recipients:
         try:
             validate_email(address)
         except ValidationError as error:
-            raise FieldError("recipients", f"{address!r} is not an e-mail address") from error
+            raise FieldError("recipients", reasons.of("recipient_invalid", address=repr(address))) from error
 
 
 def _check_url(url: str) -> None:
     """Raises FieldError. ``outgoing`` checks the resolved address at each call."""
-    message = "write an address such as https://hooks.example/T0/B0, without spaces, at most 1000 characters"
     parts = attributes.web_address(url)
     if parts is None or len(url) > 1000 or re.search(r"[\s\x00-\x1f]", url):
-        raise FieldError("url", message)
+        raise FieldError("url", reasons.of("url_invalid"))
     if parts.username or parts.password:
-        raise FieldError("url", "must not contain a user or password; they would appear in error messages")
+        raise FieldError("url", reasons.of("url_with_password"))
 
 
 def _check_secret(row: Channel) -> None:
     if row.kind in Channel.PAGERS:
         service = pagers.SERVICES[row.kind]
         if not service.key.fullmatch(row.secret):
-            raise FieldError("secret", f"must be {service.key_looks}")
+            raise FieldError("secret", reasons.of(service.key_rule))
         return
     if row.secret and row.kind not in SIGNS:
-        raise FieldError("secret", f"channels of kind {row.kind} have no secret")
+        raise FieldError("secret", reasons.of("secret_unused", kind=row.kind))
     if row.kind == Channel.Kind.WEBHOOK and not SHORTEST_SECRET <= len(row.secret) <= 200:
-        raise FieldError("secret", f"must have {SHORTEST_SECRET} to 200 characters")
+        raise FieldError("secret", reasons.of("secret_length", least=SHORTEST_SECRET, most=200))
     if len(row.secret) > 200:
-        raise FieldError("secret", "must have at most 200 characters")
+        raise FieldError("secret", reasons.of("secret_too_long", most=200))
 
 
 def _shown(row: Channel, names: Collection[str]) -> dict[str, Any]:
-    """Settings as the ledger may show them."""
+    """The settings as the ledger may show them, without secrets."""
     values = {name: getattr(row, name) for name in names if name not in SECRET}
     if "person" in values:
         values["person"] = values["person"].get_username() if values["person"] else None
@@ -240,4 +242,4 @@ def _route(row: Route) -> dict[str, Any]:
 
 def _note(channel: Channel, act: audit.ChannelAct, *, actor: str, now: datetime) -> None:
     ledger.record("", act, actor=actor, now=now)
-    doorbell.tell("notify", channel.pk or 0)
+    doorbell.publish("notify", channel.pk or 0)

@@ -23,7 +23,7 @@ from kcover_portal.rescue.control import notify_steps
 from kcover_portal.rescue.models import Step
 
 LOCK = "collect"
-MAX_NOTICES = 500  # of one delivery; further events are only counted
+MAX_NOTICES = 500  # per delivery; further events are only counted
 MAX_STEPS = 200  # in one transaction
 
 # A rescue waits for the message of its rule, so these bound the channel's own times.
@@ -31,7 +31,7 @@ RULE_BATCHING, RULE_INTERVAL = timedelta(seconds=2), timedelta(seconds=10)
 
 
 def collect(*, now: datetime) -> int:
-    """Reads the new events; returns how many of them a channel gets."""
+    """Reads the new events. Returns how many of them were added to a channel."""
     if not event_sources.has_news():
         return 0
     with transaction.atomic():
@@ -47,17 +47,20 @@ def collect(*, now: datetime) -> int:
 def _hand_out(found: Sequence[NewEvent], *, now: datetime) -> int:
     if not found:
         return 0
-    wanted: dict[int, tuple[Channel, set[str]]] = {one.pk: (one, set()) for one in queries.pagers()}
+    wanted: dict[int, tuple[Channel, set[str]]] = {pager.pk: (pager, set()) for pager in queries.pagers()}
     for row, route in queries.routes():
         _, chosen = wanted.setdefault(row.channel.pk, (row.channel, set()))
-        chosen.update(one.key for one in found if not one.late and events.matches(route, one.event))
+        chosen.update(pager.key for pager in found if not pager.late and events.matches(route, pager.event))
     for channel, chosen in wanted.values():
         add_notices(channel, found, wanted=chosen, now=now)
     return len({key for _, chosen in wanted.values() for key in chosen})
 
 
 def collect_steps(*, now: datetime) -> int:
-    """Adds the messages of rules that rescues wait for; returns how many. A message without a channel is settled."""
+    """Adds the messages of rules that rescues wait for.
+
+    Returns how many. A message without a channel is settled at once.
+    """
     if not notify_steps.waiting_steps().exists():
         return 0
     with transaction.atomic():
@@ -72,7 +75,7 @@ def collect_steps(*, now: datetime) -> int:
 
 
 def lock(*, now: datetime) -> Cursor | None:
-    """Makes the caller the only collector until its transaction ends; None where another worker collects."""
+    """Makes the caller the only collector until its transaction ends. Returns None if another worker collects."""
     Cursor.objects.get_or_create(name=LOCK, defaults={"at": now})
     return Cursor.objects.select_for_update(skip_locked=True).filter(name=LOCK).first()
 
@@ -107,28 +110,30 @@ def _collect_step(step: Step, *, now: datetime) -> None:
 def add_notices(
     channel: Channel, found: Sequence[NewEvent], *, wanted: Collection[str], now: datetime, step: Step | None = None
 ) -> None:
-    """Adds the wanted events that the channel has not had to its batching delivery.
+    """Adds the wanted events that the channel has not had yet to its batching delivery.
 
-    ``wanted``: keys. A pager gets the ends of its alerts as well, wanted or not. Ends and reminders are never omitted.
+    ``wanted``: keys. A pager also gets the ends of its alerts, wanted or not. Ends and reminders are never omitted.
     """
     if channel.pages:
-        told = alerts.changes(channel, found, wanted=wanted)
+        notices = alerts.changes(channel, found, wanted=wanted)
     else:
-        told = [PendingNotice(key=one.key, event=one.event) for one in found if one.key in wanted]
-    known = set(Notice.objects.filter(channel=channel, key__in=[one.key for one in told]).values_list("key", flat=True))
-    fresh = [one for one in told if one.key not in known]
+        notices = [PendingNotice(key=notice.key, event=notice.event) for notice in found if notice.key in wanted]
+    known = set(
+        Notice.objects.filter(channel=channel, key__in=[notice.key for notice in notices]).values_list("key", flat=True)
+    )
+    fresh = [notice for notice in notices if notice.key not in known]
     if not fresh:
         return
     delivery = _batching(channel, urgent=step is not None, now=now)
-    news = [one for one in fresh if not (one.ends or one.event.again)]
+    news = [notice for notice in fresh if not (notice.ends or notice.event.again)]
     room = max(0, MAX_NOTICES - delivery.notices.count()) if step is None else len(news)
-    left = {one.key for one in news[room:]}
-    kept = [one for one in fresh if one.key not in left]
+    left = {notice.key for notice in news[room:]}
+    kept = [notice for notice in fresh if notice.key not in left]
     rows = alerts.with_pages(delivery, channel, kept, now=now) if channel.pages else kept
     Notice.objects.bulk_create(_rows(delivery, channel, rows, step=step))
     if left:
         Delivery.objects.filter(pk=delivery.pk).update(omitted=F("omitted") + len(left))
-    doorbell.tell("notify", delivery.pk)
+    doorbell.publish("notify", delivery.pk)
 
 
 def _batching(channel: Channel, *, urgent: bool, now: datetime) -> Delivery:
@@ -148,14 +153,14 @@ def _batching(channel: Channel, *, urgent: bool, now: datetime) -> Delivery:
 
 
 def _rows(
-    delivery: Delivery, channel: Channel, told: Iterable[PendingNotice], *, step: Step | None
+    delivery: Delivery, channel: Channel, notices: Iterable[PendingNotice], *, step: Step | None
 ) -> Iterable[Notice]:
-    for one in told:
-        event = one.event
+    for notice in notices:
+        event = notice.event
         yield Notice(
             delivery=delivery,
             channel=channel,
-            key=one.key,
+            key=notice.key,
             kind=event.kind,
             cluster=event.cluster,
             node=event.node,
@@ -167,7 +172,7 @@ def _rows(
             nodes=event.nodes,
             at=event.at,
             step=step,
-            action=one.action,
-            page=one.page,
+            action=notice.action,
+            page=notice.page,
             again=event.again,
         )

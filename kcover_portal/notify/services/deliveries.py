@@ -17,6 +17,7 @@ from django.utils import translation
 
 from kcover import audit, reasons
 from kcover.notify import events
+from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import queries, senders
@@ -47,21 +48,21 @@ def send(delivery_id: int, *, clock: Callable[[], datetime]) -> None:
         return
     channel = delivery.channel
     if channel is None or not channel.enabled:
-        settle(delivery, Delivery.State.DROPPED, "the channel is switched off or gone", now=clock())
+        settle(delivery, Delivery.State.DROPPED, reasons.of("channel_off"), now=clock())
         return
     if delivery.attempts > len(events.RETRY_DELAYS) + 1:
-        settle(delivery, Delivery.State.FAILED, "given up: its workers died each time", now=clock())
+        settle(delivery, Delivery.State.FAILED, reasons.of("workers_died"), now=clock())
         return
     if not reminders.drop_obsolete(delivery, now=clock()):
-        settle(delivery, Delivery.State.DROPPED, "nobody waits for an answer any more", now=clock())
+        settle(delivery, Delivery.State.DROPPED, reasons.of("question_settled"), now=clock())
         return
     message = _message(delivery, channel, now=clock())
     try:
-        said = _page(delivery, channel, message, clock=clock) if channel.pages else senders.send(channel, message)
+        answer = _page(delivery, channel, message, clock=clock) if channel.pages else senders.send(channel, message)
     except senders.SendError as refusal:
         _send_failed(delivery, channel, refusal, now=clock())
     else:
-        settle(delivery, Delivery.State.SENT, said, now=clock())
+        settle(delivery, Delivery.State.SENT, answer, now=clock())
 
 
 def test(channel: Channel, *, actor: str, now: datetime) -> Delivery:
@@ -72,7 +73,7 @@ def test(channel: Channel, *, actor: str, now: datetime) -> Delivery:
         )
         ledger.record("", audit.ChannelTested(channel=channel.name), actor=actor, now=now)
         doorbell.ring(SEND, delivery.pk)
-        doorbell.tell("notify", delivery.pk)
+        doorbell.publish("notify", delivery.pk)
     return delivery
 
 
@@ -83,7 +84,7 @@ def again(delivery: Delivery, *, now: datetime) -> bool:
         moved = rows.update(state=Delivery.State.PENDING, attempts=0, due_at=now, closed_at=None)
         if moved:
             doorbell.ring(SEND, delivery.pk)
-            doorbell.tell("notify", delivery.pk)
+            doorbell.publish("notify", delivery.pk)
     return bool(moved)
 
 
@@ -113,7 +114,7 @@ def claim(delivery_id: int, *, now: datetime) -> Delivery | None:
         delivery = Delivery.objects.select_related("channel__person").get(pk=delivery_id)
         if not delivery.test:
             Channel.objects.filter(deliveries=delivery).update(tried_at=now)
-        doorbell.tell("notify", delivery_id)
+        doorbell.publish("notify", delivery_id)
     return delivery
 
 
@@ -142,18 +143,19 @@ def _message(delivery: Delivery, channel: Channel, *, now: datetime) -> senders.
     return dataclasses.replace(message, lines=(*message.lines, *(line for _rescue, line in found)))
 
 
-def _page(delivery: Delivery, channel: Channel, message: senders.Message, *, clock: Callable[[], datetime]) -> str:
+def _page(delivery: Delivery, channel: Channel, message: senders.Message, *, clock: Callable[[], datetime]) -> Reason:
     """Sends a pager its events one by one, and records each accepted one, so that a retry continues from there.
 
     An event that is refused for good does not stop the others. Raises SendError.
     """
-    until, taken, said = time.monotonic() + PAGING_SECONDS, 0, "nothing to page"
+    until, taken, total = time.monotonic() + PAGING_SECONDS, 0, len(message.events)
+    answer = reasons.of("no_events")
     refused: list[senders.SendError] = []
     for event in message.events:
         try:
             if (taken or refused) and time.monotonic() >= until:
-                raise senders.SendError(f"{taken} of {len(message.events)} events so far", later=True)
-            said = senders.page(channel, event, key=message.key)
+                raise senders.SendError(reasons.of("events_sent_so_far", sent=taken, total=total), later=True)
+            answer = senders.page(channel, event, key=message.key)
         except senders.SendError as refusal:
             if not refusal.later:
                 refused.append(refusal)
@@ -165,9 +167,9 @@ def _page(delivery: Delivery, channel: Channel, message: senders.Message, *, clo
         taken += 1
         _taken(delivery, event, now=clock())
     if refused:
-        of = f" ({len(refused)} of {len(message.events)} events)" if len(message.events) > 1 else ""
-        raise senders.SendError(f"{refused[0]}{of}", later=False)
-    return said if taken < 2 else f"{said} to {taken} events"
+        rejected = reasons.of("events_rejected", count=len(refused), total=total) if total > 1 else None
+        raise senders.SendError(reasons.both(refused[0].reason, rejected), later=False)
+    return reasons.both(answer, reasons.of("events_accepted", count=taken) if taken > 1 else None)
 
 
 def _taken(delivery: Delivery, event: senders.PagerEvent, *, now: datetime) -> None:
@@ -186,35 +188,35 @@ def _send_failed(delivery: Delivery, channel: Channel, refusal: senders.SendErro
         tries = min(tries, len(events.RETRY_DELAYS))
     next_try = events.retry_at(tries, now=now, wait=refusal.wait) if again else None
     if next_try is None:
-        settle(delivery, Delivery.State.FAILED, str(refusal), now=now)
+        settle(delivery, Delivery.State.FAILED, refusal.reason, now=now)
         return
     with transaction.atomic():
-        said = str(refusal)[:500]
-        if _still_ours(delivery, state=Delivery.State.PENDING, attempts=tries, due_at=next_try, because=said):
-            Channel.objects.filter(deliveries=delivery).update(trouble=said)
+        because = refusal.reason.to_json()
+        if _still_ours(delivery, state=Delivery.State.PENDING, attempts=tries, due_at=next_try, because=because):
+            Channel.objects.filter(deliveries=delivery).update(trouble=because)
 
 
-def settle(delivery: Delivery, state: str, said: str, *, now: datetime) -> None:
+def settle(delivery: Delivery, state: str, because: Reason, *, now: datetime) -> None:
     """Ends the delivery and settles the steps that waited for it."""
     with transaction.atomic():
-        if not _still_ours(delivery, state=state, because=said[:500], due_at=None, closed_at=now):
+        if not _still_ours(delivery, state=state, because=because.to_json(), due_at=None, closed_at=now):
             return
         sent = state == Delivery.State.SENT
         if state != Delivery.State.DROPPED:  # which says nothing about the other side
-            change = {"sent_at": now, "trouble": ""} if sent else {"trouble": said[:500]}
+            change = {"sent_at": now, "trouble": {}} if sent else {"trouble": because.to_json()}
             Channel.objects.filter(deliveries=delivery).update(**change)
         for step in queries.steps_of(delivery):
             if sent:
                 notify_steps.settle_step(step, because=reasons.of("notify_delivered", channel=delivery.name), now=now)
             elif not queries.is_pending(step):
-                failed = reasons.of("notify_failed", channel=delivery.name, why=said)
+                failed = reasons.of("notify_failed", channel=delivery.name, why=because)
                 notify_steps.settle_step(step, because=failed, now=now)
 
 
 def _still_ours(delivery: Delivery, **fields: object) -> bool:
     """Updates the delivery if this worker's token is still valid; releases the lease."""
     ours = bool(_ours(delivery).update(lease_until=None, **fields))
-    doorbell.tell("notify", delivery.pk)
+    doorbell.publish("notify", delivery.pk)
     return ours
 
 

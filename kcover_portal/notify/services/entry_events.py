@@ -1,4 +1,4 @@
-"""The events of audit entries: what an act means for people, and what it does to alerts."""
+"""The events of audit entries: the meaning of an act for people, and its effect on alerts."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -49,7 +49,7 @@ def of_entries(entries: Sequence[Entry], *, now: datetime) -> Iterator[NewEvent]
 
 
 def _moves(act: audit.Act, event: events.Event, known: event_facts.Facts, *, key: str) -> tuple[pager.AlertChange, ...]:
-    """What the act does to alerts: the moves of its event, and those that depend on the act and its rows."""
+    """The effect of the act on alerts: the moves of its event, and those that depend on the act and its rows."""
     found = pager.alert_changes(event, key=key)
     match act:
         case audit.DecisionMade() if event.kind == "rescue.human":
@@ -95,7 +95,7 @@ def _rescue(act: audit.RescueAct | audit.StepHeld, entry: Entry, known: event_fa
 
 
 def _rescue_kind(act: audit.RescueAct | audit.StepHeld) -> str | None:
-    """The kind of event for people; None where there is none."""
+    """The kind of event for people; None if the act is not an event."""
     match act:
         case audit.RescueOpened():
             return "approval.waiting" if act.state == Rescue.State.HELD else "rescue.opened"
@@ -122,7 +122,7 @@ def _end_kind(act: audit.RescueEnded) -> str:
 def _because(act: audit.RescueAct | audit.StepHeld, entry: Entry) -> str:
     match act:
         case audit.RescueOpened():
-            return act.reason
+            return act.reason or (str(act.because) if act.because is not None else "")
         case audit.Vote():
             return f"{entry.actor}: {act.reason}"
         case audit.RescueEnded():
@@ -139,7 +139,7 @@ def _closed(act: audit.IncidentClosed, entry: Entry, known: event_facts.Facts) -
         return None
     silent = (incident.kind, incident.code) == SILENT
     if incident.is_user_fault and not silent:
-        return None  # a program's fault is an event when it is seen, where a route asks for it
+        return None  # a user program's fault becomes an event when it is seen, if a route selects it
     return _about(
         entry,
         "agent.back" if silent else "incident.closed",
@@ -161,9 +161,9 @@ def _storm(act: audit.StormOpened, entry: Entry, known: event_facts.Facts) -> ev
 
 
 def _asked(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts) -> events.Event | None:
-    """A fault that returns whatever automation does: a person is asked, once for as long as it holds."""
+    """A fault that returns in spite of automation: a person is asked, once for as long as it holds."""
     row = known.decisions.get(act.decision)
-    reason = next((one for one in act.because if one.code in decide.NEEDS_PERSON_CODES), None)
+    reason = next((part for part in act.because if part.code in decide.NEEDS_PERSON_CODES), None)
     about = row.incident if row else None
     if about is None or reason is None:
         return None
@@ -171,9 +171,9 @@ def _asked(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts) -> e
 
 
 def _breaker(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts, *, now: datetime) -> events.Event | None:
-    """A breaker holds back one node after the other: one event within its window."""
+    """A breaker that holds back several nodes: one event within its window."""
     row = known.decisions.get(act.decision)
-    reason = next((one for one in act.because if one.code == "breaker"), None)
+    reason = next((part for part in act.because if part.code == "breaker"), None)
     if row is None or reason is None:
         return None
     window = fleet.guards_of(row.cluster).breaker.window

@@ -12,7 +12,7 @@ from kcover_portal.rescue.models import Decision, Rescue
 
 @dataclass(slots=True)
 class Facts:
-    """Rows by id. ``settled``: of closed incidents, the ended rescues that have no open incident any more."""
+    """Rows by id. ``settled``: by closed incident, the ended rescues that have no open incident any more."""
 
     rescues: Mapping[int, Rescue] = field(default_factory=dict)
     incidents: Mapping[int, Incident] = field(default_factory=dict)

@@ -25,7 +25,7 @@ INCIDENTS = "incidents"
 
 
 def has_news() -> bool:
-    """Whether there is anything to read; called each second, so without a lock or a transaction."""
+    """Returns whether there is anything to read. Called each second, so it uses no lock and no transaction."""
     positions = dict(Cursor.objects.values_list("name", "position"))
     heads = Chain.objects.values_list("cluster", "sequence")
     if any(positions.get(f"ledger {cluster}", -1) < head for cluster, head in heads):
@@ -35,19 +35,19 @@ def has_news() -> bool:
 
 
 def read_new(*, first: bool, now: datetime) -> list[NewEvent]:
-    """The events since the last read; moves the cursors, as part of the caller's transaction.
+    """The events since the last read. Moves the cursors, as part of the caller's transaction.
 
-    ``first``: the first read ever: skip everything older.
+    ``first``: this is the first read ever, so everything older is skipped.
     """
-    # Ordered by time, as far as each source is.
+    # Sorted by time, as far as each source is.
     sources = _incidents(first=first, now=now), _ledger(first=first, now=now)
-    found = heapq.merge(*sources, key=lambda one: one.event.at)
-    recent = (one if now - one.event.at <= events.MAX_AGE else _late(one) for one in found)
-    return [one for one in recent if one.moves or not one.late]
+    found = heapq.merge(*sources, key=lambda event: event.event.at)
+    recent = (event if now - event.event.at <= events.MAX_AGE else _late(event) for event in found)
+    return [event for event in recent if event.moves or not event.late]
 
 
 def _late(found: NewEvent) -> NewEvent:
-    """Keeps only the ends of alerts of an event that is too old: their pages would stay open otherwise."""
+    """Reduces an event that is too old to the ends of alerts, because their pages would stay open otherwise."""
     return replace(found, moves=tuple(move for move in found.moves if move.action == pager.RESOLVE), late=True)
 
 
@@ -109,6 +109,6 @@ def _opened(rows: Iterable[Incident]) -> Iterator[NewEvent]:
             drill=row.drill,
         )
         key = f"incident-{row.pk}-opened"
-        # Its end may have been read from the ledger already: then nobody is woken for it.
+        # If its end may have been read from the ledger already, nobody is woken for it.
         over = row.state == Incident.State.CLOSED
         yield NewEvent(key, event, () if over else pager.alert_changes(event, key=key))

@@ -1,7 +1,7 @@
-"""Reminders: a question that is still pending is sent once more on the channels that sent it.
+"""Reminders: a pending request is sent once more on the channels that sent it.
 
-A reminder is a notice under a key that names the question, so a channel reminds once even if a worker dies in between.
-A question that was answered, withdrawn or expired in the meantime gets no reminder.
+A reminder is a notice under a key that names the request, so a channel reminds once even if a worker dies in between. A
+request that was answered, withdrawn or expired in the meantime gets no reminder.
 """
 
 from collections.abc import Sequence
@@ -29,25 +29,25 @@ class _Due:
 
 
 def remind(*, now: datetime) -> int:
-    """Adds the reminders that are due to the batching deliveries; returns how many."""
+    """Adds the reminders that are due to the batching deliveries. Returns how many."""
     if not _due(now=now):
         return 0
     with transaction.atomic():
         if collect.lock(now=now) is None:
             return 0
         due = _due(now=now)
-        for one in due:
-            collect.add_notices(one.channel, [one.found], wanted={one.found.key}, now=now)
+        for reminder in due:
+            collect.add_notices(reminder.channel, [reminder.found], wanted={reminder.found.key}, now=now)
     return len(due)
 
 
 def drop_obsolete(delivery: Delivery, *, now: datetime) -> bool:
-    """Removes reminders of questions that need no answer any more; returns whether the delivery has notices left."""
+    """Removes reminders of requests that need no answer any more. Returns whether the delivery has notices left."""
     reminders = list(delivery.notices.filter(again=True))
     if not reminders:
         return True
-    waiting = {_key(rescue) for rescue in _waiting(now=now).filter(pk__in=[one.record for one in reminders])}
-    delivery.notices.filter(pk__in=[one.pk for one in reminders if one.key not in waiting]).delete()
+    waiting = {_key(rescue) for rescue in _waiting(now=now).filter(pk__in=[notice.record for notice in reminders])}
+    delivery.notices.filter(pk__in=[notice.pk for notice in reminders if notice.key not in waiting]).delete()
     return delivery.notices.exists()
 
 
@@ -55,29 +55,29 @@ def _due(*, now: datetime) -> Sequence[_Due]:
     questions = {rescue.pk: rescue for rescue in _waiting(now=now)}
     if not questions:
         return ()
-    told = Notice.objects.filter(kind=QUESTION, record__in=list(questions), again=False, channel__enabled=True)
-    told = told.exclude(channel__kind__in=Channel.PAGERS).select_related("channel", "delivery").order_by("pk")
-    latest = {(one.channel_id, one.record): one for one in told}
+    notices = Notice.objects.filter(kind=QUESTION, record__in=list(questions), again=False, channel__enabled=True)
+    notices = notices.exclude(channel__kind__in=Channel.PAGERS).select_related("channel", "delivery").order_by("pk")
+    latest = {(reminder.channel_id, reminder.record): reminder for reminder in notices}
     found = []
     for notice in latest.values():
         rescue, channel = questions[notice.record or 0], notice.channel
         assert rescue.expires_at is not None  # filtered
         assert channel is not None  # filtered
         if notice.at < rescue.expires_at - timedelta(seconds=rescue.approval_seconds):
-            continue  # of an earlier question of the same rescue
+            continue  # of an earlier request of the same rescue
         told_at = notice.delivery.closed_at
         if told_at is None:
-            continue  # not sent yet, and a reminder would come with it
+            continue  # not sent yet, so a reminder would come with the request itself
         at = events.reminder_at(told_at, rescue.expires_at, after=channel.remind)
         if at is not None and at <= now:
             found.append(_Due(channel, _reminder(notice, rescue, now=now)))
-    keys = {one.found.key for one in found}
+    keys = {reminder.found.key for reminder in found}
     known = set(Notice.objects.filter(key__in=keys).values_list("channel", "key"))
-    return [one for one in found if (one.channel.pk, one.found.key) not in known]
+    return [reminder for reminder in found if (reminder.channel.pk, reminder.found.key) not in known]
 
 
 def _waiting(*, now: datetime) -> QuerySet[Rescue]:
-    """The rescues with a question that can still be answered."""
+    """The rescues with a request that can still be answered."""
     return needs_person.awaiting_approval().filter(expires_at__gt=now).order_by("pk")
 
 
@@ -97,6 +97,6 @@ def _reminder(notice: Notice, rescue: Rescue, *, now: datetime) -> NewEvent:
 
 
 def _key(rescue: Rescue) -> str:
-    """Names the question; a rescue may have several in turn."""
+    """The key of the request; a rescue may have several in turn."""
     assert rescue.expires_at is not None  # filtered
     return f"reminder-{rescue.pk}-{rescue.expires_at.isoformat()}"

@@ -22,7 +22,7 @@ from kcover_portal.rescue.models import Rescue
 VERSION: Final = 1
 MAX_LINES: Final = 20  # of a message; the page shows the rest
 MAX_LINE: Final = 400  # characters
-MAX_LINKS: Final = 5  # questions with a link of their own in one message
+MAX_LINKS: Final = 5  # links to requests in one message
 
 TITLES: Final = {
     "approval.waiting": gettext_lazy("Approval waiting"),
@@ -44,7 +44,7 @@ TITLES: Final = {
     "agent.back": gettext_lazy("Agent reports again"),
 }
 SEVERITIES: Final = dict(Route.SEVERITIES)
-# The page of an event. The console is a higher layer, so its paths are repeated here; a test opens them.
+# The page of each record. The console is a higher layer, so its paths are repeated here; a test opens them.
 PAGES: Final = {
     "incident": "/incidents/{record}/",
     "rescue": "/rescues/{record}/",
@@ -61,22 +61,22 @@ OF_INCIDENTS: Final = (
 
 
 def message(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
-    """The message as it is stored and sent; links in a person's name are added to it (``answer_links``)."""
+    """The message as it is stored and sent. Links that answer in a person's name are added to it (``answer_links``)."""
     with translation.override(channel.language):
         if delivery.test:
             return _test(delivery, channel, now=now)
         batch = queries.events_of(delivery)
         found = events.lines(batch)
-        said = [with_link(line) for line in found[:MAX_LINES]]
+        lines = [with_link(line) for line in found[:MAX_LINES]]
         left = len(batch) + delivery.omitted - sum(line.count for line in found[:MAX_LINES])
         if left:
-            said.append(ngettext("and %(n)d more", "and %(n)d more", left) % {"n": left})
-        return _message(delivery, channel, _subject(found, batch), said, batch, now=now)
+            lines.append(ngettext("and %(n)d more", "and %(n)d more", left) % {"n": left})
+        return _message(delivery, channel, _subject(found, batch), lines, batch, now=now)
 
 
 def answer_links(delivery: Delivery, person: User, *, language: str) -> list[tuple[Rescue, str]]:
-    """The questions of the delivery that this person may answer, each with a line with their link."""
-    asked = [one.record for one in queries.events_of(delivery) if one.kind == "approval.waiting"]
+    """The requests of the delivery that this person may answer, each with a line that contains their link."""
+    asked = [event.record for event in queries.events_of(delivery) if event.kind == "approval.waiting"]
     rescues = Rescue.objects.select_related("node", "cluster").filter(pk__in=[pk for pk in asked if pk is not None])
     found = []
     with translation.override(language):
@@ -84,15 +84,15 @@ def answer_links(delivery: Delivery, person: User, *, language: str) -> list[tup
             try:
                 link = approval_links.approve_link(rescue, person)
             except create.RescueRefused:
-                continue  # answered in the meantime, or not theirs to answer
+                continue  # answered in the meantime, or this person may not answer it
             said = _("Answer about %(node)s as %(name)s: %(link)s")
             found.append((rescue, said % {"node": rescue.node.name, "name": person.get_username(), "link": link}))
     return found
 
 
 def _test(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
-    said = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
-    return _message(delivery, channel, _("A test"), [said], [], now=now)
+    text = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
+    return _message(delivery, channel, _("A test"), [text], [], now=now)
 
 
 def _message(
@@ -113,7 +113,7 @@ def _message(
         "test": delivery.test,
         "subject": subject,
         "lines": list(lines),
-        "happenings": [{**asdict(one), "at": one.at.isoformat()} for one in batch],
+        "happenings": [{**asdict(event), "at": event.at.isoformat()} for event in batch],
         "left_out": delivery.omitted,
     }
     return Message(key=key, subject=subject, lines=tuple(lines), link=settings.KCOVER_PUBLIC_URL, document=document)
@@ -123,26 +123,26 @@ def _subject(found: Sequence[events.Line], batch: Sequence[events.Event]) -> str
     """The head of the most urgent line, and the number of other events."""
     if not found:
         return _("Nothing to tell")
-    said = head(found[0])
+    subject = head(found[0])
     others = len(batch) - found[0].count
     if others:
-        said += " " + ngettext("(and %(n)d other)", "(and %(n)d others)", others) % {"n": others}
-    return _plain(said, 200)
+        subject += " " + ngettext("(and %(n)d other)", "(and %(n)d others)", others) % {"n": others}
+    return _plain(subject, 200)
 
 
 def with_link(line: events.Line) -> str:
-    """One line: what, where, why, and the link."""
-    said, where = text(line), link(line)
-    return f"{said} {where}" if where else said
+    """One line with its link: what, where and why."""
+    line_text, where = text(line), link(line)
+    return f"{line_text} {where}" if where else line_text
 
 
 def text(line: events.Line) -> str:
-    """What, where and why."""
+    """One line: what, where and why."""
     first = line.first
-    said = head(line)
+    sentence = head(line)
     if first.because and (line.is_single or first.kind == "rule.notify"):
-        said += f" – {first.because}"
-    return _plain(said, MAX_LINE)
+        sentence += f" – {first.because}"
+    return _plain(sentence, MAX_LINE)
 
 
 def head(line: events.Line) -> str:
@@ -165,7 +165,7 @@ def head(line: events.Line) -> str:
 
 
 def link(line: events.Line) -> str:
-    """The page of the line's record; "" for a line of several events."""
+    """The link to the page of the line's record; "" for a line of several events."""
     if not settings.KCOVER_PUBLIC_URL or not line.is_single or line.first.record is None:
         return ""
     kind = line.first.kind
@@ -175,5 +175,5 @@ def link(line: events.Line) -> str:
 
 def _plain(text: str, most: int) -> str:
     """The text without line breaks and control characters, so that quoted text cannot pass for a line of the portal."""
-    words = " ".join("".join(char if char.isprintable() else " " for char in text).split())
-    return words if len(words) <= most else f"{words[: most - 1]}…"
+    plain = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"

@@ -1,4 +1,4 @@
-"""Policies in and out: YAML with errors by line, immutable revisions, differences."""
+"""Publishes, validates, compares and exports policies."""
 
 from kcover_portal.policies.services.diff import Change, Difference, compare, compare_revisions, two_revisions
 from kcover_portal.policies.services.export import export

@@ -4,42 +4,44 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
+from kcover import reasons
 from kcover.decisions import match, overlap
 from kcover.faults import catalog
+from kcover.reasons import Reason, Value
 
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """One warning, about one place of one policy."""
+    """A warning about one place in a policy."""
 
     policy: str
     path: tuple[str | int, ...]
-    message: str
+    reason: Reason
 
 
 def weigh(rules: Iterable[match.Candidate], *, fresh: Collection[str]) -> list[Advice]:
-    """Warnings about the rules of the ``fresh`` policies, next to all others that would be in force with them."""
+    """Returns warnings about the rules of the ``fresh`` policies; ``rules`` are all that would be active with them."""
     ranked = match.rank(rules)
-    said = [advice for one in ranked if one.policy in fresh for advice in _about_codes(one)]
+    warnings = [advice for candidate in ranked if candidate.policy in fresh for advice in _about_codes(candidate)]
     for first, second in combinations(ranked, 2):
         if first.policy in fresh or second.policy in fresh:
-            said += _about_pair(first, second, fresh=fresh)
-    return said
+            warnings += _about_pair(first, second, fresh=fresh)
+    return warnings
 
 
-def _about_codes(one: match.Candidate) -> Iterator[Advice]:
-    at: tuple[str | int, ...] = ("spec", "rules", one.rule.index)
-    for said, kind, codes, path in (
-        ("Xid", "xid", one.rule.codes or (), (*at, "errorCode")),
-        ("SXid", "sxid", one.rule.sxids, (*at, "match", "sxid")),
+def _about_codes(candidate: match.Candidate) -> Iterator[Advice]:
+    at: tuple[str | int, ...] = ("spec", "rules", candidate.rule.index)
+    for noun, kind, codes, path in (
+        ("Xid", "xid", candidate.rule.codes or (), (*at, "errorCode")),
+        ("SXid", "sxid", candidate.rule.sxids, (*at, "match", "sxid")),
     ):
         for index, code in enumerate(codes):
             if catalog.is_user_fault(kind, int(code)):
-                whose = "a program's doing" if kind == "xid" else "corrected by the switch itself"
-                message = f"{said} {code} is {whose}, not a fault of the node: this rule acts on nodes for it"
-                yield Advice(one.policy, (*path, index), message)
+                cause = "xid_of_program" if kind == "xid" else "sxid_corrected"
+                yield Advice(candidate.policy, (*path, index), reasons.of(cause, kind=noun, code=code))
             elif catalog.describe(kind, int(code)) is None:
-                yield Advice(one.policy, (*path, index), f"no catalogue knows {said} {code}")
+                unknown = reasons.of("code_uncatalogued", kind=noun, code=code)
+                yield Advice(candidate.policy, (*path, index), unknown)
 
 
 def _about_pair(first: match.Candidate, second: match.Candidate, *, fresh: Collection[str]) -> Iterator[Advice]:
@@ -50,23 +52,18 @@ def _about_pair(first: match.Candidate, second: match.Candidate, *, fresh: Colle
     about = second if second.policy in fresh else first
     place = ("spec", "rules", about.rule.index)
     covered = overlap.covers(first.rule, second.rule)
+    names = {"first": first.name, "second": second.name}
     if first.rule.priority == second.rule.priority:
-        message = (
-            f"{first.name} and {second.name} both have priority {first.rule.priority} and can match {fault} on one"
-            " node: the older policy's rule runs, then the one written first"
-        )
-        message += f", so {second.name} never does" if covered else ""
+        note: Value = reasons.of("second_never_runs", second=second.name) if covered else ""
+        reason = reasons.of("same_priority", **names, priority=first.rule.priority, fault=fault, note=note)
     elif covered:
-        message = (
-            f"{second.name} never runs: {first.name} comes before it and matches whatever it matches"
-            f"{_nothing_done(first)}"
-        )
+        reason = reasons.of("rule_covered", **names, note=_shadow_note(first))
     elif first.rule.mode == "shadow" and second.rule.mode != "shadow":
-        message = f"{first.name} comes before {second.name} for {fault}{_nothing_done(first)}"
+        reason = reasons.of("rule_shadowed", **names, fault=fault, note=_shadow_note(first))
     else:
-        return  # a higher priority that takes a part is what priorities are for
-    yield Advice(about.policy, place, message)
+        return  # a partial overlap is the purpose of priorities
+    yield Advice(about.policy, place, reason)
 
 
-def _nothing_done(first: match.Candidate) -> str:
-    return ", and in shadow mode it does nothing" if first.rule.mode == "shadow" else ""
+def _shadow_note(first: match.Candidate) -> Value:
+    return reasons.of("shadow_does_nothing") if first.rule.mode == "shadow" else ""

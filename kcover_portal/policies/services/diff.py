@@ -1,4 +1,4 @@
-"""What changed between two texts of a policy: as lines, and as what the rules say."""
+"""Compares two texts of a policy, by lines and by meaning."""
 
 import difflib
 import json
@@ -12,12 +12,12 @@ from kcover_portal.policies.models import Revision
 from kcover_portal.policies.services import source
 from kcover_portal.policies.services.revisions import NotFound
 
-ALIGNED = ("rules", "matches")  # lists whose entries are told apart; every other list is one value
+ALIGNED = ("rules", "matches")  # lists that are compared entry by entry; any other list is one value
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One value that is not the same: ``old`` None where it was added, ``new`` None where it was taken out."""
+    """A changed value. ``old`` is None if it was added, ``new`` is None if it was removed."""
 
     path: str
     old: Any
@@ -26,8 +26,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``lines`` is a unified diff without line ends; ``changes`` compares meanings, so comments and order of keys
-    are none."""
+    """``lines`` is a unified diff without line ends. ``changes`` compares values, not comments or the order of keys."""
 
     lines: tuple[str, ...]
     changes: tuple[Change, ...]
@@ -36,7 +35,7 @@ class Difference:
 def compare(
     old: tuple[str, Mapping[str, Any]], new: tuple[str, Mapping[str, Any]], *, names: tuple[str, str] = ("old", "new")
 ) -> Difference:
-    """The difference between two texts, each with its document; ``names`` head the unified diff."""
+    """Compares two pairs of text and document; ``names`` are the file names of the unified diff."""
     lines = difflib.unified_diff(old[0].splitlines(), new[0].splitlines(), *names, lineterm="")
     return Difference(tuple(lines), tuple(_changes(_meaning(old[1]), _meaning(new[1]), ())))
 
@@ -44,7 +43,7 @@ def compare(
 def two_revisions(
     name: str, old: int, new: int | None = None, *, kind: str = queries.RESCUE
 ) -> tuple[Revision, Revision]:
-    """Two revisions of a policy by their numbers; ``new`` None is the one in force. Raises NotFound."""
+    """Returns two revisions of a policy by number; ``new`` None is the active one. Raises NotFound."""
     rows = Revision.objects.filter(policy__kind=kind, policy__name=name).select_related("policy")
     found = {row.number: row for row in rows}
     if not found:
@@ -59,13 +58,13 @@ def two_revisions(
 
 
 def compare_revisions(old: Revision, new: Revision) -> Difference:
-    """What changed from one revision to another, of one policy or of two."""
+    """Compares two revisions, of one policy or of two."""
     names = tuple(f"{row.policy.name} revision {row.number}" for row in (old, new))
     return compare((old.text, old.document), (new.text, new.document), names=(names[0], names[1]))
 
 
 def _meaning(content: Mapping[str, Any]) -> Any:
-    """The document with every default left out; as written where this version cannot read it."""
+    """Returns the document without defaults, or as written if this version cannot read it."""
     try:
         return document.render(document.read(content))
     except document.PolicyInvalid:
@@ -85,11 +84,11 @@ def _changes(old: Any, new: Any, path: source.Path) -> Iterator[Change]:
 
 
 def _entries(old: list[Any], new: list[Any], path: source.Path) -> Iterator[Change]:
-    """Entries that stayed are found wherever they moved to; of the rest, those in one place are compared."""
-    before, after = ([json.dumps(one, sort_keys=True) for one in side] for side in (old, new))
+    """Compares lists. Unchanged entries are matched even if they moved; the others are compared by position."""
+    before, after = ([json.dumps(entry, sort_keys=True) for entry in side] for side in (old, new))
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for deed, old_from, old_to, new_from, new_to in matcher.get_opcodes():
-        if deed == "equal":
+    for operation, old_from, old_to, new_from, new_to in matcher.get_opcodes():
+        if operation == "equal":
             continue
         both = min(old_to - old_from, new_to - new_from)
         for index in range(both):

@@ -1,6 +1,6 @@
-"""Changing what is in force: revisions that never change, all documents of a text or none.
+"""Publishes, rolls back and disables policies. Revisions are immutable, and a text is applied completely or not at all.
 
-A policy's new text becomes a revision only where it says something else than the one in force.
+A new text becomes a revision only if its content differs from the active revision.
 """
 
 from datetime import datetime
@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 
-from kcover import audit
+from kcover import audit, reasons
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
@@ -20,11 +20,11 @@ Key = tuple[str, str]  # kind and name
 
 
 class Conflict(Exception):
-    """The policy in force is not the one that the author edited."""
+    """The active revision is not the one that the author edited."""
 
 
 class NotFound(LookupError):
-    """There is no such policy or revision."""
+    """The policy or revision does not exist."""
 
 
 def apply(
@@ -37,19 +37,19 @@ def apply(
     kind: str = queries.RESCUE,
     expected: int | None = None,
 ) -> list[Policy]:
-    """Puts every policy of the text in force, or none; returns them in the text's order, changed or not.
+    """Publishes all policies of the text, or none; returns them in the text's order, changed or not.
 
-    ``name``: the text must hold this one policy (of this ``kind``) only. ``expected``: its revision number must still
-    be this one (0: not in force). Raises Invalid, or Conflict when it is not or somebody else is faster.
+    ``name``: the text must contain only this policy (of this ``kind``). ``expected``: the number that the active
+    revision must have (0: not active). Raises Invalid, or Conflict if the active revision differs.
     """
     reading = validate(text)
     if reading.problems:
         raise Invalid(reading.problems)
-    keys = [one.key for one in reading.policies]
+    keys = [policy.key for policy in reading.policies]
     if name is not None and keys != [(kind, name)]:
-        held = ", ".join(f"{other} {one}" if other != kind else one for other, one in keys)
-        message = f"the text must hold the policy {name} and nothing else: it holds {held}"
-        raise Invalid((Problem(1, 1, "metadata.name", message),))
+        found = ", ".join(f"{other} {policy}" if other != kind else policy for other, policy in keys)
+        others = reasons.of("other_policies", policy=name, found=found)
+        raise Invalid((Problem(1, 1, "metadata.name", others),))
     return _put(reading.policies, author=author, reason=reason, now=now, expected=expected, always=False)
 
 
@@ -63,15 +63,15 @@ def rollback(
     kind: str = queries.RESCUE,
     expected: int | None = None,
 ) -> Policy:
-    """Puts an earlier revision's text in force again, as a new revision; also of a policy that is out of force.
+    """Publishes an earlier revision's text as a new revision, also for a disabled policy.
 
-    Raises NotFound, Conflict, or Invalid when no reason is given or this version no longer carries that text out.
+    Raises NotFound, Conflict, or Invalid if the reason is missing or this version no longer supports the text.
     """
     old = Revision.objects.filter(policy__kind=kind, policy__name=name, number=number).select_related("policy").first()
     if old is None:
         raise NotFound(f"policy {name} has no revision {number}")
     if not reason.strip():
-        raise Invalid((Problem(1, 1, "reason", "required to roll back to an earlier revision"),))
+        raise Invalid((Problem(1, 1, "reason", reasons.of("rollback_reason")),))
     if old.policy.revision == number:
         raise Conflict(f"revision {number} of {name} is already active")
     reading = validate(old.text)
@@ -90,7 +90,7 @@ def delete(
     kind: str = queries.RESCUE,
     expected: int | None = None,
 ) -> None:
-    """Takes a policy out of force; its revisions stay, and a plan under way goes on (it is a snapshot).
+    """Disables a policy. Its revisions are kept, and rescues in progress continue with their copied plans.
 
     Raises NotFound or Conflict.
     """
@@ -100,32 +100,32 @@ def delete(
             raise NotFound(f"unknown policy {name}")
         if expected is not None:
             _expect(row, expected)
-        was, row.revision = row.revision, 0
+        previous, row.revision = row.revision, 0
         row.archived_at, row.archived_by, row.archived_because = now, author, reason[:500]
         row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
-        act = audit.PolicyDeleted(policy=row.name, standby=_is_standby(row), revision=was, reason=reason)
-        ledger.record("", act, actor=author, now=now)
-        doorbell.tell("policy", row.pk)
+        entry = audit.PolicyDeleted(policy=row.name, standby=_is_standby(row), revision=previous, reason=reason)
+        ledger.record("", entry, actor=author, now=now)
+        doorbell.publish("policy", row.pk)
 
 
 def _put(
     parsed: tuple[Parsed, ...], *, author: str, reason: str, now: datetime, expected: int | None, always: bool
 ) -> list[Policy]:
-    keys = [one.key for one in parsed]
+    keys = [policy.key for policy in parsed]
     try:
         with transaction.atomic():
             rows = _locked(keys, now=now)
             if expected is not None:
                 _expect(rows[keys[0]], expected)
-            for one in parsed:
-                _revise(rows[one.key], one, author=author, reason=reason, now=now, always=always)
+            for policy in parsed:
+                _revise(rows[policy.key], policy, author=author, reason=reason, now=now, always=always)
     except IntegrityError as error:
         raise Conflict("another WarmStandbyPolicy was published at the same time; review it first") from error
     return [rows[key] for key in keys]
 
 
 def _locked(keys: list[Key], *, now: datetime) -> dict[Key, Policy]:
-    """The policies' rows, made where missing, locked in one order so that two authors never wait for each other."""
+    """Returns the policies' rows, created if missing, and locked in one order to avoid deadlocks between authors."""
     for kind, name in sorted(keys):
         Policy.objects.get_or_create(kind=kind, name=name, defaults={"created_at": now})
     names = [name for _, name in keys]
@@ -141,7 +141,7 @@ def _expect(row: Policy, expected: int) -> None:
 
 
 def _revise(row: Policy, parsed: Parsed, *, author: str, reason: str, now: datetime, always: bool) -> None:
-    """Adds a revision and puts it in force; unless ``always``, only where it says something else."""
+    """Adds a revision and activates it; unless ``always``, only if its content differs."""
     current = row.revisions.filter(number=row.revision).first()
     if current is not None and current.document == parsed.document and not always:
         return
@@ -151,15 +151,15 @@ def _revise(row: Policy, parsed: Parsed, *, author: str, reason: str, now: datet
     )
     row.revision, row.archived_at, row.archived_by, row.archived_because = newest + 1, None, "", ""
     row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
-    act = audit.PolicyApplied(
+    entry = audit.PolicyApplied(
         policy=row.name,
         standby=_is_standby(row),
         revision=row.revision,
         reason=reason,
         document=dict(parsed.document),
     )
-    ledger.record("", act, actor=author, now=now)
-    doorbell.tell("policy", row.pk)
+    ledger.record("", entry, actor=author, now=now)
+    doorbell.publish("policy", row.pk)
 
 
 def _is_standby(row: Policy) -> bool:

@@ -1,4 +1,4 @@
-"""The built-in policies, in shadow mode; only a person installs them."""
+"""The built-in policies, in shadow mode. They are installed only on request."""
 
 from datetime import datetime
 
@@ -12,23 +12,23 @@ DEFAULTS = settings.BASE_DIR / "deploy" / "policies" / "defaults.yaml"
 
 
 def missing_defaults() -> list[str]:
-    """The names of the built-in policies that were never installed here; a disabled one is not missing."""
-    return [one.policy.name for one in _missing()]
+    """Returns the names of built-in policies that were never installed here. A disabled one is not missing."""
+    return [parsed.policy.name for parsed in _missing()]
 
 
 def install_defaults(*, author: str, reason: str, now: datetime, update: bool = False) -> list[Policy]:
-    """Puts the shipped policies in force that never were; returns what was put in force.
+    """Publishes the built-in policies that were never installed and returns them.
 
-    ``update``: all of them, whatever was made of them here, as new revisions where they differ. Raises Invalid where
-    this installation lacks a step that they need.
+    ``update``: publishes all of them, as new revisions where they differ. Raises Invalid if this installation lacks a
+    step that they need.
     """
     if update:
         return revisions.apply(DEFAULTS.read_bytes(), author=author, reason=reason, now=now)
-    text = "---\n".join(one.text for one in _missing())
+    text = "---\n".join(parsed.text for parsed in _missing())
     return revisions.apply(text, author=author, reason=reason, now=now) if text else []
 
 
 def _missing() -> list[Parsed]:
     shipped = validate(DEFAULTS.read_bytes()).policies
-    known = set(Policy.objects.filter(name__in=[one.policy.name for one in shipped]).values_list("kind", "name"))
-    return [one for one in shipped if one.key not in known]
+    known = set(Policy.objects.filter(name__in=[parsed.policy.name for parsed in shipped]).values_list("kind", "name"))
+    return [parsed for parsed in shipped if parsed.key not in known]

@@ -1,11 +1,11 @@
-"""YAML text to plain documents, each value with the place where it was written.
+"""Parses YAML text to plain documents, with the line and column of each value.
 
-Built on PyYAML's events rather than on its loader or composer. That finds duplicate keys, keeps the line and column of
-every value, and rejects what YAML 1.1 and 1.2 read differently (``on``, ``012``, ``1:30``) instead of guessing.
+It uses PyYAML's events instead of its loader. This finds duplicate keys and keeps the position of each value. Scalars
+that YAML 1.1 and 1.2 read differently (``on``, ``012``, ``1:30``) are rejected.
 
 ``yaml.compose_all`` would be shorter, but its C composer overflows the stack on a text of 200,000 brackets, which fits
-into MAX_BYTES. Its nodes know neither where an alias stands nor whether a tag was written, and it rejects an anchor
-that is defined twice.
+into MAX_BYTES. Its nodes lack the position of an alias and whether a tag was written, and it rejects an anchor that is
+defined twice.
 """
 
 import re
@@ -15,9 +15,12 @@ from typing import Any
 
 import yaml
 
+from kcover import reasons
+from kcover.reasons import Reason, Value
+
 MAX_BYTES = 256 * 1024
 MAX_DEPTH = 32
-MAX_VALUES = 20_000  # after aliases are written out, over all documents of a text
+MAX_VALUES = 20_000  # with aliases expanded, over all documents of a text
 
 Path = tuple[str | int, ...]
 
@@ -36,12 +39,21 @@ READ_DIFFERENTLY = re.compile(
 
 @dataclass(frozen=True, slots=True, order=True)
 class Problem:
-    """An error or a warning; line and column count from 1, ``path`` is the place in the document."""
+    """An error or a warning. Line and column count from 1; ``path`` is the place in the document."""
 
     line: int
     column: int
     path: str
-    message: str
+    reason: Reason = field(compare=False)
+    message: str = field(init=False)  # the English sentence
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "message", str(self.reason))
+
+    def to_json(self) -> dict[str, Any]:
+        """The position, the English sentence, and the code of the reason with its parameters."""
+        place = {"line": self.line, "column": self.column, "path": self.path}
+        return {**place, "message": self.message, **self.reason.to_json()}
 
     @property
     def text(self) -> str:
@@ -51,7 +63,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One parsed document with its own text; ``marks`` gives line and column of every path in it."""
+    """A parsed document with its text. ``marks`` has the line and column of each path in it."""
 
     content: Any
     text: str
@@ -59,7 +71,7 @@ class Document:
     marks: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
     def at(self, path: Path) -> tuple[int, int]:
-        """Where the path was written; for something that is missing, where its nearest ancestor was."""
+        """Returns line and column of a path; of the nearest ancestor if the path is missing."""
         for length in range(len(path), -1, -1):
             if path[:length] in self.marks:
                 return self.marks[path[:length]]
@@ -67,7 +79,7 @@ class Document:
 
 
 class Unreadable(ValueError):
-    """The text is not readable YAML; ``problem`` says where and why."""
+    """The text is not valid YAML; ``problem`` says where and why."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(f"line {problem.line}, column {problem.column}: {problem.message}")
@@ -75,7 +87,7 @@ class Unreadable(ValueError):
 
 
 def spell(path: Path) -> str:
-    """A path as people write it: ``spec.rules[0].errorCode[1]``."""
+    """Formats a path for people: ``spec.rules[0].errorCode[1]``."""
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -88,23 +100,23 @@ def spell(path: Path) -> str:
 
 
 def decode(source: str | bytes) -> str:
-    """The text of a file or request body; raises Unreadable when it is too big or not UTF-8."""
+    """Decodes a file or request body. Raises Unreadable if it is too large or not UTF-8."""
     raw = source.encode("utf-8", "surrogatepass") if isinstance(source, str) else source
     if len(raw) > MAX_BYTES:
-        raise Unreadable(Problem(1, 1, "", f"the text has {len(raw)} bytes; the limit is {MAX_BYTES}"))
+        raise Unreadable(Problem(1, 1, "", reasons.of("yaml_too_large", bytes=len(raw), most=MAX_BYTES)))
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         before = raw[: error.start]
         column = error.start - (before.rfind(b"\n") + 1) + 1
-        message = f"byte 0x{raw[error.start]:02x} is not UTF-8; save the file as UTF-8"
-        raise Unreadable(Problem(before.count(b"\n") + 1, column, "", message)) from error
+        wrong = reasons.of("yaml_not_utf8", byte=f"{raw[error.start]:02x}")
+        raise Unreadable(Problem(before.count(b"\n") + 1, column, "", wrong)) from error
 
 
 def read(text: str) -> tuple[list[Document], list[Problem]]:
-    """Every document of the text, empty ones left out, and the mistakes found on the way.
+    """Returns the non-empty documents of the text and the problems found.
 
-    Raises Unreadable where parsing cannot go on.
+    Raises Unreadable if parsing cannot continue.
     """
     reader = _Reader(text)
     return list(reader.documents()), reader.problems
@@ -123,21 +135,21 @@ class _Reader:
         self._open: list[str] = []
 
     def documents(self) -> Iterator[Document]:
-        """The documents in order."""
-        begun: list[tuple[int, Any, dict[Path, tuple[int, int]]]] = []
+        """Yields the documents in order."""
+        started: list[tuple[int, Any, dict[Path, tuple[int, int]]]] = []
         while not isinstance(event := self._next(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
                 self._anchors.clear()
                 found: dict[Path, tuple[int, int]] = {}
                 content = self._value(self._next(), (), found)
-                begun.append((_mark(event)[0] - 1, content, found))
-        for index, (first, content, marks) in enumerate(begun):
-            last = begun[index + 1][0] if index + 1 < len(begun) else len(self.lines)
+                started.append((_mark(event)[0] - 1, content, found))
+        for index, (first, content, marks) in enumerate(started):
+            last = started[index + 1][0] if index + 1 < len(started) else len(self.lines)
             if content is not None:
                 yield Document(content, self._slice(first if index else 0, last), first + 1, marks)
 
     def _slice(self, first: int, last: int) -> str:
-        """A document's own lines, without the separators around them."""
+        """Returns a document's own lines without the separators around them."""
         lines = self.lines[first:last]
         while lines and lines[0].strip() in ("", "---"):
             lines = lines[1:]
@@ -154,32 +166,31 @@ class _Reader:
             raise Unreadable(Problem(line, column, "", self._explain(error, line))) from error
         except yaml.reader.ReaderError as error:
             line, column = self._place(error.position)
-            message = f"character {error.character!r} is not allowed in YAML"
-            raise Unreadable(Problem(line, column, "", message)) from error
+            wrong = reasons.of("yaml_character", character=repr(error.character))
+            raise Unreadable(Problem(line, column, "", wrong)) from error
 
-    def _explain(self, error: yaml.MarkedYAMLError, line: int) -> str:
+    def _explain(self, error: yaml.MarkedYAMLError, line: int) -> Reason:
         written = self.lines[line - 1] if line <= len(self.lines) else ""
         if "\t" in written[: len(written) - len(written.lstrip())]:
-            return "YAML cannot be indented with tabs; use spaces"
-        reason = ", ".join(part for part in (error.context, error.problem) if part)
-        return f"invalid YAML: {reason}"
+            return reasons.of("yaml_tabs")
+        return reasons.of("yaml_invalid", error=", ".join(part for part in (error.context, error.problem) if part))
 
     def _place(self, offset: int) -> tuple[int, int]:
-        """Line and column of a byte offset, as libyaml gives it for characters that it refuses."""
+        """Returns line and column of a byte offset, which libyaml reports for forbidden characters."""
         before = LINE.findall(self.text.encode()[:offset].decode(errors="ignore"))
         lines = [line for line in before if line] or [""]
         ended = lines[-1][-1:] in ("\n", "\r")
         return (len(lines) + 1, 1) if ended else (len(lines), len(lines[-1]) + 1)
 
     def _value(self, event: Any, path: Path, marks: dict[Path, tuple[int, int]]) -> Any:
-        """The value that begins with ``event``; fills ``marks`` for it and everything in it."""
+        """Returns the value that begins with ``event``; adds it and its contents to ``marks``."""
         place = _mark(event)
         marks.setdefault(path, place)  # a mapping's value keeps the place of its key
         self._count(place)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(str(event.anchor), path, marks, place)
         if len(path) > MAX_DEPTH:
-            raise Unreadable(Problem(*place, spell(path), f"nested more than {MAX_DEPTH} levels deep"))
+            raise Unreadable(Problem(*place, spell(path), reasons.of("yaml_too_deep", most=MAX_DEPTH)))
         if event.anchor:
             self._open.append(event.anchor)
         inner: dict[Path, tuple[int, int]] = {}
@@ -194,7 +205,7 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path, place)
         if event.tag not in (None, "!", "tag:yaml.org,2002:seq", "tag:yaml.org,2002:map"):
-            self._problem(place, path, f"the tag {event.tag} is not supported; remove it")
+            self._problem(place, path, "yaml_tag", tag=str(event.tag))
         if isinstance(event, yaml.SequenceStartEvent):
             return self._sequence(path, marks)
         return self._mapping(path, marks)
@@ -212,7 +223,7 @@ class _Reader:
             key = self._key(event, path, place)
             if key in content:
                 first = marks[(*path, key)][0]
-                self._problem(place, (*path, key), f"duplicate key {key!r}; first used in line {first}")
+                self._problem(place, (*path, key), "yaml_duplicate_key", key=repr(key), line=first)
                 self._value(self._next(), (*path, key), {})
                 continue
             marks[(*path, key)] = place
@@ -221,10 +232,10 @@ class _Reader:
 
     def _key(self, event: Any, path: Path, place: tuple[int, int]) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            raise Unreadable(Problem(*place, spell(path), "a key must be a string, not a list or a mapping"))
+            raise Unreadable(Problem(*place, spell(path), reasons.of("yaml_key_type")))
         self._count(place)
         if event.value == "<<" and event.implicit[0]:
-            self._problem(place, path, "merge keys (<<) are not supported; write the keys out")
+            self._problem(place, path, "yaml_merge_key")
         return str(event.value)
 
     def _scalar(self, event: Any, path: Path, place: tuple[int, int]) -> Any:
@@ -232,7 +243,7 @@ class _Reader:
         if event.tag in ("!", "tag:yaml.org,2002:str") or (event.tag is None and not event.implicit[0]):
             return text
         if event.tag is not None:
-            self._problem(place, path, f"the tag {event.tag} is not supported; remove it")
+            self._problem(place, path, "yaml_tag", tag=str(event.tag))
         if NULL.fullmatch(text):
             return None
         if TRUE.fullmatch(text) or FALSE.fullmatch(text):
@@ -242,16 +253,16 @@ class _Reader:
         if DECIMAL.fullmatch(text):
             return float(text)
         if READ_DIFFERENTLY.fullmatch(text):
-            self._problem(place, path, f'YAML 1.1 and 1.2 read {text} differently; write "{text}" to mean the text')
+            self._problem(place, path, "yaml_ambiguous", text=text)
         return text
 
     def _alias(self, anchor: str, path: Path, marks: dict[Path, tuple[int, int]], place: tuple[int, int]) -> Any:
         if anchor in self._open:
-            raise Unreadable(Problem(*place, spell(path), f"Alias *{anchor} refers to itself."))
+            raise Unreadable(Problem(*place, spell(path), reasons.of("yaml_alias_loop", anchor=anchor)))
         if anchor not in self._anchors:
-            raise Unreadable(Problem(*place, spell(path), f"Alias *{anchor} has no anchor &{anchor} before it."))
+            raise Unreadable(Problem(*place, spell(path), reasons.of("yaml_alias_unknown", anchor=anchor)))
         value, inner = self._anchors[anchor]
-        for relative in inner:  # what is repeated has the place of the alias: there it can be changed
+        for relative in inner:  # repeated values get the alias's position, where they can be changed
             self._count(place)
             marks.setdefault((*path, *relative), place)
         return value
@@ -259,12 +270,12 @@ class _Reader:
     def _count(self, place: tuple[int, int]) -> None:
         self.values += 1
         if self.values > MAX_VALUES:
-            raise Unreadable(Problem(*place, "", f"more than {MAX_VALUES} values with aliases expanded"))
+            raise Unreadable(Problem(*place, "", reasons.of("yaml_too_many_values", most=MAX_VALUES)))
 
-    def _problem(self, place: tuple[int, int], path: Path, message: str) -> None:
-        self.problems.append(Problem(*place, spell(path), message))
+    def _problem(self, place: tuple[int, int], path: Path, code: str, /, **params: Value) -> None:
+        self.problems.append(Problem(*place, spell(path), reasons.of(code, **params)))
 
 
 def _mark(event: Any) -> tuple[int, int]:
-    """Line and column at which an event begins, counted from 1."""
+    """Returns the line and column at which an event begins, counted from 1."""
     return event.start_mark.line + 1, event.start_mark.column + 1

@@ -1,23 +1,25 @@
-"""Reading a text with any number of policies: what it says, every mistake and every surprise by line."""
+"""Validates a text with any number of policies; returns errors and warnings by line."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from kcover import reasons
 from kcover.decisions import match
 from kcover.policy import document
+from kcover.reasons import Reason
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import advice, source
 from kcover_portal.policies.services.source import Problem
 
-YOUNGEST = datetime.max.replace(tzinfo=UTC)  # what is not in force yet is younger than all that is
+YOUNGEST = datetime.max.replace(tzinfo=UTC)  # new policies are younger than all active ones
 
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """One policy of a text: what it means, the document as written, its own text."""
+    """A policy of a text: parsed, as a document, and as text."""
 
     policy: document.Policy | document.StandbyPolicy
     document: Mapping[str, Any]
@@ -31,7 +33,7 @@ class Parsed:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a text holds. With ``problems`` nothing of it can be applied; ``warnings`` hinder nothing."""
+    """The content of a text. With ``problems`` it cannot be applied; ``warnings`` do not prevent that."""
 
     policies: tuple[Parsed, ...]
     problems: tuple[Problem, ...]
@@ -49,8 +51,8 @@ class Invalid(ValueError):
 def validate(text: str | bytes) -> Reading:
     """Reads a text with any number of policies and changes nothing.
 
-    Problems are sorted by place; a rule that names an unknown channel is one. Warnings are given only
-    for a text without problems: they weigh its rules against each other and against those in force.
+    Problems are sorted by position; they include unknown channels. Warnings compare the rules with each other and with
+    the active ones. They are given only for a text without problems.
     """
     try:
         documents, problems = source.read(source.decode(text))
@@ -58,39 +60,39 @@ def validate(text: str | bytes) -> Reading:
         return Reading((), (error.problem,))
     parsed: list[Parsed] = []
     places: dict[tuple[str, str], source.Document] = {}
-    for one in documents:
+    for item in documents:
         try:
-            policy = document.read(one.content)
+            policy = document.read(item.content)
         except document.PolicyInvalid as error:
-            problems += [_placed(one, problem.path, problem.message) for problem in error.problems]
+            problems += [_problem_at(item, problem.path, problem.reason) for problem in error.problems]
             continue
-        problems += [_placed(one, path, message) for path, message in _channels_missing(policy)]
-        read = Parsed(policy, one.content, one.text)
-        if read.key in places:
-            first = places[read.key].at(("metadata", "name"))[0]
-            problems.append(_named(one, f"policy {policy.name} is named twice: first in line {first}"))
+        problems += [_problem_at(item, path, reason) for path, reason in _channels_missing(policy)]
+        parsed_policy = Parsed(policy, item.content, item.text)
+        if parsed_policy.key in places:
+            first = places[parsed_policy.key].at(("metadata", "name"))[0]
+            problems.append(_name_problem(item, reasons.of("policy_twice", policy=policy.name, line=first)))
             continue
-        if message := _second_standby(policy, parsed):
-            problems.append(_named(one, message))
-        places[read.key] = one
-        parsed.append(read)
+        if second := _second_standby(policy, parsed):
+            problems.append(_name_problem(item, second))
+        places[parsed_policy.key] = item
+        parsed.append(parsed_policy)
     if not documents and not problems:
-        problems.append(Problem(1, 1, "", "the text contains no policy"))
+        problems.append(Problem(1, 1, "", reasons.of("policies_missing")))
     if problems:
         return Reading(tuple(parsed), tuple(sorted(set(problems))))
-    said = advice.weigh(candidates(parsed), fresh={policy.name for policy in _rescue_policies(parsed)})
-    warnings = {_placed(places[queries.RESCUE, one.policy], one.path, one.message) for one in said}
+    advices = advice.weigh(candidates(parsed), fresh={policy.name for policy in _rescue_policies(parsed)})
+    warnings = {_problem_at(places[queries.RESCUE, item.policy], item.path, item.reason) for item in advices}
     return Reading(tuple(parsed), (), tuple(sorted(warnings)))
 
 
 def candidates(parsed: list[Parsed]) -> tuple[match.Candidate, ...]:
-    """The rules as they would be in force with these policies applied; revision 0 marks the new ones."""
+    """Returns the rules that would be active with these policies; revision 0 marks the new ones."""
     fresh = _rescue_policies(parsed)
     names = {policy.name for policy in fresh}
     rows = Policy.objects.filter(kind=queries.RESCUE, name__in=names)
     ages = dict(rows.values_list("name", "created_at"))
     return (
-        *(one for one in queries.candidates() if one.policy not in names),
+        *(candidate for candidate in queries.candidates() if candidate.policy not in names),
         *(
             match.Candidate(policy=policy.name, revision=0, created_at=ages.get(policy.name, YOUNGEST), rule=rule)
             for policy in fresh
@@ -100,7 +102,7 @@ def candidates(parsed: list[Parsed]) -> tuple[match.Candidate, ...]:
 
 
 def draft(text: str | bytes) -> tuple[match.Candidate, ...]:
-    """The rules that would be in force if the text were applied. Raises Invalid."""
+    """Returns the rules that would be active if the text were applied. Raises Invalid."""
     reading = validate(text)
     if reading.problems:
         raise Invalid(reading.problems)
@@ -108,50 +110,55 @@ def draft(text: str | bytes) -> tuple[match.Candidate, ...]:
 
 
 def _rescue_policies(parsed: list[Parsed]) -> list[document.Policy]:
-    return [one.policy for one in parsed if isinstance(one.policy, document.Policy)]
+    return [item.policy for item in parsed if isinstance(item.policy, document.Policy)]
 
 
-def _channels_missing(policy: document.Policy | document.StandbyPolicy) -> list[tuple[source.Path, str]]:
-    """Channels that the policy's rules name and nobody has made."""
+def _channels_missing(policy: document.Policy | document.StandbyPolicy) -> list[tuple[source.Path, Reason]]:
+    """Returns the unknown channels that the policy's rules name, with their paths."""
     if not isinstance(policy, document.Policy):
         return []
     return [
-        (("spec", "rules", rule.index, *problem.path), problem.message)
+        (("spec", "rules", rule.index, *problem.path), problem.reason)
         for rule in policy.rules
         for problem in _channels(rule)
     ]
 
 
 def _channels(rule: document.Rule) -> list[document.Problem]:
-    """The same, of one rule; paths begin at the rule's own."""
+    """Returns the unknown channels of one rule; paths are relative to the rule."""
     if not rule.channels:
         return []
     known = queries.channels()
-    hint = f"use one of {', '.join(sorted(known))}" if known else "an admin creates channels on the Notifications page"
     return [
-        document.Problem(("actions", index, "attribute", "channel"), f"unknown channel {name}; {hint}")
+        document.Problem(("actions", index, "attribute", "channel"), _unknown_channel(name, known))
         for index, name in rule.channels
         if name not in known
     ]
 
 
-def _second_standby(policy: document.Policy | document.StandbyPolicy, parsed: list[Parsed]) -> str | None:
-    """Why this WarmStandbyPolicy is one too many, if it is."""
+def _unknown_channel(name: str, known: Collection[str]) -> Reason:
+    if known:
+        return reasons.of("rule_channel_unknown", channel=name, known=", ".join(sorted(known)))
+    return reasons.of("rule_channel_none", channel=name)
+
+
+def _second_standby(policy: document.Policy | document.StandbyPolicy, parsed: list[Parsed]) -> Reason | None:
+    """Returns the problem if this would be a second WarmStandbyPolicy, else None."""
     if not isinstance(policy, document.StandbyPolicy):
         return None
-    others = [one.policy.name for one in parsed if isinstance(one.policy, document.StandbyPolicy)]
+    others = [item.policy.name for item in parsed if isinstance(item.policy, document.StandbyPolicy)]
     if others:
-        return f"only one WarmStandbyPolicy is allowed; put these matches into {others[0]}"
+        return reasons.of("standby_policy_twice", policy=others[0])
     other = queries.policies(queries.STANDBY).exclude(name=policy.name).first()
     if other is not None:
-        return f"only one WarmStandbyPolicy is allowed; {other.name} is active. Use its name or disable it"
+        return reasons.of("standby_policy_active", policy=other.name)
     return None
 
 
-def _named(one: source.Document, message: str) -> Problem:
-    return _placed(one, ("metadata", "name"), message)
+def _name_problem(document: source.Document, reason: Reason) -> Problem:
+    return _problem_at(document, ("metadata", "name"), reason)
 
 
-def _placed(one: source.Document, path: source.Path, message: str) -> Problem:
-    line, column = one.at(path)
-    return Problem(line, column, source.spell(path), message)
+def _problem_at(document: source.Document, path: source.Path, reason: Reason) -> Problem:
+    line, column = document.at(path)
+    return Problem(line, column, source.spell(path), reason)

@@ -19,7 +19,7 @@ class Migration(migrations.Migration):
                 (
                     "uid",
                     models.CharField(
-                        blank=True, help_text="of the workload's owner: a rerun is another run", max_length=64
+                        blank=True, help_text="uid of the workload's owner; it distinguishes reruns", max_length=64
                     ),
                 ),
                 (
@@ -30,16 +30,19 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("size", models.PositiveIntegerField(help_text="reports that are expected: one a node")),
+                ("size", models.PositiveIntegerField(help_text="number of expected reports, one per node")),
                 ("received", models.PositiveIntegerField(default=0)),
                 ("rejected", models.PositiveIntegerField(default=0)),
                 ("slow", models.JSONField(default=list)),
                 ("abnormal", models.JSONField(default=list)),
-                ("suspects", models.JSONField(default=list, help_text="the two nodes of a job of two")),
+                (
+                    "suspects",
+                    models.JSONField(default=list, help_text="both nodes, if the job has only two and one is slow"),
+                ),
                 ("because", models.JSONField(default=list)),
                 ("first_at", models.DateTimeField()),
                 ("last_at", models.DateTimeField()),
-                ("due_at", models.DateTimeField(help_text="when it expires unless it is complete")),
+                ("due_at", models.DateTimeField(help_text="when the run expires if it is incomplete")),
                 ("ended_at", models.DateTimeField(null=True)),
                 (
                     "cluster",
@@ -56,7 +59,7 @@ class Migration(migrations.Migration):
             name="PreflightReport",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
-                ("body", models.JSONField(help_text="the fields that are read")),
+                ("body", models.JSONField(help_text="the known fields of the report")),
                 (
                     "verdict",
                     models.CharField(
@@ -71,7 +74,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("told_at", models.DateTimeField(help_text="when the incidents learnt of the verdict", null=True)),
+                ("told_at", models.DateTimeField(help_text="when the verdict was reported as a fault", null=True)),
                 (
                     "node",
                     models.ForeignKey(

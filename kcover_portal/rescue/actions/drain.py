@@ -24,7 +24,7 @@ NAMED = 8  # pods named in a sentence
 
 def run(context: Context) -> Outcome:
     """One round: requests the eviction of every pod that is still in the way, then waits for the pods to exit."""
-    _ask(context)
+    _check_guards(context)
     node_marks.restate(context, "draining")
     pods = context.kube.list_pods(node=context.node.name)
     progress = context.step.progress_as(core.Progress)
@@ -52,10 +52,10 @@ def run(context: Context) -> Outcome:
         return Wait(wait, refused)
     if progress.blocked:
         context.remember(refusals=0, blocked={})
-    return Wait(POLL_SECONDS, _left("drain_leaving", left))
+    return Wait(POLL_SECONDS, _pods_reason("drain_leaving", left))
 
 
-def _ask(context: Context) -> None:
+def _check_guards(context: Context) -> None:
     """Evaluates the guards first: while they hold back, the drain's time stands still. Raises HeldBack."""
     progress = context.step.progress_as(core.Progress)
     try:
@@ -82,7 +82,10 @@ def jobs_of(pods: Sequence[port.Pod]) -> set[str]:
 
 
 def _deadline(context: Context) -> datetime:
-    """Counted from the stored start of the step, so that a restart does not extend it (invariant 26)."""
+    """The end of the drain's time.
+
+    It counts from the stored start of the step, so that a restart does not extend it (invariant 26).
+    """
     started = context.step.started_at or context.now
     held = timedelta(seconds=context.step.progress_as(core.Progress).held_seconds)
     return started + held + context.step.args_as(core.Args).time_limit
@@ -114,20 +117,22 @@ def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:
 
 
 def _out_of_time(context: Context, left: Sequence[port.Pod]) -> Outcome:
-    """What the rule says about pods that did not exit: hold, proceed without them, or delete them by force."""
+    """Applies the rule's choice for pods that did not exit in time: hold, proceed without them, or delete them by
+    force.
+    """
     context.remember(left=tuple(f"{pod.namespace}/{pod.name}" for pod in left))
     match context.step.args_as(core.Args).on_timeout:
         case "proceed":
-            return Done(_left("drain_timeout_proceed", left))
+            return Done(_pods_reason("drain_timeout_proceed", left))
         case "force":
             if context.now - _deadline(context) > FORCED_WITHIN:
-                return Hold(_left("drain_force_failed", left))
+                return Hold(_pods_reason("drain_force_failed", left))
             for pod in left:
                 if not pod.deleting:
                     _force(context, pod)
-            return Wait(POLL_SECONDS, _left("drain_timeout_force", left))
+            return Wait(POLL_SECONDS, _pods_reason("drain_timeout_force", left))
         case _:
-            return Hold(_left("drain_timeout", left))
+            return Hold(_pods_reason("drain_timeout", left))
 
 
 def _force(context: Context, pod: port.Pod) -> None:
@@ -140,7 +145,7 @@ def _force(context: Context, pod: port.Pod) -> None:
     )
 
 
-def _left(code: str, pods: Sequence[port.Pod]) -> reasons.Reason:
+def _pods_reason(code: str, pods: Sequence[port.Pod]) -> reasons.Reason:
     names = sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
     return reasons.of(code, count=len(names), pods=reasons.named(names, most=NAMED))
 

@@ -1,4 +1,4 @@
-"""label: set a label for those who select nodes by it. By itself it neither removes work nor keeps work away."""
+"""label: set a label for whatever selects nodes by it. By itself the label neither removes work nor keeps work away."""
 
 from kcover import audit, reasons
 from kcover.actions import label as core

@@ -13,7 +13,7 @@ from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome, Wait
 
 WITHIN = timedelta(minutes=2)
-POLL_SECONDS = 30.0  # the answer wakes the step; this is for answers that get lost
+POLL_SECONDS = 30.0  # the answer wakes the step; polling covers answers that get lost
 
 
 def run(context: Context) -> Outcome:

@@ -5,7 +5,7 @@ by the node's boot ID, never by a second request for the same boot (invariants 1
 
 The request may end with the machine that it reboots: a job's pod dies and the job fails, or its deadline passes while
 the firmware counts memory; a command gets no answer in time. So a failed request alone does not hold the rescue. The
-step looks at the node afterwards, and waits for its boot ID where the node went down or may be about to.
+step looks at the node afterwards, and waits for its boot ID if the node went down or may be about to.
 """
 
 from datetime import datetime, timedelta
@@ -31,19 +31,19 @@ def run(context: Context) -> Outcome:
     if done is not None:
         return done
     if context.step.progress_as(core.Progress).asked is None:
-        return _before_asking(context, node)
-    return _after_asking(context)
+        return _request_reboot(context, node)
+    return _await_reboot(context)
 
 
 def _rebooted(context: Context, node: port.Node) -> Done | None:
-    """The step's end, where the node reports another boot than the one that was to end."""
+    """The outcome of the step if the node reports a different boot than the one that had to end; None otherwise."""
     old = context.step.progress_as(core.Progress).boot_id
     if not old or node.boot_id in ("", old):
         return None
     return Done(reasons.of("reboot_confirmed", boot=node.boot_id[:8]))
 
 
-def _before_asking(context: Context, node: port.Node) -> Outcome:
+def _request_reboot(context: Context, node: port.Node) -> Outcome:
     if queries.undrained(context.rescue):
         return Hold(reasons.of("not_drained_no_reboot"))
     wait = timedelta(seconds=context.step.args_as(core.Args).wait_seconds) - (context.now - _drained_at(context))
@@ -54,7 +54,7 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
     progress = context.step.progress_as(core.Progress)
     if not progress.driver:
         context.check_guards(destructive=True)
-        context.remember(boot_id=progress.boot_id or node.boot_id, was_ready=node.ready, **_way(context))
+        context.remember(boot_id=progress.boot_id or node.boot_id, was_ready=node.ready, **_driver(context))
         progress = context.step.progress_as(core.Progress)
     node_marks.restate(context, "rebooting")
     name, boot_id, key = progress.driver, progress.boot_id, agent.key_of(context.step)
@@ -64,18 +64,18 @@ def _before_asking(context: Context, node: port.Node) -> Outcome:
         return driver.ask(context, key=key, boot_id=boot_id)
 
     wanted = audit.RebootRequest(driver=name, boot_id=boot_id, key=key)
-    asked = context.write(audit.Call.REBOOT, ask, destructive=True, wanted=wanted)
-    context.remember(asked=asked, asked_at=context.now)
-    return Wait(POLL_SECONDS, reasons.of("reboot_requested", request=asked))
+    request = context.write(audit.Call.REBOOT, ask, destructive=True, wanted=wanted)
+    context.remember(asked=request, asked_at=context.now)
+    return Wait(POLL_SECONDS, reasons.of("reboot_requested", request=request))
 
 
 def _drained_at(context: Context) -> datetime:
-    """When the step before ended. The start of this step does not serve: a guard's refusal resets it."""
+    """When the previous step ended. The start of this step cannot be used, because a guard's refusal resets it."""
     before = context.rescue.steps.filter(index__lt=context.step.index).order_by("-index").first()
     return (before and before.finished_at) or context.step.started_at or context.now
 
 
-def _after_asking(context: Context) -> Outcome:
+def _await_reboot(context: Context) -> Outcome:
     progress = context.step.progress_as(core.Progress)
     assert progress.asked is not None  # it was stored together with ``asked_at``
     assert progress.asked_at is not None
@@ -98,8 +98,8 @@ def _after_asking(context: Context) -> Outcome:
     return Wait(POLL_SECONDS, waiting)
 
 
-def _way(context: Context) -> dict[str, Any]:
-    """The driver; ``auto`` takes the agent where it reported recently, else a job, whose name is stored."""
+def _driver(context: Context) -> dict[str, Any]:
+    """The driver. ``auto`` takes the agent if it reported recently, otherwise a job, whose name is stored."""
     chosen = context.cluster.reboot
     if chosen == "auto":
         chosen = "agent" if agent.usable(context) else "job"

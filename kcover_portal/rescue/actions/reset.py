@@ -1,6 +1,6 @@
-"""reset: reset one GPU, where exactly one is affected and nothing uses it any more; the node keeps running.
+"""reset: reset one GPU, if exactly one is affected and nothing uses it any more; the node keeps running.
 
-The GPU and the driver are stored before the call. The driver reports the result; where it is unknown, a person is
+The GPU and the driver are stored before the call. The driver reports the result; if it is unknown, a person is
 asked. One request never resets a GPU twice.
 """
 
@@ -31,7 +31,7 @@ def run(context: Context) -> Outcome:
     node_marks.restate(context, "quarantined")
     progress = context.step.progress_as(core.Progress)
     if progress.asked is None:
-        return _before_asking(context)
+        return _request_reset(context)
     ended = DRIVERS[progress.driver].ended(context, key=agent.key_of(context.step))
     if ended is None:
         return Wait(POLL_SECONDS, reasons.of("reset_requested", request=progress.asked))
@@ -41,14 +41,14 @@ def run(context: Context) -> Outcome:
     return Hold(reasons.of("reset_unconfirmed", gpu=gpu, why=ended.reason))
 
 
-def _before_asking(context: Context) -> Outcome:
+def _request_reset(context: Context) -> Outcome:
     if queries.undrained(context.rescue):
         return Hold(reasons.of("not_drained_no_reset"))
     users = [pod for pod in context.kube.list_pods(node=context.node.name) if pod.gpus and not pod.terminal]
     if users:
         return _in_use(context, users)
     if not context.step.progress_as(core.Progress).driver:
-        gpu = _hit(context)
+        gpu = _affected_gpu(context)
         if isinstance(gpu, Hold):
             return gpu
         refusal = DRIVERS["agent"].refusal(context)
@@ -59,14 +59,14 @@ def _before_asking(context: Context) -> Outcome:
     progress = context.step.progress_as(core.Progress)
     wanted = dict(progress.gpu)
     driver, key = DRIVERS[progress.driver], agent.key_of(context.step)
-    asked = context.write(
+    request = context.write(
         audit.Call.RESET,
         lambda: driver.ask(context, key=key, gpu=wanted),
         destructive=True,
         wanted=audit.GpuReset(driver=progress.driver, key=key, **wanted),
     )
-    context.remember(asked=asked)
-    return Wait(POLL_SECONDS, reasons.of("reset_requested", request=asked))
+    context.remember(asked=request)
+    return Wait(POLL_SECONDS, reasons.of("reset_requested", request=request))
 
 
 def _in_use(context: Context, users: list[port.Pod]) -> Outcome:
@@ -77,7 +77,7 @@ def _in_use(context: Context, users: list[port.Pod]) -> Outcome:
     return Hold(reasons.of("gpu_in_use", pods=names))
 
 
-def _hit(context: Context) -> dict[str, str] | Hold:
+def _affected_gpu(context: Context) -> dict[str, str] | Hold:
     """The one GPU that the node's faults name, as the agent identifies it; Hold unless it is exactly one."""
     about = Incident.objects.filter(Q(rescues=context.rescue) | Q(is_user_fault=False), node=context.node)
     faults = about.filter(state=Incident.State.OPEN).distinct()

@@ -76,15 +76,15 @@ def _jobs(pods: Sequence[port.Pod]) -> dict[Job, list[port.Pod]]:
 
 
 def _may_restart(context: Context, pods: Sequence[port.Pod]) -> bool:
-    """Whether the job is protected and something would create its pods again."""
+    """Returns whether the job is protected and something would create its pods again."""
     if any(pod.restart_policy == "Never" for pod in pods):
         return False
     return any(pod.labels.get(PROTECTED) == "true" for pod in pods) or _owner_is_protected(context, pods[0])
 
 
 def _owner_is_protected(context: Context, pod: port.Pod) -> bool:
-    """Whether the job object carries the label: Kubeflow does not copy it to the pods."""
-    kinds = [one.kind for one in port.WORKLOADS.values() if pod.labels.get(one.pod_label) == pod.job]
+    """Returns whether the job object carries the label: Kubeflow does not copy it to the pods."""
+    kinds = [workload.kind for workload in port.WORKLOADS.values() if pod.labels.get(workload.pod_label) == pod.job]
     if pod.owner_name == pod.job and pod.owner_kind in port.WORKLOADS:
         kinds = [pod.owner_kind]
     return any(_is_protected(context, pod, kind) for kind in kinds)
@@ -98,9 +98,9 @@ def _is_protected(context: Context, pod: port.Pod, kind: str) -> bool:
 
 
 def _claim(context: Context, job: Job) -> bool:
-    """Takes the job's one restart of this window, and stores its pods before the first of them is deleted.
+    """Claims the job's only restart in this window, and stores its pods before the first one is deleted.
 
-    After a crash this restart is finished; a pod that was created in the meantime has another UID and stays.
+    After a crash this restart is completed. A pod that was created in the meantime has another UID and stays.
     """
     now = context.now
     pods = context.kube.list_pods(namespace=job.namespace, labels={job.label: job.name})
@@ -124,8 +124,8 @@ def _claim(context: Context, job: Job) -> bool:
 def _delete(context: Context, name: str, doomed: Mapping[str, Any]) -> None:
     """Deletes the stored pods of one job that are still there, by UID."""
     namespace, _, job = name.partition("/")
-    there = context.kube.list_pods(namespace=namespace, labels={doomed["label"]: job})
-    for pod in there:
+    remaining = context.kube.list_pods(namespace=namespace, labels={doomed["label"]: job})
+    for pod in remaining:
         if pod.deleting or doomed["pods"].get(pod.name) != pod.uid:
             continue
         context.write(

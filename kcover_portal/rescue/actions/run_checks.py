@@ -17,7 +17,7 @@ from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Wait
 
 PERIODIC = ("remapped", "gpupower", "pciebw", "dcgm")  # what agents run each hour unless told otherwise
-WITHIN = timedelta(hours=1)  # an agent that comes up after a reboot, and DCGM's second level
+WITHIN = timedelta(hours=1)  # includes an agent that starts after a reboot, and DCGM's second level
 POLL_SECONDS = 2.0
 NAMED = 5
 SHOWN = ("name", "device", "value", "unit", "message")
@@ -55,28 +55,29 @@ def _requested(context: Context) -> reasons.Reason:
 
 
 def _judge(results: object, named: Collection[str]) -> Outcome:
-    """The outcome that the results amount to."""
-    found = [one for one in results if isinstance(one, dict)] if isinstance(results, list) else []
+    """The outcome that follows from the results."""
+    found = [result for result in results if isinstance(result, dict)] if isinstance(results, list) else []
     by_status: dict[str, list[Result]] = {}
-    for one in found:
-        by_status.setdefault(str(one.get("status")), []).append(one)
+    for result in found:
+        by_status.setdefault(str(result.get("status")), []).append(result)
     if "fail" in by_status:
         return Failed(reasons.of("checks_failed", checks=_listed(by_status["fail"])))
     if "error" in by_status:
         return Hold(reasons.of("checks_broken", checks=_listed(by_status["error"])))
-    missing = sorted(set(named) - {str(one.get("name")) for one in found})
+    missing = sorted(set(named) - {str(result.get("name")) for result in found})
     if missing:
         return Hold(reasons.of("checks_unknown", checks=", ".join(missing)))
     if not by_status.keys() & {"pass", "warn"}:
         why = _listed(by_status["skipped"]) if "skipped" in by_status else reasons.of("no_results")
         return Hold(reasons.of("checks_inconclusive", why=why))
     results = tuple(
-        reasons.of(COUNTED.get(status, "checks_other"), count=len(some)) for status, some in sorted(by_status.items())
+        reasons.of(COUNTED.get(status, "checks_other"), count=len(group)) for status, group in sorted(by_status.items())
     )
     return Done(reasons.of("checks_done", results=results))
 
 
 def _listed(results: Collection[Result]) -> reasons.Value:
     return reasons.named(
-        [" ".join(str(one[key]) for key in SHOWN if one.get(key) not in (None, "")) for one in results], most=NAMED
+        [" ".join(str(result[key]) for key in SHOWN if result.get(key) not in (None, "")) for result in results],
+        most=NAMED,
     )

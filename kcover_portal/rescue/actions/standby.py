@@ -1,9 +1,9 @@
 """standby: a warm standby takes over the node's role, so that its work has somewhere to go (KCE's enableWarmStandby).
 
-The reservation is first a row (the database allows one a standby), then a label on the standby. Then one patch hands
-over the role, and the standby takes work. A standby that turns out unfit is given back and another is chosen, three
-times at most. Where none is free, the plan continues without one and says so (invariant 40). A node that already has a
-standby gets no second one: a node that fails again and again would use up all of them.
+The reservation is first a row (the database allows one per standby), then a label on the standby. Then one patch hands
+over the role, and the standby takes work. A standby that turns out to be unfit is given back and another is chosen, at
+most three times. If none is free, the plan continues without one and records that (invariant 40). A node that already
+has a standby does not get a second one: a node that fails repeatedly would use up all of them.
 """
 
 import random
@@ -41,7 +41,7 @@ def run(context: Context) -> Outcome:
             unfit = Assignment.objects.filter(rescue=context.rescue, state=Assignment.State.RELEASED).count()
             if unfit >= TRIES:
                 return _without(context, reasons.of("standbys_unfit", count=unfit))
-            chosen = _promise(context, origin)
+            chosen = _reserve(context, origin)
             if isinstance(chosen, core.Shortage):
                 return _without(context, reasons.both(*chosen.because))
             assignment = chosen
@@ -59,7 +59,7 @@ def _without(context: Context, because: reasons.Reason) -> Outcome:
     return Done(because)
 
 
-def _promise(context: Context, origin: port.Node) -> Assignment | core.Shortage:
+def _reserve(context: Context, origin: port.Node) -> Assignment | core.Shortage:
     """Reserves a free standby for this rescue; another rescue may be doing the same."""
     nodes, rules = Node.objects.filter(cluster=context.cluster), policies.standby_rules()
     choice: core.Chosen | core.Shortage = core.Shortage(because=())
@@ -68,20 +68,20 @@ def _promise(context: Context, origin: port.Node) -> Assignment | core.Shortage:
         choice = core.choose(rules, facts, origin=context.node.name, labels=origin.labels, chance=CHANCE)
         if isinstance(choice, core.Shortage):
             return choice
-        assignment = _take(context, choice)
+        assignment = _confirm(context, choice)
         if assignment is not None:
             return assignment
     return core.Shortage(because=choice.because)
 
 
-def _take(context: Context, choice: core.Chosen) -> Assignment | None:
-    """The reservation, checked again under the lock of the standby's row; None where another rescue was faster."""
+def _confirm(context: Context, choice: core.Chosen) -> Assignment | None:
+    """The reservation, checked again under the lock of the standby's row; None if another rescue was faster."""
     row = Node.objects.filter(cluster=context.cluster, name=choice.name)
     try:
         with transaction.atomic():
-            spare = row.select_for_update(no_key=True).get()  # before the rescue's row, as everywhere
+            spare = row.select_for_update(no_key=True).get()  # lock this row before the rescue's row, as everywhere
             context.renew()
-            if any(one.busy for one in standbys.spares(row, now=context.now)):
+            if any(candidate.busy for candidate in standbys.spares(row, now=context.now)):
                 return None
             return Assignment.objects.create(
                 spare=spare,

@@ -12,7 +12,7 @@ from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome
 
 
 def run(context: Context) -> Outcome:
-    """Adds the taint of the plan; where someone else's taint is in the way, a person is asked."""
+    """Adds the taint of the plan; if someone else's taint is in the way, a person is asked."""
     args = context.step.args_as(core.Args)
     taint = port.Taint(args.key, args.value, args.effect)
     try:

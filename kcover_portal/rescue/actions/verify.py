@@ -36,10 +36,10 @@ def run(context: Context) -> Outcome:
     since, boot_id = _proof_starts(context)
     active = incidents.faults_since(context.node, since, boot_id=boot_id)
     if active:
-        faults = ", ".join(f"{one.kind} {one.code} {one.device}".strip() for one in active)
+        faults = ", ".join(f"{incident.kind} {incident.code} {incident.device}".strip() for incident in active)
         seen = reasons.of("faults_since_repair", faults=faults)
-        # The same rule means the same plan; a fault of another rule needs another repair.
-        return StartOver(seen) if all(_same_rule(context, one) for one in active) else Failed(seen)
+        # The same rule means the same plan. A fault of another rule needs another repair.
+        return StartOver(seen) if all(_same_rule(context, incident) for incident in active) else Failed(seen)
     if boot_id and node.boot_id != boot_id:
         return Failed(reasons.of("rebooted_again"))
     if not node.ready:
@@ -55,11 +55,13 @@ def run(context: Context) -> Outcome:
 
 
 def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | None:
-    """What is still missing after the hold-down time, in which the agent may have gone silent."""
+    """The missing proof after the hold-down time, in which the agent may have become silent; None if nothing is
+    missing.
+    """
     lately = context.now - fleet.AGENT_SILENT_AFTER
     agent = context.step.args_as(core.Args).agent
     if agent and not _agent_is_fresh(context, since=max(since, lately), boot_id=boot_id):
-        # Counted from here: the portal itself may have been away for a while, so that no agent could report.
+        # The time counts from here, because the portal itself may have been away, so that no agent could report.
         silent_at = context.step.progress_as(core.Progress).silent_at
         if silent_at is None:
             silent_at = context.now
@@ -70,7 +72,7 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
     codes = context.rescue.incidents.filter(kind="check", state=Incident.State.OPEN).values("code")
     failing = CheckResult.objects.filter(node=context.node, name__in=codes, status="fail").order_by("name", "device")
     if failing:
-        still = ", ".join(f"{one.name} {one.device}".strip() for one in failing[:NAMED])
+        still = ", ".join(f"{check.name} {check.device}".strip() for check in failing[:NAMED])
         if context.now - since > CHECK_WITHIN:
             return Hold(reasons.of("checks_still_fail", checks=still))
         return Wait(CHECK_SECONDS, reasons.of("checks_not_passed_yet", checks=still))
@@ -89,7 +91,7 @@ def _same_rule(context: Context, fault: Incident) -> bool:
     if chosen is None or chosen.name != context.rescue.rule or chosen.rule.mode != "enforce":
         return False
     first = plan.digest(plan.of_rule(chosen.rule, code=context.rescue.fault_code))
-    return first == context.rescue.plan_hash  # the rule still says what it said then
+    return first == context.rescue.plan_hash  # the rule still requests the same plan
 
 
 def _proof_starts(context: Context) -> tuple[datetime, str]:

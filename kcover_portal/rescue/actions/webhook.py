@@ -1,8 +1,8 @@
 """webhook: notify another system, or hand it the node until it calls back.
 
-Without a wait the system is only notified: a few tries, and the plan continues whatever came of them. With a wait the
-system has the node from the moment of the call. The portal does nothing on the node until the callback, until an
-operator takes it over, or until the wait ends, when a person is asked (invariant 10). The call is stored before it is
+Without a wait, the system is only notified: after a few attempts the plan continues, whatever their result. With a
+wait, the system has the node from the time of the call. The portal does nothing on the node until the callback, until
+an operator takes it over, or until the wait ends and a person is asked (invariant 10). The call is stored before it is
 made. A call with an unknown result counts as made and is not repeated: waiting in vain is better than a second repair
 order.
 """
@@ -25,16 +25,16 @@ from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Given, Hold, Outcome, Wait
 
 SECONDS = 15.0  # for one call; the lease is longer
-BACK_OFF = (1.0, 5.0, 15.0, 60.0)  # between tries: five in all
-POLL_SECONDS = 30.0  # finds a callback that arrives while the call is under way
-LATER = (408, 425, 429, 503)  # not accepted now; worth another try
+BACK_OFF = (1.0, 5.0, 15.0, 60.0)  # between attempts: five in all
+POLL_SECONDS = 30.0  # covers a callback that arrives during the call
+LATER = (408, 425, 429, 503)  # not accepted now; another attempt may succeed
 DELIVERY = "X-Kcover-Delivery"
 VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What came of one call. ``unclear``: it may have been accepted. ``later``: it was not, and may be later."""
+    """The result of one call. ``unclear``: it may have been accepted. ``later``: not accepted, but may be later."""
 
     taken: bool
     unclear: bool
@@ -43,17 +43,17 @@ class Reply:
 
 
 def run(context: Context) -> Outcome:
-    """Calls, or checks for the callback."""
+    """Makes the call, or checks for the callback."""
     wait = context.step.args_as(core.Args).wait_seconds
     if wait is None:
-        return _tell(context)
+        return _notify_system(context)
     if context.step.progress_as(core.Progress).given_at is not None:
-        return _given(context, timedelta(seconds=wait))
-    return _give(context, timedelta(seconds=wait))
+        return _handed_over(context, timedelta(seconds=wait))
+    return _hand_over(context, timedelta(seconds=wait))
 
 
-def _tell(context: Context) -> Outcome:
-    """One try to notify. Notifying twice does no harm: the delivery has the same name."""
+def _notify_system(context: Context) -> Outcome:
+    """One attempt to notify. A repeated notification does no harm, because the delivery has the same name."""
     node_marks.expect_isolated(context)
     context.check_guards(destructive=False)
     tries = context.step.progress_as(core.Progress).tries
@@ -68,8 +68,8 @@ def _tell(context: Context) -> Outcome:
     return Done(reasons.both(_named("webhook_not_delivered", context), reply.reason))
 
 
-def _give(context: Context, wait: timedelta) -> Outcome:
-    """The call that hands the node over."""
+def _hand_over(context: Context, wait: timedelta) -> Outcome:
+    """Makes the call that hands the node over."""
     node_marks.expect_isolated(context)
     if not context.cluster.decision_secret:
         return Hold(reasons.of("no_callback_secret"))
@@ -82,18 +82,18 @@ def _give(context: Context, wait: timedelta) -> Outcome:
         _remember(context, given_at=None)
         raise
     if reply.taken or reply.unclear:
-        return _given(context, wait, None if reply.taken else reply.reason)
-    if _called_back(context):
-        return _given(context, wait)  # it accepted the node, whatever answered in its place
+        return _handed_over(context, wait, None if reply.taken else reply.reason)
+    if _callback(context):
+        return _handed_over(context, wait)  # the callback proves that the system has the node
     _remember(context, given_at=None)
     if reply.later and tries <= len(BACK_OFF):
         return Wait(BACK_OFF[tries - 1], reply.reason)
     return Hold(_named("handover_failed", context, why=reply.reason))
 
 
-def _given(context: Context, wait: timedelta, doubt: reasons.Reason | None = None) -> Outcome:
-    """While the other system has the node, the cluster is not even read."""
-    called_back = _called_back(context)
+def _handed_over(context: Context, wait: timedelta, doubt: reasons.Reason | None = None) -> Outcome:
+    """The outcome while the other system has the node; the cluster is not even read."""
+    called_back = _callback(context)
     if called_back:
         done, message = called_back["outcome"] == "done", called_back.get("message", "")
         code, also = "handed_back" if done else "not_repaired", {"message": message} if message else {}
@@ -107,8 +107,8 @@ def _given(context: Context, wait: timedelta, doubt: reasons.Reason | None = Non
     return Given(min(left, POLL_SECONDS), reasons.both(handed_over, doubt))
 
 
-def _called_back(context: Context) -> Mapping[str, str]:
-    """The callback, read again from the row: it may have come while the call was under way."""
+def _callback(context: Context) -> Mapping[str, str]:
+    """The callback, read again from the row, because it may have arrived during the call."""
     context.step.refresh_from_db(fields=["progress"])
     return context.step.progress_as(core.Progress).callback or {}
 
@@ -146,7 +146,7 @@ def _post(context: Context, *, key: str, until: datetime | None) -> Reply:
             most=0,
         )
     except outgoing.Silent as silence:
-        failed = reasons.of("host_unreachable", error=str(silence))
+        failed = reasons.of("host_unreachable", error=silence.reason)
         return Reply(taken=False, unclear=silence.arrived, later=not silence.arrived, reason=failed)
     answered = _named("host_answered", context, status=str(reply.status))
     if 200 <= reply.status < 300:
@@ -179,8 +179,8 @@ def _document(context: Context, *, key: str, until: datetime | None) -> dict[str
 def _steps(context: Context) -> Sequence[dict[str, Any]]:
     """The plan and its progress. Arguments stay out: the addresses of other systems may hold secrets."""
     return [
-        {"index": one.index, "name": one.name, "state": one.state, "because": reasons.text(one.because)}
-        for one in context.rescue.steps.order_by("index")
+        {"index": step.index, "name": step.name, "state": step.state, "because": reasons.text(step.because)}
+        for step in context.rescue.steps.order_by("index")
     ]
 
 

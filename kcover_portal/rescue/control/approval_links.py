@@ -1,8 +1,8 @@
 """Signed links: a named approver answers one request from anywhere, without signing in.
 
-A link is bound to the rescue, its plan, its gated step and the person, and is valid as long as the request stands. It
-grants nothing by itself: when it is used, the person must exist, be active and have the role, and ``approvals`` decides
-as it does for the console and REST.
+A link is bound to the rescue, its plan, its gated step and the person, and is valid until the request ends. It grants
+nothing by itself. When it is used, the person must exist, be active and have the role, and ``approvals`` decides as it
+does for the console and REST.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ BAD, EXPIRED, NOBODY, VOID, ANSWERED, OVER = "bad", "expired", "nobody", "void",
 
 
 class LinkError(Exception):
-    """The link is not valid (any more). ``code`` says why; ``rescue`` is set where the reader may know of it."""
+    """The link is not valid (any more). ``code`` says why; ``rescue`` is set if the reader may know of it."""
 
     def __init__(self, code: str, rescue: Rescue | None = None, *, vote: Approval | None = None) -> None:
         super().__init__(code)
@@ -36,16 +36,16 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """What a link opens: the request for approval, and the person whose answer it takes."""
+    """The content of a link: the request for approval, and the person who may answer it."""
 
     rescue: Rescue
     user: User
 
 
 def approve_link(rescue: Rescue, user: User) -> str:
-    """The link by which ``user`` answers the present request; only a path where ``KCOVER_PUBLIC_URL`` is not set.
+    """The link by which ``user`` answers the present request; only a path if ``KCOVER_PUBLIC_URL`` is not set.
 
-    Its holder answers in the person's name, so it must go to nobody else. Raises RescueRefused where the rescue does
+    Its holder answers in the person's name, so it must go to nobody else. Raises RescueRefused if the rescue does
     not wait for approval, or the person may not approve.
     """
     if not awaits(rescue):
@@ -61,7 +61,7 @@ def approve_link(rescue: Rescue, user: User) -> str:
 def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
     """``approve_link`` for a person who hands it on; recorded in the audit log. Raises RescueRefused.
 
-    The maker sees the link and could use it. So where two people must approve, only an admin (who could create people
+    The maker sees the link and could use it. So if two people must approve, only an admin (who could create people
     as well) makes a link for someone else; and the requester makes none.
     """
     own = maker.pk == user.pk
@@ -104,7 +104,6 @@ def read(token: str, *, now: datetime) -> Invitation:
 
 
 def awaits(rescue: Rescue) -> bool:
-    """Whether the rescue waits for approval."""
     return rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL
 
 
@@ -117,7 +116,7 @@ def votes(rescue: Rescue) -> QuerySet[Approval]:
 
 
 def _too_old(token: str, rescue: Rescue) -> bool:
-    """Whether it was made for an earlier request about the same plan and step."""
+    """Returns whether the link was made for an earlier request about the same plan and step."""
     try:
         _signer().unsign_object(token, max_age=rescue.approval_seconds)
     except signing.SignatureExpired:

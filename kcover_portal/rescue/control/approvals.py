@@ -46,7 +46,7 @@ def expire(*, now: datetime) -> int:
 
 @transaction.atomic
 def _end_unanswered(pk: int, *, now: datetime) -> bool:
-    """Ends one. A simultaneous vote comes before it or after it, and is answered accordingly."""
+    """Ends one request. A simultaneous vote is processed before or after it, and is answered accordingly."""
     with ledger.last():
         waiting = Rescue.objects.filter(pk=pk, state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
         rescue = waiting.select_for_update(of=("self",)).select_related("node", "cluster").first()
@@ -62,7 +62,7 @@ def _end_unanswered(pk: int, *, now: datetime) -> bool:
 
 
 def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
-    """Whether the step may begin: it is not gated, has begun before, or is approved.
+    """Returns whether the step may begin: it is not gated, has begun before, or is approved.
 
     An attempt that a guard held back has begun nothing, and neither has one that a person retries. A step that had
     begun before approve mode was set (``gated``) continues for as long as the approval is valid.
@@ -77,8 +77,8 @@ def granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
 def end_if_healed(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """Ends a rescue that is about to take work away for a fault that has cleared or was closed.
 
-    A request that was made is seen through, so that nothing is left half done: a reset, a reboot, the restart of a job.
-    A drain stops where it is. The node stays isolated, and a person is told.
+    A reset, a reboot or the restart of a job that was requested is completed, so that nothing is left half done. A
+    drain stops at once. The node stays isolated, and a person is told.
     """
     if not step.takes_away or step.typed_progress.committed or not healed(rescue):
         return False
@@ -88,19 +88,19 @@ def end_if_healed(rescue: Rescue, step: Step, *, now: datetime) -> bool:
 
 
 def has_begun(step: Step) -> bool:
-    """Whether the step has done anything yet: its progress then has more than a retry begins with."""
+    """Returns whether the step has done anything yet: its progress then has more than a retry begins with."""
     return bool(step.attempts and step.typed_progress.begun)
 
 
 def move_gate(rescue: Rescue, step: Step) -> None:
-    """A gated step was skipped: the next step that takes work away needs an approval of its own.
+    """Moves the gate when a gated step is skipped: the next step that takes work away needs its own approval.
 
     Part of the caller's transaction, which has the rescue's row locked.
     """
     if rescue.gate != step.index:
         return
     later = rescue.steps.filter(index__gt=step.index).order_by("index")
-    following = next((one.index for one in later if one.takes_away), None)
+    following = next((candidate.index for candidate in later if candidate.takes_away), None)
     if following is not None:
         Rescue.objects.filter(pk=rescue.pk).update(gate=following, expires_at=None)
 
@@ -116,7 +116,9 @@ def _vote(
             raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(row.pk)))
         if approved and actor == row.requested_by:
             raise RescueRefused(reasons.of("own_request"))
-        if row.approvals.filter(by=actor, step=row.gate or 0, plan_hash=row.plan_hash, at__gte=_asked_at(row)).exists():
+        if row.approvals.filter(
+            by=actor, step=row.gate or 0, plan_hash=row.plan_hash, at__gte=_requested_at(row)
+        ).exists():
             raise RescueRefused(reasons.of("already_answered"))
         Approval.objects.update_or_create(
             rescue=row,
@@ -140,7 +142,7 @@ def _vote(
 
 
 def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetime) -> None:
-    """Carries out what the votes amount to."""
+    """Carries out the result of the votes."""
     because = reasons.both(*answer.because)
     match answer:
         case approval.Approved():
@@ -156,7 +158,7 @@ def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetim
             _end(rescue, because, outcome="expired", actor=actor, now=now, human=True)
         case approval.Void():
             _end(rescue, because, outcome="void", actor=actor, now=now, human=False)
-    doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+    doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
 
 
 def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
@@ -170,7 +172,7 @@ def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
     request = approval.Request(
         subject=subject,
         requested_by=rescue.requested_by,
-        asked_at=_asked_at(rescue),
+        asked_at=_requested_at(rescue),
         holds=timedelta(seconds=rescue.approval_seconds),
         approvers=rescue.approvers,
     )
@@ -190,16 +192,16 @@ def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
     return approval.check(request, votes, actual=actual, healed=healed(rescue), now=now)
 
 
-def _asked_at(rescue: Rescue) -> datetime:
+def _requested_at(rescue: Rescue) -> datetime:
     """When approval was requested; only ``expires_at`` is stored, because the sweep looks for it."""
     assert rescue.expires_at is not None  # set with the hold
     return rescue.expires_at - timedelta(seconds=rescue.approval_seconds)
 
 
 def healed(rescue: Rescue) -> bool:
-    """Whether every fault that the rescue is about has been closed."""
-    about = rescue.incidents.all()
-    return about.exists() and not about.filter(state=Incident.State.OPEN).exists()
+    """Returns whether every fault that the rescue is about has been closed."""
+    states = set(rescue.incidents.values_list("state", flat=True))
+    return bool(states) and Incident.State.OPEN not in states
 
 
 def _end(rescue: Rescue, because: reasons.Reason, *, outcome: str, actor: str, now: datetime, human: bool) -> bool:
@@ -213,7 +215,7 @@ def _end(rescue: Rescue, because: reasons.Reason, *, outcome: str, actor: str, n
         actor=actor,
         now=now,
         needs_human=human,
-        token=rescue.token,  # one that was approved in this moment is claimed under another
+        token=rescue.token,  # a rescue that was approved a moment ago is claimed under another token
     )
 
 

@@ -23,16 +23,16 @@ def callback(
 ) -> Rescue:
     """Takes the other system's callback: after ``done`` the plan continues, after ``failed`` a person is asked.
 
-    A repeated callback counts once. ``delivery``: which handover of the node it is about. A callback that names none is
-    accepted while there was only one; later it may be about an earlier handover.
+    A repeated callback counts once. ``delivery``: the handover of the node that the callback is about. A callback
+    without it is accepted only if there was one handover; otherwise it may be about an earlier one.
 
-    The caller has authenticated the system. Raises RescueRefused where the rescue is not with another system (any more)
-    or had another outcome from it; ValueError for an unknown outcome.
+    The caller has authenticated the system. Raises RescueRefused if the rescue is not with another system (any more) or
+    had another outcome from it; ValueError for an unknown outcome.
     """
     if outcome not in OUTCOMES:
-        raise ValueError(f"no such outcome {outcome!r}: use one of {', '.join(OUTCOMES)}")
+        raise ValueError(f"unknown outcome {outcome!r}; use one of {', '.join(OUTCOMES)}")
     with transaction.atomic():
-        row, step = _given(rescue)
+        row, step = _handed_over(rescue)
         _check_delivery(row, step, delivery)
         before = step.progress_as(actions.webhook.Progress).callback
         if before and before["outcome"] != outcome:
@@ -50,7 +50,7 @@ def callback(
 
 
 def _check_delivery(row: Rescue, step: Step, delivery: str) -> None:
-    """Raises RescueRefused for a callback that is, or may be, about another handover than the present one."""
+    """Raises RescueRefused for a callback that is, or may be, about an earlier handover."""
     present = agent.key_of(step)
     if delivery and delivery != present:
         other = {"rescue": str(row.pk), "delivery": present, "named": delivery[:100]}
@@ -68,7 +68,7 @@ def take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime) -> Resc
     because = reasons.with_why("taken_over_by", reason, by=actor)
     with transaction.atomic():
         node_lock.hand_to_worker(rescue, now=now)  # the call that hands the node over may still be under way
-        row, step = _given(rescue)
+        row, step = _handed_over(rescue)
         Rescue.objects.filter(pk=row.pk).update(
             state=Rescue.State.HELD,
             hold=Rescue.Hold.STEP,
@@ -93,7 +93,7 @@ def take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime) -> Resc
     return rescue
 
 
-def _given(rescue: Rescue) -> tuple[Rescue, Step]:
+def _handed_over(rescue: Rescue) -> tuple[Rescue, Step]:
     """The rescue's row, locked, and the step that handed its node over. Raises RescueRefused."""
     row = Rescue.objects.select_for_update(of=("self",)).select_related("node", "cluster").get(pk=rescue.pk)
     step = queries.current_step(row)
@@ -106,4 +106,4 @@ def _given(rescue: Rescue) -> tuple[Rescue, Step]:
 def _note(row: Rescue, act: audit.Act, *, actor: str, now: datetime) -> None:
     ledger.record(row.cluster.name, act, actor=actor, now=now)
     doorbell.ring("rescue.run", row.pk)
-    doorbell.tell("rescue", row.pk, cluster=row.cluster.name)
+    doorbell.publish("rescue", row.pk, cluster=row.cluster.name)

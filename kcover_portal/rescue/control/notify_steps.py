@@ -15,14 +15,16 @@ NAME = actions.notify.SPEC.name
 def waiting_steps() -> QuerySet[Step]:
     """The steps of open rescues that wait for a notification, oldest first."""
     rows = Step.objects.filter(name=NAME, rescue__state__in=lifecycle.OPEN_RESCUE, state__in=("running", "waiting"))
-    asked = rows.filter(progress__asked_at__isnull=False, progress__told__isnull=True)
-    return asked.select_related("rescue__node", "rescue__cluster").order_by("pk")
+    waiting = rows.filter(progress__asked_at__isnull=False, progress__told__isnull=True)
+    return waiting.select_related("rescue__node", "rescue__cluster").order_by("pk")
 
 
 def settle_step(step_id: int, *, because: reasons.Reason, now: datetime) -> bool:
-    """Records the result of a notification and lets the rescue continue; False where no step waits for it any more.
+    """Records the result of a notification and lets the rescue continue.
 
-    The step ends whether or not the message was delivered; ``because`` tells which.
+    Returns False if the step no longer waits for it.
+
+    The step ends whether or not the message was delivered; ``because`` says which.
     """
     with transaction.atomic():
         rescue = Rescue.objects.select_for_update(of=("self",)).filter(steps=step_id).first()
@@ -34,5 +36,5 @@ def settle_step(step_id: int, *, because: reasons.Reason, now: datetime) -> bool
         waiting = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.WAITING)
         if waiting.update(state=Rescue.State.RUNNING, due_at=now, because={}):
             doorbell.ring("rescue.run", rescue.pk)
-            doorbell.tell("rescue", rescue.pk, cluster=step.rescue.cluster.name)
+            doorbell.publish("rescue", rescue.pk, cluster=step.rescue.cluster.name)
     return True

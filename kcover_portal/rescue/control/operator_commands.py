@@ -1,4 +1,4 @@
-"""What a person may do to a rescue under way. Each command is one conditional move: of two, only one succeeds."""
+"""Commands of a person to a rescue under way. Each command is one conditional update: of two, only one succeeds."""
 
 from datetime import datetime
 from typing import Any
@@ -32,7 +32,7 @@ def retry(
 ) -> Rescue:
     """Runs the step at which a held rescue stopped again, from its beginning.
 
-    Raises RescueRefused, also where the rescue is held at another step than ``step`` by now.
+    Raises RescueRefused, also if the rescue is held at another step than ``step`` by now.
     """
     return _go_on(rescue, "retry", actor=actor, reason=reason, now=now, plan_hash=plan_hash, seen=step)
 
@@ -65,7 +65,7 @@ def _go_on(
             raise RescueRefused(reasons.of("rescue_not_held", rescue=str(rescue.pk)))
         withdrawn = None
         if verb == "retry":
-            # A fresh start of the step, with its own time and its own request; the audit log keeps the earlier one.
+            # A fresh start of the step, with a new start time and a new request. The audit log keeps the earlier ones.
             Step.objects.filter(pk=step.pk).update(
                 state=Step.State.WAITING,
                 started_at=now,
@@ -78,7 +78,7 @@ def _go_on(
             because = reasons.with_why("skipped_by", reason, by=actor).to_json()
             Step.objects.filter(pk=step.pk).update(state=Step.State.SKIPPED, finished_at=now, because=because)
             approvals.move_gate(row, step)
-            withdrawn = revoke.revoke(rescue, step=step, because="its step was skipped", now=now)
+            withdrawn = revoke.revoke(rescue, step=step, because=reasons.of("its_step_skipped"), now=now)
             if step.spec.proves:  # the person vouches for the node instead
                 about = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
                 vouched = reasons.with_why("verification_skipped", reason, by=actor)
@@ -94,7 +94,7 @@ def _go_on(
         act = audit.StepRetried(**command) if verb == "retry" else audit.StepSkipped(**command, withdrawn=withdrawn)
         ledger.record(rescue.cluster.name, act, actor=actor, now=now)
         doorbell.ring("rescue.run", rescue.pk)
-        doorbell.tell("rescue", rescue.pk, cluster=rescue.cluster.name)
+        doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     rescue.refresh_from_db()
     return rescue
 

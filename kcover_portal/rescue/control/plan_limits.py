@@ -13,7 +13,7 @@ from kcover_portal.rescue.models import Rescue
 
 
 def full(node: Node) -> Reason | None:
-    """Why the cluster takes no more plans of decision systems; None where it does."""
+    """Why the cluster takes no more plans of decision systems; None if it does."""
     Cluster.objects.select_for_update(no_key=True).values_list("pk").get(
         pk=node.cluster_id
     )  # so that simultaneous requests count each other
@@ -22,13 +22,13 @@ def full(node: Node) -> Reason | None:
 
 
 def beyond_plans(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: datetime) -> list[Reason]:
-    """What stands against a decision system's request of a single act: the same as against its plan."""
+    """The objections to a decision system's request of a single act: the same as to its plan."""
     limit = full(node)
     return [*([limit] if limit is not None else []), *left_to_policies(node), *tried_before(node, steps, now=now)]
 
 
 def tried_before(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: datetime, code: str = "") -> list[Reason]:
-    """What was done on the node before and did not help, or was left to people (invariants 11, 35)."""
+    """What was done on the node before without success, or was left to people (invariants 11, 35)."""
     settings = fleet.guards_of(node.cluster)
     kind = "xid" if code else ""
     facts = queries.node_facts(node, Incident(kind=kind, code=code, last_at=now), settings=settings, now=now)
@@ -45,7 +45,7 @@ def tried_before(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: dateti
 
 
 def beyond_hands(node: Node) -> list[Reason]:
-    """What stands against a decision system's release of a node: it may not undo what a person requested."""
+    """The objections to a decision system's release of a node: it must not undo what a person requested."""
     refusals = left_to_policies(node)
     held = queries.open_on(node) or queries.marked_on(node)
     if held is not None and held.requester_kind == Rescue.Requester.PERSON:

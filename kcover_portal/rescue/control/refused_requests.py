@@ -61,7 +61,7 @@ def _note(node: Node, act: audit.RequestRefused, *, actor: str, now: datetime) -
 
 
 def _is_recorded(node: Node, act: audit.RequestRefused, *, actor: str, now: datetime) -> bool:
-    """Whether the same request of the same actor was refused for the same reason a moment ago."""
+    """Returns whether the same request of the same actor was refused for the same reason a moment ago."""
     for entry in ledger_queries.timeline(node.cluster.name, node=node.name)[:ENTRIES_SEARCHED]:
         if (entry.verb, entry.actor) != (act.verb, actor) or now - entry.at >= REPEATS_AFTER:
             continue

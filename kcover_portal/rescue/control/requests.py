@@ -54,8 +54,9 @@ def request(
     verb: str,
     *,
     actor: str,
-    reason: str,
     now: datetime,
+    reason: str = "",
+    because: reasons.Reason | None = None,
     origin: str = Rescue.Origin.MANUAL,
     key: str | None = None,
     override: Collection[str] = (),
@@ -63,11 +64,12 @@ def request(
 ) -> Rescue:
     """Opens the rescue behind a button or REST call; the same ``key`` finds the rescue that it opened before.
 
+    ``reason``: a person's own words; ``because``: the portal's reason if nobody made the request.
     ``override``: guards that ``actor`` overrides, as the caller has authorised; it is recorded. A person's request
     always overrides the guards that stop runaway automation, and is its own approval. A program's request does not, and
     waits for a person in approve mode.
 
-    Raises RescueRefused where a guard or an open rescue is in the way, ValueError for an unknown verb.
+    Raises RescueRefused if a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
     by_person = requester != Rescue.Requester.TOKEN
     steps = plan.manual(verb, by_person=by_person)
@@ -107,6 +109,7 @@ def request(
             requested_by=actor,
             requester_kind=requester,
             reason=reason,
+            opened_because=because.to_json() if because else {},
             key=key,
             overrides=overrides,
             passed=passed,
@@ -125,10 +128,10 @@ def request_plan(
     now: datetime,
     override: Collection[str] = (),
 ) -> tuple[Rescue, bool]:
-    """Opens the rescue that a decision system requests; a repeated request finds the open rescue (False).
+    """Opens the rescue that a decision system requests. A repeated request finds the open rescue (False).
 
-    Raises Unmet where something stands in the way, LimitReached at the cluster's limit of plans. The guards are those
-    of a policy's rescue (invariant 11); in approve mode it waits for a person.
+    Raises Unmet if the plan is not possible now, LimitReached at the cluster's limit of plans. The guards are those of
+    a policy's rescue (invariant 11). In approve mode the rescue waits for a person.
     """
     hash_, names = plan.digest(asked.steps), [step.name for step in asked.steps]
     record = refused_requests.on_record(
@@ -139,8 +142,8 @@ def request_plan(
         node.refresh_from_db()
         under_way = queries.open_on(node)
         if under_way is not None:
-            same = (under_way.origin, under_way.plan_hash, under_way.requested_by)
-            if same == (Rescue.Origin.API, hash_, actor):
+            repeated = (under_way.origin, under_way.plan_hash, under_way.requested_by)
+            if repeated == (Rescue.Origin.API, hash_, actor):
                 return under_way, False
             raise Unmet(reasons.of("rescue_open", rescue=str(under_way.pk)))
         mode, refusals, passed = _may_be_planned(node, asked, overrides=dict.fromkeys(override, actor), now=now)
@@ -150,14 +153,14 @@ def request_plan(
         if full is not None:
             raise LimitReached(full)
         gate = NEEDS_APPROVAL if mode == "approve" else {}
-        made = create.create_rescue(
+        created = create.create_rescue(
             node,
             asked.steps,
             now=now,
             origin=Rescue.Origin.API,
             requested_by=actor,
             requester_kind=Rescue.Requester.TOKEN,
-            reason="requested by a decision system",
+            opened_because=reasons.of("requested_by_system").to_json(),
             fault_kind="xid" if asked.xid is not None else "",
             fault_code=str(asked.xid) if asked.xid is not None else "",
             overrides=dict.fromkeys(override, actor),
@@ -166,15 +169,15 @@ def request_plan(
             **create.initial_state(gate, lease_until=None, now=now),
         )
         seen = incident_queries.open_on(node).filter(is_user_fault=False)
-        made.rescue.incidents.add(*seen.values_list("pk", flat=True))
-        ledger.append(node.cluster.name, made.drafts)
-    return made.rescue, True
+        created.rescue.incidents.add(*seen.values_list("pk", flat=True))
+        ledger.append(node.cluster.name, created.drafts)
+    return created.rescue, True
 
 
 def _may_be_planned(
     node: Node, asked: kce_actions.Request, *, overrides: Mapping[str, str], now: datetime
 ) -> tuple[str, list[Reason], list[Reason]]:
-    """The effective mode, what stands against the plan, and which guards are overridden."""
+    """The effective mode, the objections to the plan, and the overridden guards."""
     mode, why = fleet.mode_of(node.cluster)
     refusals = [recheck_guards.silent(mode, why)] if mode in fleet.SILENT else []
     refusals += plan_limits.left_to_policies(node)
@@ -213,7 +216,7 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
 def _refusals(
     node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime
 ) -> tuple[list[Reason], list[Reason]]:
-    """What stands against an operator's request now, for the dry run and the refusal alike, and what is overridden."""
+    """The objections to an operator's request now, and the overridden guards; for the dry run and the refusal."""
     refusals: list[Reason] = []
     passed: list[Reason] = []
     mode, why = fleet.mode_of(node.cluster)
@@ -236,7 +239,7 @@ def _refusals(
 def _guards(
     node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime, code: str = ""
 ) -> tuple[list[Reason], list[Reason]]:
-    """What the guards say about a requested act: the same as about a policy's, unless someone overrides them.
+    """The guards' findings about a requested act: the same as for a policy's act, unless someone overrides them.
 
     Returns what holds it back and what is overridden.
     """

@@ -1,11 +1,11 @@
-"""Withdraw requests of a rescue that nobody wants any more, at once, and retry until it is done.
+"""Withdraw requests of a rescue that are not needed any more, at once, and retry until it is done.
 
-At once means as soon as no other call about the node is under way (``step.node_lock``). Where that is the very call
-that makes the request, and it hangs or its worker died in it, this may take as long as a lease.
+"At once" means as soon as no other call about the node is under way (``step.node_lock``). If that call is the one that
+makes the request, and it hangs or its worker died in it, this may take as long as a lease.
 
 A reboot is requested by a command to the node's agent or by a job. A command is a row: the transaction that ends the
-rescue or skips the step takes it off the offer. A job is on the cluster: the same transaction gives the step's row a
-due date, and the worker that claims it finds the job and deletes it, so neither a crash nor an API outage loses it. It
+rescue or skips the step withdraws it. A job is in the cluster: the same transaction gives the step's row a due date,
+and the worker that claims it finds the job and deletes it, so neither a crash nor an API outage loses it. The worker
 looks twice, because a call of the rescue's worker may still be under way when a person ends the rescue.
 
 What an agent has fetched, or a job's pod has begun, cannot be recalled, and the record says so.
@@ -32,13 +32,13 @@ from kcover_portal.rescue.step.drivers import agent, job
 log = logging.getLogger(__name__)
 
 HELD_SECONDS = 5.0  # between looks in paused and shadow mode, in which nothing is written
-LOCKED_SECONDS = 0.5  # between looks while another call about the node is under way
+LOCKED_SECONDS = 0.5  # between attempts while another call about the node is under way
 BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 CANNOT_RECALL = ("reboot", "reset_gpu")  # kinds of commands that take effect once the agent has fetched them
 
 
-def revoke(rescue: Rescue, *, now: datetime, because: str, step: Step | None = None) -> Reason | None:
-    """Withdraws what the rescue, or one step of it, requested and has not got; returns what to record.
+def revoke(rescue: Rescue, *, now: datetime, because: Reason, step: Step | None = None) -> Reason | None:
+    """Withdraws the unanswered requests of the rescue, or of one step of it. Returns what to record.
 
     ``because``: for the agent. Part of the caller's transaction, which has just ended the rescue or the step: no worker
     requests anything after it.
@@ -47,39 +47,44 @@ def revoke(rescue: Rescue, *, now: datetime, because: str, step: Step | None = N
     withdrawn = fleet_services.withdraw_commands(requester, because=because, now=now)
     requests = [reasons.of("agent_command", command=str(pk)) for pk, kind in withdrawn if kind in CANNOT_RECALL]
     rows = rescue.steps.all() if step is None else rescue.steps.filter(pk=step.pk)
-    requests += [reasons.of("reboot_job", job=place) for row in _wanting(rows) for place in _schedule(row, now=now)]
+    requests += [reasons.of("reboot_job", job=place) for row in _to_withdraw(rows) for place in _schedule(row, now=now)]
     return reasons.of("requests_withdrawn", requests=tuple(requests)) if requests else None
 
 
 def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
-    """Deletes the jobs of a step that is due for it; does nothing where it is not due or another worker has it."""
+    """Deletes the jobs of a step that is due for withdrawal.
+
+    Does nothing if the step is not due or another worker has it.
+    """
     now = clock()
     if not Step.objects.filter(pk=step_id, withdraw_at__lte=now).update(withdraw_at=now + node_lock.LEASE_TIME):
         return
     step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
     mode, why = fleet.mode_now(step.rescue.cluster)
     if mode in fleet.SILENT:
-        _again(step, seconds=HELD_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)
+        _retry_later(step, seconds=HELD_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)
         return
     try:
         found = [_delete(step, place, clock=clock) for place in step.leftovers]
     except node_lock.Busy as other:
-        _again(step, seconds=LOCKED_SECONDS, why=other.reason, failed=False, now=clock())
+        _retry_later(step, seconds=LOCKED_SECONDS, why=other.reason, failed=False, now=clock())
         return
     except port.KubeError as error:
-        if isinstance(error, port.RefusedByServer) and clock() > _until(step) + timedelta(seconds=job.DEADLINE_SECONDS):
+        if isinstance(error, port.RefusedByServer) and clock() > _calls_end_at(step) + timedelta(
+            seconds=job.DEADLINE_SECONDS
+        ):
             gave_up = reasons.of("withdraw_gave_up", error=str(error))
             _write(step, withdraw_at=None, withdrawal={**_withdrawal(step), "done": True}, because=gave_up)
             return
         log.warning("%s: %s is not withdrawn yet: %s", step.rescue.cluster.name, step.rescue, error)
         failures = int(_withdrawal(step).get("failures", 0))
         seconds = BACK_OFF[min(failures, len(BACK_OFF) - 1)]
-        _again(step, seconds=seconds, why=errors.reason_of(error), failed=True, now=clock())
+        _retry_later(step, seconds=seconds, why=errors.reason_of(error), failed=True, now=clock())
         return
     _note_withdrawn(step, [deleted for deleted in found if deleted is not None], now=clock())
 
 
-def _wanting(steps: QuerySet[Step]) -> list[Step]:
+def _to_withdraw(steps: QuerySet[Step]) -> list[Step]:
     """The steps that requested, or may have requested, a job that is not withdrawn yet."""
     leaving = actions.names(lambda spec: spec.leaves_jobs)
     unsettled = steps.filter(name__in=leaving).exclude(state__in=("done", "pending"))
@@ -98,7 +103,7 @@ def _schedule(step: Step, *, now: datetime) -> tuple[str, ...]:
 
 
 def _delete(step: Step, place: str, *, clock: Callable[[], datetime]) -> Reason | None:
-    """Deletes one job; returns what became of it, None where it does not exist. Raises Busy and the port's errors."""
+    """Deletes one job. Returns the result, None if the job does not exist. Raises Busy and the port's errors."""
     kube = fleet.connect(step.rescue.cluster)
     namespace, _, name = place.partition("/")
     found = kube.job_state(namespace, name)
@@ -121,9 +126,9 @@ def _delete(step: Step, place: str, *, clock: Callable[[], datetime]) -> Reason 
 
 
 def _note_withdrawn(step: Step, deleted: list[Reason], *, now: datetime) -> None:
-    """Records that the jobs are gone. After the last look nobody can create them any more."""
-    withdrawal, until = _withdrawal(step), _until(step)
-    jobs = [*withdrawal.get("jobs", ()), *(one.to_json() for one in deleted)]
+    """Records that the jobs are gone. After the last check, nothing can create them any more."""
+    withdrawal, until = _withdrawal(step), _calls_end_at(step)
+    jobs = [*withdrawal.get("jobs", ()), *(reason.to_json() for reason in deleted)]
     became = tuple(map(reasons.from_json, jobs)) or (reasons.of("no_job_found"),)
     _write(
         step,
@@ -133,7 +138,7 @@ def _note_withdrawn(step: Step, deleted: list[Reason], *, now: datetime) -> None
     )
 
 
-def _again(step: Step, *, seconds: float, why: Reason, failed: bool, now: datetime) -> None:
+def _retry_later(step: Step, *, seconds: float, why: Reason, failed: bool, now: datetime) -> None:
     withdrawal = _withdrawal(step)
     failures = int(withdrawal.get("failures", 0)) + (1 if failed else 0)
     at = now + timedelta(seconds=seconds)
@@ -149,10 +154,10 @@ def _write(step: Step, *, withdraw_at: datetime | None, withdrawal: dict[str, An
     Step.objects.filter(pk=step.pk).exclude(withdraw_at=None).update(
         withdraw_at=withdraw_at, progress=step.with_progress(withdrawal=withdrawal), because=because.to_json()
     )
-    doorbell.tell("rescue", step.rescue_id, cluster=step.rescue.cluster.name)
+    doorbell.publish("rescue", step.rescue_id, cluster=step.rescue.cluster.name)
 
 
-def _until(step: Step) -> datetime:
+def _calls_end_at(step: Step) -> datetime:
     """Until when a call that creates the job may be under way."""
     return datetime.fromisoformat(_withdrawal(step)["until"])
 

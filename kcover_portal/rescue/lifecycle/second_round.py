@@ -1,7 +1,7 @@
 """The second round: a fault that comes back during verification restarts the rescue (invariant 39).
 
-The steps from the first one that takes work away are added again behind the others, so that the first round stays
-readable. The plan has changed then, so an approval of the first round does not cover the second.
+The steps from the first one that takes work away are appended again, so that the first round stays readable. This
+changes the plan, so an approval of the first round does not cover the second.
 """
 
 from datetime import datetime
@@ -16,30 +16,30 @@ ROUNDS = 2  # in one rescue: gpud reboots twice for a fault, then asks for a har
 
 
 def start_over(rescue: Rescue, step: Step, *, because: reasons.Reason, now: datetime) -> bool:
-    """Adds the second round; False where the limits forbid it, or there is nothing to repeat.
+    """Adds the second round; False if the limits forbid it, or there is nothing to repeat.
 
     Part of the caller's transaction. Nothing is written if the rescue is no longer the caller's.
     """
     steps = list(rescue.steps.order_by("index"))
-    first = next((place for place, one in enumerate(steps) if one.takes_away), None)
-    if first is None or step.round >= ROUNDS or _repairs(rescue, now=now) >= _most(rescue):
+    first = next((place for place, planned_step in enumerate(steps) if planned_step.takes_away), None)
+    if first is None or step.round >= ROUNDS or _repairs(rescue, now=now) >= _max_repairs(rescue):
         return False
-    booted = (one.typed_progress.new_boot for one in reversed(steps))
+    booted = (planned_step.typed_progress.new_boot for planned_step in reversed(steps))
     boot_id = next((found for found in booted if found), "")
     again = [
         Step(
             rescue=rescue,
             index=len(steps) + n,
-            name=one.name,
-            args=one.args,
+            name=planned_step.name,
+            args=planned_step.args,
             round=step.round + 1,
-            progress=one.spec.progress.initial(boot_id=boot_id).to_json(),
+            progress=planned_step.spec.progress.initial(boot_id=boot_id).to_json(),
         )
-        for n, one in enumerate(steps[first:])
+        for n, planned_step in enumerate(steps[first:])
     ]
-    planned = [plan.PlannedStep(name=one.name, args=one.args) for one in [*steps, *again]]
+    planned = [plan.PlannedStep(name=planned_step.name, args=planned_step.args) for planned_step in [*steps, *again]]
     starting_over = reasons.of("starting_over", why=because).to_json()
-    ours = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(
+    updated = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(
         due_at=now,
         lease_until=None,
         because=starting_over,
@@ -47,7 +47,7 @@ def start_over(rescue: Rescue, step: Step, *, because: reasons.Reason, now: date
         gate=None if rescue.gate is None else again[0].index,
         verified=False,
     )
-    if not ours:
+    if not updated:
         return False
     rescue.steps.filter(index__gte=step.index).update(
         state=Step.State.CANCELLED, because=starting_over, finished_at=now
@@ -65,5 +65,5 @@ def _repairs(rescue: Rescue, *, now: datetime) -> int:
     return queries.repairs(lately, actions.names(lambda spec: spec.mends), since=since)
 
 
-def _most(rescue: Rescue) -> int:
+def _max_repairs(rescue: Rescue) -> int:
     return fleet.guards_of(rescue.cluster).repeats.limit

@@ -71,7 +71,7 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 (
                     "node_uid",
-                    models.CharField(blank=True, help_text="its machine's, when it was opened", max_length=64),
+                    models.CharField(blank=True, help_text="uid of its machine when it was opened", max_length=64),
                 ),
                 (
                     "origin",
@@ -94,12 +94,16 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("reason", models.CharField(blank=True, max_length=500)),
+                ("reason", models.CharField(blank=True, help_text="a person's own words", max_length=500)),
+                (
+                    "opened_because",
+                    models.JSONField(default=dict, help_text="a Reason: why no person but the portal opened it"),
+                ),
                 (
                     "fault_kind",
-                    models.CharField(blank=True, help_text="of the fault that it is about: xid", max_length=12),
+                    models.CharField(blank=True, help_text="kind of its fault: xid", max_length=12),
                 ),
-                ("fault_code", models.CharField(blank=True, help_text="of that fault: 62", max_length=64)),
+                ("fault_code", models.CharField(blank=True, help_text="code of its fault: 62", max_length=64)),
                 ("rule", models.CharField(blank=True, max_length=300)),
                 ("policy", models.CharField(blank=True, max_length=253)),
                 ("revision", models.PositiveIntegerField(null=True)),
@@ -125,7 +129,7 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "verified",
-                    models.BooleanField(help_text="the node was proved healthy; nothing: not tried", null=True),
+                    models.BooleanField(help_text="the node was proved healthy; null: not tried", null=True),
                 ),
                 (
                     "because",
@@ -153,32 +157,32 @@ class Migration(migrations.Migration):
                         help_text="index of the first step that needs an approval", null=True
                     ),
                 ),
-                ("approvers", models.PositiveSmallIntegerField(default=1, help_text="how many people must say yes")),
+                ("approvers", models.PositiveSmallIntegerField(default=1, help_text="how many people must approve")),
                 (
                     "approval_seconds",
-                    models.PositiveIntegerField(default=86400, help_text="how long a request and a yes hold"),
+                    models.PositiveIntegerField(default=86400, help_text="how long a request or approval is valid"),
                 ),
-                ("expires_at", models.DateTimeField(help_text="when what it waits for comes too late", null=True)),
+                ("expires_at", models.DateTimeField(help_text="when a request or an approval expires", null=True)),
                 (
                     "overrides",
                     models.JSONField(default=dict, help_text="guards that a named person may pass over: guard to name"),
                 ),
                 (
                     "passed_over",
-                    models.JSONField(default=list, help_text="what was passed over: when, before which step, and why"),
+                    models.JSONField(default=list, help_text="overridden guards: when, before which step, and why"),
                 ),
-                ("request", models.JSONField(default=dict, help_text="what a decision system asked for, as it came")),
+                ("request", models.JSONField(default=dict, help_text="the decision system's request, as received")),
                 (
                     "marks",
-                    models.JSONField(default=dict, help_text="what it changed on the node and has not taken back"),
+                    models.JSONField(default=dict, help_text="what it changed on the node and has not reverted"),
                 ),
                 ("opened_at", models.DateTimeField()),
                 (
                     "isolating_at",
-                    models.DateTimeField(help_text="when the guards last let it take the node out", null=True),
+                    models.DateTimeField(help_text="when the guards last allowed the isolation", null=True),
                 ),
                 ("closed_at", models.DateTimeField(null=True)),
-                ("due_at", models.DateTimeField(help_text="when a worker is to take it up next", null=True)),
+                ("due_at", models.DateTimeField(help_text="when a worker continues it", null=True)),
                 (
                     "calls_begun",
                     models.PositiveIntegerField(default=0, help_text="calls that were made, or may have been"),
@@ -256,9 +260,9 @@ class Migration(migrations.Migration):
                 ),
                 (
                     "marks",
-                    models.JSONField(default=dict, help_text="what it changed on the spare and has not taken back"),
+                    models.JSONField(default=dict, help_text="what it changed on the standby and has not reverted"),
                 ),
-                ("because", models.JSONField(default=dict, help_text="the reason why it was chosen, or given back")),
+                ("because", models.JSONField(default=dict, help_text="the reason why it was chosen or given back")),
                 ("reserved_at", models.DateTimeField()),
                 ("activated_at", models.DateTimeField(null=True)),
                 ("released_at", models.DateTimeField(null=True)),
@@ -347,9 +351,7 @@ class Migration(migrations.Migration):
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "withdraw_at",
-                    models.DateTimeField(
-                        help_text="when what it asked for is called back; nothing: it is not", null=True
-                    ),
+                    models.DateTimeField(help_text="when its request is withdrawn next; null: it is not", null=True),
                 ),
                 (
                     "rescue",

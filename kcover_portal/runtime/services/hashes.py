@@ -6,7 +6,7 @@ from kcover_portal.runtime.models import RememberedHash
 
 
 def remember_hash(topic: str, key: str, value: str, *, now: datetime) -> bool:
-    """Stores the hash; whether it differs from the stored one. Of several concurrent callers, one gets True."""
+    """Stores the hash. Returns whether it differs from the stored one. Of several concurrent callers, one gets True."""
     rows = RememberedHash.objects.filter(topic=topic, key=key)
     if rows.exclude(value=value).update(value=value, at=now):
         return True

@@ -8,7 +8,7 @@ from kcover_portal.runtime.models import Lease
 
 
 def acquire(name: str, *, holder: str, until: datetime, now: datetime) -> bool:
-    """Acquires or renews the lease; whether ``holder`` holds it now. The database decides between rivals."""
+    """Acquires or renews the lease. Returns whether ``holder`` holds it now. The database decides between rivals."""
     return _take(name, Q(until__lte=now) | Q(holder=holder), holder=holder, until=until, now=now)
 
 
@@ -18,7 +18,7 @@ def release(name: str, *, holder: str, now: datetime) -> None:
 
 
 def throttle(name: str, *, every: timedelta, now: datetime) -> bool:
-    """Whether the caller may go ahead: true for one call of all processes per period."""
+    """Returns whether the caller may go ahead: true for one call of all processes per period."""
     return _take(name, Q(until__lte=now), holder="", until=now + every, now=now)
 
 

@@ -9,10 +9,11 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.utils import timezone
 
-from kcover_portal.accounts import queries, services
+from kcover_portal.accounts import services
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
+from tests.portal.accounts.strongest_role import role_in
 
 pytestmark = pytest.mark.django_db
 
@@ -35,7 +36,7 @@ def test_a_user_is_made_with_a_password_from_a_file(east: Cluster, tmp_path: Pat
     assert said == "user anna created with role operator\n"
     anna = User.objects.get()
     assert anna.check_password("correct horse battery")
-    assert queries.role_in(anna, east) == "operator"
+    assert role_in(anna, east) == "operator"
     assert Entry.objects.get().actor.startswith("command:")
 
 

@@ -10,7 +10,7 @@ from django.test import Client
 from kcover import audit
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import services as ledger

@@ -151,7 +151,7 @@ def test_a_token_of_one_cluster_pauses_only_that(east: Cluster, west: Cluster, n
     assert here.post("pause", {"reason": "x", "cluster": "east"}).json()["mode"] == "paused"
     for verb in ("pause", "resume"):
         assert problem(here.post(verb, {"reason": "x"}), 403)["detail"] == (
-            "Without a cluster this is about all of them and needs the role operator for all clusters; you may name one"
+            "Without a cluster this affects all clusters and requires the role operator for all of them. Name a cluster"
             ' in the body: {"cluster": "east", "reason": "..."}.'
         )
     assert fields(here.post("pause", {"reason": "x", "cluster": "west"})) == {"cluster": "Unknown cluster west."}

@@ -17,7 +17,7 @@ from kcover_portal.api.agent import app
 from kcover_portal.api.agent import body as bodies
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents import services as incidents
-from kcover_portal.incidents.models import Batch, Occurrence, Incident
+from kcover_portal.incidents.models import Batch, Incident, Occurrence
 from tests.portal.api.conftest import Api, add_node
 from tests.portal.api.door import CHUNK, Answer, Door, check, each, encoded, fault, loop, moment, packed, report
 
@@ -70,7 +70,7 @@ async def unfinished(secret: str, *, size: int = LIMIT) -> int:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await app.application(scope, asyncio.Occurrence().wait, send)
+    await app.application(scope, asyncio.Event().wait, send)
     return sent[0]["status"]
 
 
@@ -444,7 +444,7 @@ def test_a_header_that_names_another_cluster_is_refused(named: str, door: Door) 
         loop.run(ask_with_cluster(door, named)),
         loop.run(ask_with_cluster(door, named, path="enrol", body=b'{"node": "gpu-1"}')),
     ):
-        assert "X-Kcover-Cluster: this token is of cluster east, not of" in answer.problem(403)
+        assert "X-Kcover-Cluster: this token belongs to cluster east, not" in answer.problem(403)
         assert len(answer.body["detail"]) < 300
     assert stored() == {}
 

@@ -158,7 +158,10 @@ def test_mail_has_recipients(admin: Api, settings: Any):
 
 def test_a_name_is_taken_once(admin: Api):
     make(admin)
-    assert fields(admin.post("channels", HOOK)) == {"name": "channel on-call already exists"}
+    again = admin.post("channels", HOOK)
+    assert fields(again) == {"name": "channel on-call already exists"}
+    [error] = problem(again, 400)["errors"]
+    assert (error["code"], error["params"]) == ("channel_exists", {"channel": "on-call"})
 
 
 def test_a_change_that_makes_no_sense_changes_nothing(admin: Api):
@@ -172,8 +175,9 @@ def test_a_change_that_makes_no_sense_changes_nothing(admin: Api):
 def test_a_channel_that_a_rule_names_stays(admin: Api, now: datetime):
     make(admin)
     policies.apply(POLICY, author="t", reason="", now=now)
-    detail = problem(admin.call("delete", "channels/on-call"), 409)["detail"]
-    assert detail == "channel on-call is used by rule tell#1; change the rule first"
+    refused = problem(admin.call("delete", "channels/on-call"), 409)
+    assert refused["detail"] == "channel on-call is used by rule tell#1; change the rule first"
+    assert refused["code"] == "channel_in_use"
 
 
 def test_routes_are_made_listed_and_deleted(admin: Api, east: Cluster):

@@ -62,12 +62,15 @@ def test_every_mistake_has_its_line(viewer: Api) -> None:
     assert (second["line"], second["column"], second["path"]) == (7, 25, "spec.rules[0].errorCode[1]")
     assert second["message"] == 'an error code is a string of digits: write "63", not 63'
     assert second["reason"] == f"line 7, column 25: {second['message']}"
+    assert [first["code"], second["code"]] == ["policy_name_invalid", "code_invalid"]
+    assert second["params"]["value"] == "63"
 
 
 def test_a_warning_hinders_nothing(viewer: Api) -> None:
     [warning] = viewer.post("policies/validate", text=policy("a", codes='["13"]')).json()["warnings"]
     assert (warning["line"], warning["path"]) == (7, "spec.rules[0].errorCode[0]")
-    assert "a program's doing" in warning["message"]
+    assert "caused by a program" in warning["message"]
+    assert (warning["code"], warning["params"]) == ("xid_of_program", {"kind": "Xid", "code": "13"})
 
 
 def test_what_is_too_big_is_refused_with_its_size(admin: Api) -> None:
@@ -161,7 +164,7 @@ def test_conditions_on_a_policy_that_is_there(header: dict[str, str], status: in
 
 def test_the_address_and_the_text_must_agree(admin: Api) -> None:
     body = problem(put(admin, "a", policy("b")), 422)
-    assert "the text must hold the policy a and nothing else: it holds b" in body["errors"][0]["message"]
+    assert "the text must contain only the policy a; it contains b" in body["errors"][0]["message"]
     assert not Policy.objects.exists()
 
 

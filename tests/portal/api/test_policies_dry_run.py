@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies.models import Revision
 from kcover_portal.rescue import services as rescue

@@ -12,6 +12,7 @@ from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
+from tests.codes import code_of
 from tests.portal.api.conftest import Api, add_node
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +44,7 @@ def test_success_is_kces_and_names_the_rescue(node: Node, east: Cluster, now: da
     assert (rescue.origin, rescue.code, rescue.state) == ("api", "xid 79", "running")
     assert [step.name for step in rescue.steps.all()] == ["cordon", "drain"]
     assert rescue.request["nodeName"] == "gpu-1"
+    assert code_of(rescue.opened_because) == "requested_by_system"
     again = api.post("rescue-actions", asked("gpu-1", "cordon", "drain"))
     assert (again.status_code, again.json()["rescueId"]) == (200, rescue.pk)
     other = api.post("rescue-actions", asked("gpu-1", "cordon"))

@@ -68,6 +68,6 @@ def test_it_is_changed_compared_and_rolled_back(admin: Api) -> None:
 def test_the_address_says_which_kind(admin: Api) -> None:
     body = problem(admin.call("put", f"policies/{NAME}", text=STANDBY_EXAMPLE), 422)
     assert body["errors"][0]["message"] == (
-        f"the text must hold the policy {NAME} and nothing else: it holds WarmStandbyPolicy {NAME}"
+        f"the text must contain only the policy {NAME}; it contains WarmStandbyPolicy {NAME}"
     )
     assert not Policy.objects.exists()

@@ -145,7 +145,7 @@ def test_a_storage_class_of_ones_own(nodes: list[Node], kube: FakeCluster, opera
 def test_nobody_needs_to_listen(nodes: list[Node], operator: Api) -> None:
     text = text_of(operator.get("status?cluster=east&check=remapped&wait=0"))
     run = CheckRun.objects.get()
-    assert f"0 of 3 nodes have answered; the run goes on: http://testserver/api/v1/check-runs/{run.pk}" in text
+    assert f"0 of 3 nodes have answered; the run continues: http://testserver/api/v1/check-runs/{run.pk}" in text
     check_runs.advance(run.pk, now=timezone.now())
     shown = operator.get(f"check-runs/{run.pk}").json()
     assert (shown["state"], [one["state"] for one in shown["nodes"]]) == ("running", ["asked"] * 3)
@@ -174,7 +174,7 @@ def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operat
     held = [responses.Place() for _ in range(responses.LISTENERS)]
     try:
         refused = operator.get("status?cluster=east")
-        assert "nothing was asked of any node" in problem(refused, 429)["detail"]
+        assert "No check was started" in problem(refused, 429)["detail"]
         assert refused.headers["Retry-After"] == "5"
         assert not CheckRun.objects.exists()
         assert operator.get("status?cluster=east&wait=0").status_code == 200

@@ -17,6 +17,7 @@ from kcover_portal.fleet.models import Agent, Command, Node
 from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from tests.codes import code_of
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import World
 
@@ -111,7 +112,7 @@ def test_a_silent_agent_is_not_waited_for(world: World) -> None:
     run = begin(world, "gpu-1", "gpu-2", batch=1)
     assert states(run) == ["silent", "asked"]
     turn = run.targets.get(node__name="gpu-1")
-    assert (turn.said, turn.note) == (["Connection to Server Failed"], "its agent has not reported recently")
+    assert (turn.said, code_of(turn.note)) == (["Connection to Server Failed"], "agent_not_reporting")
 
 
 def test_an_agent_that_does_not_answer_in_time_ends_its_turn(world: World) -> None:
@@ -120,7 +121,7 @@ def test_an_agent_that_does_not_answer_in_time_ends_its_turn(world: World) -> No
     assert advance(world, run).state == "running"
     world.now += timedelta(seconds=1)
     assert (advance(world, run).state, run.wrong) == ("finished", 1)
-    assert run.targets.get().note == "no answer in time"
+    assert code_of(run.targets.get().note) == "no_answer_in_time"
 
 
 def test_a_refusal_and_silence_about_a_check_are_aborted_not_failed(world: World) -> None:

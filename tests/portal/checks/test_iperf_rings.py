@@ -11,6 +11,7 @@ from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, Command, Node
 from kcover_portal.fleet.services import node_selection
+from tests.codes import code_of
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import World
 
@@ -158,7 +159,7 @@ def test_who_does_not_answer_leaves_and_the_others_go_on(world: World) -> None:
         world.report(node=f"gpu-{number}")
     advance(world, run)
     gone = run.targets.get(node__name="gpu-2")
-    assert (gone.state, gone.note) == ("silent", "no answer in time")
+    assert (gone.state, code_of(gone.note)) == ("silent", "no_answer_in_time")
     assert sends() == {"gpu-1": "gpu-3", "gpu-3": "gpu-1"}  # step 2: gpu-4 was to send to gpu-2 and to be sent to by it
     answer(world)
     advance(world, run)

@@ -12,6 +12,7 @@ from kcover_portal.console.reads import system, trends
 from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
+from tests.portal.accounts.strongest_role import role_in
 from tests.portal.console.conftest import PASSWORD
 from tests.portal.rescue.world import World
 
@@ -99,8 +100,8 @@ def test_a_role_is_given_and_taken_but_never_ones_own(person, world: World):
     address = f"/access/users/{li.pk}/role/"
     client.post(address, {"role": "approver", "cluster": "c1"})
     client.post(address, {"role": ""})
-    assert queries.role_in(User.objects.get(pk=li.pk), world.cluster) == "approver"
-    assert queries.role_in(User.objects.get(pk=li.pk), None) is None
+    assert role_in(User.objects.get(pk=li.pk), world.cluster) == "approver"
+    assert role_in(User.objects.get(pk=li.pk), None) is None
     own = client.post(f"/access/users/{User.objects.get(username='anna').pk}/role/", {"role": ""})
     assert own.status_code == 422
     assert "You cannot change your own role" in text(own)
@@ -208,7 +209,7 @@ def test_the_week_is_a_fragment_of_its_own(person, world: World):
     assert 'hx-get="/trends/"' in text(person("viewer").get("/"))
 
 
-# ------------------------------------------------------------------------------------------------- occurrences and decisions
+# ------------------------------------------------------------------------------------------ occurrences and decisions
 
 
 def test_occurrences_and_decisions_are_listed(person, world: World):

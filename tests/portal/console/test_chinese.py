@@ -2,22 +2,27 @@
 
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from html.parser import HTMLParser
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from kcover import autopilot, reasons
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs
-from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services as notify
+from kcover_portal.notify.models import Delivery
 from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue import services
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Decision, Rescue
+from tests.codes import code_of, codes_of
 from tests.portal.checks.test_check_runs import FINE, answer
 from tests.portal.console.conftest import PASSWORD
 from tests.portal.preflight.test_runs import raw, receive
@@ -27,10 +32,12 @@ from tests.portal.rescue.world import World
 # Elements whose text is a machine's: names, commands, log lines, policies.
 MACHINE_TAGS = {"script", "style", "pre", "code", "kbd", "textarea", "title"}
 MACHINE_CLASSES = {"mono", "brand", "crumbs"}
+BLOCKED = "169.254.169.254"  # nothing is sent there
 VOID_TAGS = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source", "use", "rect"}
 
 ATTRIBUTES = ("aria-label", "title", "placeholder", "alt")
-EXAMPLES = {"例如 90 s、5 min、1 h 30 min 或 7 d。"}  # of what the field takes
+# Examples of what a field takes, and Autopilot's word for a node that did not answer.
+EXAMPLES = {"例如 90 s、5 min、1 h 30 min 或 7 d。", autopilot.NO_ANSWER}
 WORD = re.compile(r"[A-Za-z][A-Za-z.'-]+|(?<=\d )(?:d|h|s)\b")
 # Names and codes that a Chinese reader knows as they are.
 KNOWN = {
@@ -79,11 +86,29 @@ KNOWN = {
         "MTTR",
     ),
     *("remapped", "gpumem", "gpupower", "pciebw", "iperf", "ping", "pvc", "KEY", "Events", "v2", "sqlite"),
+    *("DRAM", "SRAM", "NVLink", "NVSwitch", "PCIe", "MMU", "GPC", "TPC", "SM", "Fabric", "Manager"),
+    "system",  # the portal as an actor, as in the audit log
     *("YAML", "JSON", "CSV", "Lines", "Ctrl", "curl", "UTC", "MiB", "KB", "MB", "ID"),
     *("RescuePolicy", "WarmStandbyPolicy", "server", "cluster", "pool", "label", "preflight", "key", "value"),
     *("kcover.io", "standby", "true", "enableWarmStandby", "exclude", "dmesg", "journalctl", "nvidia-bug-report"),
 }
-HERE = {"gpu", "ann", "bob", "root", "gated", "host", "train", "worker", "on-call", "ops", "ml", "job", "test", "call"}
+HERE = {
+    "gpu",
+    "faults",
+    "ann",
+    "bob",
+    "root",
+    "gated",
+    "host",
+    "train",
+    "worker",
+    "on-call",
+    "ops",
+    "ml",
+    "job",
+    "test",
+    "call",
+}
 
 
 class Visible(HTMLParser):
@@ -158,6 +183,7 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     cluster_settings.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:ann", reason="测试", now=world.now)
     services.request(world.node("gpu-4"), "cordon", actor="user:ann", reason="测试", now=world.now)
     world.work()
+    explain(world)
     user = User.objects.create_superuser("root", password=PASSWORD, language="zh-hans")
     client = Client(headers={"Accept-Language": "zh-hans"})
     client.force_login(user)
@@ -165,14 +191,50 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     world.uninstall()
 
 
+def explain(world: World) -> None:
+    """Adds what the portal explains by itself: a failed delivery, a silent agent and decider, a rescue of its own."""
+    given = {"url": f"http://{BLOCKED}/x", "secret": "a secret of some length"}
+    channel = notify.make_channel("ops", "webhook", given, actor="user:ann", now=world.now)
+    notify.send(notify.test(channel, actor="user:ann", now=world.now).pk, clock=world.clock)
+    agent = Agent.objects.filter(node=world.node("gpu-3"))
+    agent.update(seen_at=world.now - timedelta(hours=1))
+    nodes = node_selection.nodes(world.cluster, hosts=["gpu-3"])
+    run = check_runs.begin(world.cluster, nodes, checks=("remapped",), actor="user:ann", now=world.now)
+    check_runs.advance(run.pk, now=world.now)
+    agent.update(seen_at=world.now)
+    Cluster.objects.update(decision_url=f"http://{BLOCKED}/x", decision_mode="external", decision_fallback="hold")
+    world.cluster.refresh_from_db()
+    world.fault(48, node="gpu-3")
+    services.decide_and_run(Incident.objects.get(code="48").pk, clock=world.clock)
+    because = reasons.of("uncordoned_by_hand", node="gpu-3")
+    services.request(
+        world.node("gpu-3"), "cordon", actor="system", because=because, now=world.now, requester=Rescue.Requester.SYSTEM
+    )
+    codes = {
+        *(code_of(row.because) for row in Delivery.objects.all()),
+        *(code for row in Decision.objects.all() for one in row.reasons for code in codes_of(one)),
+        *(code_of(row.note) for row in CheckTarget.objects.all()),
+        *(code_of(row.opened_because) for row in Rescue.objects.all()),
+    }
+    assert {"address_blocked", "external_silent", "agent_not_reporting", "uncordoned_by_hand"} <= codes
+
+
 def pages() -> list[str]:
     incident = Incident.objects.filter(node__isnull=False).latest("pk").pk
     storm, rescue = Incident.objects.get(node=None).pk, Rescue.objects.earliest("pk").pk
-    run, preflight = CheckRun.objects.latest("pk").pk, PreflightRun.objects.get().pk
+    own, silent = Rescue.objects.latest("pk").pk, CheckRun.objects.latest("pk").pk
+    run, preflight = CheckRun.objects.earliest("pk").pk, PreflightRun.objects.get().pk
     return [
         *("/", "/trends/", "/map/", "/nodes/", "/nodes/c1/gpu-1/", "/nodes/c1/gpu-3/", "/nodes/c1/gpu-2/drain/"),
-        *("/incidents/", f"/incidents/{incident}/", f"/incidents/{storm}/", f"/incidents/{storm}/close/", "/occurrences/"),
+        *(
+            "/incidents/",
+            f"/incidents/{incident}/",
+            f"/incidents/{storm}/",
+            f"/incidents/{storm}/close/",
+            "/occurrences/",
+        ),
         *("/decisions/", "/incidents/log/", "/rescues/", f"/rescues/{rescue}/", f"/rescues/{rescue}/approve/"),
+        *(f"/rescues/{own}/", f"/checks/{silent}/"),
         *("/approvals/", f"/approvals/{rescue}/link/", f"/approvals/{rescue}/pods/", "/policies/", "/policies/gated/"),
         *("/policies/edit/", "/policies/gated/edit/", "/policies/gated/archive/", "/standbys/", "/checks/"),
         *(

@@ -14,7 +14,7 @@ from kcover import audit, reasons
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.console import exports, lists
 from kcover_portal.fleet.models import Agent, Cluster, Node
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies import services as policies
@@ -29,8 +29,8 @@ HEADERS = {
     "opened_at last_at closed_at closed_because",
     "occurrences": "id incident cluster node kind code source sequence message drill count boot_id seen_at at",
     "decisions": "id cluster node incident answer mode rule policy revision because tried steps count at last_at",
-    "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason code policy "
-    "revision rule decision plan_hash opened_at due_at closed_at",
+    "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason opened_because "
+    "code policy revision rule decision plan_hash opened_at due_at closed_at",
     "audit": "id cluster sequence at actor verb subject node rescue data previous digest",
     "deliveries": "id channel state test subject text attempts because opened_at due_at closed_at",
     "revisions": "id policy number author reason at text",

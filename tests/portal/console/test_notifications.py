@@ -154,7 +154,7 @@ def test_a_test_and_what_came_of_it(person, world: World):
     (delivery,) = Delivery.objects.all()
     services.send(delivery.pk, clock=lambda: delivery.opened_at)
     page = text(client.get("/notifications/"))
-    assert "127.0.0.1 answers 500" in page
+    assert "127.0.0.1 answered HTTP 500." in page
     assert "Failing" in page
     client.post(f"/notifications/deliveries/{delivery.pk}/retry/")
     delivery.refresh_from_db()

@@ -6,6 +6,8 @@ import pytest
 from django.utils import translation
 
 from kcover import reasons, sentences
+from kcover.faults import catalog
+from kcover.policy.document import rescue_policy, standby_policy
 from kcover_portal.console import wording
 from kcover_portal.console.templatetags import console
 
@@ -28,8 +30,31 @@ NAMES = {
         "UID",
     ),
     *("decision_mode", "external", "policies", "true", "Autopilot", "PVC", "webhook"),
+    *("HTTP", "JSON", "DNS", "ASCII", "URL", "KCOVER_MAIL_URL", "NAME", "Events", "iperf", "batch"),
+    # Keys of KCE's requests, units of durations and forms of values, which are typed as they are.
+    *("nodeName", "xid", "actions", "escalateTime", "name", "waittime", "maps", "unCordon", "false", "cluster"),
+    *("override", "day", "min", "day2h30min", "4day", "namespace", "key", "value", "https", "hooks", "example"),
+    *(
+        "on",
+        "call",
+        "YAML",
+        "UTF",
+        "repair",
+        "hook",
+        "apiVersion",
+        "kind",
+        "metadata",
+        "spec",
+        "rules",
+        "match",
+        "matches",
+    ),
+    *("minCount", "kinds", "pciebw", "remapped", "attribute", "labels", "operator", "any", "all", "agent", "required"),
+    *("WarmStandbyPolicy", "drain", "cordon", *rescue_policy.KEYS, *rescue_policy.OWN_KEYS, *rescue_policy.APPROVAL),
+    *standby_policy.SIDES,
 }
 WORD = re.compile(r"[A-Za-z][A-Za-z_]+")
+HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
 def _example(code: str) -> reasons.Reason:
@@ -44,6 +69,12 @@ def test_every_sentence_is_translated_without_english_words(code: str) -> None:
         chinese = wording.say(_example(code))
     assert english == str(_example(code))
     assert [word for word in WORD.findall(chinese) if word not in NAMES] == []
+
+
+def test_every_text_about_a_fault_is_translated() -> None:
+    with translation.override("zh-hans"):
+        english = [text for text in catalog.texts() if not HAN.search(console.catalogued(text))]
+    assert english == []
 
 
 def test_reasons_in_a_row_are_said_in_the_readers_language() -> None:

@@ -11,6 +11,7 @@ from agents.host import store
 from agents.outbox import spool
 from kcover import wire
 from kcover.faults.fault import Check, Command, Inventory
+from kcover_portal.api.agent import report_decoding
 from kcover_portal.fleet import queries
 from kcover_portal.incidents import services as incidents
 from tests.portal.rescue.world import World
@@ -75,10 +76,10 @@ class Line:
         self._world, self._node = world, node
 
     def post_report(self, body: bytes) -> wire.Answer:
-        decoded = wire.decode(body)
-        assert not decoded.rejected
-        delivery = incidents.Delivery(cluster=self._world.cluster, node=self._node, decoded=decoded)
-        return incidents.ingest([delivery], now=self._world.now)[0]
+        incoming = report_decoding.read(self._world.cluster, body, now=self._world.now)
+        assert not incoming.rejected
+        assert incoming.node == self._node
+        return incidents.ingest([incoming], now=self._world.now)[0]
 
     def poll_commands(self, *, wait: float) -> Sequence[Command]:
         node = self._world.node(self._node).pk

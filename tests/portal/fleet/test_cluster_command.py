@@ -98,7 +98,7 @@ def test_files_that_a_kubeconfig_names_are_put_in(kubeconfig: Path, tmp_path: Pa
         ],
     )
     _, warned = run("add", "east", "--kubeconfig", write(kubeconfig, content))
-    assert warned == "warning: certificate-authority ca.crt is relative: it was read beside the kubeconfig\n"
+    assert warned == "warning: certificate-authority ca.crt is relative; it was read from the kubeconfig's folder\n"
     kept = yaml.safe_load(Cluster.objects.get().kubeconfig)
     assert kept["clusters"][0]["cluster"] == {
         "server": NOBODY,
@@ -124,7 +124,7 @@ def test_content_that_is_there_already_wins_over_a_file(kubeconfig: Path) -> Non
 @pytest.mark.parametrize(
     ("user", "cluster", "warning"),
     [
-        ({"exec": {"command": "aws"}}, {}, "the user signs in by running aws"),
+        ({"exec": {"command": "aws"}}, {}, "the user's credentials come from the program aws"),
         ({"auth-provider": {"name": "gcp"}}, {}, "auth-provider is no longer supported by Kubernetes clients"),
         ({"tokenFile": "/run/token"}, {}, "the token is read from /run/token"),
         ({}, {"insecure-skip-tls-verify": True}, "certificate is not verified"),

@@ -23,13 +23,13 @@ def deliver(east: Cluster, now: datetime) -> Callable[..., wire.Answer]:
     """One report alone."""
 
     def run(report: wire.Report, *, at: datetime = now) -> wire.Answer:
-        return services.ingest([delivery(east, report)], now=at)[0]
+        return services.ingest([incoming(east, report, at=at)], now=at)[0]
 
     return run
 
 
-def delivery(cluster: Cluster, report: wire.Report) -> services.Delivery:
-    return services.Delivery(cluster=cluster, node=report.node, decoded=wire.Decoded(report))
+def incoming(cluster: Cluster, report: wire.Report, *, at: datetime) -> services.IncomingReport:
+    return services.IncomingReport.of(cluster, report, received_at=at)
 
 
 def report(*faults: Fault, node: str = "gpu-1", now: datetime, **more: Any) -> wire.Report:

@@ -17,8 +17,8 @@ from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Gpu, Node
 from kcover_portal.fleet.services import agent_reports, retention
 from kcover_portal.incidents import services
-from kcover_portal.incidents.models import Batch, Occurrence, Incident
-from tests.portal.incidents.conftest import check, delivery, inventory, report, xid
+from kcover_portal.incidents.models import Batch, Incident, Occurrence
+from tests.portal.incidents.conftest import check, incoming, inventory, report, xid
 
 Deliver = Callable[..., wire.Answer]
 
@@ -45,9 +45,9 @@ def test_an_unchanged_heartbeat_adds_no_row_and_moves_one(deliver: Deliver, now:
 
 
 def test_what_stays_as_it_is_costs_four_statements_for_any_number_of_nodes(east: Cluster, now: datetime) -> None:
-    def batch() -> list[services.Delivery]:
+    def batch() -> list[services.IncomingReport]:
         full = {"inventory": inventory(), "checks": (check(),)}
-        return [delivery(east, report(now=now, node=f"gpu-{n}", **full)) for n in range(50)]
+        return [incoming(east, report(now=now, node=f"gpu-{n}", **full), at=now) for n in range(50)]
 
     services.ingest(batch(), now=now)
     with CaptureQueriesContext(connection) as asked:
@@ -203,7 +203,7 @@ def test_reports_of_one_node_in_one_batch_are_taken_in_their_order(east: Cluster
         again,
         report(now=now, boot_id="boot-2"),
     ]
-    answers = services.ingest([delivery(east, one) for one in sent], now=now)
+    answers = services.ingest([incoming(east, one, at=now) for one in sent], now=now)
     assert [counts(one) for one in answers] == [(1, 0), (1, 0), (0, 0), (1, 0), (0, 1), (0, 0)]
     assert CheckResult.objects.get().status == "pass"
     assert Agent.objects.get(node__name="gpu-1").boot_id == "boot-2"
@@ -227,18 +227,18 @@ def test_commands_are_offered_and_settled_by_the_batch(east: Cluster, deliver: D
     later = now + timedelta(hours=1)
     command = fleet.ask_agent(node, "run_check", key="k", args={}, expires_at=later, now=now)
     sent = [report(now=now, node=name) for name in ("gpu-2", "gpu-1")]
-    other, mine = services.ingest([delivery(east, one) for one in sent], now=now)
+    other, mine = services.ingest([incoming(east, one, at=now) for one in sent], now=now)
     assert (other.commands, [one.id for one in mine.commands]) == ((), [str(command.pk)])
     result = CommandResult(id=str(command.pk), status="done")
     sent = [report(now=now, node=name, command_results=(result,)) for name in ("gpu-2", "gpu-1")]
-    answers = services.ingest([delivery(east, one) for one in sent], now=now)
+    answers = services.ingest([incoming(east, one, at=now) for one in sent], now=now)
     assert [one.commands for one in answers] == [(), ()]
     assert Command.objects.get().state == "done"
 
 
 def test_nodes_of_one_name_in_two_clusters_are_two(east: Cluster, now: datetime) -> None:
     west = Cluster.objects.create(name="west", created_at=now)
-    services.ingest([delivery(of, report(xid(), now=now)) for of in (east, west)], now=now)
+    services.ingest([incoming(of, report(xid(), now=now), at=now) for of in (east, west)], now=now)
     assert set(Incident.objects.values_list("cluster__name", "count")) == {("east", 1), ("west", 1)}
 
 
@@ -248,13 +248,13 @@ def test_inv_02_the_same_batches_at_once_count_once(now: datetime) -> None:
     east = Cluster.objects.create(name="east", created_at=now)
     names = [f"gpu-{n}" for n in range(20)]
     known = [report(now=now, node=name) for name in names[:10]]
-    services.ingest([delivery(east, one) for one in known], now=now)
+    services.ingest([incoming(east, one, at=now) for one in known], now=now)
     faults = [report(xid(), now=now, node=name) for name in names]
     checks = [report(now=now, node=name, checks=(check(),), batch_id=str(uuid.uuid4())) for name in names]
     start = Barrier(4)
 
     def act(number: int) -> list[tuple[int, int]]:
-        sent = [delivery(east, one) for one in faults + checks]
+        sent = [incoming(east, one, at=now) for one in faults + checks]
         start.wait(10)
         try:
             for _ in range(3):  # two that introduce the same nodes may stop each other; the door then tries them singly

@@ -7,7 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover.faults.fault import Fault
-from kcover_portal.incidents.models import Occurrence, Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import occurrences, record_faults
 from tests.portal.rescue.world import CORDON, World
 

@@ -11,6 +11,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Alert, Channel, Delivery
 from kcover_portal.rescue import services as rescue
+from tests import codes
 from tests.portal.notify.conftest import tell
 from tests.portal.notify.pages import FAULTS, came, close, go_on, pager, pause
 from tests.portal.notify.receiver import Receiver
@@ -106,7 +107,7 @@ def test_a_pager_that_is_down_for_hours_learns_of_the_end_and_of_what_is_new(
     for _ in range(15):
         told(1800)
     waiting = Delivery.objects.latest("pk")
-    assert (waiting.state, waiting.because, waiting.closed_at) == ("pending", "127.0.0.1 answers 502", None)
+    assert (waiting.state, codes.code_of(waiting.because), waiting.closed_at) == ("pending", "host_answered", None)
     receiver.asked.clear()
     world.fault(48)
     told(61)
@@ -184,7 +185,7 @@ def test_what_was_given_up_and_is_over_since_pages_nobody_when_it_is_tried_again
     services.again(Delivery.objects.earliest("pk"), now=world.now)
     tell(world)
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
-    assert Delivery.objects.earliest("pk").because == "nothing to page"
+    assert codes.code_of(Delivery.objects.earliest("pk").because) == "no_events"
 
 
 def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, receiver: Receiver, told: Told):

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import senders, services
 from kcover_portal.notify.models import Alert, Cursor, Delivery, Notice
@@ -56,7 +57,7 @@ def test_opsgenie_is_told_alike(world: World, receiver: Receiver, told: Told):
     assert (opened["message"], opened["priority"]) == ("Incident opened: xid 79 (fatal) · gpu-1 · c1", "P1")
     assert receiver.paths[1] == f"/hook/hush/v2/alerts/{opened['alias']}/close?identifierType=alias"
     assert closed["note"].startswith("Incident closed: xid 79 (fatal) · gpu-1 · c1")
-    assert [one.because for one in Delivery.objects.all()] == ["answers 202", "answers 202"]
+    assert [codes.code_of(one.because) for one in Delivery.objects.all()] == ["answered", "answered"]
 
 
 def test_an_end_of_what_was_never_told_is_not(world: World, receiver: Receiver, told: Told):
@@ -99,7 +100,7 @@ def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: R
     world.now += timedelta(seconds=61)
     tell(world)
     assert len(receiver.asked) == 1
-    assert Delivery.objects.latest("pk").because == "nothing to page"
+    assert codes.code_of(Delivery.objects.latest("pk").because) == "no_events"
     close(world, others[0])
     services.sweep(now=world.now)
     world.now += timedelta(seconds=61)
@@ -222,11 +223,11 @@ def test_a_pager_that_is_down_gets_every_event_later_and_none_twice(world: World
     receiver.statuses, receiver.more_headers = [202, 429, 202], {"Retry-After": "90"}
     told()
     delivery = Delivery.objects.get()
-    assert (delivery.state, delivery.because) == ("pending", "127.0.0.1 answers 429")
+    assert (delivery.state, codes.code_of(delivery.because)) == ("pending", "host_answered")
     assert delivery.due_at == world.now + timedelta(seconds=90)
     told(90)
     delivery.refresh_from_db()
-    assert (delivery.state, delivery.because) == ("sent", "answers 202")
+    assert (delivery.state, codes.code_of(delivery.because)) == ("sent", "answered")
     pages = [page for _, page in came(receiver)]
     assert pages[1] == pages[2] != pages[0]
 
@@ -263,7 +264,10 @@ def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, re
     receiver.statuses, receiver.answer = [400, 202], '{"errors": ["odd"]}'
     told()
     delivery = Delivery.objects.get()
-    assert (delivery.state, delivery.because) == ("failed", "127.0.0.1 answers 400: odd (1 of 2 events)")
+    assert (delivery.state, codes.codes_of(delivery.because)) == (
+        "failed",
+        ["host_answered_because", "events_rejected"],
+    )
     assert len(receiver.asked) == 2
     services.again(delivery, now=world.now)
     tell(world)
@@ -282,10 +286,14 @@ def test_more_events_than_there_is_time_for_go_on_where_they_stopped(
     told()
     monkeypatch.undo()
     delivery = Delivery.objects.get()
-    assert (delivery.state, delivery.because, delivery.attempts) == ("pending", "1 of 3 events so far", 1)
+    assert (delivery.state, reasons.text(delivery.because), delivery.attempts) == (
+        "pending",
+        "1 of 3 events were sent so far.",
+        1,
+    )
     told(5)
     delivery.refresh_from_db()
-    assert (delivery.state, delivery.because) == ("sent", "answers 200 to 2 events")
+    assert (delivery.state, codes.codes_of(delivery.because)) == ("sent", ["answered", "events_accepted"])
     assert len(set(came(receiver))) == len(receiver.asked) == 3
 
 
@@ -295,7 +303,7 @@ def test_a_test_pages_and_is_left_to_whoever_reads_it(world: World, receiver: Re
     delivery = services.test(row, actor="user:anna", now=world.now)
     services.send(delivery.pk, clock=world.clock)
     delivery.refresh_from_db()
-    assert (delivery.state, delivery.because) == ("sent", "answers 202")
+    assert (delivery.state, codes.code_of(delivery.because)) == ("sent", "answered")
     assert came(receiver) == [("trigger", f"test-{delivery.key}")]
     assert receiver.asked[0]["payload"]["severity"] == "info"
     assert "pager" in receiver.asked[0]["payload"]["summary"]

@@ -18,6 +18,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
 from kcover_portal.rescue import services as rescue
+from tests import codes
 from tests.portal.notify import scenes
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.receiver import Receiver
@@ -50,10 +51,10 @@ def test_a_fault_and_its_rescue_are_one_signed_message(world: World, channel: Ch
     assert document["subject"] == f"Incident opened: xid 62 ({incident.severity}) · gpu-1 · c1 (and 1 other)"
     assert receiver.headers[0]["X-Kcover-Delivery"] == document["delivery"]
     delivery = Delivery.objects.get()
-    assert (delivery.state, delivery.attempts, delivery.because) == ("sent", 1, "answers 200")
+    assert (delivery.state, delivery.attempts, codes.code_of(delivery.because)) == ("sent", 1, "answered")
     assert delivery.text.startswith("Incident opened: xid 62")
     channel.refresh_from_db()
-    assert (channel.sent_at, channel.trouble) == (world.now, "")
+    assert (channel.sent_at, channel.trouble) == (world.now, {})
 
 
 def test_it_is_told_once_however_often_one_looks(world: World, channel: Channel, told: Told):

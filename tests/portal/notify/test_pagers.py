@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.notify import senders
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import PagerEvent, SendError, pagers
@@ -39,7 +40,7 @@ def but(**more: Any) -> PagerEvent:
 
 def test_pagerduty_gets_an_event_of_its_second_version(receiver: Receiver):
     receiver.statuses, receiver.answer = [202], '{"status":"success","message":"PagerEvent processed"}'
-    assert senders.page(channel("pagerduty", receiver.url), EVENT, key="5d4c") == "answers 202"
+    assert senders.page(channel("pagerduty", receiver.url), EVENT, key="5d4c") == reasons.of("answered", status="202")
     assert receiver.paths == ["/hook/hush/v2/enqueue"]
     assert receiver.headers[0]["X-Kcover-Delivery"] == "5d4c"
     assert "X-Kcover-Signature" not in receiver.headers[0]
@@ -89,7 +90,7 @@ def test_pagerduty_takes_a_summary_of_so_many_characters_and_always_wants_a_sour
 
 def test_opsgenie_gets_an_alert(receiver: Receiver):
     receiver.statuses, receiver.answer = [202], '{"result":"Request will be processed","requestId":"r"}'
-    assert senders.page(channel("opsgenie", receiver.url), EVENT, key="5d4c") == "answers 202"
+    assert senders.page(channel("opsgenie", receiver.url), EVENT, key="5d4c") == reasons.of("answered", status="202")
     assert receiver.paths == ["/hook/hush/v2/alerts"]
     assert receiver.headers[0]["Authorization"] == f"GenieKey {KEY}"
     assert receiver.asked == [
@@ -133,7 +134,7 @@ def test_opsgenie_takes_so_much_of_each(receiver: Receiver):
 def test_opsgenies_refusal_says_what_is_wrong(receiver: Receiver):
     receiver.statuses = [422]
     receiver.answer = '{"message":"not processable","errors":{"message":"can not be empty"},"took":0.1}'
-    with pytest.raises(SendError, match=r"answers 422: message: can not be empty$") as refusal:
+    with pytest.raises(SendError, match=r"answered HTTP 422: message: can not be empty$") as refusal:
         senders.page(channel("opsgenie", receiver.url), EVENT, key="k")
     assert not refusal.value.later
 
@@ -173,17 +174,17 @@ def test_pagerdutys_address_may_leave_out_what_is_always_the_same(url: str, addr
             False,
         ),
         (400, '{"message":"no"}', "400: no", False),
-        (403, "<html>", "403", False),
-        (429, "", "429", True),
-        (500, "[]", "500", True),
-        (503, "[" * 5000, "503", True),
+        (403, "<html>", "403.", False),
+        (429, "", "429.", True),
+        (500, "[]", "500.", True),
+        (503, "[" * 5000, "503.", True),
     ],
 )
 def test_a_refusal_says_why(receiver: Receiver, status: int, answer: str, said: str, later: bool):
     receiver.statuses, receiver.answer = [status], answer
     with pytest.raises(SendError) as refusal:
         senders.page(channel("pagerduty", receiver.url), EVENT, key="k")
-    assert (str(refusal.value), refusal.value.later) == (f"127.0.0.1 answers {said}", later)
+    assert (str(refusal.value), refusal.value.later) == (f"127.0.0.1 answered HTTP {said}", later)
 
 
 def test_no_refusal_shows_the_key(receiver: Receiver):

@@ -13,6 +13,7 @@ from kcover_portal.notify.services import collect, reminders
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
+from tests import codes
 from tests.portal.notify import scenes
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.receiver import Receiver
@@ -117,9 +118,9 @@ def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, cha
     rescue.reject(question.rescue(), actor="user:bo", reason="no", now=question.now)
     assert len(told(601)) == 1
     delivery = Delivery.objects.latest("pk")
-    assert (delivery.state, delivery.because) == ("dropped", "nobody waits for an answer any more")
+    assert (delivery.state, codes.code_of(delivery.because)) == ("dropped", "question_settled")
     channel.refresh_from_db()
-    assert channel.trouble == ""
+    assert channel.trouble == {}
 
 
 def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, channel: Channel, told: Told):
@@ -129,7 +130,7 @@ def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, c
     Rescue.objects.update(expires_at=question.now + timedelta(hours=24))
     told(601)
     delivery = Delivery.objects.latest("pk")
-    assert (delivery.state, delivery.because) == ("dropped", "nobody waits for an answer any more")
+    assert (delivery.state, codes.code_of(delivery.because)) == ("dropped", "question_settled")
 
 
 def test_the_first_of_two_yeses_leaves_the_question_open(world: World, channel: Channel, told: Told):

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.core.mail.backends import smtp
 
+from kcover import reasons
 from kcover_portal.notify import senders
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import chat
@@ -33,7 +34,7 @@ def channel(kind: str, url: str = "", **more: Any) -> Channel:
 
 
 def test_slack_gets_a_text_in_which_nothing_is_a_mention(receiver: Receiver):
-    assert senders.send(channel("slack", receiver.url), MESSAGE) == "answers 200"
+    assert senders.send(channel("slack", receiver.url), MESSAGE) == reasons.of("answered", status="200")
     (body,) = receiver.asked
     assert body == {
         "text": "Rescue failed: xid 79 · gpu-1 · c1\n"
@@ -43,7 +44,7 @@ def test_slack_gets_a_text_in_which_nothing_is_a_mention(receiver: Receiver):
 
 def test_teams_gets_a_card_of_plain_runs(receiver: Receiver):
     receiver.answer, receiver.statuses = "", [202]
-    assert senders.send(channel("teams", receiver.url), MESSAGE) == "answers 202"
+    assert senders.send(channel("teams", receiver.url), MESSAGE) == reasons.of("answered", status="202")
     card = receiver.asked[0]["attachments"][0]["content"]
     assert {block["type"] for block in card["body"]} == {"RichTextBlock"}
     assert card["body"][1]["inlines"][0]["text"] == MESSAGE.lines[0]
@@ -84,25 +85,40 @@ def test_wecom_gets_a_text_within_its_bounds(receiver: Receiver):
 @pytest.mark.parametrize(
     ("kind", "answer", "said", "later"),
     [
-        ("dingtalk", '{"errcode":310000,"errmsg":"sign not match"}', "refuses: 310000 sign not match", False),
-        ("dingtalk", '{"errcode":130101,"errmsg":"send too fast"}', "refuses: 130101 send too fast", True),
-        ("feishu", '{"code":19021,"msg":"sign match fail"}', "refuses: 19021 sign match fail", False),
-        ("feishu", '{"code":11232,"msg":"frequency limited"}', "refuses: 11232 frequency limited", True),
-        ("wecom", '{"errcode":93000,"errmsg":"invalid webhook url"}', "refuses: 93000 invalid webhook url", False),
-        ("wecom", '{"errcode":45009,"errmsg":"api freq out of limit"}', "refuses: 45009 api freq out of limit", True),
+        (
+            "dingtalk",
+            '{"errcode":310000,"errmsg":"sign not match"}',
+            "310000 sign not match",
+            False,
+        ),
+        ("dingtalk", '{"errcode":130101,"errmsg":"send too fast"}', "130101 send too fast", True),
+        ("feishu", '{"code":19021,"msg":"sign match fail"}', "19021 sign match fail", False),
+        ("feishu", '{"code":11232,"msg":"frequency limited"}', "11232 frequency limited", True),
+        (
+            "wecom",
+            '{"errcode":93000,"errmsg":"invalid webhook url"}',
+            "93000 invalid webhook url",
+            False,
+        ),
+        (
+            "wecom",
+            '{"errcode":45009,"errmsg":"api freq out of limit"}',
+            "45009 api freq out of limit",
+            True,
+        ),
     ],
 )
 def test_a_refusal_in_the_body_of_a_200_is_one(receiver: Receiver, kind: str, answer: str, said: str, later: bool):
     receiver.answer = answer
     with pytest.raises(SendError) as refusal:
         senders.send(channel(kind, receiver.url), MESSAGE)
-    assert (str(refusal.value), refusal.value.later) == (f"127.0.0.1 {said}", later)
+    assert (str(refusal.value), refusal.value.later) == (f"127.0.0.1 rejected the message: {said}", later)
 
 
 @pytest.mark.parametrize("answer", ["ok", "", "[1]", "{", '{"ok": true}', "[" * 5000, '{"code": "x"}'])
 def test_an_answer_that_says_nothing_is_no_refusal(receiver: Receiver, answer: str):
     receiver.answer = answer
-    assert senders.send(channel("slack", receiver.url), MESSAGE) == "answers 200"
+    assert senders.send(channel("slack", receiver.url), MESSAGE) == reasons.of("answered", status="200")
 
 
 def test_no_error_shows_the_secret_address(receiver: Receiver):
@@ -172,7 +188,7 @@ def mailbox(settings: Any) -> Iterator[Mailbox]:
 def test_a_mail_has_a_name_that_a_repetition_keeps(mailbox: Mailbox):
     row = channel("mail", recipients=["anna@example.com", "bo@example.com"])
     for _ in range(2):
-        assert senders.send(row, MESSAGE) == "taken by the mail server"
+        assert senders.send(row, MESSAGE) == reasons.of("mail_accepted")
     first, second = (message_from_bytes(one, policy=policy.default) for one in mailbox.got)
     assert first["Message-ID"] == second["Message-ID"] == "<5d4c@kcover-portal>"
     assert first["Subject"].strip() == "[kcover] Rescue failed: xid 79 · gpu-1 · c1"
@@ -187,7 +203,7 @@ def test_a_server_that_refuses_everybody(mailbox: Mailbox, answer: str, later: b
     mailbox.refuse = answer
     with pytest.raises(SendError) as refusal:
         senders.send(channel("mail", recipients=["anna@example.com"]), MESSAGE)
-    assert (str(refusal.value), refusal.value.later) == ("127.0.0.1 rejects every recipient", later)
+    assert (str(refusal.value), refusal.value.later) == ("127.0.0.1 rejected every recipient.", later)
 
 
 def test_a_mail_server_that_is_away_is_asked_later(mailbox: Mailbox, settings: Any):

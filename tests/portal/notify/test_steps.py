@@ -92,7 +92,9 @@ def test_a_refusal_settles_the_step_at_once(world: World, silent: Channel, recei
     pass_time(world, 0)
     pass_time(world, 2)
     step = world.step("notify")
-    failed = reasons.of("notify_failed", channel="on-call", why="127.0.0.1 answers 404")
+    failed = reasons.of(
+        "notify_failed", channel="on-call", why=reasons.of("host_answered", host="127.0.0.1", status="404")
+    )
     assert (step.state, step.why) == ("done", failed)
 
 
@@ -100,7 +102,7 @@ def test_a_refusal_settles_the_step_at_once(world: World, silent: Channel, recei
     ("statuses", "said"),
     [
         ([400, 202], "Delivered to on-call."),
-        ([202, 400], "Not delivered to on-call: 127.0.0.1 answers 400 (1 of 2 events)"),
+        ([202, 400], "Not delivered to on-call: 127.0.0.1 answered HTTP 400. 1 of 2 events were rejected."),
     ],
 )
 def test_of_a_pagers_events_its_own_counts(world: World, receiver: Receiver, statuses: list[int], said: str):

@@ -65,7 +65,7 @@ def test_who_comes_second_waits_for_the_first(other, migrated):
     thread = threading.Thread(target=second)
     thread.start()
     assert heard.spoken.wait(60)
-    assert f"another process does (PostgreSQL's process {other.info.backend_pid}, for a client at" in heard.text
+    assert f"another process is migrating (PostgreSQL process {other.info.backend_pid}, client" in heard.text
     assert migrated == []
     other.execute("SELECT pg_advisory_unlock(%s)", [migrate.LOCK])
     thread.join(60)
@@ -78,7 +78,7 @@ def test_who_waits_too_long_ends_and_names_the_one_that_hangs(other, migrated, m
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT_SECONDS", 0.0)
     other.execute("SELECT pg_advisory_lock(%s)", [migrate.LOCK])
     with pytest.raises(
-        CommandError, match=rf"process {other.info.backend_pid}, .* end it: SELECT pg_terminate_backend"
+        CommandError, match=rf"process {other.info.backend_pid}, .* terminate it with SELECT pg_terminate_backend"
     ):
         call_command("migrate", stderr=Heard())
     assert migrated == []

@@ -68,7 +68,7 @@ def test_warnings_are_printed_and_hinder_nothing(tmp_path: Path) -> None:
     file.write_text(policy("a", codes='["31"]'))
     said, warned = run("apply", "-f", str(file))
     assert said == "policy a revision 1 applied\n"
-    assert warned.startswith(f"warning: {file}:7:19: Xid 31 is a program's doing")
+    assert warned.startswith(f"warning: {file}:7:19: Xid 31 is caused by a program")
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:

@@ -79,7 +79,7 @@ def test_a_text_without_a_policy_is_refused() -> None:
 def test_a_name_may_stand_once_in_a_text() -> None:
     text = policy("twin") + "---\n" + policy("twin", codes='["63"]')
     [(line, _, path, message)] = problems(text)
-    assert (path, message) == ("metadata.name", "policy twin is named twice: first in line 3")
+    assert (path, message) == ("metadata.name", "policy twin is defined twice; first in line 3")
     assert text.split("\n")[line - 1] == "metadata: {name: twin}"
     assert line > 3
 
@@ -138,7 +138,7 @@ def test_a_refused_first_edit_leaves_no_policy_behind(now: datetime) -> None:
 def test_a_text_for_one_policy_must_hold_only_that(text: str, now: datetime) -> None:
     with pytest.raises(services.Invalid) as caught:
         apply(text, now, name="a")
-    assert "the text must hold the policy a and nothing else" in str(caught.value)
+    assert "the text must contain only the policy a" in str(caught.value)
     assert Policy.objects.count() == 0
 
 
@@ -226,7 +226,7 @@ def test_the_effective_rule(now: datetime) -> None:
 def test_a_rule_that_lists_a_programs_code_warns() -> None:
     [(line, path, message)] = warnings(policy(codes='["62", "31"]'))
     assert (line, path) == (7, "spec.rules[0].errorCode[1]")
-    assert message == "Xid 31 is a program's doing, not a fault of the node: this rule acts on nodes for it"
+    assert message == "Xid 31 is caused by a program and is not a fault of the node, but this rule acts on nodes for it"
 
 
 @pytest.mark.parametrize("code", ["13", "31", "43", "45"])
@@ -235,12 +235,12 @@ def test_every_known_program_code_warns(code: str) -> None:
 
 
 def test_a_code_that_no_catalogue_knows_warns() -> None:
-    assert [message for *_, message in warnings(policy(codes='["9999"]'))] == ["no catalogue knows Xid 9999"]
+    assert [message for *_, message in warnings(policy(codes='["9999"]'))] == ["Xid 9999 is not in the catalogue"]
 
 
 TIE = (
     "a#1 and b#1 both have priority 10 and can match {} on one node: "
-    "the older policy's rule runs, then the one written first"
+    "the rule of the older policy runs, or within a policy the first one"
 )
 NEVER = ", so b#1 never does"
 
@@ -306,7 +306,7 @@ def test_a_rule_in_force_counts_unless_the_text_replaces_it(now: datetime) -> No
 
 def test_a_rule_that_another_leaves_nothing_warns() -> None:
     first, second = policy("a", priority=11, codes='["62", "48"]'), policy("b")
-    never = "b#1 never runs: a#1 comes before it and matches whatever it matches"
+    never = "b#1 never runs: a#1 comes before it and matches the same faults"
     assert [(path, message) for _, path, message in warnings(first + "---\n" + second)] == [("spec.rules[0]", never)]
     shadow = policy("a", priority=11, codes="~", extra="      mode: shadow\n")
     assert [message for *_, message in warnings(shadow + "---\n" + second)] == [
@@ -318,7 +318,7 @@ def test_the_rule_that_is_left_nothing_may_be_in_force_already(now: datetime) ->
     apply(policy("b"), now)
     [(line, path, message)] = warnings(policy("a", priority=11))
     assert (line, path) == (6, "spec.rules[0]")
-    assert message == "b#1 never runs: a#1 comes before it and matches whatever it matches"
+    assert message == "b#1 never runs: a#1 comes before it and matches the same faults"
 
 
 def test_a_shadow_that_falls_on_a_rule_that_acts_warns(now: datetime) -> None:
@@ -336,9 +336,10 @@ def test_a_harmless_sxid_warns() -> None:
     assert [(path, message) for _, path, message in warnings(text)] == [
         (
             "spec.rules[0].match.sxid[0]",
-            "SXid 12021 is corrected by the switch itself, not a fault of the node: this rule acts on nodes for it",
+            "SXid 12021 is corrected by the switch itself and is not a fault of the node,"
+            " but this rule acts on nodes for it",
         ),
-        ("spec.rules[0].match.sxid[2]", "no catalogue knows SXid 1"),
+        ("spec.rules[0].match.sxid[2]", "SXid 1 is not in the catalogue"),
     ]
 
 

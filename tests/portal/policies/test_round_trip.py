@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kcover.policy import document
+from kcover_portal.notify.models import Channel
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
 from tests.kcover import policy_texts
@@ -17,13 +18,9 @@ pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
 
-def channels() -> tuple[str, ...]:
-    return ("on-call",)
-
-
 @pytest.fixture
-def named_channels(settings) -> None:
-    settings.KCOVER_CHANNELS = f"{__name__}.channels"
+def named_channels(db: None) -> None:
+    Channel.objects.create(name="on-call", kind=Channel.Kind.MAIL, created_at=NOW)
 
 
 @st.composite

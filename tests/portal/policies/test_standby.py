@@ -57,7 +57,7 @@ def test_a_name_may_be_a_policys_and_a_standby_policys(now: datetime) -> None:
 
 def test_there_is_one_at_most(now: datetime) -> None:
     assert message(standby("a") + "---\n" + standby("b")) == MANY + "put these matches into a"
-    assert "is named twice" in message(standby("a") + "---\n" + standby("a"))
+    assert "is defined twice" in message(standby("a") + "---\n" + standby("a"))
     apply(standby("a"), now)
     assert message(standby("b")) == MANY + "a is active. Use its name or disable it"
     apply(standby("a").replace("spare", "other"), now)
@@ -75,8 +75,8 @@ def test_the_database_keeps_it_at_one(now: datetime) -> None:
 
 
 def test_a_text_for_one_kind_must_hold_that_kind(now: datetime) -> None:
-    with pytest.raises(services.Invalid, match="it holds WarmStandbyPolicy s"):
+    with pytest.raises(services.Invalid, match="it contains WarmStandbyPolicy s"):
         apply(standby(), now, name="s")
-    with pytest.raises(services.Invalid, match="it holds RescuePolicy s"):
+    with pytest.raises(services.Invalid, match="it contains RescuePolicy s"):
         apply(policy("s"), now, name="s", kind=queries.STANDBY)
     apply(standby(), now, name="s", kind=queries.STANDBY, expected=0)

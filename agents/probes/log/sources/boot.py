@@ -6,14 +6,14 @@ import re
 MAX_SEARCH_BYTES = 256 << 20  # before the end of the file
 _NEEDLE = b"Linux version "
 _BLOCK, _LINE = 1 << 20, 4096
-# What may precede it: nothing, the header of /dev/kmsg, or that of syslog; then an optional timestamp.
+# The text that may precede it: nothing, the header of /dev/kmsg, or that of syslog; then an optional timestamp.
 _BEFORE = re.compile(
     rb"(?:[0-9]{1,10},[0-9]{1,19},[0-9]{1,19},[^;\n]{0,200};|[^\n]* kernel: )?(?:\[ *0\.0+\](?:\[ *[TC][0-9]+\])? ?)?"
 )
 
 
 def last_boot_offset(handle: int, *, after: int = 0) -> int | None:
-    """The offset of the first line of the last boot; None where there is none at ``after`` or later."""
+    """The offset of the first line of the last boot; None if there is none at ``after`` or later."""
     size = os.fstat(handle).st_size
     start, least = size, max(after, size - MAX_SEARCH_BYTES)
     while start > least:

@@ -97,7 +97,7 @@ class KmsgDevice:
                 return lines, False
             except OSError as error:
                 # EPIPE: the ring buffer overran the reader; the next read continues with its oldest record. EINVAL: a
-                # record larger than the buffer was skipped. The sequence numbers tell what is lost.
+                # record larger than the buffer was skipped. The sequence numbers show what is lost.
                 if error.errno in (errno.EPIPE, errno.EINVAL):
                     continue
                 self.close()

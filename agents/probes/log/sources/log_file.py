@@ -23,11 +23,11 @@ class LogFile:
     The position is the inode, the offset of the first byte not yet returned, a checksum of the first bytes (inode
     numbers are reused) and the time of the last write. A file that was renamed meanwhile is found by its inode and read
     to its end, then the files written after it, and last the one at the path. A copy made before the file was truncated
-    is found by its first bytes. Where lines may be missing in between, the source says so.
+    is found by its first bytes. If lines may be missing in between, the source says so.
 
     Lines of an earlier boot are about a machine that may have been repaired since, so none of them is read at the
     start. With a position from an earlier boot, reading continues at the first line of this boot, or at the end of the
-    file where no line shows it. Without a position, it starts at the first line of the last boot, or at the start of
+    file if no line shows it. Without a position, it starts at the first line of the last boot, or at the start of
     the file.
     """
 
@@ -55,19 +55,19 @@ class LogFile:
         gap = self._open(boot_id) if self._handle is None else ""
         self._boot_id = boot_id
         assert self._handle is not None
-        here = os.fstat(self._handle)
-        if here.st_size < self._offset or self._checksum(self._handle, self._head[0]) != self._head:
+        status = os.fstat(self._handle)
+        if status.st_size < self._offset or self._checksum(self._handle, self._head[0]) != self._head:
             gap = self._after_truncation()
-            here = os.fstat(self._handle)
-        self._written = here.st_mtime_ns
+            status = os.fstat(self._handle)
+        self._written = status.st_mtime_ns
         rotated = self._last_stat is not None and self._last_stat[0] != self._inode
         before = self._offset
         lines = self._lines(self._handle)
         more = self._offset != before
         if not more and rotated:
-            rest = self._remainder(self._handle)
+            remainder = self._remainder(self._handle)
             if (unread := self._open_next(self._inode, self._written)) is not None:
-                lines, gap, more = rest, gap or unread, True
+                lines, gap, more = remainder, gap or unread, True
         return Chunk(records=tuple(_records(lines, now)), position=self._position(), more=more, gap=gap)
 
     def wait(self, timeout: float) -> None:
@@ -82,7 +82,7 @@ class LogFile:
             self._handle = None
 
     def _open(self, boot_id: str) -> str:
-        """Open the log at the position. Return why lines may be missing, empty where none are."""
+        """Open the log at the position. Return why lines may be missing, empty if none are."""
         position = self._resume_position
         if position is None or position.get("boot_id", boot_id) != boot_id:
             return self._open_in_boot(position)
@@ -100,18 +100,18 @@ class LogFile:
         """Open the log where this boot begins. ``position``: where reading stopped in another boot."""
         handle = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         self._begin(handle)
-        here, after = os.fstat(handle), 0
-        if position is not None and position["inode"] == here.st_ino:
+        status, after = os.fstat(handle), 0
+        if position is not None and position["inode"] == status.st_ino:
             length, checksum = position.get("head", (0, 0))
-            same = self._checksum(handle, length) == (length, checksum)
-            after = position["offset"] if same else 0
+            unchanged = self._checksum(handle, length) == (length, checksum)
+            after = position["offset"] if unchanged else 0
         start = boot.last_boot_offset(handle, after=after)
         known = start is not None or position is None
-        self._advance(handle, (start or 0) if known else here.st_size)
+        self._advance(handle, (start or 0) if known else status.st_size)
         self._resume_position = None
         if known:
             return ""
-        self._skipping = here.st_size > 0 and os.pread(handle, 1, here.st_size - 1) != b"\n"
+        self._skipping = status.st_size > 0 and os.pread(handle, 1, status.st_size - 1) != b"\n"
         return "the machine has rebooted, and no line of the log shows where: its earlier content was skipped"
 
     def _begin(self, handle: int) -> None:
@@ -120,22 +120,26 @@ class LogFile:
         self._rewind()
 
     def _open_next(self, inode: int | None, written: int) -> str | None:
-        """Open the file written next (``rotation.files_after``). Return why lines may be missing in between. None:
-        nothing was opened, because files are being renamed just now, or because the log is empty and its writer may
-        still hold the old file."""
+        """Open the file written next (``rotation.files_after``). Return why lines may be missing in between.
+
+        None: nothing was opened, because files are being renamed just now, or because the log is empty and its writer
+        may still hold the old file.
+        """
         files = rotation.rotated_files(self._path)
         newer, gap = rotation.files_after(files, inode=inode, written=written)
         handle = os.open(newer[0].path if newer else self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        there = os.fstat(handle)
-        waits = not newer and inode is not None and not there.st_size
-        if waits or rotation.rotated_files(self._path) != files or (newer and there.st_ino != newer[0].inode):
+        status = os.fstat(handle)
+        waits = not newer and inode is not None and not status.st_size
+        if waits or rotation.rotated_files(self._path) != files or (newer and status.st_ino != newer[0].inode):
             os.close(handle)
             return None
         self._begin(handle)
         return gap
 
     def _after_truncation(self) -> str:
-        """The file was truncated, and perhaps refilled: continue in a copy of its old content, else at its start."""
+        """Continue after a truncation: in a copy of the old content, else at the start of the file, which may have been
+        refilled.
+        """
         if self._continue_in_copy({**self._position(), "written": self._written}):
             return ""
         self._rewind()
@@ -147,19 +151,22 @@ class LogFile:
         return any(self._continue(file.path, position, same=False) for file in copies if not file.packed)
 
     def _continue(self, path: pathlib.Path, position: Position, *, same: bool = True) -> bool:
-        """Open ``path`` at a position, where it is the file of that position; not ``same``: a copy of that file."""
+        """Open ``path`` at a position, if it is the file of that position.
+
+        ``same`` False: it is a copy of that file.
+        """
         try:
             handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
             return False
-        here = os.fstat(handle)
+        status = os.fstat(handle)
         length, checksum = position.get("head", (0, 0))
-        known = (here.st_ino == position["inode"] if same else length > 0) and here.st_size >= position["offset"]
+        known = (status.st_ino == position["inode"] if same else length > 0) and status.st_size >= position["offset"]
         if not known or self._checksum(handle, length) != (length, checksum):
             os.close(handle)
             return False
         self.close()
-        self._handle, self._inode, self._offset = handle, here.st_ino, position["offset"]
+        self._handle, self._inode, self._offset = handle, status.st_ino, position["offset"]
         self._head = (length, checksum)
         self._skipping = bool(position.get("skipping"))
         return True
@@ -173,10 +180,10 @@ class LogFile:
     def _stat(self) -> tuple[int, int, int] | None:
         """Inode, size and time of the file at the path. None between two names, when the old file may still grow."""
         try:
-            here = self._path.stat()
+            status = self._path.stat()
         except OSError:
             return None
-        return here.st_ino, here.st_size, here.st_mtime_ns
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def _rewind(self) -> None:
         self._offset, self._head, self._skipping = 0, (0, 0), False

@@ -1,4 +1,4 @@
-"""The files that log rotation left beside a log, in the order in which they were written."""
+"""The files that log rotation left next to a log, in the order in which they were written."""
 
 import os
 import pathlib
@@ -37,41 +37,41 @@ def rotated_files(log: pathlib.Path) -> list[RotatedFile]:
         if suffix is None:
             continue
         try:
-            here = os.stat(entry.path)
+            status = os.stat(entry.path)
         except OSError:  # renamed meanwhile
             continue
-        if not stat.S_ISREG(here.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             continue
         digits = "".join(letter for letter in suffix["number"] if letter.isdigit())
         found.append(
             RotatedFile(
                 path=log.parent / entry.name,
-                inode=here.st_ino,
+                inode=status.st_ino,
                 packed=suffix["packed"] is not None,
-                written=here.st_mtime_ns,
+                written=status.st_mtime_ns,
                 order=-int(digits) if len(digits) <= _COUNTED else int(digits),
             )
         )
-    return sorted(found, key=lambda one: (one.written, one.order))
+    return sorted(found, key=lambda file: (file.written, file.order))
 
 
 def files_after(files: Sequence[RotatedFile], *, inode: int | None, written: int) -> tuple[list[RotatedFile], str]:
-    """The readable ones of ``files`` that were written after a given file, and why lines may be missing in between;
-    empty where none are.
+    """The readable ones of ``files`` that were written after a given file, and why lines may be missing in between
+    (empty: none are missing).
 
     The file is known by its ``inode`` (None: no longer available), or, once compressed, by the time of its last write
-    ``written`` (ns). Where it is not found, its successor may be gone as well.
+    ``written`` (ns). If it is not found, its successor may be gone as well.
     """
     moments = (written, written // _SECOND * _SECOND)  # some compressors keep whole seconds only
-    known = next((one for one in files if inode is not None and one.inode == inode), None)
-    known = known or next((one for one in files if one.packed and one.written in moments), None)
+    known = next((file for file in files if inode is not None and file.inode == inode), None)
+    known = known or next((file for file in files if file.packed and file.written in moments), None)
     if known is not None:
-        newer = [one for one in files if one.order > known.order and one.written >= known.written]
+        newer = [file for file in files if file.order > known.order and file.written >= known.written]
     else:
-        newer = [one for one in files if one.written > written]
-    packed = [one.path.name for one in newer if one.packed]
+        newer = [file for file in files if file.written > written]
+    packed = [file.path.name for file in newer if file.packed]
     if packed:
         gap = f"{', '.join(packed)}: compressed before it was read to its end"
     else:
         gap = "" if known else "the log was rotated, and the file that was read last is gone"
-    return [one for one in newer if not one.packed], gap
+    return [file for file in newer if not file.packed], gap

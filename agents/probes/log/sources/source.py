@@ -1,4 +1,4 @@
-"""What a source of log records is."""
+"""The interface of a source of log records."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Source(Protocol):
         """Continue after this position (``Chunk.position`` of an earlier run). Otherwise start at the beginning."""
 
     def read(self, *, boot_id: str, now: datetime) -> Chunk:
-        """The new records, without waiting. Raises OSError where the log cannot be read; the next call tries again."""
+        """The new records, without waiting. Raises OSError if the log cannot be read; the next call tries again."""
 
     def wait(self, timeout: float) -> None:
         """Return when there may be something to read, at the latest after ``timeout`` seconds."""

@@ -1,4 +1,4 @@
-"""``manage.py token``: credentials of programs and agents."""
+"""``manage.py token``: the credentials of programs and agents."""
 
 import re
 from argparse import ArgumentParser
@@ -19,12 +19,11 @@ SPAN = re.compile(r"([1-9][0-9]{0,4})([dh])")
 
 
 class Command(BaseCommand):
-    """Makes, lists and withdraws tokens; a secret is printed once and kept nowhere."""
+    """Creates, lists and revokes tokens. A secret is printed once; only its hash is stored."""
 
-    help = "makes, lists and withdraws the credentials of programs and agents"
+    help = "create, list and revoke the credentials of programs and agents"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One sub-command a deed."""
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|revoke|list")
         create = verbs.add_parser("create", help="create a token and print it once, alone on one line")
         create.add_argument("--kind", required=True, help=" | ".join(ApiToken.Kind.values))
@@ -43,7 +42,6 @@ class Command(BaseCommand):
         verbs.add_parser("list", help="list the tokens without their secrets")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Carries out one sub-command."""
         try:
             getattr(self, f"_{options['verb']}")(options)
         except services.Refused as error:
@@ -67,8 +65,8 @@ class Command(BaseCommand):
             return
         nodes = _nodes(options["nodes"])
         with transaction.atomic():
-            made = [(node, services.make_token(options["kind"], node=node, **settings)[1]) for node in nodes]
-        for node, secret in made:
+            created = [(node, services.make_token(options["kind"], node=node, **settings)[1]) for node in nodes]
+        for node, secret in created:
             self.stdout.write(f"{node}\t{secret}")
 
     def _revoke(self, options: dict[str, Any]) -> None:
@@ -82,9 +80,11 @@ class Command(BaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         now = timezone.now()
-        for one in ApiToken.objects.select_related("cluster"):
-            where = " ".join(part for part in (one.cluster.name if one.cluster else "all clusters", one.node) if part)
-            self.stdout.write(f"{one.prefix}\t{one.kind}\t{where}\t{_state(one, now=now)}\t{one.name}")
+        for token in ApiToken.objects.select_related("cluster"):
+            scope = " ".join(
+                part for part in (token.cluster.name if token.cluster else "all clusters", token.node) if part
+            )
+            self.stdout.write(f"{token.prefix}\t{token.kind}\t{scope}\t{_state(token, now=now)}\t{token.name}")
 
 
 def _state(token: ApiToken, *, now: datetime) -> str:
@@ -118,7 +118,7 @@ def _expiry(text: str | None, *, now: datetime) -> datetime | None:
 
 
 def _nodes(path: str) -> list[str]:
-    """The node names of a file, a line each; empty lines and comments (#) are passed over."""
+    """Reads node names from a file, one per line. Empty lines and comments (#) are skipped."""
     try:
         lines = [line.strip() for line in Path(path).read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError) as error:

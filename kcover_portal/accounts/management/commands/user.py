@@ -1,4 +1,4 @@
-"""``manage.py user``: people who may sign in."""
+"""``manage.py user``: the people who can sign in."""
 
 import getpass
 import secrets
@@ -16,12 +16,11 @@ from kcover_portal.fleet.models import Cluster
 
 
 class Command(BaseCommand):
-    """Makes and lists users, changes passwords."""
+    """Creates and lists users and changes passwords."""
 
     help = "create and list users"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One sub-command a deed."""
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|password|list")
         create = verbs.add_parser("create", help="create a user; prompts for or prints the password")
         create.add_argument("name")
@@ -29,12 +28,11 @@ class Command(BaseCommand):
         create.add_argument("--cluster", help="limit the role to this cluster; default: all clusters")
         password = verbs.add_parser("password", help="change a user's password")
         password.add_argument("name")
-        for one in (create, password):
-            one.add_argument("--password-file", help="a file whose first line is the password; - for standard input")
+        for verb in (create, password):
+            verb.add_argument("--password-file", help="a file whose first line is the password; - for standard input")
         verbs.add_parser("list", help="list the users and their roles")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Carries out one sub-command."""
         try:
             getattr(self, f"_{options['verb']}")(options)
         except services.Refused as error:
@@ -69,7 +67,7 @@ class Command(BaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         for user in User.objects.prefetch_related("bindings__cluster").order_by("username"):
-            roles = [f"{one.role} in {one.cluster or 'all clusters'}" for one in user.bindings.all()]
+            roles = [f"{binding.role} in {binding.cluster or 'all clusters'}" for binding in user.bindings.all()]
             state = "" if user.is_active else " (inactive)"
             self.stdout.write(f"{user.username}{state}: {', '.join(roles) or 'no role'}")
 
@@ -83,16 +81,16 @@ def _cluster(name: str | None) -> Cluster | None:
         return None
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is None:
-        raise CommandError(f"unknown cluster {name}; known clusters: {_known()}")
+        raise CommandError(f"unknown cluster {name}; known clusters: {_known_clusters()}")
     return cluster
 
 
-def _known() -> str:
+def _known_clusters() -> str:
     return ", ".join(Cluster.objects.values_list("name", flat=True)) or "none yet (make one with: cluster add)"
 
 
 def _password(path: str | None) -> tuple[str, bool]:
-    """The password, and whether it was made up here and has to be shown."""
+    """Returns the password, and whether it was generated here and must be shown."""
     if path == "-":
         return sys.stdin.readline().rstrip("\r\n"), False
     if path:
@@ -101,8 +99,8 @@ def _password(path: str | None) -> tuple[str, bool]:
         except (OSError, UnicodeDecodeError) as error:
             raise CommandError(f"cannot read the password file: {error}") from error
     if sys.stdin.isatty():
-        typed = getpass.getpass("Password (nothing: one is made up): ")
-        if typed and typed != getpass.getpass("Once more: "):
+        typed = getpass.getpass("Password (empty: generate one): ")
+        if typed and typed != getpass.getpass("Repeat the password: "):
             raise CommandError("the passwords differ")
         if typed:
             return typed, False

@@ -1,4 +1,4 @@
-"""Policy texts over HTTP: YAML under its several names, or JSON around it; revisions as ETags."""
+"""Policy texts over HTTP: YAML under several media types, or JSON that contains it; revisions as ETags."""
 
 import re
 from typing import Any
@@ -16,35 +16,37 @@ from kcover_portal.policies.services import source
 
 ETAG = re.compile(r'(?:W/)?"?([0-9]{1,9})"?')
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="the revision that was edited")
-IF_NONE_MATCH = OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, description="*: only if it is new")
-REASON = OpenApiParameter("reason", str, description="why, for a body that is YAML or absent")
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match", str, OpenApiParameter.HEADER, description="*: only if it does not exist"
+)
+REASON = OpenApiParameter("reason", str, description="the reason, if the body is YAML or empty")
 KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
 
 
 class YamlParser(parsers.BaseParser):
-    """A body that is the policy's text itself."""
+    """A body that is the policy's text."""
 
     media_type = "application/yaml"
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
-        """The raw text; raises TooLarge."""
+        """Returns the raw text. Raises TooLarge."""
         return {"text": body_parsers.whole(stream, parser_context, most=source.MAX_BYTES)}
 
 
 class TextYamlParser(YamlParser):
-    """The same under an older name."""
+    """YAML under an older media type."""
 
     media_type = "text/yaml"
 
 
 class OldYamlParser(YamlParser):
-    """The same under the name used before there was a registered one."""
+    """YAML under the media type from before its registration."""
 
     media_type = "application/x-yaml"
 
 
 class PlainParser(YamlParser):
-    """The same from clients that only know text."""
+    """YAML from clients that send plain text."""
 
     media_type = "text/plain"
 
@@ -60,14 +62,14 @@ class TextBody(base.Act):
 
 
 class RollbackBody(base.Act):
-    """The revision to go back to, and why."""
+    """The revision to roll back to, and the reason."""
 
     revision = serializers.IntegerField(min_value=1)
     reason = serializers.CharField(max_length=base.REASON)
 
 
 def text_of(request: Request) -> dict[str, Any]:
-    """The text and the reason, from JSON or from a body that is the text; raises Unprocessable, ValidationError."""
+    """Returns the text and the reason of a JSON or YAML body. Raises Unprocessable or ValidationError."""
     if isinstance(request.data, dict) and isinstance(request.data.get("text"), bytes):
         text, reason = request.data["text"], reason_of(request)
     elif not request.data:
@@ -87,7 +89,7 @@ def text_of(request: Request) -> dict[str, Any]:
 
 
 def reason_of(request: Request) -> str:
-    """The query parameter ``reason``; raises ValidationError."""
+    """Returns the query parameter ``reason``. Raises ValidationError."""
     reason = str(request.query_params.get("reason", ""))
     if len(reason) > base.REASON:
         raise exceptions.ValidationError(
@@ -97,12 +99,12 @@ def reason_of(request: Request) -> str:
 
 
 def author_of(request: Request) -> str:
-    """How the ledger names the caller."""
+    """Returns the caller's name in the audit log."""
     return accounts.actor(principal(request))
 
 
 def expected(request: Request, *, exists: bool) -> int | None:
-    """The revision number that must be in force, from ``If-Match`` or ``If-None-Match``; None: whichever."""
+    """Returns the revision that must be active, from ``If-Match`` or ``If-None-Match``; None for any."""
     wanted = request.headers.get("If-Match")
     if request.headers.get("If-None-Match") is not None:
         if request.headers["If-None-Match"].strip() != "*":

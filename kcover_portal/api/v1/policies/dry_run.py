@@ -1,4 +1,4 @@
-"""Asking what policies would do, without doing it: which rule wins, and what a text would have decided."""
+"""Dry runs of policies: which rule matches, and what a text would have decided."""
 
 import collections
 from datetime import timedelta
@@ -24,16 +24,16 @@ from kcover_portal.policies import queries, services
 from kcover_portal.rescue.decide import backtest
 
 MOST_DAYS = 90
-MOST = 1000  # incidents of one trial, the newest
+MOST = 1000  # newest incidents per dry run
 
 KIND = OpenApiParameter("kind", str, enum=fault.KINDS, description="default xid")
-CODE = OpenApiParameter("code", str, required=True, description="62 for example, or a check's name")
-NODE = OpenApiParameter("node", str, description="cluster/name: its labels are taken")
-LABEL = OpenApiParameter("label", str, many=True, description="key=value, without a node; may be repeated")
+CODE = OpenApiParameter("code", str, required=True, description="for example 62, or the name of a check")
+NODE = OpenApiParameter("node", str, description="cluster/name of a node, whose labels are used")
+LABEL = OpenApiParameter("label", str, many=True, description="key=value, instead of a node; may be repeated")
 
 
 class TriedRuleSerializer(serializers.Serializer[Any]):
-    """A rule that was asked."""
+    """A rule that was evaluated."""
 
     rule = serializers.CharField()
     matched = serializers.BooleanField()
@@ -41,14 +41,14 @@ class TriedRuleSerializer(serializers.Serializer[Any]):
 
 
 class PlannedSerializer(serializers.Serializer[Any]):
-    """One step that would be laid down."""
+    """A step of the plan."""
 
     name = serializers.CharField()
     args = serializers.DictField()
 
 
 class EffectiveSerializer(serializers.Serializer[Any]):
-    """The rule that would run, or null; every rule that was asked up to it."""
+    """The rule that would run, or null, and the rules evaluated up to it."""
 
     rule = serializers.CharField(allow_null=True)
     policy = serializers.CharField(allow_null=True)
@@ -59,7 +59,7 @@ class EffectiveSerializer(serializers.Serializer[Any]):
 
 
 class JudgedSerializer(serializers.Serializer[Any]):
-    """One decision that was not kept."""
+    """A decision that was not stored."""
 
     answer = serializers.ChoiceField(choices=core.ANSWERS)
     mode = serializers.CharField()
@@ -69,7 +69,7 @@ class JudgedSerializer(serializers.Serializer[Any]):
 
 
 class TrialSerializer(serializers.Serializer[Any]):
-    """One incident under the rules in force (``before``) and under the text (``after``)."""
+    """An incident under the active rules (``before``) and under the text (``after``)."""
 
     incident = serializers.IntegerField()
     cluster = serializers.CharField()
@@ -90,7 +90,7 @@ class CountsSerializer(serializers.Serializer[Any]):
 
 
 class TriedOutSerializer(serializers.Serializer[Any]):
-    """What the text would change. ``truncated``: there were more incidents, the newest were judged."""
+    """What the text would change. ``truncated``: there were more incidents; only the newest were used."""
 
     incidents = serializers.IntegerField()
     changed = serializers.IntegerField()
@@ -100,8 +100,10 @@ class TriedOutSerializer(serializers.Serializer[Any]):
 
 
 class TryBody(base.Strict):
-    """A text and what to try it on: one node's open incidents, all open ones (``fleet``, the default), or all of the
-    last ``days``, open or closed."""
+    """A text, and the incidents to try it on.
+
+    These are the open incidents of one ``node``, all open ones (``fleet``, the default), or all of the last ``days``.
+    """
 
     yaml = serializers.CharField(trim_whitespace=False)
     node = serializers.CharField(required=False, help_text="cluster/name")
@@ -109,22 +111,21 @@ class TryBody(base.Strict):
     days = serializers.IntegerField(required=False, min_value=1, max_value=MOST_DAYS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """One of the three at most."""
-        asked = [name for name in ("node", "fleet", "days") if attrs.get(name)]
-        if len(asked) > 1:
-            raise exceptions.ValidationError({asked[1]: [f"Cannot be combined with {asked[0]}."]}, code="exclusive")
+        """Allows at most one of the three."""
+        given = [name for name in ("node", "fleet", "days") if attrs.get(name)]
+        if len(given) > 1:
+            raise exceptions.ValidationError({given[1]: [f"Cannot be combined with {given[0]}."]}, code="exclusive")
         return attrs
 
 
 class Try(base.Acts):
-    """What a text would have decided, by the pure kernel. Nothing is kept, nothing is done."""
+    """What a text would have decided. Nothing is stored or executed."""
 
     decision_systems = True
 
     @extend_schema(operation_id="policies_try", request=TryBody, responses={200: TriedOutSerializer})
     def post(self, request: Request) -> Response:
-        """Every incident that the caller may see, judged by the rules in force and by these; 422 for a text with
-        mistakes."""
+        """Decides the visible incidents by the active rules and by the text. 422 if the text is invalid."""
         base.known_only(request)
         body = base.body_of(request, TryBody)
         rules = services.draft(body["yaml"])
@@ -134,19 +135,19 @@ class Try(base.Acts):
         return Response(
             {
                 "incidents": len(trials),
-                "changed": sum(one.changed for one in trials),
+                "changed": sum(trial.changed for trial in trials),
                 "truncated": len(found) > MOST,
                 "answers": {
-                    "before": collections.Counter(one.before.answer for one in trials),
-                    "after": collections.Counter(one.after.answer for one in trials),
+                    "before": collections.Counter(trial.before.answer for trial in trials),
+                    "after": collections.Counter(trial.after.answer for trial in trials),
                 },
-                "results": [_trial(one) for one in trials],
+                "results": [_trial(trial) for trial in trials],
             }
         )
 
 
 class Effective(base.Acts):
-    """Which rule would win."""
+    """The rule that would match a fault."""
 
     @extend_schema(
         operation_id="policies_effective",
@@ -154,7 +155,7 @@ class Effective(base.Acts):
         responses={200: EffectiveSerializer},
     )
     def get(self, request: Request) -> Response:
-        """The rule in force that such a fault would meet on a node, or on any node with these labels."""
+        """Returns the active rule that matches the fault on a node, or on any node with these labels."""
         base.known_only(request, ("kind", "code", "node", "label"))
         kind, code = _fault(request)
         chosen, tried = queries.effective(kind=kind, code=code, labels=_labels(request))
@@ -166,7 +167,7 @@ class Effective(base.Acts):
                 "revision": chosen.revision if chosen else None,
                 "mode": chosen.rule.mode if chosen else None,
                 "steps": [{"name": step.name, "args": dict(step.args)} for step in steps],
-                "tried": [{"rule": one.rule, "matched": one.matched, "because": str(one.because)} for one in tried],
+                "tried": [{"rule": t.rule, "matched": t.matched, "because": str(t.because)} for t in tried],
             }
         )
 
@@ -181,7 +182,7 @@ def _incidents(request: Request, body: dict[str, Any]) -> QuerySet[Incident]:
 
 
 def _node(request: Request, named: str) -> Node:
-    """A node as ``cluster/name``; raises ValidationError where the caller sees none."""
+    """Returns the node of ``cluster/name``. Raises ValidationError if it is not visible."""
     cluster, _, name = named.partition("/")
     visible = accounts.clusters_of(principal(request))
     node = Node.objects.filter(cluster__in=visible, cluster__name=cluster, name=name).first()
@@ -214,26 +215,26 @@ def _labels(request: Request) -> dict[str, str]:
     return labels
 
 
-def _trial(one: backtest.Backtest) -> dict[str, Any]:
-    incident = one.incident
+def _trial(trial: backtest.Backtest) -> dict[str, Any]:
+    incident = trial.incident
     return {
         "incident": incident.pk,
         "cluster": incident.cluster.name,
-        "node": one.node.name,
+        "node": trial.node.name,
         "kind": incident.kind,
         "code": code_of(incident),
         "opened_at": incident.opened_at,
-        "changed": one.changed,
-        "before": _judged(one.before),
-        "after": _judged(one.after),
+        "changed": trial.changed,
+        "before": _decision(trial.before),
+        "after": _decision(trial.after),
     }
 
 
-def _judged(judged: core.Decision) -> dict[str, Any]:
+def _decision(decision: core.Decision) -> dict[str, Any]:
     return {
-        "answer": judged.answer,
-        "mode": judged.mode,
-        "rule": judged.rule,
-        "because": [str(reason) for reason in judged.because],
-        "steps": [step.name for step in judged.steps],
+        "answer": decision.answer,
+        "mode": decision.mode,
+        "rule": decision.rule,
+        "because": [str(reason) for reason in decision.because],
+        "steps": [step.name for step in decision.steps],
     }

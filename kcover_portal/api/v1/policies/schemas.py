@@ -1,6 +1,5 @@
-"""Policies as JSON: what the portal understood of them."""
+"""Parsed policies as JSON."""
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
@@ -21,14 +20,14 @@ class ActionSerializer(serializers.Serializer[Any]):
 
 
 class SelectorSerializer(serializers.Serializer[Any]):
-    """Which nodes: any one of the labels, or all of them."""
+    """A node selector: any of the labels, or all of them."""
 
     operator = serializers.CharField()
     labels = serializers.DictField(child=serializers.CharField())
 
 
 class MatchSerializer(serializers.Serializer[Any]):
-    """What a rule means beyond error codes; ``seconds`` is the window in which ``minCount`` occurrences are wanted."""
+    """What a rule matches besides error codes. ``seconds`` is the window for ``minCount`` occurrences."""
 
     sxid = serializers.ListField(child=serializers.CharField())
     checks = serializers.ListField(child=serializers.CharField())
@@ -39,7 +38,7 @@ class MatchSerializer(serializers.Serializer[Any]):
 
 
 class AskedSerializer(serializers.Serializer[Any]):
-    """That people must say yes first; ``seconds`` null: the cluster's default."""
+    """A required approval; ``seconds`` null means the cluster's default."""
 
     approvers = serializers.IntegerField()
     expires = serializers.CharField(allow_blank=True)
@@ -47,7 +46,7 @@ class AskedSerializer(serializers.Serializer[Any]):
 
 
 class RuleSerializer(serializers.Serializer[Any]):
-    """A rule as the portal understood it. ``errorCode`` null: any fault of the node; ``nodeSelector`` null: any."""
+    """A parsed rule. ``errorCode`` null: any fault of the node; ``nodeSelector`` null: any node."""
 
     priority = serializers.IntegerField()
     errorCode = serializers.ListField(child=serializers.CharField(), allow_null=True)
@@ -65,14 +64,14 @@ class RuleSerializer(serializers.Serializer[Any]):
 
 
 class PairSerializer(serializers.Serializer[Any]):
-    """Which standbys may replace which nodes."""
+    """The standbys that may replace some nodes."""
 
     originNode = serializers.DictField(child=serializers.CharField())
     targetNode = serializers.DictField(child=serializers.CharField())
 
 
 class ParsedSerializer(serializers.Serializer[Any]):
-    """A policy as the portal understood it: a RescuePolicy has ``rules``, a WarmStandbyPolicy ``matches``."""
+    """A parsed policy. A RescuePolicy has ``rules``, a WarmStandbyPolicy ``matches``."""
 
     name = serializers.CharField()
     apiVersion = serializers.CharField()
@@ -82,12 +81,14 @@ class ParsedSerializer(serializers.Serializer[Any]):
 
 
 class WarningSerializer(serializers.Serializer[Any]):
-    """Something valid that may surprise, with its place in the text."""
+    """A warning about a valid text, with its position."""
 
     line = serializers.IntegerField()
     column = serializers.IntegerField()
     path = serializers.CharField()
     message = serializers.CharField()
+    code = serializers.CharField(help_text="stable for programs")
+    params = serializers.DictField()
 
 
 class ValidSerializer(serializers.Serializer[Any]):
@@ -99,7 +100,7 @@ class ValidSerializer(serializers.Serializer[Any]):
 
 
 class RevisionSerializer(serializers.ModelSerializer[Revision]):
-    """One text of a policy; it never changes."""
+    """An immutable revision of a policy."""
 
     class Meta:
         model = Revision
@@ -107,7 +108,7 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 
 
 class PolicySerializer(serializers.ModelSerializer[Revision]):
-    """A policy: its revision's text, and what was read from it. ``archived_at``: it is out of force since then."""
+    """A policy: the text of its revision, parsed. ``archived_at`` is when it was disabled."""
 
     name = serializers.CharField(source="policy.name", read_only=True)
     kind = serializers.CharField(source="policy.kind", read_only=True)
@@ -139,17 +140,17 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
 
     @extend_schema_field(RuleSerializer(many=True))
     def get_rules(self, revision: Revision) -> list[dict[str, Any]]:
-        """The rules as understood; none where this version cannot read the text."""
+        """Returns the parsed rules; empty if this version cannot read the text."""
         return _part(revision, "rules")
 
     @extend_schema_field(PairSerializer(many=True))
     def get_matches(self, revision: Revision) -> list[dict[str, Any]]:
-        """A WarmStandbyPolicy's pairs."""
+        """Returns the pairs of a WarmStandbyPolicy."""
         return _part(revision, "matches")
 
 
 class SavedSerializer(PolicySerializer):
-    """A policy as it was put in force, with what may surprise about the whole text that it came in."""
+    """A published policy, with warnings about the whole text."""
 
     warnings = serializers.SerializerMethodField()
 
@@ -158,8 +159,7 @@ class SavedSerializer(PolicySerializer):
 
     @extend_schema_field(WarningSerializer(many=True))
     def get_warnings(self, revision: Revision) -> list[dict[str, Any]]:
-        """As the view gives them."""
-        return [asdict(warning) for warning in self.context["warnings"]]
+        return [warning.to_json() for warning in self.context["warnings"]]
 
 
 def _part(revision: Revision, key: str) -> list[dict[str, Any]]:
@@ -171,13 +171,13 @@ def _part(revision: Revision, key: str) -> list[dict[str, Any]]:
 
 
 def parsed(policy: document.Policy | document.StandbyPolicy) -> dict[str, Any]:
-    """A policy as JSON, with the seconds of each wait time."""
+    """Converts a policy to JSON, with wait times in seconds."""
     return {
         "name": policy.name,
         "apiVersion": policy.api_version,
         "kind": policy.kind,
         "rules": [] if isinstance(policy, document.StandbyPolicy) else [_rule(rule) for rule in policy.rules],
-        "matches": [_pair(one) for one in policy.matches] if isinstance(policy, document.StandbyPolicy) else [],
+        "matches": [_pair(match) for match in policy.matches] if isinstance(policy, document.StandbyPolicy) else [],
     }
 
 
@@ -212,7 +212,7 @@ def _rule(rule: document.Rule) -> dict[str, Any]:
 
 
 def _match(rule: document.Rule) -> dict[str, Any] | None:
-    """Null where the rule says nothing beyond error codes."""
+    """Returns None if the rule matches by error codes only."""
     if not (rule.sxids or rule.checks or rule.kinds or rule.minimum):
         return None
     minimum = rule.minimum
@@ -238,7 +238,7 @@ def _seconds(wait: timedelta | None) -> int | None:
 
 
 class ChangeSerializer(serializers.Serializer[Any]):
-    """One value that is not the same; null where it is not there."""
+    """A changed value; null if it is absent."""
 
     path = serializers.CharField()
     old = serializers.JSONField(allow_null=True)
@@ -246,12 +246,12 @@ class ChangeSerializer(serializers.Serializer[Any]):
 
 
 class DifferenceSerializer(serializers.Serializer[Any]):
-    """What changed; ``to`` null: a text that is not applied. ``changes`` is empty where only comments differ."""
+    """The changes. ``to`` null: a text that is not applied. ``changes`` is empty if only comments differ."""
 
     to = serializers.IntegerField(allow_null=True)
     unified = serializers.CharField(allow_blank=True)
     changes = ChangeSerializer(many=True)
 
     def get_fields(self) -> dict[str, Any]:
-        """``from`` is a word of Python's, so it cannot be declared as the others."""
+        """Adds ``from``, which is a Python keyword and cannot be declared as an attribute."""
         return {"from": serializers.IntegerField(), **super().get_fields()}

@@ -1,4 +1,4 @@
-"""Policies of both kinds: applied, read, compared, taken back; ``ETag`` is the number of the revision in force."""
+"""Publish, read, compare and roll back policies of both kinds. ``ETag`` is the number of the active revision."""
 
 from dataclasses import asdict
 from typing import Any
@@ -26,7 +26,7 @@ TO = OpenApiParameter("to", int, description="the later revision; default: the a
 
 
 class PolicyFilter(filters.FilterSet):
-    """Policies by content, or those out of force."""
+    """Policies by content, or the disabled ones."""
 
     q = filters.CharFilter(method="search", label=_("Search"))
     archived = filters.BooleanFilter(method="keep", label=_("Archived"))
@@ -36,18 +36,18 @@ class PolicyFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
     def search(self, rows: QuerySet[Revision], name: str, value: str) -> QuerySet[Revision]:
-        """Policies whose text contains the words."""
+        """Keeps policies whose text contains the words."""
         return rows.filter(text__icontains=value)
 
     def keep(self, rows: QuerySet[Revision], name: str, value: bool) -> QuerySet[Revision]:
-        """All that the view chose: it asks another table for those out of force."""
+        """Returns the rows unchanged, because the view itself selects the disabled policies."""
         return rows
 
 
 class Policies(base.Lists[Revision]):
-    """The RescuePolicies in force, by name. Everyone with a role may read them: they hold for every cluster."""
+    """The active RescuePolicies by name. They apply to all clusters, so everyone with a role may read them."""
 
-    decision_systems = True  # what is written here takes an admin; a diff of a text does not
+    decision_systems = True  # writing requires an admin; comparing a text does not
     kind = queries.RESCUE
     queryset = Revision.objects.all()
     serializer_class = schemas.PolicySerializer
@@ -57,7 +57,7 @@ class Policies(base.Lists[Revision]):
     lookup_url_kwarg = "name"
 
     def get_queryset(self) -> QuerySet[Revision]:
-        """Not narrowed by cluster; ``archived`` shows the last revision of those taken out of force."""
+        """Returns policies of all clusters; with ``archived``, the last revisions of the disabled ones."""
         out = self.action == "list" and self.request.query_params.get("archived", "").lower() in ("true", "1")
         return (queries.archived if out else queries.in_force)(self.kind).annotate(name=F("policy__name"))
 
@@ -69,7 +69,7 @@ class Policies(base.Lists[Revision]):
     )
     @idempotency.once
     def create(self, request: Request) -> Response:
-        """Puts every policy of the text in force, of either kind, or none of them."""
+        """Publishes all policies of the text, of either kind, or none."""
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
         body = documents.text_of(request)
@@ -83,7 +83,7 @@ class Policies(base.Lists[Revision]):
         return Response(schemas.SavedSerializer(saved, many=True, context={"warnings": warnings}).data)
 
     def retrieve(self, request: Request, name: str) -> Response:
-        """One policy in force, with its ETag."""
+        """Returns an active policy, with its ETag."""
         base.known_only(request)
         return self._answer(name)
 
@@ -93,7 +93,7 @@ class Policies(base.Lists[Revision]):
         responses={200: schemas.SavedSerializer, 201: schemas.SavedSerializer},
     )
     def update(self, request: Request, name: str) -> Response:
-        """Puts this one policy in force: 201 when there was none of its name, 412 when another revision is in force."""
+        """Publishes this policy. 201 if it was not active before, 412 if another revision is active."""
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
         body = documents.text_of(request)
@@ -112,7 +112,7 @@ class Policies(base.Lists[Revision]):
 
     @extend_schema(parameters=[documents.REASON, documents.IF_MATCH], responses={204: None})
     def destroy(self, request: Request, name: str) -> Response:
-        """Takes a policy out of force; its revisions stay, plans under way go on."""
+        """Disables a policy. Its revisions are kept, and rescues in progress continue."""
         base.known_only(request, ("reason",))
         require(request, base.ADMIN, None)
         services.delete(
@@ -132,7 +132,7 @@ class Policies(base.Lists[Revision]):
     )
     @idempotency.once
     def rollback(self, request: Request, name: str) -> Response:
-        """Puts an earlier revision's text in force again, as a new revision; also of a policy that is archived."""
+        """Publishes an earlier revision's text as a new revision, also for a disabled policy."""
         base.known_only(request)
         require(request, base.ADMIN, None)
         body = base.body_of(request, documents.RollbackBody)
@@ -149,7 +149,7 @@ class Policies(base.Lists[Revision]):
 
     @extend_schema(parameters=[FROM, TO], responses={200: schemas.DifferenceSerializer}, filters=False)
     def difference(self, request: Request, name: str) -> Response:
-        """What changed between two revisions: as a unified diff, and as values."""
+        """Returns the differences between two revisions, as a unified diff and as values."""
         base.known_only(request, ("from", "to"))
         policy = get_object_or_404(Policy, kind=self.kind, name=name)
         new = _number(request, "to")
@@ -164,42 +164,42 @@ class Policies(base.Lists[Revision]):
         filters=False,
     )
     def proposal(self, request: Request, name: str) -> Response:
-        """What applying the text would change of the policy in force; 422 with every mistake's line."""
+        """Returns what the text would change in the active policy. 422 with the line of each error."""
         base.known_only(request)
         row = get_object_or_404(self.get_queryset(), policy__name=name)
         reading = services.validate(documents.text_of(request)["text"])
         if reading.problems:
             return problems.unreadable(reading.problems)
-        mine = [one for one in reading.policies if one.key == (self.kind, name)]
-        if not mine:
+        matching = [item for item in reading.policies if item.key == (self.kind, name)]
+        if not matching:
             raise problems.Unprocessable(f"The text does not contain the policy {name}.", code="policy_missing")
         names = (f"{name} revision {row.number}", "the text")
-        changed = services.compare((row.text, row.document), (mine[0].text, mine[0].document), names=names)
+        changed = services.compare((row.text, row.document), (matching[0].text, matching[0].document), names=names)
         return Response(_difference(changed, row.number, None))
 
     def _answer(self, name: str, *, status: int = 200, warnings: tuple[source.Problem, ...] | None = None) -> Response:
         row = get_object_or_404(self.get_queryset(), policy__name=name)
-        shape = schemas.PolicySerializer(row)
+        serializer = schemas.PolicySerializer(row)
         if warnings is not None:
-            shape = schemas.SavedSerializer(row, context={"warnings": warnings})
-        return Response(shape.data, status=status, headers={"ETag": f'"{row.number}"'})
+            serializer = schemas.SavedSerializer(row, context={"warnings": warnings})
+        return Response(serializer.data, status=status, headers={"ETag": f'"{row.number}"'})
 
 
 class StandbyPolicies(Policies):
-    """The WarmStandbyPolicy in force: one at most. A second under another name is refused."""
+    """The active WarmStandbyPolicy. A second one under another name is rejected."""
 
     kind = queries.STANDBY
 
 
 class Revisions(base.Lists[Revision]):
-    """A policy's revisions, newest first, also of one that is no longer in force."""
+    """The revisions of a policy, newest first, also of a disabled one."""
 
     kind = queries.RESCUE
     queryset = Revision.objects.all()
     serializer_class: type[serializers.BaseSerializer[Revision]] = schemas.RevisionSerializer
 
     def get_queryset(self) -> QuerySet[Revision]:
-        """Those of the policy that the address names."""
+        """Returns the revisions of the policy in the path."""
         if getattr(self, "swagger_fake_view", False):
             return Revision.objects.none()
         return Revision.objects.filter(policy=get_object_or_404(Policy, kind=self.kind, name=self.kwargs["name"]))
@@ -212,7 +212,7 @@ class StandbyRevisions(Revisions):
 
 
 class Validate(base.Acts):
-    """What the portal makes of a text, without applying it."""
+    """Parses and validates a text without applying it."""
 
     decision_systems = True
     parser_classes = documents.PARSERS
@@ -223,7 +223,7 @@ class Validate(base.Acts):
         responses={200: schemas.ValidSerializer},
     )
     def post(self, request: Request) -> Response:
-        """The policies as understood and what may surprise; 422 with every mistake's line and column."""
+        """Returns the parsed policies and warnings. 422 with the line and column of each error."""
         base.known_only(request)
         reading = services.validate(documents.text_of(request)["text"])
         if reading.problems:
@@ -231,14 +231,14 @@ class Validate(base.Acts):
         return Response(
             {
                 "valid": True,
-                "policies": [schemas.parsed(one.policy) for one in reading.policies],
-                "warnings": [asdict(warning) for warning in reading.warnings],
+                "policies": [schemas.parsed(item.policy) for item in reading.policies],
+                "warnings": [warning.to_json() for warning in reading.warnings],
             }
         )
 
 
 def _number(request: Request, name: str) -> int | None:
-    """A revision's number from the query; raises ValidationError for what is none."""
+    """Returns a revision number from the query. Raises ValidationError."""
     text = request.query_params.get(name)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""``GET /status``: Autopilot's on-demand checks, asked of the agents, answered as text or JSON while they come in."""
+"""``GET /status``: Autopilot's on-demand checks. Results are streamed as text or JSON."""
 
 from kcover_portal.api.v1.status.params import cluster_of
 from kcover_portal.api.v1.status.view import Status

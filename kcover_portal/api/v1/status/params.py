@@ -1,4 +1,4 @@
-"""The parameters of ``/status``, read strictly: what cannot be meant is refused by name."""
+"""The parameters of ``/status``. Invalid combinations are rejected with the parameter's name."""
 
 import re
 from collections.abc import Sequence
@@ -28,15 +28,17 @@ PARAMETERS = (
 OFFERED = tuple(autopilot.CHECKS)
 LONGEST_WAIT = 600
 WAIT = 300  # seconds
-MOST_CLIENTS = 64  # of iperf on a node, each with a port of its own
-MOST_PEERS = 256  # that an agent pings in one check
-LONGEST = 100_000  # characters of a list of names
+MOST_CLIENTS = 64  # of iperf per node, each with its own port
+MOST_PEERS = 256  # nodes that an agent pings in one check
+LONGEST = 100_000  # characters in a list of names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is to be run where; ``wait``: for how many seconds somebody listens. ``storage_class``: of pvc, "": the
-    cluster's setting."""
+    """The requested checks and nodes.
+
+    ``wait``: seconds that the caller waits. ``storage_class``: for the check pvc; "" means the cluster's setting.
+    """
 
     cluster: Cluster
     nodes: Sequence[Node]
@@ -50,9 +52,9 @@ class Question:
 
 
 def read(request: Request) -> Question:
-    """The question of somebody who may ask it.
+    """Reads the parameters and checks the permission.
 
-    Raises ValidationError that names the parameter, PermissionDenied, NotAnswered where the cluster is silent.
+    Raises ValidationError for a parameter, PermissionDenied, or NotAnswered if the cluster does not answer.
     """
     base.known_only(request, PARAMETERS)
     cluster = cluster_of(request)
@@ -89,7 +91,7 @@ def read(request: Request) -> Question:
 
 
 def _traffic(request: Request, checks: Sequence[str]) -> check_runs.Traffic:
-    """What iperf's ring sends. ``cleanup`` is taken and changes nothing: the agents' servers end with their step."""
+    """Returns the traffic of iperf's ring. ``cleanup`` is accepted without effect: servers end with their step."""
     for name in OF_IPERF if "iperf" not in checks else ():
         _goes_with(request, name, "iperf")
     workload = request.query_params.get("workload", "ring")
@@ -119,17 +121,17 @@ def _goes_with(request: Request, name: str, check: str) -> None:
 
 
 def _selected(cluster: Cluster, parameter: str, *, hosts: Sequence[str], **given: str) -> list[Node]:
-    """The nodes; ``parameter`` is the one that names hosts. Raises ValidationError, NotAnswered."""
+    """Selects nodes; ``parameter`` is the one with host names. Raises FieldError, NotAnswered."""
     try:
         return node_selection.nodes(cluster, hosts=hosts, **given)
     except FieldError as error:
-        raise exceptions.ValidationError({parameter if error.field == "host" else error.field: [str(error)]}) from error
+        raise FieldError(parameter if error.field == "host" else error.field, error.reason) from error
     except node_selection.Unanswered as error:
         raise problems.NotAnswered(str(error), retry_after=error.retry_after) from error
 
 
 def cluster_of(request: Request) -> Cluster:
-    """The cluster that is named, else the token's, else the only one that the caller sees. Raises ValidationError."""
+    """Returns the given cluster, the token's, or the only visible one. Raises ValidationError."""
     if name := request.query_params.get("cluster"):
         return base.cluster_named(request, name)
     who = principal(request)
@@ -143,8 +145,8 @@ def cluster_of(request: Request) -> Cluster:
 
 
 def checks_of(names: Sequence[str]) -> tuple[str, ...]:
-    """The checks that the names mean, each once; none, or ``all``, are the periodic ones. Raises ValidationError."""
-    wanted = [one for name in names or ["all"] for one in (autopilot.PERIODIC_CHECKS if name == "all" else (name,))]
+    """Returns the checks without repetition; [] and ``all`` mean the periodic ones. Raises ValidationError."""
+    wanted = [check for name in names or ["all"] for check in (autopilot.PERIODIC_CHECKS if name == "all" else (name,))]
     unknown = [name for name in wanted if name not in OFFERED]
     if unknown:
         known = ", ".join(("all", *OFFERED))
@@ -155,16 +157,16 @@ def checks_of(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _names(request: Request, name: str) -> list[str]:
-    """A list with commas, each once."""
+    """Reads a comma-separated list without repetition."""
     text = ",".join(request.query_params.getlist(name))
     if len(text) > LONGEST:
         raise exceptions.ValidationError(
             {name: [f"Must have at most {LONGEST} characters. Use nodelabel instead."]}, code="max_length"
         )
-    listed = [one.strip() for one in text.split(",")]
+    listed = [item.strip() for item in text.split(",")]
     if name in request.query_params and not any(listed):
         raise exceptions.ValidationError({name: ["Must name at least one, or be omitted."]}, code="empty")
-    return list(dict.fromkeys(one for one in listed if one))
+    return list(dict.fromkeys(item for item in listed if item))
 
 
 def _whole(request: Request, name: str, *, default: int, least: int, most: int) -> int:

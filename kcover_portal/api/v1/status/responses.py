@@ -1,6 +1,6 @@
-"""What is said while a run of checks goes on: each node as it ends, then the summary.
+"""The streamed response of a check run: each node as it finishes, then a summary.
 
-Who hangs up ends the answer and not the run.
+If the client disconnects, the response ends but the run continues.
 """
 
 import json
@@ -13,14 +13,14 @@ from typing import Any
 
 from django.utils import timezone
 
-from kcover import autopilot, iperf_ring
+from kcover import autopilot, iperf_ring, reasons
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget
 
-LOOK = 0.5  # seconds between looks at the rows
-ALIVE = 30.0  # seconds after which silence is broken by an empty line, which proxies and programs pass over
-LATE = timedelta(seconds=10)  # by which a result may be written after a later one
-LISTENERS = 4  # answers that one process gives at a time: each holds one of its threads
+LOOK = 0.5  # seconds between polls of the rows
+ALIVE = 30.0  # seconds without output after which an empty line keeps the connection alive
+LATE = timedelta(seconds=10)  # by how much results may be committed out of order
+LISTENERS = 4  # concurrent responses per process, because each occupies a thread
 
 pause = time.sleep
 clock = time.monotonic
@@ -29,11 +29,11 @@ _room = threading.BoundedSemaphore(LISTENERS)
 
 
 class Full(Exception):
-    """So many listen to this process already."""
+    """All LISTENERS places of this process are taken."""
 
 
 class Place:
-    """A place among the listeners, until it is given back. Raises Full."""
+    """One of the LISTENERS places, until it is given back. Raises Full."""
 
     def __init__(self) -> None:
         if not _room.acquire(blocking=False):
@@ -41,7 +41,6 @@ class Place:
         self._held = True
 
     def give_back(self) -> None:
-        """For the next one."""
         if self._held:
             self._held = False
             _room.release()
@@ -55,7 +54,7 @@ def node_json(target: CheckTarget) -> dict[str, Any]:
         "state": target.state,
         "status": target.said,
         "checks": target.results,
-        "note": target.note,
+        "note": reasons.text(target.note),
         "asked_at": _stamp(target.asked_at),
         "finished_at": _stamp(target.finished_at),
     }
@@ -79,7 +78,7 @@ def run_json(run: CheckRun) -> dict[str, Any]:
 
 
 def _ring_json(run: CheckRun) -> dict[str, Any] | None:
-    """iperf's ring: its traffic, and the time step at which the present batch is (0: not yet, or no more)."""
+    """Returns iperf's ring: its traffic and the step of the current batch; 0 before and after it."""
     if not run.ring:
         return None
     step, members = run.ring.get("step", 0), run.ring.get("members", ())
@@ -93,24 +92,24 @@ def _stamp(at: datetime | None) -> str | None:
 
 @dataclass(slots=True, kw_only=True)
 class Answer:
-    """The pieces of one answer. ``place`` is given back when it is closed; None: nobody waits, nobody holds one."""
+    """A streamed response. ``place`` is given back at the end; None if the caller does not wait."""
 
     run: CheckRun
     wait: float
     place: Place | None
     as_json: bool
-    url_of: Callable[[str], str]  # of a run on one node alone
-    page: str  # where the run is shown
-    _told: dict[str, list[str]] = field(default_factory=dict)
-    _rates: dict[str, dict[str, float]] = field(default_factory=dict)  # of iperf's ring, by sender and receiver
+    url_of: Callable[[str], str]  # URL of the same checks on one node
+    page: str  # URL of the run
+    _reported: dict[str, list[str]] = field(default_factory=dict)
+    _rates: dict[str, dict[str, float]] = field(default_factory=dict)  # of iperf's ring by sender and receiver
 
     def close(self) -> None:
-        """Called by the server when the answer is over, whether or not it was heard to its end."""
+        """Called by the server at the end of the response, also if the client disconnected."""
         if self.place is not None:
             self.place.give_back()
 
     def __iter__(self) -> Iterator[bytes]:
-        """The answer as UTF-8, piece by piece."""
+        """Yields the response as UTF-8."""
         pieces = self._json() if self.as_json else self._text()
         return (piece.encode() for piece in pieces)
 
@@ -124,7 +123,9 @@ class Answer:
                 yield "\n"
                 continue
             results = check_runs.results_of(target)
-            rates = {one.device: one.value for one in results if one.name == "iperf" and one.value is not None}
+            rates = {
+                check.device: check.value for check in results if check.name == "iperf" and check.value is not None
+            }
             if rates:
                 self._rates[target.node.name] = rates
             yield autopilot.node_text(
@@ -133,12 +134,12 @@ class Answer:
                 url=self.url_of(target.node.name),
                 results=results,
                 status=target.said,
-                note=target.note,
+                note=reasons.text(target.note),
             )
         if run.state == CheckRun.State.RUNNING:
-            yield f"{len(self._told)} of {run.total} nodes have answered; the run goes on: {self.page}\n\n"
+            yield f"{len(self._reported)} of {run.total} nodes have answered; the run continues: {self.page}\n\n"
         yield autopilot.throughput_text(self._rates)
-        yield autopilot.summary_text(self._told, runtime=_runtime(run))
+        yield autopilot.summary_text(self._reported, runtime=_runtime(run))
 
     def _json(self) -> Iterator[str]:
         nodes = []
@@ -148,34 +149,34 @@ class Answer:
             else:
                 nodes.append(node_json(target))
         runtime = round(_runtime(self.run).total_seconds(), 1)
-        yield json.dumps({**run_json(self.run), "nodes": nodes, "summary": self._told, "runtime": runtime}) + "\n"
+        yield json.dumps({**run_json(self.run), "nodes": nodes, "summary": self._reported, "runtime": runtime}) + "\n"
 
     def _targets(self) -> Iterator[CheckTarget | None]:
-        """The nodes of the run as they finish; None to break a long silence. Ends with the run or the wait."""
+        """Yields the run's nodes as they finish, and None after a long silence. Ends with the run or the wait."""
         deadline = clock() + self.wait
-        spoken = clock()
+        last_output = clock()
         since: datetime | None = None
         while True:
             self.run.refresh_from_db(fields=("state", "finished_at"))
             over = self.run.state != CheckRun.State.RUNNING or clock() >= deadline
             for target in self._ended(since if not over else None):
-                self._told[target.node.name] = target.said
-                spoken = clock()
+                self._reported[target.node.name] = target.said
+                last_output = clock()
                 since = max(since or target.finished_at, target.finished_at) if target.finished_at else since
                 yield target
             if over:
                 return
-            if clock() - spoken > ALIVE:
-                spoken = clock()
+            if clock() - last_output > ALIVE:
+                last_output = clock()
                 yield None
             pause(LOOK)
 
     def _ended(self, since: datetime | None) -> list[CheckTarget]:
-        """Turns that ended and were not told; ``since``: when the last one that was told ended."""
+        """Returns finished nodes that are not reported yet; ``since`` is when the last reported one finished."""
         rows = self.run.targets.exclude(finished_at=None).select_related("node").order_by("finished_at", "place")
         if since is not None:
             rows = rows.filter(finished_at__gte=since - LATE)
-        return [target for target in rows if target.node.name not in self._told]
+        return [target for target in rows if target.node.name not in self._reported]
 
 
 def _runtime(run: CheckRun) -> timedelta:

@@ -24,26 +24,26 @@ from kcover_portal.checks.models import CheckRun
 
 
 class Text(renderers.BaseRenderer):
-    """Autopilot's layout; a refusal is a problem document all the same."""
+    """Text in Autopilot's layout. Errors are problem documents nevertheless."""
 
     media_type = "text/plain"
     format = "txt"
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        """A problem document."""
+        """Renders a problem document."""
         return json.dumps(data).encode()
 
 
 class Busy(exceptions.APIException):
-    """So many listen already."""
+    """429: too many callers wait already."""
 
     status_code = HTTPStatus.TOO_MANY_REQUESTS
     default_detail = (
-        f"{responses.LISTENERS} callers wait for runs of checks here already, and nothing was asked of any node:"
-        " try again in a moment, or add wait=0 and read the run later."
+        f"{responses.LISTENERS} callers are already waiting for check runs. No check was started."
+        " Retry in a moment, or add wait=0 and read the run later."
     )
     default_code = "busy"
-    wait = 5  # DRF makes it the header Retry-After
+    wait = 5  # DRF sends it as Retry-After
 
 
 class Status(base.Acts):
@@ -54,33 +54,36 @@ class Status(base.Acts):
     @extend_schema(
         operation_id="status",
         parameters=[
-            OpenApiParameter("cluster", str, description="where the token is not bound to one"),
-            OpenApiParameter("check", str, description=f"with commas: all, {', '.join(params.OFFERED)}"),
+            OpenApiParameter("cluster", str, description="required unless the token is bound to a cluster"),
+            OpenApiParameter("check", str, description=f"comma-separated: all, {', '.join(params.OFFERED)}"),
             OpenApiParameter(
-                "host", str, description="nodes, with commas; without host, job, nodelabel: all GPU nodes"
+                "host", str, description="comma-separated nodes; without host, job and nodelabel: all GPU nodes"
             ),
             OpenApiParameter("batch", int, description="nodes at a time; 0: all at once"),
-            OpenApiParameter("job", str, description="namespace:key=value, the nodes on which such pods are"),
+            OpenApiParameter("job", str, description="namespace:key=value; selects the nodes of these pods"),
             OpenApiParameter("nodelabel", str, description="key=value"),
             OpenApiParameter("r", int, description="level of dcgm, 1 to 4"),
             OpenApiParameter(
-                "pingnodes", str, description="nodes to ping, with commas; without: each node's neighbours"
+                "pingnodes", str, description="comma-separated nodes to ping; default: each node's neighbours"
             ),
-            OpenApiParameter("workload", str, enum=["ring"], description="of iperf"),
+            OpenApiParameter("workload", str, enum=["ring"], description="iperf: the traffic pattern"),
+            OpenApiParameter("pclients", int, description="iperf: concurrent clients per node, each with its own port"),
+            OpenApiParameter("startport", int, description="iperf: the first of these ports"),
+            OpenApiParameter("cleanup", str, description="iperf: accepted without effect"),
+            OpenApiParameter("storageclass", str, description="pvc: default: the cluster's storage_class"),
             OpenApiParameter(
-                "pclients", int, description="of iperf: clients of a node at a time, each to a port of its own"
+                "wait",
+                int,
+                description=f"seconds to wait, at most {params.LONGEST_WAIT}; 0: only start",
             ),
-            OpenApiParameter("startport", int, description="of iperf: the first of these ports"),
-            OpenApiParameter("cleanup", str, description="of iperf: nothing is left to clean up, it changes nothing"),
-            OpenApiParameter("storageclass", str, description="of pvc; without: the cluster's storage_class"),
-            OpenApiParameter("wait", int, description=f"seconds to listen, at most {params.LONGEST_WAIT}; 0: just ask"),
         ],
         responses={(200, "text/plain"): OpenApiTypes.STR, (200, "application/json"): OpenApiTypes.OBJECT},
     )
     def get(self, request: Request) -> HttpResponseBase:
-        """Runs checks on the nodes and says what came of it, node by node; the run goes on if nobody listens.
+        """Runs checks on the nodes and streams the results. The run continues if the client disconnects.
 
-        Takes a token of the role operator: what a GET does here a link must not do in the name of a signed-in person.
+        Requires a token with the role operator. Sessions are not accepted, because a link could otherwise start checks
+        in the name of a signed-in person.
         """
         if not isinstance(request.auth, ApiToken):
             raise exceptions.PermissionDenied(
@@ -97,15 +100,15 @@ class Status(base.Acts):
             if place is not None:
                 place.give_back()
             raise
-        here = reverse("api:status", request=request)
-        alike = {"cluster": question.cluster.name, "check": ",".join(question.checks), "r": question.level}
+        status_url = reverse("api:status", request=request)
+        same_checks = {"cluster": question.cluster.name, "check": ",".join(question.checks), "r": question.level}
         as_json = request.accepted_renderer.format == "json"
         answer = responses.Answer(
             run=run,
             wait=question.wait,
             place=place,
             as_json=as_json,
-            url_of=lambda node: f"{here}?{urlencode({'host': node, **alike}, safe=',')}",
+            url_of=lambda node: f"{status_url}?{urlencode({'host': node, **same_checks}, safe=',')}",
             page=reverse("api:check-run", kwargs={"pk": run.pk}, request=request),
         )
         kind = "application/json" if as_json else "text/plain; charset=utf-8"

@@ -48,7 +48,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
     conflict = ""
     if request.method == "POST" and form.is_valid() and not reading.problems:
         try:
-            made = services.apply(
+            applied = services.apply(
                 text,
                 author=accounts.actor(request.user),
                 reason=form.cleaned_data["reason"],
@@ -62,7 +62,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
         except services.Invalid as error:
             reading = services.Reading((), error.problems)
         else:
-            return redirect(parts.addresses(made[0])["page"])
+            return redirect(parts.addresses(applied[0])["page"])
     context = {
         "policy": row,
         "addresses": parts.addresses(row) if row else {},
@@ -98,9 +98,9 @@ def _changed(reading: services.Reading) -> list[dict[str, Any]]:
         for row in queries.in_force(kind)
     }
     changed = []
-    for one in reading.policies:
-        row = live.get(one.key)
+    for policy in reading.policies:
+        row = live.get(policy.key)
         if row is not None:
-            found = services.compare((row.text, row.document), (one.text, one.document))
-            changed.append({"name": one.policy.name, "revision": row.number, "lines": parts.lines(found.lines)})
+            found = services.compare((row.text, row.document), (policy.text, policy.document))
+            changed.append({"name": policy.policy.name, "revision": row.number, "lines": parts.lines(found.lines)})
     return changed

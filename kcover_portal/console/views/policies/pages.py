@@ -37,7 +37,7 @@ def policies(request: Request) -> HttpResponse:
         )
     context = {
         "rows": rows,
-        "standbys": [{"revision": one, "matches": _matches(one.document)} for one in queries.in_force(queries.STANDBY)],
+        "standbys": [{"revision": row, "matches": _matches(row.document)} for row in queries.in_force(queries.STANDBY)],
         "archived": [*queries.archived(), *queries.archived(queries.STANDBY)],
         "missing": services.missing_defaults(),
     }
@@ -92,7 +92,7 @@ def difference(request: Request, name: str, kind: str = queries.RESCUE) -> HttpR
     row = get_object_or_404(Policy, kind=kind, name=name)
     revisions = list(row.revisions.all())
     newer = parts.number(request, "to") or row.revision or (revisions[0].number if revisions else 0)
-    older = parts.number(request, "from") or next((one.number for one in revisions if one.number < newer), newer)
+    older = parts.number(request, "from") or next((old.number for old in revisions if old.number < newer), newer)
     try:
         old, new = services.two_revisions(name, older, newer, kind=kind)
     except services.NotFound as error:

@@ -1,4 +1,4 @@
-"""``manage.py cluster``: which clusters the portal looks after."""
+"""``manage.py cluster``: the clusters that the portal manages."""
 
 import json
 from argparse import ArgumentParser
@@ -22,10 +22,9 @@ from kcover_portal.runtime.models import Mode
 class Command(BaseCommand):
     """Registers, changes, lists and removes clusters."""
 
-    help = "registers, changes, lists and removes the clusters that the portal looks after"
+    help = "register, change, list and remove the clusters that the portal manages"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One sub-command a deed."""
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|set|guards|list|remove")
         add = verbs.add_parser("add", help="register a cluster")
         add.add_argument("name")
@@ -52,25 +51,24 @@ class Command(BaseCommand):
         remove.add_argument("--yes", action="store_true", help="confirm the deletion")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Carries out one sub-command."""
         getattr(self, f"_{options['verb']}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
-        _one_of(Cluster.Reboot.values, options, "reboot")
-        _one_of(Mode.values, options, "mode")
-        asked = {key: options[key] for key in ("reboot", "job_image", "job_namespace", "mode") if options[key]}
-        asked |= self._access(options)
+        _check_choice(Cluster.Reboot.values, options, "reboot")
+        _check_choice(Mode.values, options, "mode")
+        fields = {key: options[key] for key in ("reboot", "job_image", "job_namespace", "mode") if options[key]}
+        fields |= self._access(options)
         try:
             cluster = registry.add(
-                options["name"], actor=_actor(), now=timezone.now(), replace=options["replace"], **asked
+                options["name"], actor=_actor(), now=timezone.now(), replace=options["replace"], **fields
             )
         except registry.ClusterRefused as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"cluster {cluster.name} registered (mode {cluster.mode}, reboot {cluster.reboot})")
-        self._try(cluster)
+        self._test_connection(cluster)
 
-    def _try(self, cluster: Cluster) -> None:
-        """Asks the cluster what the watch will ask, so that a wrong way in is known now; it stays registered."""
+    def _test_connection(self, cluster: Cluster) -> None:
+        """Makes the watch's requests once, to report wrong credentials now. The cluster stays registered."""
         try:
             kube = queries.connect(cluster)
             version, nodes = kube.version(), kube.list_nodes().items
@@ -97,13 +95,13 @@ class Command(BaseCommand):
         return {"in_cluster": False, "kubeconfig": read.text, "context": read.context}
 
     def _set(self, options: dict[str, Any]) -> None:
-        cluster = _known(options["name"])
+        cluster = _find_cluster(options["name"])
         changes: dict[str, Any] = {}
-        for one in options["setting"]:
-            key, sign, value = one.partition("=")
+        for setting in options["setting"]:
+            key, sign, value = setting.partition("=")
             if not sign:
                 raise CommandError(
-                    f"{one!r} is not KEY=VALUE with one of the keys {', '.join(cluster_settings.SETTINGS)}"
+                    f"{setting!r} is not KEY=VALUE with one of the keys {', '.join(cluster_settings.SETTINGS)}"
                 )
             changes[key] = int(value) if value.isdecimal() else value
         try:
@@ -113,7 +111,7 @@ class Command(BaseCommand):
         self.stdout.write(f"cluster {cluster.name} changed: {', '.join(changes)}")
 
     def _guards(self, options: dict[str, Any]) -> None:
-        cluster = _known(options["name"])
+        cluster = _find_cluster(options["name"])
         if options["set"] is not None:
             try:
                 patch = json.loads(options["set"])
@@ -126,15 +124,15 @@ class Command(BaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         for cluster in queries.clusters():
-            heard = f"{cluster.watched_at:%Y-%m-%d %H:%M}" if cluster.watched_at else "never"
+            seen = f"{cluster.watched_at:%Y-%m-%d %H:%M}" if cluster.watched_at else "never"
             access = "in-cluster" if cluster.in_cluster else f"context {cluster.context}"
-            trouble = f"\t{cluster.watch_error}" if cluster.watch_error else ""
+            error = f"\t{cluster.watch_error}" if cluster.watch_error else ""
             self.stdout.write(
-                f"{cluster.name}\t{access}\tmode {cluster.mode}\treboot {cluster.reboot}\tlast contact {heard}{trouble}"
+                f"{cluster.name}\t{access}\tmode {cluster.mode}\treboot {cluster.reboot}\tlast contact {seen}{error}"
             )
 
     def _remove(self, options: dict[str, Any]) -> None:
-        cluster = _known(options["name"])
+        cluster = _find_cluster(options["name"])
         if not options["yes"]:
             raise CommandError(
                 f"this deletes {cluster.nodes.count()} nodes of {cluster.name} with their incidents, rescues and"
@@ -144,15 +142,15 @@ class Command(BaseCommand):
         self.stdout.write(f"cluster {cluster.name} deleted")
 
 
-def _known(name: str) -> Cluster:
+def _find_cluster(name: str) -> Cluster:
     cluster = next(iter(queries.clusters([name])), None)
     if cluster is None:
-        known = ", ".join(one.name for one in queries.clusters()) or "none"
+        known = ", ".join(other.name for other in queries.clusters()) or "none"
         raise CommandError(f"unknown cluster {name}; known clusters: {known}")
     return cluster
 
 
-def _one_of(known: list[str], options: dict[str, Any], name: str) -> None:
+def _check_choice(known: list[str], options: dict[str, Any], name: str) -> None:
     if options[name] is not None and options[name] not in known:
         raise CommandError(f"unknown --{name} {options[name]!r}; use one of {', '.join(known)}")
 

@@ -1,4 +1,4 @@
-"""``manage.py ledger``: ``verify`` checks every chain; ``replay`` rebuilds a rescue from the ledger alone."""
+"""``manage.py ledger``: ``verify`` checks every chain; ``replay`` rebuilds a rescue from the audit log alone."""
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from kcover_portal.ledger import queries
 from kcover_portal.ledger.queries import rescue_replay
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Rescue, Step
 
 RESCUE_FIELDS = ("plan_hash", "outcome", "verified", "needs_human", "opened_at", "closed_at")
 
@@ -17,12 +17,11 @@ class Command(BaseCommand):
     """Verifies the audit log and replays rescues from it."""
 
     help = (
-        "verify: proves that no entry of the ledger was changed, removed or put in. "
-        "replay --rescue N: the rescue's state from the ledger alone, compared with its row"
+        "verify: check that no entry of the audit log was changed, removed or inserted. "
+        "replay --rescue N: rebuild a rescue's state from the audit log and compare it with its row"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Takes the verb and what it is about."""
         parser.add_argument("verb", choices=("verify", "replay"))
         parser.add_argument(
             "--cluster", help="verify: only this cluster's chain; replay: required if the rescue's row is gone"
@@ -30,7 +29,7 @@ class Command(BaseCommand):
         parser.add_argument("--rescue", type=int, metavar="N", help="replay: the rescue's number")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Prints a line per chain, or the rescue. Fails if verification does."""
+        """Prints one line per chain, or the rescue. Fails if a chain is broken or the row differs."""
         if options["verb"] == "verify":
             self._verify([options["cluster"]] if options["cluster"] else queries.chains())
         elif options["rescue"] is None:
@@ -68,7 +67,7 @@ class Command(BaseCommand):
         for difference in differences:
             self.stdout.write(f"differs: {difference}")
         if differences:
-            raise CommandError(f"rescue {rescue}: {len(differences)} differences between the row and the ledger")
+            raise CommandError(f"rescue {rescue}: {len(differences)} differences between the row and the audit log")
         self.stdout.write("matches the row")
 
     def _print(self, state: queries.RescueState) -> None:
@@ -82,21 +81,25 @@ class Command(BaseCommand):
 
 
 def _differences(state: queries.RescueState, row: Rescue) -> Iterator[str]:
-    """Differences between the row and the replay; retries of a worker are not in the ledger."""
+    """Yields the differences between the row and the replay. A worker's retries are not in the audit log."""
     if state.state != rescue_replay.PAUSES.get(row.state, row.state):
-        yield f"state is {row.state}, the ledger says {state.state}"
+        yield f"state is {row.state}, the audit log says {state.state}"
     if state.node != row.node.name:
-        yield f"node is {row.node.name}, the ledger says {state.node}"
+        yield f"node is {row.node.name}, the audit log says {state.node}"
     for name in RESCUE_FIELDS:
         if getattr(state, name) != getattr(row, name):
-            yield f"{name} is {getattr(row, name)}, the ledger says {getattr(state, name)}"
+            yield f"{name} is {getattr(row, name)}, the audit log says {getattr(state, name)}"
     rows = {step.index: step for step in row.steps.all()}
     for index in sorted({*rows, *state.steps}):
-        kept, told = rows.get(index), state.steps.get(index)
-        if kept is None or told is None:
-            yield f"step {index} is {'not there' if kept is None else kept.name}, the ledger says the opposite"
+        stored, replayed = rows.get(index), state.steps.get(index)
+        if stored is None or replayed is None:
+            yield f"step {index} is {_step_name(stored)}, the audit log says {_step_name(replayed)}"
             continue
-        shown = "pending" if kept.state in rescue_replay.UNFINISHED else kept.state
-        known = (told.name, dict(told.args), told.state, told.finished_at)
-        if (kept.name, kept.args, shown, kept.finished_at) != known:
-            yield f"step {index} {kept.name} is {kept.state}, the ledger says {told.name} {told.state}"
+        stored_state = "pending" if stored.state in rescue_replay.UNFINISHED else stored.state
+        expected = (replayed.name, dict(replayed.args), replayed.state, replayed.finished_at)
+        if (stored.name, stored.args, stored_state, stored.finished_at) != expected:
+            yield f"step {index} {stored.name} is {stored.state}, the audit log says {replayed.name} {replayed.state}"
+
+
+def _step_name(step: Step | queries.StepState | None) -> str:
+    return "missing" if step is None else step.name

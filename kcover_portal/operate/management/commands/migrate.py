@@ -1,4 +1,4 @@
-"""``manage.py migrate``: Django's command under a lock, because several new processes may start at once."""
+"""``manage.py migrate``: Django's command under a lock, because several processes may start at once."""
 
 import contextlib
 import time
@@ -12,8 +12,8 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import Error as DatabaseError
 
 LOCK = 0x6B636F766572  # "kcover" as a number: the key of a PostgreSQL advisory lock, per database
-LOOK_SECONDS = 0.5
-LOCK_TIMEOUT_SECONDS = 600.0  # then the process ends and its supervisor restarts it
+POLL_SECONDS = 0.5
+LOCK_TIMEOUT_SECONDS = 600.0  # then the process exits and its supervisor restarts it
 
 HOLDER = """
     SELECT pid, coalesce(host(client_addr), 'its own machine')
@@ -24,10 +24,10 @@ HOLDER = """
 
 
 class Command(migrate.Command):
-    """Django's command, which two processes cannot run at the same time."""
+    """Django's command, limited to one process at a time."""
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Waits for a running migration, then migrates. SQLite has no lock, as one process uses it."""
+        """Waits for a running migration, then migrates. SQLite needs no lock, because only one process uses it."""
         connection = connections[options["database"]]
         if connection.vendor == "postgresql":
             with _alone(connection, say=self.stderr.write):
@@ -38,21 +38,22 @@ class Command(migrate.Command):
 
 @contextlib.contextmanager
 def _alone(connection: BaseDatabaseWrapper, *, say: Callable[[str], object]) -> Iterator[None]:
-    """Holds the lock of the session that migrates: if that ends in the middle, so does the lock.
+    """Holds a lock of this database session, which PostgreSQL releases if the session ends.
 
-    Raises CommandError where another one holds it for LOCK_TIMEOUT_SECONDS.
+    Raises CommandError if another process holds it for LOCK_TIMEOUT_SECONDS.
     """
     # Polled: a session that waits inside a statement would block CREATE INDEX CONCURRENTLY.
-    if not _taken(connection):
-        say(f"migrate: another process does{_holder(connection)}; waiting for it")
+    if not _try_lock(connection):
+        say(f"migrate: another process is migrating{_holder(connection)}; waiting for it")
         until = time.monotonic() + LOCK_TIMEOUT_SECONDS
-        while not _taken(connection):
+        while not _try_lock(connection):
             if time.monotonic() > until:
                 raise CommandError(
-                    f"another process migrates for more than {LOCK_TIMEOUT_SECONDS / 60:.0f} min{_holder(connection)}: "
-                    "wait for it and start again, or, where it hangs, end it: SELECT pg_terminate_backend(PID)"
+                    f"another process{_holder(connection)} has been migrating for more than"
+                    f" {LOCK_TIMEOUT_SECONDS / 60:.0f} min; wait and start again, or if it hangs, terminate it with"
+                    " SELECT pg_terminate_backend(PID)"
                 )
-            time.sleep(LOOK_SECONDS)
+            time.sleep(POLL_SECONDS)
     try:
         yield
     finally:
@@ -60,15 +61,15 @@ def _alone(connection: BaseDatabaseWrapper, *, say: Callable[[str], object]) -> 
             cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
 
 
-def _taken(connection: BaseDatabaseWrapper) -> bool:
+def _try_lock(connection: BaseDatabaseWrapper) -> bool:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
         return bool(cursor.fetchone()[0])
 
 
 def _holder(connection: BaseDatabaseWrapper) -> str:
-    """The holder of the lock as PostgreSQL names it; "" if it was just released."""
+    """Describes the holder of the lock; "" if it was just released."""
     with connection.cursor() as cursor:
         cursor.execute(HOLDER, [LOCK])
         found = cursor.fetchone()
-    return f" (PostgreSQL's process {found[0]}, for a client at {found[1]})" if found else ""
+    return f" (PostgreSQL process {found[0]}, client {found[1]})" if found else ""

@@ -20,34 +20,33 @@ from django.db.utils import OperationalError
 from kcover_portal.operate import sockets
 from kcover_portal.operate.processes import Child, Children
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 
 
 class Command(BaseCommand):
-    """Starts web, live, worker, beat and watch, restarts what dies, stops all together."""
+    """Runs web, live, worker, beat and watch, and restarts processes that exit."""
 
-    help = "runs web, live, worker, beat and watch on this machine; PORT (8000) answers everything"
+    help = "run web, live, worker, beat and watch on this machine; PORT (8000) serves everything"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Takes the address."""
         parser.add_argument("--port", type=sockets.port, default=os.environ.get("PORT") or "8000")
         parser.add_argument("--host", default="0.0.0.0")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Runs until SIGTERM or Ctrl-C. Raises CommandError if the processes could not work."""
+        """Runs until SIGTERM or Ctrl-C. Raises CommandError if the processes cannot work with the settings."""
         _check_settings()
-        ended: queue.SimpleQueue[int] = queue.SimpleQueue()  # its put() may be called from a signal handler
+        signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # put() is safe in a signal handler
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda number, _frame: ended.put(number))
+            signal.signal(number, lambda number, _frame: signals.put(number))
         with (
             closing(sockets.listen(options["host"], options["port"])) as front,
             closing(sockets.listen("127.0.0.1", 0)) as back,
-            tempfile.TemporaryDirectory(prefix="kcover-") as folder,  # of beat's schedule file, which may be lost
+            tempfile.TemporaryDirectory(prefix="kcover-") as folder,  # for beat's schedule file, which may be lost
         ):
             _migrate()
             self._warn_of_redis()
             children = Children(
-                processes(front=front.fileno(), back=back.fileno(), notes=f"{folder}/beat"),
+                processes(front=front.fileno(), back=back.fileno(), schedule_file=f"{folder}/beat"),
                 folder=settings.BASE_DIR,
                 environment={**os.environ, "KCOVER_WEB_URL": f"http://127.0.0.1:{sockets.port_of(back)}"},
                 say=lambda text: self.stderr.write(f"serve: {text}"),
@@ -55,7 +54,7 @@ class Command(BaseCommand):
             self.stdout.write(f"kcover portal on http://127.0.0.1:{sockets.port_of(front)} (Ctrl-C to stop)")
             self.stdout.flush()
             try:
-                while _nothing(ended, seconds=LOOK_SECONDS):
+                while _no_signal(signals, seconds=POLL_SECONDS):
                     children.look_after(now=time.monotonic())
             finally:
                 children.stop()
@@ -67,7 +66,7 @@ class Command(BaseCommand):
                 client.ping()
             except redis.RedisError as error:
                 self.stderr.write(
-                    f"serve: Redis (KCOVER_REDIS_URL) does not answer, nothing moves until it does: {error}"
+                    f"serve: Redis (KCOVER_REDIS_URL) does not answer; no work is done until it does: {error}"
                 )
 
 
@@ -82,7 +81,7 @@ def _check_settings() -> None:
     if missing:
         raise CommandError(
             "\n  ".join(("serve needs these in the environment:", *missing))
-            + "\nWithout them, one process does everything: manage.py standalone"
+            + "\nTo run without them in a single process, use: manage.py standalone"
         )
 
 
@@ -93,19 +92,19 @@ def _migrate() -> None:
         raise CommandError(f"the database (KCOVER_DATABASE_URL) does not answer: {error}") from error
 
 
-def _nothing(ended: "queue.SimpleQueue[int]", *, seconds: float) -> bool:
-    """Whether no signal has come, after waiting a while for one."""
+def _no_signal(signals: "queue.SimpleQueue[int]", *, seconds: float) -> bool:
+    """Waits for a signal; returns True if none arrived."""
     try:
-        ended.get(timeout=seconds)
+        signals.get(timeout=seconds)
     except queue.Empty:
         return True
     return False
 
 
-def processes(*, front: int, back: int, notes: str) -> list[Child]:
-    """The five processes, as docs/operations/install.md lists them.
+def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
+    """Returns the five processes, as docs/operations/install.md lists them.
 
-    The sockets are ours and outlive their servers: while one starts again its clients wait instead of being refused.
+    This process owns the listening sockets. While a server restarts, its clients wait instead of being refused.
     """
     module = (sys.executable, "-m")
     celery = (*module, "celery", "-A", "kcover_portal", "--quiet")
@@ -128,6 +127,6 @@ def processes(*, front: int, back: int, notes: str) -> list[Child]:
         Child(
             name="worker", command=(*celery, "worker", "--loglevel", "WARNING", "--without-mingle", "--without-gossip")
         ),
-        Child(name="beat", command=(*celery, "beat", "--schedule", notes)),
+        Child(name="beat", command=(*celery, "beat", "--schedule", schedule_file)),
         Child(name="watch", command=(sys.executable, "manage.py", "watch")),
     ]

@@ -1,4 +1,4 @@
-"""``manage.py standalone``: portal, worker, scheduler and watch in one process; ``--demo``: a cluster to play with."""
+"""``manage.py standalone``: portal, worker, scheduler and watch in one process; ``--demo`` adds a simulated cluster."""
 
 import asyncio
 import os
@@ -21,10 +21,9 @@ from kcover_portal.operate.embedded import Embedded
 class Command(BaseCommand):
     """Serves everything from one process."""
 
-    help = "portal + worker + scheduler + watch in one process, on embedded defaults"
+    help = "run portal, worker, scheduler and watch in one process, with embedded defaults"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Takes the address, and the demo with its size."""
         parser.add_argument("--port", type=sockets.port, default=os.environ.get("PORT") or "8000")
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--demo", action="store_true", help="also start a simulated cluster")
@@ -32,7 +31,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrates, then serves until SIGTERM or Ctrl-C."""
-        # The web server stops on these signals and raises them again; as an exception they stop everything else too.
+        # The web server stops on these signals and raises them again; the exception then stops everything else.
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
         with closing(sockets.listen(options["host"], options["port"])) as listener:
@@ -52,7 +51,7 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
 
 
 async def serve(listener: socket.socket) -> None:
-    """Runs the web server on the socket, and the embedded processes, until the server is told to stop."""
+    """Runs the web server and the embedded processes until the server stops."""
     embedded = Embedded(app)
     config = uvicorn.Config(
         "kcover_portal.asgi:application",

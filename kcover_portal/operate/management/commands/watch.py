@@ -1,4 +1,4 @@
-"""``manage.py watch``: synchronizes the fleet with every cluster; any number may run, one leads."""
+"""``manage.py watch``: synchronizes the fleet with every cluster. Several can run; one leads."""
 
 import queue
 import signal
@@ -14,10 +14,10 @@ from kcover_portal.operate.watcher import Watch
 class Command(BaseCommand):
     """Runs the watch until told to stop."""
 
-    help = "lists and watches every registered cluster; the leader among those that run does the work"
+    help = "list and watch every registered cluster; of several processes, only the leader works"
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Runs in the foreground; SIGTERM and Ctrl-C end it cleanly."""
+        """Runs in the foreground until SIGTERM or Ctrl-C."""
         stop = threading.Event()
         ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # unlike an Event's set(), safe in a signal handler
         for number in (signal.SIGTERM, signal.SIGINT):

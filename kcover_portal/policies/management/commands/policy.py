@@ -1,4 +1,4 @@
-"""``manage.py policy``: applies, shows, compares and withdraws policies."""
+"""``manage.py policy``: publishes, lists, compares, exports and disables policies."""
 
 import sys
 from argparse import ArgumentParser
@@ -14,12 +14,11 @@ from kcover_portal.policies.models import Policy
 
 
 class Command(BaseCommand):
-    """The policies in force."""
+    """Manages the policies."""
 
-    help = "applies, lists, compares, exports and withdraws RescuePolicies and the WarmStandbyPolicy"
+    help = "publish, list, compare, export and disable RescuePolicies and the WarmStandbyPolicy"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """One sub-command a deed."""
         names = "apply|export|list|diff|rollback|delete|defaults"
         verbs = parser.add_subparsers(dest="verb", required=True, metavar=names)
         apply = verbs.add_parser(
@@ -28,8 +27,8 @@ class Command(BaseCommand):
         apply.add_argument("-f", "--file", action="append", required=True, help="a YAML file; - for standard input")
         export = verbs.add_parser("export", help="print the active policies as one YAML text")
         export.add_argument("names", nargs="*", help="only these policies")
-        every = verbs.add_parser("list", help="list the active policies")
-        every.add_argument("--archived", action="store_true", help="list the disabled ones instead")
+        listing = verbs.add_parser("list", help="list the active policies")
+        listing.add_argument("--archived", action="store_true", help="list the disabled ones instead")
         diff = verbs.add_parser("diff", help="show what changed between two revisions")
         diff.add_argument("name")
         diff.add_argument("old", type=int, help="the number of the earlier revision")
@@ -43,13 +42,12 @@ class Command(BaseCommand):
         defaults.add_argument(
             "--update", action="store_true", help="also replace those that were changed or disabled here"
         )
-        for one in (diff, rollback, delete):
-            one.add_argument("--standby", action="store_true", help="the name is that of a WarmStandbyPolicy")
-        for one in (apply, rollback, delete, defaults):
-            one.add_argument("--reason", default="", required=one is rollback, help="the reason for the audit log")
+        for verb in (diff, rollback, delete):
+            verb.add_argument("--standby", action="store_true", help="the name is that of a WarmStandbyPolicy")
+        for verb in (apply, rollback, delete, defaults):
+            verb.add_argument("--reason", default="", required=verb is rollback, help="the reason for the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Carries out one sub-command."""
         try:
             getattr(self, f"_{options['verb']}")(options)
         except services.Invalid as error:
@@ -71,8 +69,8 @@ class Command(BaseCommand):
                 lines = [f"{path}:{p.line}:{p.column}: {p.text}" for p in error.problems]
                 raise CommandError("\n".join([f"nothing in {path} was applied:", *lines])) from error
             for policy in applied:
-                said = "unchanged" if before.get((policy.kind, policy.name)) == policy.revision else "applied"
-                self.stdout.write(f"{_called(policy)} revision {policy.revision} {said}")
+                result = "unchanged" if before.get((policy.kind, policy.name)) == policy.revision else "applied"
+                self.stdout.write(f"{_label(policy)} revision {policy.revision} {result}")
 
     def _export(self, options: dict[str, Any]) -> None:
         known = {row.name for row in Policy.objects.filter(revision__gt=0)}
@@ -87,10 +85,10 @@ class Command(BaseCommand):
                 policy, spec = revision.policy, revision.document["spec"]
                 count = len(spec.get("rules") or spec.get("matches"))
                 plural = noun if count == 1 else noun + ("es" if noun == "match" else "s")
-                said = f"{policy.name}\trevision {revision.number}\t{count} {plural}\tby {revision.author}"
+                line = f"{policy.name}\trevision {revision.number}\t{count} {plural}\tby {revision.author}"
                 if policy.archived_at is not None:
-                    said += f"\tarchived by {policy.archived_by}: {policy.archived_because}".rstrip(": ")
-                self.stdout.write(said)
+                    line += f"\tarchived by {policy.archived_by}: {policy.archived_because}".rstrip(": ")
+                self.stdout.write(line)
 
     def _diff(self, options: dict[str, Any]) -> None:
         old, new = services.two_revisions(options["name"], options["old"], options["new"], kind=_kind(options))
@@ -106,7 +104,7 @@ class Command(BaseCommand):
             reason=options["reason"],
             now=timezone.now(),
         )
-        self.stdout.write(f"{_called(policy)} revision {policy.revision} applied")
+        self.stdout.write(f"{_label(policy)} revision {policy.revision} applied")
 
     def _delete(self, options: dict[str, Any]) -> None:
         services.delete(
@@ -126,7 +124,7 @@ class Command(BaseCommand):
             update=options["update"],
         )
         for policy in applied:
-            self.stdout.write(f"{_called(policy)} revision {policy.revision} applied")
+            self.stdout.write(f"{_label(policy)} revision {policy.revision} applied")
         if not applied:
             self.stdout.write(
                 "the built-in policies are already installed; --update replaces them with the current versions"
@@ -137,7 +135,7 @@ def _kind(options: dict[str, Any]) -> str:
     return queries.STANDBY if options["standby"] else queries.RESCUE
 
 
-def _called(policy: Policy) -> str:
+def _label(policy: Policy) -> str:
     return f"policy {policy.name}" if policy.kind == queries.RESCUE else f"standby policy {policy.name}"
 
 

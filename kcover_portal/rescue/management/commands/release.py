@@ -16,21 +16,21 @@ from kcover_portal.rescue.queries import standbys
 class Command(BaseCommand):
     """Opens a release for each node; the workers carry it out."""
 
-    help = "takes the portal's own cordons, taints and labels off the nodes"
+    help = "removes the portal's own cordons, taints and labels from nodes"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Nodes by name, or every node of a cluster that carries the portal's mark."""
+        """Accepts nodes by name, or every node of a cluster that carries the portal's mark."""
         parser.add_argument("nodes", nargs="*", metavar="NODE")
         parser.add_argument(
             "--all", action="store_true", help="every node of the cluster that carries the portal's mark"
         )
-        parser.add_argument("--cluster", help="the cluster's name; may be left out where there is only one")
+        parser.add_argument("--cluster", help="the cluster's name; can be omitted if there is only one")
         parser.add_argument("--reason", default="released by command")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Prints a line for each node; fails if one could not be released."""
+        """Prints a line for each node. Fails if one could not be released."""
         if bool(options["nodes"]) == options["all"]:
-            raise CommandError("name the nodes to release, or give --all with --cluster NAME: one of the two")
+            raise CommandError("name the nodes to release, or give --all with --cluster NAME, but not both")
         cluster = _cluster(options["cluster"])
         refused = 0
         for node in _nodes(cluster, options["nodes"]):
@@ -51,8 +51,8 @@ def _cluster(name: str | None) -> Cluster:
     found = known.filter(name=name).first() if name else known.first() if known.count() == 1 else None
     if found is None:
         names = ", ".join(known.values_list("name", flat=True)) or "none"
-        asked = f"there is no cluster {name}" if name else "say which cluster with --cluster NAME"
-        raise CommandError(f"{asked}: registered are {names}")
+        problem = f"there is no cluster {name}" if name else "name the cluster with --cluster NAME"
+        raise CommandError(f"{problem}; registered clusters: {names}")
     return found
 
 

@@ -1,0 +1,136 @@
+"""Invalid policies, and warnings about valid ones. Shown after a position in the text, so without a full stop."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    "did_you_mean": _(" (did you mean {name}?)"),
+    # What to write instead.
+    "write_value": _('write "{text}"'),
+    "write_example": _('write "{text}" for example'),
+    "write_in_quotes": _("write it in quotes"),
+    "quoted": _('"{text}"'),
+    "quoted_example": _('"{text}" for example'),
+    # YAML.
+    "yaml_too_large": _("the text has {bytes} bytes; the limit is {most}"),
+    "yaml_not_utf8": _("byte 0x{byte} is not UTF-8; save the file as UTF-8"),
+    "yaml_character": _("character {character} is not allowed in YAML"),
+    "yaml_tabs": _("YAML cannot be indented with tabs; use spaces"),
+    "yaml_invalid": _("invalid YAML: {error}"),
+    "yaml_too_deep": _("nested more than {most} levels deep"),
+    "yaml_tag": _("the tag {tag} is not supported; remove it"),
+    "yaml_duplicate_key": _("duplicate key {key}; first used in line {line}"),
+    "yaml_key_type": _("a key must be a string, not a list or a mapping"),
+    "yaml_merge_key": _("merge keys (<<) are not supported; write the keys out"),
+    "yaml_ambiguous": _('YAML 1.1 and 1.2 read {text} differently; write "{text}" to mean the text'),
+    "yaml_alias_loop": _("Alias *{anchor} refers to itself."),
+    "yaml_alias_unknown": _("Alias *{anchor} has no anchor &{anchor} before it."),
+    "yaml_too_many_values": _("more than {most} values with aliases expanded"),
+    # Any document.
+    "unknown_key": _("unknown key {key}: known keys are {known}{hint}"),
+    "unknown_choice": _("unknown {key} {value}: use one of {known}{hint}"),
+    "not_a_string": _("{key} must be a string: {instead}"),
+    "duration_zero": _('{key} must be greater than zero: write "20min" for example, or remove it'),
+    "labels_type": _("labels must be a mapping of label names to strings"),
+    "label_name_invalid": _("{name} is not a label name"),
+    "label_value_invalid": _('a label value must be a short string, "true" for example, not {value}'),
+    "policy_type": _("a policy must be a mapping with apiVersion, kind, metadata and spec"),
+    "policy_version_unknown": _("unknown apiVersion {version}: write {known}"),
+    "policy_kind_unknown": _("unknown kind {kind}: write {known}{hint}"),
+    "policy_name_invalid": _("a policy needs a name of lower-case letters, digits, '-' and '.', at most 253"),
+    "needs_own_version": _("{key} needs apiVersion: {version}"),
+    # Rules.
+    "rules_spec_missing": _("spec is missing: write spec: with a list of rules"),
+    "rules_type": _("rules must be a list with at least one rule"),
+    "rule_type": _("a rule must be a mapping with priority, errorCode, nodeSelector and actions"),
+    "rule_without_actions": _("a rule needs at least one action, for example cordon"),
+    "drain_timeout_unused": _("onDrainTimeout needs the action drain"),
+    "priority_invalid": _("priority must be a whole number of at least 0, not {value}"),
+    "selector_type": _("nodeSelector must be a mapping with operator (any or all) and labels"),
+    "operator_missing": _('operator is missing: write "any" (one label is enough) or "all"'),
+    "operator_unknown": _('operator {value} is unknown: write "any" (one label is enough) or "all"'),
+    "limit_quoted": _("write {value} without quotes: a count is a whole number"),
+    "limit_invalid": _('{value} is not a limit: write a whole number from 1, or a percentage such as "10%"'),
+    "approval_type": _("approval must be true or a mapping: write approval: {example}"),
+    "approval_required_type": _("required must be true or false, not {value}"),
+    "approvers_invalid": _("approvers must be 1, or 2 for two persons, not {value}"),
+    "verify_type": _("verify must be true or a mapping: write verify: {example} if the node has no agent"),
+    "escalate_invalid": _("escalate must be true, or a sentence of at most 500 characters that says what to do"),
+    # Faults.
+    "match_type": _("match must be a mapping with at least one of {known}"),
+    "match_covered": _(
+        "{key} selects some faults of kind {kind}, but kinds selects all of them: remove one of the two"
+    ),
+    "codes_type": _('errorCode must be a list of strings, ["62"] for example; leave it out for any code'),
+    "code_invalid": _("an error code is a string of digits: write {instead}, not {value}"),
+    "sxid_invalid": _("an SXid code is a string of digits: write {instead}, not {value}"),
+    "list_empty": _("{key} must be a list with at least one entry: add one, or remove {key}"),
+    "listed_twice": _("{name} appears twice"),
+    "fault_kind_unknown": _("unknown kind {kind}: use one of {known}{hint}"),
+    "check_name_invalid": _('{name} is not a check name: write "remapped" for example'),
+    "match_companion": _("{key} needs {other}: write {other}: {example} beside it, for example"),
+    "min_count_invalid": _("minCount must be a whole number from 1 to {most}, not {value}"),
+    # Actions.
+    "actions_type": _("actions must be a list of mappings with a name"),
+    "action_type": _("an action must be a mapping with a name"),
+    "action_unknown": _("unknown action {name}: use one of {known}{hint}"),
+    "action_of_own_version": _("action {name} needs apiVersion: {version}"),
+    "attribute_type": _("attribute must be a mapping"),
+    "attribute_missing": _("{name} needs the attribute {attribute}"),
+    "attribute_unknown": _("{name} has no attribute {attribute}: it takes {known}"),
+    "attribute_unused": _("{name} has no attribute {attribute}: it takes no attribute"),
+    "companion_missing": _("{name} needs {needed}: add {first} before it"),
+    "actions_conflict": _("{name} and {other} in one rule: {why}; remove one of the two"),
+    "reboot_resets_gpus": _("a reboot resets the GPUs as well"),
+    "truth_invalid": _('{name} must be "true" or "false", not "{value}"'),
+    "choice_unknown": _("unknown {name} {value}: use one of {known}"),
+    "key_invalid": _("{value} is not a valid {what} key"),
+    "label_reserved": _("labels that begin with {prefix} belong to the portal; use another name"),
+    "text_invalid": _("{value} is not a valid {what} value"),
+    "channel_of_rule_invalid": _('{value} is not a channel name; write for example "on-call"'),
+    "message_length": _("a message must have 1 to {most} characters"),
+    "address_length": _(
+        "an address must have at most {most} characters and no spaces; write for example https://repair.example/hook"
+    ),
+    "address_invalid": _("{value} is not an address; write for example https://repair.example/hook"),
+    "address_password": _(
+        "the address must not contain a password, because everybody who reads the policy could read it"
+    ),
+    "check_list_invalid": _(
+        '{value} is not a list of checks; separate the names by commas without spaces, for example "pciebw,remapped"'
+    ),
+    # Standbys.
+    "matches_spec_missing": _("spec is missing: write spec: with a list of matches"),
+    "matches_type": _("matches must be a list with at least one pair of originNode and targetNode"),
+    "standby_match_type": _("a match must be a mapping with the labels of originNode and of targetNode"),
+    "side_missing": _("{side} is missing: write its labels, or {example} for any"),
+    # The text as a whole, and the installation.
+    "policies_missing": _("the text contains no policy"),
+    "policy_twice": _("policy {policy} is defined twice; first in line {line}"),
+    "standby_policy_twice": _("only one WarmStandbyPolicy is allowed; put these matches into {policy}"),
+    "standby_policy_active": _("only one WarmStandbyPolicy is allowed; {policy} is active. Use its name or disable it"),
+    "rule_channel_unknown": _("unknown channel {channel}; use one of {known}"),
+    "rule_channel_none": _("unknown channel {channel}; an admin creates channels on the Notifications page"),
+    "other_policies": _("the text must contain only the policy {policy}; it contains {found}"),
+    "rollback_reason": _("required to roll back to an earlier revision"),
+    # Warnings.
+    "xid_of_program": _(
+        "{kind} {code} is caused by a program and is not a fault of the node, but this rule acts on nodes for it"
+    ),
+    "sxid_corrected": _(
+        "{kind} {code} is corrected by the switch itself and is not a fault of the node, but this rule acts on nodes "
+        "for it"
+    ),
+    "any_fault": _("any fault"),
+    "any_fault_of_kind": _("any fault of kind {kind}"),
+    "code_uncatalogued": _("{kind} {code} is not in the catalogue"),
+    "same_priority": _(
+        "{first} and {second} both have priority {priority} and can match {fault} on one node: the rule of the older "
+        "policy runs, or within a policy the first one{note}"
+    ),
+    "second_never_runs": _(", so {second} never does"),
+    "rule_covered": _("{second} never runs: {first} comes before it and matches the same faults{note}"),
+    "rule_shadowed": _("{first} comes before {second} for {fault}{note}"),
+    "shadow_does_nothing": _(", and in shadow mode it does nothing"),
+}
