@@ -155,12 +155,13 @@ class EvictionBlocked:
 class NodeShape:
     """The parts of a node that the portal may change.
 
-    ``state``: the value of its state label; ``labels``: the portal's other labels.
+    ``state``: the value of its state label; ``labels``: the other labels that its marks name, as ``key=value``.
     """
 
     unschedulable: bool
     taints: tuple[str, ...] = ()
     state: str | None = None
+    labels: tuple[str, ...] = ()
     boot_id: str = ""
 
 

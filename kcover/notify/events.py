@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kcover.faults import catalog
+from kcover.reasons import Reason
 
 # Every kind of event, the most urgent first: the order of lines in a message and of choices on pages.
 KINDS = (
@@ -44,9 +45,9 @@ MAX_AGE = timedelta(days=1)  # older events are not sent: they would only bury w
 class Event:
     """One notification event.
 
-    ``what``: the fault in short ("xid 79"). ``record``: the id of the incident or rescue. ``because``: the reason, as a
-    sentence. ``cluster`` is empty for an event of the whole installation. ``nodes``: how many nodes, if there are
-    many. ``again``: it is a reminder of an earlier event.
+    ``what``: the fault in short ("xid 79"). ``record``: the id of the incident or rescue. ``because``: why it
+    happened, or what a rule says. ``cluster`` is empty for an event of the whole installation. ``nodes``: how many
+    nodes, if there are many. ``again``: it is a reminder of an earlier event.
     """
 
     kind: str
@@ -56,7 +57,7 @@ class Event:
     what: str = ""
     severity: str = ""
     record: int | None = None
-    because: str = ""
+    because: Reason | None = None
     drill: bool = False
     nodes: int = 0
     again: bool = False
@@ -118,7 +119,7 @@ def lines(events: Iterable[Event]) -> list[Line]:
 def group_key(event: Event) -> tuple[object, ...]:
     """What events on one line have in common: kind, cluster, fault, severity, drill and reminder."""
     # Each message of a rule keeps its own line: people are to act on every one of them.
-    message = event.because if event.kind == "rule.notify" else ""
+    message = event.because if event.kind == "rule.notify" else None
     return (event.kind, event.cluster, event.what, event.severity, event.drill, event.again, message)
 
 

@@ -10,13 +10,17 @@ To add a reason, add its code and sentence to the module of its topic, and its t
 from collections.abc import Mapping
 
 from kcover.sentences import (
+    access,
     approvals,
     audit,
     calls,
+    checks,
     decisions,
+    guard_settings,
     guards,
     inputs,
     node_steps,
+    notices,
     other_steps,
     policies,
     preflight,
@@ -43,4 +47,8 @@ SENTENCES: Mapping[str, str] = {
     **policies.SENTENCES,
     **rescues.SENTENCES,
     **audit.SENTENCES,
+    **access.SENTENCES,
+    **guard_settings.SENTENCES,
+    **checks.SENTENCES,
+    **notices.SENTENCES,
 }

@@ -49,6 +49,7 @@ SENTENCES: Mapping[str, str] = {
     "job_without_pods": _("no scheduled pod in {namespace} has the label {label}"),
     "label_selector_invalid": _("must be key=value, not {selector}"),
     "label_without_nodes": _("no node has the label {label}"),
+    "cluster_not_answering": _("cluster {cluster} does not answer: {error}"),
     "cluster_without_gpus": _("The cluster has no GPU nodes."),
     "check_runs_full": _("{count} check runs are running in cluster {cluster}: wait for one to finish, or stop one"),
     "check_ring_too_large": _("a ring of iperf has at most {most} nodes: set batch to at most that or leave it out"),

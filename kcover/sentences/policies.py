@@ -133,4 +133,15 @@ SENTENCES: Mapping[str, str] = {
     "rule_covered": _("{second} never runs: {first} comes before it and matches the same faults{note}"),
     "rule_shadowed": _("{first} comes before {second} for {fault}{note}"),
     "shadow_does_nothing": _(", and in shadow mode it does nothing"),
+    # Revisions.
+    "policy_unknown": _("unknown policy {policy}"),
+    "policy_not_active": _("policy {policy} is not active; give the revision to compare with"),
+    "revision_unknown": _("policy {policy} has no revision {revision}"),
+    "revision_already_active": _("revision {revision} of {policy} is already active"),
+    "revision_changed": _("you edited {edited} of {policy}, but {present}; review it and apply again"),
+    "revision_named": _("revision {revision}"),
+    "no_revision_yet": _("no policy yet"),
+    "revision_is_active": _("revision {revision} is active"),
+    "policy_is_inactive": _("it is not active"),
+    "standby_policy_published": _("another WarmStandbyPolicy was published at the same time; review it first"),
 }

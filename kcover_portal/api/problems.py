@@ -19,6 +19,7 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers
 from kcover_portal.checks import services as check_runs
 from kcover_portal.errors import FieldError
+from kcover_portal.fleet.services import node_selection
 from kcover_portal.incidents import services as incidents
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import source
@@ -137,6 +138,8 @@ def _known(error: Exception) -> Exception:
         return exceptions.NotFound(str(error))
     if isinstance(error, accounts.Refused):
         return Unprocessable(str(error))
+    if isinstance(error, node_selection.Unanswered):
+        return NotAnswered(str(error), retry_after=error.retry_after)
     if isinstance(error, Http404):
         return exceptions.NotFound(str(error) or None)
     if isinstance(error, PermissionDenied):

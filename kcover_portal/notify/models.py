@@ -162,7 +162,7 @@ class Notice(models.Model):
     what = models.CharField(max_length=100, blank=True)
     severity = models.CharField(max_length=12, blank=True)
     record = models.BigIntegerField(null=True)
-    because = models.CharField(max_length=1000, blank=True)
+    because = models.JSONField(default=dict, help_text="a Reason: why it happened; empty: unknown")
     drill = models.BooleanField(default=False)
     nodes = models.PositiveIntegerField(default=0)
     again = models.BooleanField(default=False, help_text="a reminder of an earlier event")
@@ -179,6 +179,11 @@ class Notice(models.Model):
         constraints = (models.UniqueConstraint(fields=("channel", "key"), name="one_notice_per_event"),)
         # Read each second while a request is pending, to find out who was notified of it.
         indexes = (models.Index(fields=("record", "kind"), name="notices_of_a_record"),)
+
+    @property
+    def why(self) -> reasons.Reason | None:
+        """Why the event happened, or what a rule says about it."""
+        return reasons.kept(self.because)
 
 
 class Alert(models.Model):

@@ -108,7 +108,7 @@ def event_of(row: Notice) -> events.Event:
         what=row.what,
         severity=row.severity,
         record=row.record,
-        because=row.because,
+        because=row.why,
         drill=row.drill,
         nodes=row.nodes,
         again=row.again,

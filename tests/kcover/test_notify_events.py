@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover.faults import catalog
 from kcover.notify import events
 from kcover.notify.events import Event, Route
@@ -79,7 +80,8 @@ def test_different_events_have_separate_lines(other: dict[str, object]) -> None:
 
 
 def test_different_messages_of_rules_have_separate_lines() -> None:
-    words = [event("rule.notify", because=text) for text in ("look at the fan", "call Bo", "call Bo")]
+    texts = ("look at the fan", "call Bo", "call Bo")
+    words = [event("rule.notify", because=reasons.of("quoted_text", text=text)) for text in texts]
     assert [line.count for line in events.lines(words)] == [1, 2]
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
-from kcover import limits
+from kcover import limits, reasons
 
 MAX_COUNT = 1_000_000  # nodes or rescues: far more than any cluster has
 MAX_WINDOW = timedelta(days=30)
@@ -21,12 +21,15 @@ _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-
 Json = dict[str, Any]
 
 
-class SettingError(ValueError):
+class SettingError(reasons.ExplainedError, ValueError):
     """An invalid setting. ``path`` names it; ``reason`` says what is wrong and what to write instead."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}" if path else reason)
-        self.path, self.reason = path, reason
+    def __init__(self, path: str, reason: reasons.Reason) -> None:
+        super().__init__(reason)
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else str(self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,12 +167,13 @@ Reader = Callable[[object, str], Any]
 
 def _object(data: object, path: str, readers: Mapping[str, Reader]) -> dict[str, Any]:
     if not isinstance(data, dict):
-        raise SettingError(path, f"must be an object with {', '.join(readers)}, not {_shown(data)}")
+        raise SettingError(path, reasons.of("settings_not_object", known=", ".join(readers), value=_shown(data)))
     for name in data:
         if name not in readers:
             near = difflib.get_close_matches(str(name), readers)
-            hint = f": did you mean {near[0]}?" if near else f": there are {', '.join(readers)}"
-            raise SettingError(_join(path, str(name)), f"unknown setting{hint}")
+            known = reasons.of("guard_setting_unknown", known=", ".join(readers))
+            misspelt = reasons.of("guard_setting_misspelt", near=near[0]) if near else known
+            raise SettingError(_join(path, str(name)), misspelt)
     return {name: readers[name](value, _join(path, name)) for name, value in data.items()}
 
 
@@ -183,21 +187,21 @@ def _section(kind: Callable[..., Any], **readers: Reader) -> Reader:
 
 def _flag(value: object, path: str) -> bool:
     if not isinstance(value, bool):
-        raise SettingError(path, f"must be true or false, not {_shown(value)}")
+        raise SettingError(path, reasons.of("not_a_flag", value=_shown(value)))
     return value
 
 
-def _whole(least: int, most: int, what: str) -> Callable[[object, str], int]:
+def _whole(least: int, most: int, code: str) -> Callable[[object, str], int]:
     def read(value: object, path: str) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-            raise SettingError(path, f"must be {what} from {least} to {most}, not {_shown(value)}")
+            raise SettingError(path, reasons.of(code, least=least, most=most, value=_shown(value)))
         return value
 
     return read
 
 
 def _seconds(least: int, most: timedelta) -> Reader:
-    read = _whole(least, int(most.total_seconds()), "whole seconds")
+    read = _whole(least, int(most.total_seconds()), "seconds_not_in_range")
     return lambda value, path: timedelta(seconds=read(value, path))
 
 
@@ -205,7 +209,7 @@ def _limit(value: object, path: str) -> limits.Limit:
     try:
         return limits.parse(value)
     except limits.LimitError as error:
-        raise SettingError(path, str(error)) from error
+        raise SettingError(path, error.reason) from error
 
 
 def _or_null(reader: Reader) -> Reader:
@@ -215,9 +219,9 @@ def _or_null(reader: Reader) -> Reader:
 def _by(value: object, path: str) -> str:
     label = value[len("label:") :] if isinstance(value, str) and value.startswith("label:") else None
     if label is not None and not _LABEL.fullmatch(label):
-        raise SettingError(path, f"{_shown(label)} is not a label key; write for example label:rack")
+        raise SettingError(path, reasons.of("label_key_invalid", label=_shown(label)))
     if label is None and value not in ("cluster", "pool"):
-        raise SettingError(path, f"must be cluster, pool or label:KEY, not {_shown(value)}")
+        raise SettingError(path, reasons.of("budget_scope_unknown", value=_shown(value)))
     return str(value)
 
 
@@ -227,8 +231,8 @@ def _shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-_NODES = _whole(1, MAX_COUNT, "a whole number")
-_PERCENT = _whole(1, 100, "a whole percentage")
+_NODES = _whole(1, MAX_COUNT, "number_out_of_range")
+_PERCENT = _whole(1, 100, "percentage_out_of_range")
 _WINDOW = _seconds(1, MAX_WINDOW)
 _READERS: Mapping[str, Reader] = {
     "storm": _section(Storm, enabled=_flag, nodes=_NODES, percent=_PERCENT, window=_WINDOW),

@@ -31,7 +31,7 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
         cluster = Cluster.objects.get(tokens=token)
         tokens.lock_nodes(cluster)
         if not ApiToken.objects.filter(tokens.in_force(now), pk=token.pk).exists():
-            raise tokens.Refused("the enrolment token is expired or revoked; create one with manage.py token create")
+            raise tokens.Refused(reasons.of("enrolment_token_invalid"))
         existing = tokens.of_node(cluster, node, now=now)
         for credential in existing:
             _refuse_if_in_use(credential, now=now)
@@ -76,8 +76,12 @@ def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
     wait = used_at + fleet.AGENT_SILENT_AFTER - now
     if wait > timedelta():
         raise InUse(
-            f"node {credential.node} uses its credential {credential.prefix}; it can enrol again once that is"
-            f" revoked or unused for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s",
+            reasons.of(
+                "credential_in_use",
+                node=credential.node,
+                credential=credential.prefix,
+                wait=f"{fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s",
+            ),
             retry_after=math.ceil(wait.total_seconds()),
         )
 

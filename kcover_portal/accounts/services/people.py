@@ -6,7 +6,8 @@ from django.contrib.auth import password_validation
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from kcover import audit
+from kcover import audit, reasons
+from kcover.quote import short_repr
 from kcover_portal.accounts.models import Role, RoleBinding, User
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.fleet.models import Cluster
@@ -26,7 +27,7 @@ def make_user(
         user.set_password(password)
         user.full_clean()
     except ValidationError as error:
-        raise Refused(" ".join(error.messages)) from error
+        raise Refused(reasons.of("user_invalid", problem=" ".join(error.messages))) from error
     with transaction.atomic():
         user.save()
         bind(user, role, cluster=cluster, actor=created_by, now=now)
@@ -36,7 +37,7 @@ def make_user(
 def bind(user: User, role: str, *, cluster: Cluster | None = None, actor: str, now: datetime) -> RoleBinding:
     """Gives the user this role; it replaces the role they had there. Raises Refused for an unknown role."""
     if role not in Role.values:
-        raise Refused(f"unknown role {role!r}; use one of {', '.join(Role.values)}")
+        raise Refused(reasons.of("role_unknown", role=short_repr(role), known=", ".join(Role.values)))
     with transaction.atomic():
         binding, _ = RoleBinding.objects.update_or_create(user=user, cluster=cluster, defaults={"role": role})
         entry = audit.RoleGiven(user=user.username, role=role)
@@ -58,7 +59,7 @@ def set_password(user: User, password: str, *, actor: str, now: datetime) -> Non
     try:
         password_validation.validate_password(password, user)
     except ValidationError as error:
-        raise Refused(" ".join(error.messages)) from error
+        raise Refused(reasons.of("user_invalid", problem=" ".join(error.messages))) from error
     with transaction.atomic():
         user.set_password(password)
         user.save(update_fields=["password"])

@@ -35,18 +35,12 @@ def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple
     more).
     """
     if not credential.created_by.startswith(RENEWABLE):
-        raise Bound(
-            f"credential {credential.prefix} was not created by enrolment and cannot be renewed; "
-            "enrol with an enrolment token or create one with manage.py token create --node"
-        )
+        raise Bound(reasons.of("credential_bound", credential=credential.prefix))
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(credential.cluster)  # serializes with revocation, enrolment and first use
         in_force = tokens.of_node(credential.cluster, credential.node, now=now)
         if credential not in in_force:
-            raise tokens.Refused(
-                "the credential is expired, revoked or replaced; enrol with an enrolment token "
-                "or create one with manage.py token create --node"
-            )
+            raise tokens.Refused(reasons.of("credential_invalid"))
         _limit_rate(credential, now=now)
         created, secret = tokens.make_token(
             ApiToken.Kind.AGENT,
@@ -108,7 +102,11 @@ def _limit_rate(credential: ApiToken, *, now: datetime) -> None:
     if latest is None or latest.created_at + AT_MOST_EVERY <= now:
         return
     raise RenewedLately(
-        f"node {credential.node} last renewed its credential at {latest.created_at:%H:%M:%S} UTC; it can do so once per"
-        f" {AT_MOST_EVERY.total_seconds() / 60:.0f} min, and the current credential stays valid",
+        reasons.of(
+            "renewed_recently",
+            node=credential.node,
+            at=reasons.moment(latest.created_at),
+            interval=reasons.span(AT_MOST_EVERY),
+        ),
         retry_after=math.ceil((latest.created_at + AT_MOST_EVERY - now).total_seconds()),
     )

@@ -9,6 +9,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from kcover import audit, reasons
+from kcover.quote import short_repr
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -20,15 +21,15 @@ PATIENCE_MS = 5_000  # for each lock; the agent endpoints poll only for revocati
 BY_TOKEN = "token:"  # prefix of created_by if another token created this one: an enrolment or a renewal
 
 
-class Refused(ValueError):
-    """The request is invalid. The message says why and what is accepted."""
+class Refused(reasons.ExplainedError, ValueError):
+    """The request is invalid. The reason says why and what is accepted."""
 
 
 class Later(Refused):
     """The request is refused for now. It can be repeated after ``retry_after`` seconds."""
 
-    def __init__(self, message: str, *, retry_after: int) -> None:
-        super().__init__(message)
+    def __init__(self, reason: reasons.Reason, *, retry_after: int) -> None:
+        super().__init__(reason)
         self.retry_after = retry_after
 
 
@@ -52,17 +53,17 @@ def make_token(
     Raises Refused if the arguments do not fit together.
     """
     if kind not in ApiToken.Kind.values:
-        raise Refused(f"unknown kind {kind!r}; use one of {', '.join(ApiToken.Kind.values)}")
+        raise Refused(reasons.of("kind_unknown", kind=short_repr(kind), known=", ".join(ApiToken.Kind.values)))
     if kind == ApiToken.Kind.AGENT and cluster is None:
-        raise Refused("an agent token requires the cluster of its nodes")
+        raise Refused(reasons.of("agent_token_without_cluster"))
     if node and kind != ApiToken.Kind.AGENT:
-        raise Refused(f"only agent tokens can be bound to a node, not kind {kind}")
+        raise Refused(reasons.of("token_node_unused", kind=kind))
     if expires_at is not None and expires_at <= now:
-        raise Refused("the expiry is in the past")
+        raise Refused(reasons.of("expiry_in_past"))
     if unknown := sorted(set(scopes) - set(SCOPES)):
-        raise Refused(f"unknown scope {unknown[0]!r}; use {', '.join(SCOPES)}")
+        raise Refused(reasons.of("scope_unknown", scope=short_repr(unknown[0]), known=", ".join(SCOPES)))
     if scopes and kind not in (ApiToken.Kind.DECISION, ApiToken.Kind.OPERATOR):
-        raise Refused(f"tokens of kind {kind} have no scopes; only decision system and operator tokens do")
+        raise Refused(reasons.of("token_scopes_unused", kind=kind))
     secret = PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = ApiToken.objects.create(

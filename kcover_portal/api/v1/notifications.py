@@ -102,9 +102,15 @@ class RouteBody(base.Strict):
 class NoticeSerializer(serializers.ModelSerializer[Notice]):
     """One event of a delivery."""
 
+    because = SentenceField()
+    because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
+
     class Meta:
         model = Notice
-        fields = ("kind", "at", "cluster", "node", "what", "severity", "record", "because", "drill", "nodes", "again")
+        fields = (
+            *("kind", "at", "cluster", "node", "what", "severity", "record"),
+            *("because", "because_reason", "drill", "nodes", "again"),
+        )
 
 
 class DeliverySerializer(serializers.ModelSerializer[Delivery]):

@@ -17,6 +17,7 @@ from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.filtersets import MaintenanceFilter
 from kcover_portal.fleet.models import Cluster, Maintenance
@@ -49,7 +50,7 @@ class Guards(base.Acts):
                 cluster, patch, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
             )
         except guards.SettingError as error:
-            raise exceptions.ValidationError({error.path or "guards": [error.reason]}) from error
+            raise FieldError(error.path or "guards", error.reason) from error
         return Response(guards.to_json(changed))
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from kcover import lifecycle
+from kcover import lifecycle, reasons
 from kcover.decisions import guards
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet import queries
@@ -18,25 +18,26 @@ def automatic(run: CheckRun) -> bool:
     return run.asked_by == ACTOR
 
 
-def why_skipped(cluster: Cluster, nodes: Iterable[Node], *, now: datetime) -> dict[str, str]:
+def why_skipped(cluster: Cluster, nodes: Iterable[Node], *, now: datetime) -> dict[str, reasons.Reason]:
     """The reason to leave a node out now, by node name; eligible nodes have no entry."""
     windows = [window for window in queries.maintenance(cluster, now=now) if window.starts_at <= now]
     rows = Rescue.objects.filter(cluster=cluster, state__in=lifecycle.OPEN_RESCUE)
     in_rescue = set(rows.values_list("node", flat=True))
-    reasons = {node.name: _reason(node, windows, in_rescue=node.pk in in_rescue) for node in nodes}
-    return {name: why for name, why in reasons.items() if why}
+    found = {node.name: _reason(node, windows, in_rescue=node.pk in in_rescue) for node in nodes}
+    return {name: why for name, why in found.items() if why is not None}
 
 
-def _reason(node: Node, windows: Iterable[Maintenance], *, in_rescue: bool) -> str:
+def _reason(node: Node, windows: Iterable[Maintenance], *, in_rescue: bool) -> reasons.Reason | None:
     if node.unschedulable:
-        return "it is cordoned"
+        return reasons.of("node_cordoned")
     if not node.ready:
-        return "it is not Ready"
+        return reasons.of("node_not_ready")
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
-        return f"it carries {guards.EXCLUDE_LABEL}=true"
+        return reasons.of("node_excluded_by_label", label=guards.EXCLUDE_LABEL)
     if in_rescue:
-        return "a rescue of it is open"
+        return reasons.of("node_in_rescue")
     for window in windows:
         if window.node == node.name if window.node else window.pool in ("", node.pool):
-            return f"maintenance until {window.ends_at:%Y-%m-%d %H:%M} UTC: {window.reason}"[:500]
-    return ""
+            until = reasons.moment(window.ends_at)
+            return reasons.of("node_in_maintenance", until=until, why=window.reason[:400])
+    return None

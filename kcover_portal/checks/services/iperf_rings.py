@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from kcover import autopilot, iperf_ring
+from kcover import autopilot, iperf_ring, reasons
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import node_checks
 from kcover_portal.fleet.models import Command
@@ -142,11 +142,10 @@ def _excused(result: dict[str, Any], gone: set[str]) -> dict[str, Any]:
     """Turns an error towards a node that has left the ring into a skipped check."""
     if result["name"] != CHECK or result["status"] != "error" or result["device"] not in gone:
         return result
-    return {
-        **result,
-        "status": "skipped",
-        "message": f"{result['device']} has left the ring: {result['message']}"[:1000],
-    }
+    because = result.get(node_checks.BECAUSE)
+    earlier = reasons.from_json(because) if because else result["message"][:900]
+    left = reasons.of("partner_left_ring", node=result["device"], why=earlier)
+    return {**result, "status": "skipped", **node_checks.explained(left)}
 
 
 def _keep(run: CheckRun, **changes: Any) -> None:

@@ -4,13 +4,14 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import autopilot
+from kcover import autopilot, reasons
 from kcover.faults import fault
 from kcover.reasons import Reason
 from kcover_portal.checks.models import CheckTarget
 from kcover_portal.fleet.models import Command
 
 GOOD_STATUSES = ([autopilot.OK], [autopilot.NOT_CHECKED])
+BECAUSE = "because"  # key of the reason in a stored result that the portal wrote itself
 PICKUP_TIMEOUT = timedelta(minutes=1)  # added to the time that the checks may take
 WRITTEN_FIELDS = ("state", "invasive", "command", "results", "said", "note", "asked_at", "finished_at")
 
@@ -25,17 +26,28 @@ def close(target: CheckTarget, *, now: datetime, silent: Reason | None = None) -
 
 def results_of(target: CheckTarget) -> list[fault.Check]:
     """The results of a node as values."""
-    return [fault.Check(**result) for result in target.results]
+    fields = [{name: value for name, value in result.items() if name != BECAUSE} for result in target.results]
+    return [fault.Check(**result) for result in fields]
 
 
-def skipped(check: str, why: str) -> dict[str, Any]:
+def stored(check: str, status: str, why: Reason, *, device: str = "") -> dict[str, Any]:
+    """A result that the portal writes itself: its message is the English sentence, ``because`` is the reason."""
+    return {**asdict(fault.Check(name=check, status=status, device=device)), **explained(why)}
+
+
+def explained(why: Reason) -> dict[str, Any]:
+    """The fields of a stored result that say why."""
+    return {"message": str(why)[:1000], BECAUSE: why.to_json()}
+
+
+def skipped(check: str, why: Reason) -> dict[str, Any]:
     """The stored result of a check that was not run."""
-    return asdict(fault.Check(name=check, status="skipped", message=why[:1000]))
+    return stored(check, "skipped", why)
 
 
 def broke(check: str, command: Command, *, device: str = "") -> dict[str, Any]:
     """The stored result of a check that is missing from the agent's answer."""
-    why = "the agent's answer has no result for it"
+    why = reasons.of("result_missing")
     if command.state != Command.State.DONE:
-        why = f"the agent did not run it: {command.state}: {command.message}"
-    return asdict(fault.Check(name=check, status="error", device=device, message=why[:1000]))
+        why = reasons.of("check_not_run", state=command.state, message=command.message[:900])
+    return stored(check, "error", why, device=device)

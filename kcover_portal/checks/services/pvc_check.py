@@ -11,6 +11,7 @@ from typing import Any
 
 from kcover import audit, reasons
 from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.services import node_checks
 from kcover_portal.fleet import queries
 from kcover_portal.kube import port
 from kcover_portal.kube import reasons as kube_reasons
@@ -36,8 +37,8 @@ def advance(run: CheckRun, *, now: datetime) -> None:
     mode, _ = queries.mode_now(run.cluster)
     if "since" not in run.storage:
         if mode in queries.SILENT:
-            why = f"the cluster is in mode {mode}: nothing is written to it"
-            _keep(run, {**run.storage, "status": "skipped", "message": why})
+            why = reasons.of("claim_not_written", mode=mode)
+            _keep(run, {**run.storage, "status": "skipped", **node_checks.explained(why)})
             return
         if not _keep(run, {**run.storage, "since": now.isoformat()}):
             return  # another worker has just begun it
@@ -48,15 +49,20 @@ def advance(run: CheckRun, *, now: datetime) -> None:
             state = _make(run, now=now)
     except port.KubeError as error:
         if waited >= BIND_TIMEOUT or not isinstance(error, port.Unavailable):
-            _end(run, "error", f"the claim could not be read: {error}", now=now)
+            _end(run, "error", reasons.of("claim_unreadable", error=str(error)[:900]), now=now)
         return
-    name = run.storage.get("class", "")
     if state.bound:
-        _end(run, "pass", f"bound after {waited.total_seconds():.0f} s{name and f' by class {name}'}", now=now)
+        _end(run, "pass", _of_class(run, "claim_bound", seconds=round(waited.total_seconds())), now=now)
     elif waited >= BIND_TIMEOUT:
-        late = f"not bound within {BIND_TIMEOUT.total_seconds():.0f} s but {state.phase or 'gone'}"
-        question = f"is there a class {name}, for ReadWriteMany," if name else "is there a class for ReadWriteMany"
-        _end(run, "fail", f"{late}: {question} that does not wait for a pod?", now=now)
+        phase = state.phase or reasons.of("claim_gone")
+        late = _of_class(run, "claim_not_bound", seconds=round(BIND_TIMEOUT.total_seconds()), phase=phase)
+        _end(run, "fail", late, now=now)
+
+
+def _of_class(run: CheckRun, code: str, **params: reasons.Value) -> reasons.Reason:
+    """The reason with this code, or the one that names the storage class if the run has one."""
+    name = run.storage.get("class", "")
+    return reasons.of(f"{code}_by_class", storage_class=name, **params) if name else reasons.of(code, **params)
 
 
 def is_over(run: CheckRun) -> bool:
@@ -73,6 +79,7 @@ def result(run: CheckRun) -> dict[str, Any]:
         "value": None,
         "unit": "",
         "message": run.storage["message"],
+        node_checks.BECAUSE: run.storage[node_checks.BECAUSE],
     }
 
 
@@ -125,9 +132,9 @@ def _make(run: CheckRun, *, now: datetime) -> port.ClaimState:
     return state
 
 
-def _end(run: CheckRun, status: str, message: str, *, now: datetime) -> None:
+def _end(run: CheckRun, status: str, why: reasons.Reason, *, now: datetime) -> None:
     drop(run, now=now)
-    _keep(run, {**run.storage, "status": status, "message": message[:1000]})
+    _keep(run, {**run.storage, "status": status, **node_checks.explained(why)})
 
 
 def _keep(run: CheckRun, storage: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Count, Min, Q
 
 from kcover import autopilot, reasons
+from kcover.reasons import Reason
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import eligibility, iperf_rings, node_checks, pvc_check
 from kcover_portal.fleet import queries
@@ -19,8 +20,8 @@ log = logging.getLogger(__name__)
 
 MAX_NEIGHBOURS = 32  # nodes to ping if none are named: the next ones in the circle of names
 MAX_LISTS_PER_NODE = 8  # up to so many nodes, pods are listed per node; beyond, all pods of the cluster once
-NO_PARTNER = "no other node of its batch can take part in the ring"
-NO_ADDRESS = "the cluster shows no address (InternalIP) of this node"
+NO_PARTNER = reasons.of("ring_without_partner")
+NO_ADDRESS = reasons.of("node_without_address")
 
 Asked = CheckTarget.State.ASKED
 Waiting = CheckTarget.State.WAITING
@@ -38,7 +39,7 @@ def next_batch(run: CheckRun) -> int | None:
     return batch
 
 
-def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str] | None:
+def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, Reason] | None:
     """Why the GPUs of a node of the batch are not idle, by node name.
 
     None: the cluster does not answer, and the run is automatic, so try again later.
@@ -56,12 +57,13 @@ def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, str] | N
         log.info("check run %s: the pods that hold GPUs are unknown: %s", run.pk, error)
         if eligibility.automatic(run) and isinstance(error, port.Unavailable):
             return None
-        return dict.fromkeys(names, f"it is unknown which pods hold GPUs: {error}"[:500])
+        return dict.fromkeys(names, reasons.of("gpu_users_unknown", error=str(error)[:450]))
     held = [pod for pod in pods if pod.node in names and pod.gpus and not pod.terminal]
-    return {pod.node: f"the pod {pod.namespace}/{pod.name} holds GPUs" for pod in reversed(held)} | skipped
+    users = {pod.node: reasons.of("pod_holds_gpus", pod=f"{pod.namespace}/{pod.name}") for pod in reversed(held)}
+    return users | skipped
 
 
-def ask(run: CheckRun, batch: int, held: Mapping[str, str], *, now: datetime) -> list[CheckTarget]:
+def ask(run: CheckRun, batch: int, held: Mapping[str, Reason], *, now: datetime) -> list[CheckTarget]:
     """Offers the commands of a batch. Returns the nodes that are finished at once because nothing can be requested.
 
     ``held``: why the GPUs of a node are not idle, by node name.
@@ -75,9 +77,9 @@ def ask(run: CheckRun, batch: int, held: Mapping[str, str], *, now: datetime) ->
     )
     todo: dict[int, list[str]] = {}  # by place: the checks to request
     for target in targets:
-        why = held.get(target.node.name, "")
+        why = held.get(target.node.name)
         if target.node_id in loaded:
-            why = f"check run {loaded[target.node_id]} is using its GPUs"
+            why = reasons.of("check_run_uses_gpus", run=loaded[target.node_id])
         todo[target.place] = _requestable(run, target, why)
     members = [target for target in targets if iperf_rings.CHECK in todo[target.place] and target.node_id in present]
     if len(members) < 2:
@@ -92,12 +94,13 @@ def ask(run: CheckRun, batch: int, held: Mapping[str, str], *, now: datetime) ->
     return [target for target in targets if target.finished_at is not None]
 
 
-def _requestable(run: CheckRun, target: CheckTarget, why: str) -> list[str]:
+def _requestable(run: CheckRun, target: CheckTarget, why: Reason | None) -> list[str]:
     """The checks to request from the node; stores results for the others. ``why``: the reason its GPUs are not idle."""
     left = list(run.checks)
     target.results = []
-    for check in invasive(run) if why else []:
-        _skip(target, left, check, why)
+    if why is not None:
+        for check in invasive(run):
+            _skip(target, left, check, why)
     if iperf_rings.CHECK in left and not target.node.address:
         _skip(target, left, iperf_rings.CHECK, NO_ADDRESS)
     if pvc_check.CHECK in left:
@@ -106,7 +109,7 @@ def _requestable(run: CheckRun, target: CheckTarget, why: str) -> list[str]:
     return left
 
 
-def _skip(target: CheckTarget, left: list[str], check: str, why: str) -> None:
+def _skip(target: CheckTarget, left: list[str], check: str, why: Reason) -> None:
     left.remove(check)
     target.results.append(node_checks.skipped(check, why))
 

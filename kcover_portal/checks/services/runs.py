@@ -92,7 +92,7 @@ def advance(run_id: int, *, now: datetime) -> None:
     rows = CheckRun.objects.filter(pk=run_id)
     if not rows.filter(Q(busy_until=None) | Q(busy_until__lte=now)).update(busy_until=now + CLUSTER_CALL_LEASE):
         return
-    held: Mapping[str, str] | None = {}
+    held: Mapping[str, reasons.Reason] | None = {}
     try:
         pvc_check.advance(run, now=now)
         if pvc_check.CHECK not in run.checks or pvc_check.is_over(run):
@@ -104,7 +104,7 @@ def advance(run_id: int, *, now: datetime) -> None:
         rows.update(busy_until=None if held is not None else now + RETRY_AFTER)
 
 
-def _advance(run: CheckRun, batch: int | None, held: Mapping[str, str], *, now: datetime) -> None:
+def _advance(run: CheckRun, batch: int | None, held: Mapping[str, reasons.Reason], *, now: datetime) -> None:
     """Advances the locked run. ``held``: why GPUs of nodes of ``batch`` are not idle, by node name."""
     with transaction.atomic():
         going_on = CheckRun.objects.filter(pk=run.pk, state=CheckRun.State.RUNNING)

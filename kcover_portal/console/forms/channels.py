@@ -9,8 +9,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kcover.notify import events
+from kcover_portal import wording
 from kcover_portal.accounts.models import User
-from kcover_portal.console import presentation, wording
+from kcover_portal.console import presentation
 from kcover_portal.console.forms import Somewhere
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster

@@ -8,9 +8,10 @@ from django.db.models import QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
+from kcover_portal import wording
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.console import presentation, wording
+from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue import queries

@@ -10,9 +10,10 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from kcover import reasons
+from kcover_portal import wording
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.console import presentation, wording
+from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.fleet.models import Node
 from kcover_portal.rescue import services

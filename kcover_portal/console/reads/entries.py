@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kcover import audit
-from kcover_portal.console import wording
+from kcover_portal import wording
 from kcover_portal.ledger.models import Entry
 
 

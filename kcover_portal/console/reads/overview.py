@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from kcover import lifecycle
-from kcover_portal.console import presentation, wording
+from kcover_portal import wording
+from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import fault_name, of_rescue, symptom
 from kcover_portal.console.reads import rescues
 from kcover_portal.fleet.models import Cluster

@@ -10,7 +10,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from kcover import audit, lifecycle, reasons
-from kcover_portal.console import action_labels, presentation, wording
+from kcover_portal import wording
+from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.fault_names import of_rescue
 from kcover_portal.console.reads import step_facts
 from kcover_portal.ledger.models import Entry

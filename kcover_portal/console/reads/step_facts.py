@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from kcover import actions, reasons
-from kcover_portal.console import wording
+from kcover_portal import wording
 from kcover_portal.rescue.models import Step
 
 

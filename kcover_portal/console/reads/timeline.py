@@ -10,7 +10,8 @@ from django.utils.translation import gettext as _
 
 from kcover import audit, lifecycle
 from kcover.decisions import guards
-from kcover_portal.console import presentation, wording
+from kcover_portal import wording
+from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import fault_name, symptom
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues

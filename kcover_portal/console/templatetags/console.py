@@ -13,7 +13,8 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from kcover import reasons
-from kcover_portal.console import action_labels, fault_names, presentation, wording
+from kcover_portal import wording
+from kcover_portal.console import action_labels, fault_names, presentation
 from kcover_portal.console.reads import approvals, entries, step_facts
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue

@@ -12,6 +12,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
+from kcover import reasons
+from kcover_portal import wording
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.console import forms
@@ -68,7 +70,7 @@ def new_token(request: Request) -> HttpResponse:
                 now=now,
             )
         except services.Refused as error:
-            form.add_error(None, str(error))
+            form.add_error(None, wording.say(error.reason))
         else:
             context = {"token": token, "secret": secret, "base": dialog(request)}
             return render(request, "console/pages/token_made.html", context)
@@ -121,7 +123,7 @@ def role(request: Request, pk: int) -> HttpResponse:
 
     def give(given: dict[str, Any], now: datetime) -> None:
         if user.pk == request.user.pk:
-            raise services.Refused(_("You cannot change your own role. Ask another admin."))
+            raise services.Refused(reasons.of("own_role"))
         actor = queries.actor(request.user)
         if given["role"]:
             services.bind(user, given["role"], cluster=given["cluster"], actor=actor, now=now)
@@ -155,7 +157,7 @@ def _do(
         try:
             act(form.cleaned_data, timezone.now())
         except services.Refused as error:
-            form.add_error(None, str(error))
+            form.add_error(None, wording.say(error.reason))
         else:
             target = reverse("console:access")
             return lead(request, target)

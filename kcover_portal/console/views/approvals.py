@@ -10,9 +10,10 @@ from django.utils import timezone, translation
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
+from kcover_portal import wording
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, wording
+from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, require, signed_in
 from kcover_portal.console.reads import approvals as reads
 from kcover_portal.rescue import services

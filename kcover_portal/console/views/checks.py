@@ -11,11 +11,12 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import autopilot, reasons
+from kcover_portal import wording
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.checks import services
 from kcover_portal.checks.models import CheckRun, CheckTarget
-from kcover_portal.console import forms, lists, wording
+from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import checks
 from kcover_portal.errors import FieldError

@@ -11,9 +11,10 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import lifecycle, marks
 from kcover.decisions import guards
+from kcover_portal import wording
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, lists, wording
+from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.reads import bulk_actions, fleet, safety, system, timeline
 from kcover_portal.fleet.models import Cluster, Node

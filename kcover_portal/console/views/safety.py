@@ -11,9 +11,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.decisions import guards
+from kcover_portal import wording
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.console import forms, presentation, wording
+from kcover_portal.console import forms, presentation
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.reads import safety as reads

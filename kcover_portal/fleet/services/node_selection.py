@@ -14,11 +14,11 @@ from kcover_portal.kube import port
 MAX_NAMED = 5  # nodes in an error message
 
 
-class Unanswered(Exception):
+class Unanswered(reasons.ExplainedError):
     """The cluster does not answer. ``retry_after`` is in seconds, None if the cluster did not send it."""
 
-    def __init__(self, message: str, *, retry_after: float | None) -> None:
-        super().__init__(message)
+    def __init__(self, reason: reasons.Reason, *, retry_after: float | None) -> None:
+        super().__init__(reason)
         self.retry_after = retry_after
 
 
@@ -48,7 +48,8 @@ def _of_job(cluster: Cluster, job: str) -> set[str]:
     try:
         pods = queries.connect(cluster).list_pods(namespace=namespace, labels={key: value})
     except port.Unavailable as error:
-        raise Unanswered(f"cluster {cluster.name} does not answer: {error}", retry_after=error.retry_after) from None
+        silent = reasons.of("cluster_not_answering", cluster=cluster.name, error=str(error))
+        raise Unanswered(silent, retry_after=error.retry_after) from None
     except port.KubeError as error:
         raise FieldError("job", reasons.of("job_query_rejected", cluster=cluster.name, error=str(error))) from error
     names = {pod.node for pod in pods if pod.node and not pod.terminal}

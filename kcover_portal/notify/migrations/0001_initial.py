@@ -167,7 +167,7 @@ class Migration(migrations.Migration):
                 ("what", models.CharField(blank=True, max_length=100)),
                 ("severity", models.CharField(blank=True, max_length=12)),
                 ("record", models.BigIntegerField(null=True)),
-                ("because", models.CharField(blank=True, max_length=1000)),
+                ("because", models.JSONField(default=dict, help_text="a Reason: why it happened; empty: unknown")),
                 ("drill", models.BooleanField(default=False)),
                 ("nodes", models.PositiveIntegerField(default=0)),
                 ("again", models.BooleanField(default=False, help_text="a reminder of an earlier event")),

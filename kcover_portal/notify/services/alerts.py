@@ -136,7 +136,7 @@ def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
         "channel": delivery.name,
         "cluster": first.cluster,
         "nodes": ", ".join(dict.fromkeys(event.node for event in batch if event.node)),
-        "why": first.because,
+        "why": render.why(first),
     }
     if delivery.omitted:
         details["left out"] = str(delivery.omitted)

@@ -91,7 +91,7 @@ def _collect_step(step: Step, *, now: datetime) -> None:
         node=rescue.node.name,
         what=rescue.code,
         record=rescue.pk,
-        because=args.message or "",
+        because=reasons.of("quoted_text", text=args.message) if args.message else None,
     )
     found = NewEvent(key, event, pager.alert_changes(event, key=key))
     named = args.channel
@@ -167,7 +167,7 @@ def _rows(
             what=event.what[:100],
             severity=event.severity,
             record=event.record,
-            because=event.because[:1000],
+            because=event.because.to_json() if event.because is not None else {},
             drill=event.drill,
             nodes=event.nodes,
             at=event.at,

@@ -89,8 +89,7 @@ def _rescue(act: audit.RescueAct | audit.StepHeld, entry: Entry, known: event_fa
         return None
     because = _because(act, entry)
     if kind == "approval.waiting" and rescue.expires_at is not None:
-        because = f"{because}; " if because else ""
-        because += f"an answer counts until {reasons.moment(rescue.expires_at)}"
+        because = reasons.both(because, reasons.of("answer_until", until=reasons.moment(rescue.expires_at)))
     return _about(entry, kind, what=rescue.code, record=rescue.pk, because=because)
 
 
@@ -119,18 +118,18 @@ def _end_kind(act: audit.RescueEnded) -> str:
     return "rescue.healed" if healed else "rescue.ended"
 
 
-def _because(act: audit.RescueAct | audit.StepHeld, entry: Entry) -> str:
+def _because(act: audit.RescueAct | audit.StepHeld, entry: Entry) -> reasons.Reason | None:
     match act:
         case audit.RescueOpened():
-            return act.reason or (str(act.because) if act.because is not None else "")
+            return reasons.of("quoted_text", text=act.reason) if act.reason else act.because
         case audit.Vote():
-            return f"{entry.actor}: {act.reason}"
+            return reasons.with_why("acted", act.reason, by=entry.actor)
         case audit.RescueEnded():
-            because = [reason for reason in (act.because, act.withdrawn) if reason is not None]
-            return str(reasons.both(*because)) if because else ""
+            known = act.because is not None or act.withdrawn is not None
+            return reasons.both(act.because, act.withdrawn) if known else None
         case audit.RescueHeld() | audit.StepHeld():
-            return str(act.because) if act.because is not None else ""
-    return ""
+            return act.because
+    return None
 
 
 def _closed(act: audit.IncidentClosed, entry: Entry, known: event_facts.Facts) -> events.Event | None:
@@ -145,7 +144,7 @@ def _closed(act: audit.IncidentClosed, entry: Entry, known: event_facts.Facts) -
         "agent.back" if silent else "incident.closed",
         what=f"{incident.kind} {incident.code}",
         record=incident.pk,
-        because=str(act.because),
+        because=act.because,
         severity=incident.severity,
         drill=incident.drill,
         nodes=len(incident.scope),
@@ -167,7 +166,7 @@ def _asked(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts) -> e
     about = row.incident if row else None
     if about is None or reason is None:
         return None
-    return _about(entry, kind="rescue.human", what=f"{about.kind} {about.code}", because=str(reason), drill=about.drill)
+    return _about(entry, kind="rescue.human", what=f"{about.kind} {about.code}", because=reason, drill=about.drill)
 
 
 def _breaker(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts, *, now: datetime) -> events.Event | None:
@@ -182,7 +181,7 @@ def _breaker(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts, *,
         if entry.at - cursor.at < window:
             return None
         Cursor.objects.filter(name=cursor.name).update(at=entry.at)
-    return _about(entry, "breaker.tripped", because=str(reason), node="")
+    return _about(entry, "breaker.tripped", because=reason, node="")
 
 
 def _mode(act: audit.ModeAct | audit.ClusterChanged, entry: Entry) -> events.Event | None:
@@ -195,7 +194,7 @@ def _mode(act: audit.ModeAct | audit.ClusterChanged, entry: Entry) -> events.Eve
             return None
         paused = moved.after == "paused"
     kind = "automation.paused" if paused else "automation.resumed"
-    return _about(entry, kind, because=f"{entry.actor}: {act.reason or '–'}")
+    return _about(entry, kind, because=reasons.with_why("acted", act.reason, by=entry.actor))
 
 
 def _about(entry: Entry, kind: str, **more: Any) -> events.Event:

@@ -90,7 +90,7 @@ def _reminder(notice: Notice, rescue: Rescue, *, now: datetime) -> NewEvent:
         node=notice.node,
         what=notice.what,
         record=rescue.pk,
-        because=f"it still waits for an answer, which counts until {reasons.moment(rescue.expires_at)}",
+        because=reasons.of("still_unanswered", until=reasons.moment(rescue.expires_at)),
         again=True,
     )
     return NewEvent(_key(rescue), event)

@@ -11,6 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from kcover.notify import events
+from kcover_portal import wording
 from kcover_portal.accounts.models import User
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Delivery, Route
@@ -113,10 +114,16 @@ def _message(
         "test": delivery.test,
         "subject": subject,
         "lines": list(lines),
-        "happenings": [{**asdict(event), "at": event.at.isoformat()} for event in batch],
+        "happenings": [_happening(event) for event in batch],
         "left_out": delivery.omitted,
     }
     return Message(key=key, subject=subject, lines=tuple(lines), link=settings.KCOVER_PUBLIC_URL, document=document)
+
+
+def _happening(event: events.Event) -> dict[str, Any]:
+    """The event for programs: ``because`` is a sentence, ``because_reason`` its code."""
+    reason = event.because.to_json() if event.because is not None else None
+    return {**asdict(event), "at": event.at.isoformat(), "because": why(event), "because_reason": reason}
 
 
 def _subject(found: Sequence[events.Line], batch: Sequence[events.Event]) -> str:
@@ -140,9 +147,14 @@ def text(line: events.Line) -> str:
     """One line: what, where and why."""
     first = line.first
     sentence = head(line)
-    if first.because and (line.is_single or first.kind == "rule.notify"):
-        sentence += f" – {first.because}"
+    if first.because is not None and (line.is_single or first.kind == "rule.notify"):
+        sentence += f" – {why(first)}"
     return _plain(sentence, MAX_LINE)
+
+
+def why(event: events.Event) -> str:
+    """Why the event happened, in the active language; "" if nobody knows."""
+    return wording.say(event.because) if event.because is not None else ""
 
 
 def head(line: events.Line) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kcover import reasons
 from kcover.policy import document
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Revision
@@ -47,13 +48,13 @@ def two_revisions(
     rows = Revision.objects.filter(policy__kind=kind, policy__name=name).select_related("policy")
     found = {row.number: row for row in rows}
     if not found:
-        raise NotFound(f"unknown policy {name}")
+        raise NotFound(reasons.of("policy_unknown", policy=name))
     live = next(iter(found.values())).policy.revision
     if new is None and not live:
-        raise NotFound(f"policy {name} is not active; give the revision to compare with")
+        raise NotFound(reasons.of("policy_not_active", policy=name))
     for number in (old, live if new is None else new):
         if number not in found:
-            raise NotFound(f"policy {name} has no revision {number}")
+            raise NotFound(reasons.of("revision_unknown", policy=name, revision=number))
     return found[old], found[live if new is None else new]
 
 

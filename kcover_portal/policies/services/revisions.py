@@ -19,11 +19,11 @@ from kcover_portal.policies.services.validation import Invalid, Parsed, validate
 Key = tuple[str, str]  # kind and name
 
 
-class Conflict(Exception):
+class Conflict(reasons.ExplainedError):
     """The active revision is not the one that the author edited."""
 
 
-class NotFound(LookupError):
+class NotFound(reasons.ExplainedError, LookupError):
     """The policy or revision does not exist."""
 
 
@@ -69,11 +69,11 @@ def rollback(
     """
     old = Revision.objects.filter(policy__kind=kind, policy__name=name, number=number).select_related("policy").first()
     if old is None:
-        raise NotFound(f"policy {name} has no revision {number}")
+        raise NotFound(reasons.of("revision_unknown", policy=name, revision=number))
     if not reason.strip():
         raise Invalid((Problem(1, 1, "reason", reasons.of("rollback_reason")),))
     if old.policy.revision == number:
-        raise Conflict(f"revision {number} of {name} is already active")
+        raise Conflict(reasons.of("revision_already_active", policy=name, revision=number))
     reading = validate(old.text)
     if reading.problems:
         raise Invalid(reading.problems)
@@ -97,7 +97,7 @@ def delete(
     with transaction.atomic():
         row = Policy.objects.select_for_update().filter(kind=kind, name=name, revision__gt=0).first()
         if row is None:
-            raise NotFound(f"unknown policy {name}")
+            raise NotFound(reasons.of("policy_unknown", policy=name))
         if expected is not None:
             _expect(row, expected)
         previous, row.revision = row.revision, 0
@@ -120,7 +120,7 @@ def _put(
             for policy in parsed:
                 _revise(rows[policy.key], policy, author=author, reason=reason, now=now, always=always)
     except IntegrityError as error:
-        raise Conflict("another WarmStandbyPolicy was published at the same time; review it first") from error
+        raise Conflict(reasons.of("standby_policy_published")) from error
     return [rows[key] for key in keys]
 
 
@@ -135,9 +135,10 @@ def _locked(keys: list[Key], *, now: datetime) -> dict[Key, Policy]:
 
 def _expect(row: Policy, expected: int) -> None:
     if row.revision != expected:
-        have = f"revision {row.revision} is active" if row.revision else "it is not active"
-        wanted = f"revision {expected}" if expected else "no policy yet"
-        raise Conflict(f"you edited {wanted} of {row.name}, but {have}; review it and apply again")
+        edited = reasons.of("revision_named", revision=expected) if expected else reasons.of("no_revision_yet")
+        active = reasons.of("revision_is_active", revision=row.revision) if row.revision else None
+        present = active or reasons.of("policy_is_inactive")
+        raise Conflict(reasons.of("revision_changed", policy=row.name, edited=edited, present=present))
 
 
 def _revise(row: Policy, parsed: Parsed, *, author: str, reason: str, now: datetime, always: bool) -> None:

@@ -1,6 +1,7 @@
 """Change a node, and take the change back: one patch each, with the portal's mark in the same patch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 from kcover import actions, audit, reasons
@@ -27,14 +28,7 @@ def adopt(context: Context, node: port.Node) -> Marks:
     on_node = core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
     if on_node is None:
         return Marks(rescue=context.rescue.pk)
-    return Marks(
-        rescue=context.rescue.pk,
-        cordon=on_node.cordon,
-        foreign_cordon=on_node.foreign_cordon,
-        taints=on_node.taints,
-        labels=on_node.labels,
-        given=on_node.given,
-    )
+    return replace(on_node, rescue=context.rescue.pk)
 
 
 def change(

@@ -116,9 +116,9 @@ def test_a_policy_is_put_read_and_put_again(admin: Api, viewer: Api, now: dateti
     assert (response.status_code, response.headers["ETag"]) == (201, '"1"')
     assert put(admin, "a", policy("a", codes='["63"]') + "# new\n", If_Match='"1"').headers["ETag"] == '"2"'
     stale = put(admin, "a", policy("a", codes='["64"]'), If_Match='"1"')
-    assert problem(stale, 412)["detail"] == (
-        "you edited revision 1 of a, but revision 2 is active; review it and apply again"
-    )
+    refused = problem(stale, 412)
+    assert refused["detail"] == "you edited revision 1 of a, but revision 2 is active; review it and apply again"
+    assert (refused["code"], refused["params"]["policy"]) == ("revision_changed", "a")
     read = viewer.get("policies/a")
     assert (read.status_code, read.headers["ETag"]) == (200, '"2"')
     body = read.json()

@@ -164,7 +164,8 @@ def test_guards_are_read_and_changed_in_part(east: Cluster, now: datetime) -> No
     assert entry.data["changed"]["hold_down"] == {"before": 30, "after": 5}
     assert entry.data["reason"] == "drill"
     wrong = api.call("patch", "clusters/east/guards", {"storm": {"nodes": 0}, "cooldown": 9})
-    assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "storm.nodes")
+    error = wrong.json()["errors"][0]
+    assert (wrong.status_code, error["field"], error["code"]) == (400, "storm.nodes", "number_out_of_range")
     assert api.get("clusters/east/guards").json()["cooldown"] == 0
     assert caller(None, now, kind="viewer").call("patch", "clusters/east/guards", {}).status_code == 403
 

@@ -157,6 +157,7 @@ def test_what_needs_idle_gpus_is_left_out_where_a_pod_holds_some(world: World) -
         ("dcgm", "skipped", "the pod default/train-0 holds GPUs"),
         ("remapped", "pass", ""),
     ]
+    assert turn.results[0]["because"] == {"code": "pod_holds_gpus", "params": {"pod": "default/train-0"}}
     assert turn.said == ["Ok"]
 
 

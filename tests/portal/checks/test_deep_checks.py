@@ -139,7 +139,7 @@ def test_who_works_on_a_node_when_its_turn_comes_is_left_alone_too(world: World)
     check_runs.advance(run.pk, now=world.now)
     turn = run.targets.get(node__name="gpu-1")
     assert (turn.said, turn.invasive) == ([autopilot.NOT_CHECKED], False)
-    assert turn.results[0]["message"] == "maintenance until 2026-11-21 09:00 UTC: new cables"
+    assert turn.results[0]["message"] == "maintenance until 2026-11-21 09:00:00 UTC: new cables"
     nodes = [world.node("gpu-1")]
     asked = check_runs.begin(world.cluster, nodes, checks=("dcgm",), level=3, actor="user:ann", now=world.now)
     check_runs.advance(asked.pk, now=world.now)

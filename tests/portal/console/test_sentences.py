@@ -8,7 +8,7 @@ from django.utils import translation
 from kcover import reasons, sentences
 from kcover.faults import catalog
 from kcover.policy.document import rescue_policy, standby_policy
-from kcover_portal.console import wording
+from kcover_portal import wording
 from kcover_portal.console.templatetags import console
 
 # Names that Chinese texts keep: products, Kubernetes kinds and settings. Parameters are excluded from the check.
@@ -28,6 +28,7 @@ NAMES = {
         "NVLink",
         "UTC",
         "UID",
+        "ID",
     ),
     *("decision_mode", "external", "policies", "true", "Autopilot", "PVC", "webhook"),
     *("HTTP", "JSON", "DNS", "ASCII", "URL", "KCOVER_MAIL_URL", "NAME", "Events", "iperf", "batch"),
@@ -52,6 +53,8 @@ NAMES = {
     *("minCount", "kinds", "pciebw", "remapped", "attribute", "labels", "operator", "any", "all", "agent", "required"),
     *("WarmStandbyPolicy", "drain", "cordon", *rescue_policy.KEYS, *rescue_policy.OWN_KEYS, *rescue_policy.APPROVAL),
     *standby_policy.SIDES,
+    # Commands, Kubernetes fields and forms of settings.
+    *("manage", "py", "token", "create", "node", "InternalIP", "ReadWriteMany", "pool", "label", "rack", "KEY"),
 }
 WORD = re.compile(r"[A-Za-z][A-Za-z_]+")
 HAN = re.compile(r"[\u4e00-\u9fff]")

@@ -94,7 +94,7 @@ def test_a_question_and_its_answer(world: World, channel: Channel, told: Told, s
     assert document["subject"] == "Approval waiting: xid 62 · gpu-1 · c1 (and 2 others)"
     until = f"{question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     address = f"https://portal.example/approvals/#question-{question.pk}"
-    assert document["lines"][0].endswith(f"an answer counts until {until} {address}")
+    assert document["lines"][0].endswith(f"An answer counts until {until}. {address}")
     rescue.approve(question, actor="user:bo", reason="go on", now=asking.now)
     assert told()[1]["lines"] == [
         f"Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on https://portal.example/rescues/{question.pk}/"
@@ -151,7 +151,7 @@ def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, tol
     (document,) = told()
     assert set(document["lines"]) == {
         "Automation goes on – user:anna: over",
-        "Automation goes on · c1 – user:bo: –",
+        "Automation goes on · c1 – by user:bo",
         "Automation paused – user:anna: fire drill",
         "Automation paused · c1 – user:bo: cooling",
     }
@@ -199,6 +199,7 @@ def test_a_tripped_breaker_is_told_once_a_window(db: None, receiver: Receiver):
     (document,) = receiver.asked
     assert document["lines"] == ["Breaker tripped · c1 – " + document["happenings"][0]["because"]]
     assert document["happenings"][0]["because"].startswith("Breaker tripped: 1 of 6 nodes")
+    assert document["happenings"][0]["because_reason"]["code"] == "breaker"
     world.uninstall()
 
 

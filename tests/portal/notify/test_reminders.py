@@ -52,7 +52,7 @@ def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: C
     assert (reminder["kind"], reminder["again"], reminder["record"]) == ("approval.waiting", True, row.pk)
     assert document["subject"] == "Approval waiting (reminder): xid 62 · gpu-1 · c1"
     until = f"{row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    assert document["lines"][0].endswith(f" – it still waits for an answer, which counts until {until}")
+    assert document["lines"][0].endswith(f" – It still waits for an answer, which counts until {until}.")
     for _ in range(3):
         told(HOUR)
     assert len(told()) == 2
@@ -172,7 +172,7 @@ def test_a_collector_that_dies_in_between_reminds_once(
     def dying(*_: Any, **__: Any) -> None:
         raise Died
 
-    monkeypatch.setattr(collect.doorbell, "tell", dying)
+    monkeypatch.setattr(collect.doorbell, "publish", dying)
     with pytest.raises(Died):
         reminders.remind(now=question.now)
     monkeypatch.undo()

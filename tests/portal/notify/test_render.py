@@ -10,6 +10,7 @@ from django.test import Client
 from kcover.notify import events
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
+from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify import services
@@ -49,6 +50,14 @@ def test_in_chinese(world: World, channel: Channel, told: Told):
     (document,) = told()
     assert document["lines"] == ["新故障: xid 79 (致命) · gpu-1 · c1"]
     assert document["happenings"][0]["kind"] == "incident.opened"
+
+
+def test_reasons_are_in_the_channels_language(world: World, channel: Channel, told: Told):
+    services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
+    fleet.pause(cluster=None, reason="", actor="user:bo", now=world.now)
+    (document,) = told()
+    assert document["lines"] == ["自动化已暂停 – 由 user:bo 操作"]
+    assert document["happenings"][0]["because_reason"] == {"code": "acted", "params": {"by": "user:bo"}}
 
 
 def test_a_persons_own_channel_has_a_link_that_answers_in_their_name(

@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from kcover import marks, reasons
+from kcover import audit, marks, reasons
 from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from tests.portal.rescue import killing
 from tests.portal.rescue.world import NODE, World
@@ -36,6 +37,17 @@ def release(world: World) -> port.Node:
     services.request(world.node(), "release", actor="user:anna", reason="", now=world.now)
     world.work()
     return world.kube.get_node(NODE)
+
+
+def test_the_audit_log_shows_the_label_before_and_after(labelled: World) -> None:
+    labelled.kube.label_node(NODE, {"example.com/health": "good"})
+    labelled.sync()
+    labelled.fault(62)
+    labelled.work()
+    answer = audit.ClusterCallDone.of_entry(Entry.objects.get(verb="label.done")).answer
+    assert isinstance(answer, audit.NodePatched)
+    assert answer.before.labels == ("example.com/health=good",)
+    assert answer.after.labels == ("example.com/health=xid-62",)
 
 
 @pytest.mark.parametrize("before", [None, "good"])

@@ -10,7 +10,6 @@ from rest_framework.request import Request
 from kcover import autopilot
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api import problems
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
@@ -126,8 +125,6 @@ def _selected(cluster: Cluster, parameter: str, *, hosts: Sequence[str], **given
         return node_selection.nodes(cluster, hosts=hosts, **given)
     except FieldError as error:
         raise FieldError(parameter if error.field == "host" else error.field, error.reason) from error
-    except node_selection.Unanswered as error:
-        raise problems.NotAnswered(str(error), retry_after=error.retry_after) from error
 
 
 def cluster_of(request: Request) -> Cluster:

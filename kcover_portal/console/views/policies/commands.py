@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from kcover_portal import wording
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
@@ -15,6 +16,7 @@ from kcover_portal.console.access import Request, dialog, lead, require, signed_
 from kcover_portal.console.views.policies import parts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
+from kcover_portal.policies.services.source import Problem
 
 
 @require_http_methods(["GET", "POST"])
@@ -36,8 +38,10 @@ def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRes
                 now=timezone.now(),
                 expected=parts.expected(request),
             )
-        except (services.Conflict, services.Invalid) as error:
-            form.add_error(None, str(error))
+        except services.Conflict as error:
+            form.add_error(None, wording.say(error.reason))
+        except services.Invalid as error:
+            form.add_error(None, [_placed(problem) for problem in error.problems])
         else:
             return lead(request, parts.addresses(row)["page"])
     live = queries.revision(row)
@@ -63,7 +67,7 @@ def archive(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResp
                 expected=parts.expected(request),
             )
         except (services.Conflict, services.NotFound) as error:
-            form.add_error(None, str(error))
+            form.add_error(None, wording.say(error.reason))
         else:
             return lead(request, parts.addresses(row)["page"])
     return _ask(request, row, form, verb="archive")
@@ -98,3 +102,9 @@ def _ask(
         "base": dialog(request),
     }
     return render(request, "console/pages/policy_act.html", context, status=422 if form.errors else 200)
+
+
+def _placed(problem: Problem) -> str:
+    """The problem with its position in the text."""
+    place = _("Line %(line)s, column %(column)s") % {"line": problem.line, "column": problem.column}
+    return _("%(place)s: %(problem)s") % {"place": place, "problem": wording.say(problem.reason)}

@@ -1,0 +1,35 @@
+"""Refused changes of users, roles, tokens and agents' credentials. Shown beside a form or after a prefix."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    # People.
+    "own_role": _("You cannot change your own role. Ask another admin."),
+    "role_unknown": _("unknown role {role}; use one of {known}"),
+    "user_invalid": _("{problem}"),
+    # Tokens.
+    "agent_token_without_cluster": _("an agent token requires the cluster of its nodes"),
+    "token_node_unused": _("only agent tokens can be bound to a node, not kind {kind}"),
+    "expiry_in_past": _("the expiry is in the past"),
+    "scope_unknown": _("unknown scope {scope}; use {known}"),
+    "token_scopes_unused": _("tokens of kind {kind} have no scopes; only decision system and operator tokens do"),
+    # Enrolment and renewal of agents' credentials.
+    "enrolment_token_invalid": _("the enrolment token is expired or revoked; create one with manage.py token create"),
+    "credential_in_use": _(
+        "node {node} uses its credential {credential}; it can enrol again once that is revoked or unused for {wait}"
+    ),
+    "credential_bound": _(
+        "credential {credential} was not created by enrolment and cannot be renewed; enrol with an enrolment token or"
+        " create one with manage.py token create --node"
+    ),
+    "credential_invalid": _(
+        "the credential is expired, revoked or replaced; enrol with an enrolment token or create one with"
+        " manage.py token create --node"
+    ),
+    "renewed_recently": _(
+        "node {node} last renewed its credential at {at}; it can do so once per {interval}, and the current credential"
+        " stays valid"
+    ),
+}

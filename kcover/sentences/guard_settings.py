@@ -1,0 +1,17 @@
+"""Invalid settings of guards. Shown beside the field or after its path, so without a full stop."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    "settings_not_object": _("must be an object with {known}, not {value}"),
+    "guard_setting_unknown": _("unknown setting: there are {known}"),
+    "guard_setting_misspelt": _("unknown setting: did you mean {near}?"),
+    "not_a_flag": _("must be true or false, not {value}"),
+    "number_out_of_range": _("must be a whole number from {least} to {most}, not {value}"),
+    "percentage_out_of_range": _("must be a whole percentage from {least} to {most}, not {value}"),
+    "seconds_not_in_range": _("must be whole seconds from {least} to {most}, not {value}"),
+    "label_key_invalid": _("{label} is not a label key; write for example label:rack"),
+    "budget_scope_unknown": _("must be cluster, pool or label:KEY, not {value}"),
+}

@@ -1,0 +1,13 @@
+"""What notifications say about an event, after its title."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    "quoted_text": _("{text}"),  # what a person, a rule or a program wrote
+    "acted": _("by {by}"),
+    "acted_because": _("{by}: {why}"),
+    "answer_until": _("An answer counts until {until}."),
+    "still_unanswered": _("It still waits for an answer, which counts until {until}."),
+}
