@@ -112,7 +112,7 @@ def _decide(
                 opened=opened,
                 now=now,
                 lease_until=lease_until,
-                calls_begun=1 if lease_until and cordon.comes_first(decision.steps) else 0,
+                begins=cordon.comes_first(decision.steps),
                 drafts=drafts,
             )
             context = runner.context_of(created.rescue, created.steps[0], clock=clock)

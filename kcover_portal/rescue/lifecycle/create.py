@@ -45,19 +45,20 @@ def open_by_policy(
     opened: Iterable[Incident],
     now: datetime,
     lease_until: datetime | None,
-    calls_begun: int,
+    begins: bool,
     drafts: Sequence[ledger.Draft],
 ) -> Created:
     """Open the rescue that a rule asks for. ``drafts``: ledger entries that precede it; the caller appends all.
 
     ``opened``: the open incidents of the node, which the rescue is to heal. ``lease_until``: the caller runs the rescue
-    at once, so it is opened as claimed by the caller. ``calls_begun``: how many of its calls the caller begins.
+    at once, so it is opened as claimed by the caller. ``begins``: the caller then begins its first call, too.
     """
     chosen = decision.candidate
     assert chosen is not None  # the answer asks for a rescue, so a rule applies
     by_system = chosen.external
     held = decision.answer == "approve"
     gate = _gate(decision, chosen) if held else {}
+    state = initial_state(gate, lease_until=lease_until, now=now)
     created = create_rescue(
         node,
         decision.steps,
@@ -74,8 +75,8 @@ def open_by_policy(
         policy=decision.policy or "",
         revision=decision.revision,
         boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # otherwise the watch is behind
-        calls_begun=calls_begun,
-        **initial_state(gate, lease_until=lease_until, now=now),
+        calls_begun=int(begins and "lease_until" in state),  # a rescue that awaits approval is not claimed
+        **state,
     )
     healed = Rescue.incidents.through
     healed.objects.bulk_create(

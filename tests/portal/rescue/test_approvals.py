@@ -10,6 +10,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Rescue
 from tests.codes import refused
@@ -59,6 +60,16 @@ def test_inv_43_a_gated_step_waits_and_what_is_safe_was_done(gated: World) -> No
     gated.reboot()
     assert gated.until("succeeded").outcome == "healed"
     assert Approval.objects.get().step == 1
+
+
+def test_inv_46_no_call_is_begun_before_the_first_approval(db: None) -> None:
+    world = World()
+    Cluster.objects.update(mode="approve")
+    world.fault(62)
+    services.decide_and_run(Incident.objects.get().pk, clock=world.clock)
+    assert (world.rescue().hold, world.rescue().calls_begun) == ("approval", 0)
+    assert not Entry.objects.filter(verb="cordon.begun").exists()
+    world.uninstall()
 
 
 def test_inv_43_a_yes_for_another_plan_is_refused(gated: World) -> None:
