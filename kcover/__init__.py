@@ -1,6 +1,6 @@
 """The core: every rule an operator could argue about, as pure functions of their arguments.
 
-Belongs here: parsing of kernel-log lines, the Xid catalogue, the wire format, durations, policy matching, decisions,
+Belongs here: parsing of kernel-log lines, the Xid catalog, the wire format, durations, policy matching, decisions,
 plans, marks, lifecycles. Never here: Django, I/O beyond reading the package's own data files, a clock (``now`` is an
 argument).
 """

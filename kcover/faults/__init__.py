@@ -1,1 +1,1 @@
-"""Faults of GPUs, NVLink switches and CPUs: log lines, codes and the catalogue of their meaning."""
+"""Faults of GPUs, NVLink switches and CPUs: log lines, codes and the catalog of their meaning."""

@@ -17,7 +17,7 @@ _DATA_FILES = {"xid": "xids.json", "sxid": "sxids.json"}
 # one of these; if it needs more (109: reset), it is, whoever caused it.
 _RESPONSES_WITHOUT_ACTION = ("none", "record", "record_escalate_on_repeat")
 _UNKNOWN_REMEDY = (
-    "Not in the catalogue: read the log line, the vendor's release notes and what else the node logged at that time."
+    "Not in the catalog: read the log line, the vendor's release notes and what else the node logged at that time."
 )
 
 
@@ -54,22 +54,22 @@ NVLINK5 = range(144, 151)
 
 
 def xid(code: int) -> Entry | None:
-    """The catalogue entry of an Xid, or None."""
+    """The catalog entry of an Xid, or None."""
     return describe("xid", code)
 
 
 def sxid(code: int) -> Entry | None:
-    """The catalogue entry of an SXid, or None."""
+    """The catalog entry of an SXid, or None."""
     return describe("sxid", code)
 
 
 def describe(kind: str, code: int) -> Entry | None:
-    """The catalogue entry of a code; None if there is none or the kind has no catalogue."""
+    """The catalog entry of a code; None if there is none or the kind has no catalog."""
     return entries(kind).get(code)
 
 
 def entries(kind: str) -> Mapping[int, Entry]:
-    """All entries of a kind by code, in ascending order; empty for kinds without a catalogue."""
+    """All entries of a kind by code, in ascending order; empty for kinds without a catalog."""
     return _table(kind) if kind in _DATA_FILES else {}
 
 

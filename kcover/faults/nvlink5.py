@@ -3,7 +3,7 @@
 ``149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 ...)``: the unit, the driver's severity, whether
 the error crossed containment, whether it was injected, the link, then register words. The first word contains the
 sub-code, the second is the error status. ``data/nvlink5.json`` lists the action for many combinations of these.
-Sources: NVIDIA's Xid catalogue; line forms of the open drivers.
+Sources: NVIDIA's Xid catalog; line forms of the open drivers.
 """
 
 import functools

@@ -10,15 +10,16 @@ SENTENCES: Mapping[str, str] = {
     "role_unknown": _("unknown role {role}; use one of {known}"),
     "user_invalid": _("{problem}"),
     # Tokens.
-    "agent_token_without_cluster": _("an agent token requires the cluster of its nodes"),
+    "agent_token_without_cluster": _("an agent token requires a cluster"),
     "token_node_unused": _("only agent tokens can be bound to a node, not kind {kind}"),
-    "expiry_in_past": _("the expiry is in the past"),
+    "expiry_in_past": _("the expiry is in the past; enter a later time"),
     "scope_unknown": _("unknown scope {scope}; use {known}"),
     "token_scopes_unused": _("tokens of kind {kind} have no scopes; only decision system and operator tokens do"),
     # Enrolment and renewal of agents' credentials.
     "enrolment_token_invalid": _("the enrolment token is expired or revoked; create one with manage.py token create"),
     "credential_in_use": _(
-        "node {node} uses its credential {credential}; it can enrol again once that is revoked or unused for {wait}"
+        "node {node} still uses credential {credential}; revoke the credential, or wait until it has been unused"
+        " for {wait}"
     ),
     "credential_bound": _(
         "credential {credential} was not created by enrolment and cannot be renewed; enrol with an enrolment token or"
@@ -29,7 +30,7 @@ SENTENCES: Mapping[str, str] = {
         " manage.py token create --node"
     ),
     "renewed_recently": _(
-        "node {node} last renewed its credential at {at}; it can do so once per {interval}, and the current credential"
-        " stays valid"
+        "node {node} renewed its credential at {at}; the next renewal is possible {interval} later. The current"
+        " credential stays valid"
     ),
 }

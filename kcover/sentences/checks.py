@@ -9,10 +9,10 @@ SENTENCES: Mapping[str, str] = {
     "node_cordoned": _("it is cordoned"),
     "node_not_ready": _("it is not Ready"),
     "node_excluded_by_label": _("it carries {label}=true"),
-    "node_in_rescue": _("a rescue of it is open"),
+    "node_in_rescue": _("the node has an open rescue"),
     "node_in_maintenance": _("maintenance until {until}: {why}"),
     # GPUs that are not idle.
-    "gpu_users_unknown": _("it is unknown which pods hold GPUs: {error}"),
+    "gpu_users_unknown": _("the portal could not list the pods that hold GPUs: {error}"),
     "pod_holds_gpus": _("the pod {pod} holds GPUs"),
     "check_run_uses_gpus": _("check run {run} is using its GPUs"),
     # iperf's ring.
@@ -20,19 +20,20 @@ SENTENCES: Mapping[str, str] = {
     "node_without_address": _("the cluster shows no address (InternalIP) of this node"),
     "partner_left_ring": _("{node} has left the ring: {why}"),
     # An agent's answer.
-    "result_missing": _("the agent's answer has no result for it"),
-    "check_not_run": _("the agent did not run it: {state}: {message}"),
+    "result_missing": _("the agent returned no result for this check"),
+    "check_not_run": _("the agent did not run the check ({state}): {message}"),
     # The volume claim of the check pvc.
     "claim_not_written": _("the cluster is in mode {mode}: nothing is written to it"),
     "claim_unreadable": _("the claim could not be read: {error}"),
     "claim_bound": _("bound after {seconds} s"),
     "claim_bound_by_class": _("bound after {seconds} s by class {storage_class}"),
     "claim_not_bound": _(
-        "not bound within {seconds} s but {phase}: is there a class for ReadWriteMany that does not wait for a pod?"
+        "not bound within {seconds} s (phase {phase}); use a storage class that supports ReadWriteMany and"
+        " binds immediately"
     ),
     "claim_not_bound_by_class": _(
-        "not bound within {seconds} s but {phase}: is there a class {storage_class}, for ReadWriteMany, that does not"
-        " wait for a pod?"
+        "not bound within {seconds} s (phase {phase}); storage class {storage_class} must support ReadWriteMany and"
+        " bind immediately"
     ),
-    "claim_gone": _("gone"),
+    "claim_gone": _("the claim no longer exists"),
 }

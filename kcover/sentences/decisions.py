@@ -17,25 +17,25 @@ SENTENCES: Mapping[str, str] = {
     "code_and_labels_match": _("Code and labels match."),
     "lists_xids": _("Lists Xid codes; this fault is of kind {kind}."),
     "lists_others": _("Lists {listed}, not {code}."),
-    "names_others": _("Names {named}, not {kind} {code}."),
-    "seen_too_seldom": _("Requires {wanted} occurrences within {within}; seen {seen}."),
+    "names_others": _("Matches {named}, not {kind} {code}."),
+    "seen_too_seldom": _("Requires {wanted} occurrences within {within}; {seen} were seen."),
     "means_xids": _("Covers Xid and SXid faults, not kind {kind}."),
     "program_fault": _("{kind} {code} is not a node fault; only a rule that lists it matches."),
-    "not_catalogued": _("{kind} {code} is not in any catalog; only a rule that lists it matches."),
+    "not_catalogd": _("{kind} {code} is not in any catalog; only a rule that lists it matches."),
     "no_label": _("The node has none of these labels: {labels}."),
     "not_all_labels": _("The node does not have all of these labels: {labels}."),
     # What is weighed once a rule matches.
     "excluded": _("Node {node} is excluded (label {label}=true)."),
     "paused": _("Automation is paused."),
     "paused_because": _("Automation is paused: {why}"),
-    "resume_first": _("Resume it first."),
+    "resume_first": _("Resume automation first."),
     "shadow_no_writes": _("Shadow mode: nothing is written to the cluster."),
     "rescue_open": _("Rescue {rescue} is open on this node. A node has one rescue at a time."),
-    "left_to_people": _("Rescue {rescue} left this node to people. Release it to let policies act again."),
-    "done_already": _("Rescue {rescue} already did exactly this, and the node is still isolated."),
-    "shadow": _("Shadow mode: this is what would have been done."),
+    "left_to_people": _("Rescue {rescue} requires a person. Release the node to let policies act again."),
+    "done_already": _("Rescue {rescue} already ran the same plan. The node is still isolated."),
+    "shadow": _("Shadow mode: the portal recorded this plan and did not run it."),
     "approve": _("Approve mode: a person must approve first."),
-    "nothing_holds_back": _("Nothing stands in the way."),
+    "nothing_holds_back": _("No guard, pause or mode blocks the action."),
     "approval_required": _("The rule requires approval first."),
     "reboots_repeat": _(
         "Rescues rebooted this node, or reset one of its GPUs, {rescues} times within {within}. A person must look "
@@ -45,9 +45,10 @@ SENTENCES: Mapping[str, str] = {
     "expired": _("Last seen at {seen}, more than {within} ago. The action that was held back is dropped."),
     "rebooted_since": _("Node {node} has rebooted since this fault was seen, and the fault has not come back."),
     "boot_not_shown": _(
-        "Reported for boot {boot}, which the cluster has not confirmed. Waiting to learn whether that boot has ended."
+        "Reported for boot {boot}, which the cluster has not confirmed. The portal waits until the "
+        "cluster confirms the boot or reports another boot."
     ),
-    "external_nothing": _("{system} was asked and wants no action."),
+    "external_nothing": _("{system} returned no action."),
     "external_silent": _("{system} was asked to decide and gave no usable answer: {why}"),
     # The answer to a decision system at the limit of its plans, in KCE's own words.
     "plan_limit": _("Exceed the maximum plans limit {{{limit}}}"),

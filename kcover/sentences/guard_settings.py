@@ -6,7 +6,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "settings_not_object": _("must be an object with {known}, not {value}"),
-    "guard_setting_unknown": _("unknown setting: there are {known}"),
+    "guard_setting_unknown": _("unknown setting; use one of {known}"),
     "guard_setting_misspelt": _("unknown setting: did you mean {near}?"),
     "not_a_flag": _("must be true or false, not {value}"),
     "number_out_of_range": _("must be a whole number from {least} to {most}, not {value}"),

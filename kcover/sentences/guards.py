@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
-    "none_eligible": _("Cluster {cluster} has no eligible nodes to count. Nothing is done."),
+    "none_eligible": _("Cluster {cluster} has no eligible nodes, so limits cannot be calculated. No action is taken."),
     "overridden": _("{user} overrode the guard {guard}: {why}"),
     "not_excluded": _("Node {node} is not excluded (no label {label}=true)."),
     "maintenance": _("Maintenance window ({scope}) until {until}."),

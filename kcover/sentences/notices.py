@@ -9,5 +9,5 @@ SENTENCES: Mapping[str, str] = {
     "acted": _("by {by}"),
     "acted_because": _("{by}: {why}"),
     "answer_until": _("An answer counts until {until}."),
-    "still_unanswered": _("It still waits for an answer, which counts until {until}."),
+    "still_unanswered": _("The request is still unanswered and expires at {until}."),
 }

@@ -17,7 +17,7 @@ SENTENCES: Mapping[str, str] = {
     "checks_failed": _("Checks failed: {checks}"),
     "checks_broken": _("Checks could not be completed, which says nothing about the node: {checks}"),
     "checks_unknown": _("The agent does not have these checks: {checks}."),
-    "checks_inconclusive": _("The checks proved nothing: {why}"),
+    "checks_inconclusive": _("The checks were inconclusive: {why}"),
     "no_results": _("no result was returned"),
     "checks_done": _("Checks finished: {results}."),
     "checks_passed": _("{count} passed"),
@@ -50,7 +50,7 @@ SENTENCES: Mapping[str, str] = {
     "callback_timeout": _("{host} did not call back in time."),
     # verify
     "faults_since_repair": _("Faults since the repair: {faults}."),
-    "rebooted_again": _("The node rebooted again, and not by this rescue."),
+    "rebooted_again": _("The node rebooted again. This rescue did not request the reboot."),
     "verify_not_ready": _("Waiting for the node to become Ready."),
     "agent_not_back": _("No agent report since the node came back. Silence does not prove health."),
     "verify_waits_for_agent": _("Waiting for the agent's first report since the repair."),
@@ -59,5 +59,5 @@ SENTENCES: Mapping[str, str] = {
     "hold_down": _("Healthy so far; {seconds} s without a fault are required."),
     "checks_still_fail": _("Checks still fail: {checks}."),
     "checks_not_passed_yet": _("Checks have not passed yet: {checks}."),
-    "verified_healthy": _("Ready, agent reporting, no fault since."),
+    "verified_healthy": _("The node is Ready, the agent reports, and no fault occurred since the repair."),
 }

@@ -124,21 +124,21 @@ SENTENCES: Mapping[str, str] = {
     ),
     "any_fault": _("any fault"),
     "any_fault_of_kind": _("any fault of kind {kind}"),
-    "code_uncatalogued": _("{kind} {code} is not in the catalogue"),
+    "code_uncatalogd": _("{kind} {code} is not in the catalog"),
     "same_priority": _(
         "{first} and {second} both have priority {priority} and can match {fault} on one node: the rule of the older "
-        "policy runs, or within a policy the first one{note}"
+        "policy runs; within one policy, the first rule runs{note}"
     ),
-    "second_never_runs": _(", so {second} never does"),
+    "second_never_runs": _("; {second} never runs"),
     "rule_covered": _("{second} never runs: {first} comes before it and matches the same faults{note}"),
-    "rule_shadowed": _("{first} comes before {second} for {fault}{note}"),
-    "shadow_does_nothing": _(", and in shadow mode it does nothing"),
+    "rule_shadowed": _("{first} overrides {second} for {fault}{note}"),
+    "shadow_does_nothing": _("; {first} is in shadow mode and does nothing"),
     # Revisions.
     "policy_unknown": _("unknown policy {policy}"),
     "policy_not_active": _("policy {policy} is not active; give the revision to compare with"),
     "revision_unknown": _("policy {policy} has no revision {revision}"),
     "revision_already_active": _("revision {revision} of {policy} is already active"),
-    "revision_changed": _("you edited {edited} of {policy}, but {present}; review it and apply again"),
+    "revision_changed": _("you edited {edited} of {policy}, but {present}; review the current version and apply again"),
     "revision_named": _("revision {revision}"),
     "no_revision_yet": _("no policy yet"),
     "revision_is_active": _("revision {revision} is active"),

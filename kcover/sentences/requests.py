@@ -51,9 +51,9 @@ SENTENCES: Mapping[str, str] = {
     "action_needs": _("{name} needs {needed}"),
     "request_no_node": _("no such node {node} in cluster {cluster}"),
     "request_no_cluster": _("no such cluster {cluster}"),
-    "request_clusters": _("cluster must be named once"),
+    "request_clusters": _("cluster appears more than once in the request; pass it once"),
     "request_other_cluster": _("cluster: this token is bound to {cluster}"),
-    "request_cluster_missing": _("cluster must be named: add ?cluster=NAME, or use a token that is bound to one"),
+    "request_cluster_missing": _("cluster is missing: add ?cluster=NAME, or use a token that is bound to a cluster"),
     "override_unknown": _("override: {name} is not a guard; use one of {names}"),
     "override_scope": _("override: the token has no override scope"),
 }

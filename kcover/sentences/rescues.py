@@ -9,13 +9,13 @@ SENTENCES: Mapping[str, str] = {
     # The cluster and the node, seen by a worker.
     "cluster_unavailable": _("Cluster API unavailable: {error}"),
     "cluster_rejected": _("The cluster rejected the request, and a retry will not help: {error}"),
-    "cluster_not_found": _("The cluster no longer has it: {error}"),
+    "cluster_not_found": _("The object no longer exists in the cluster: {error}"),
     "another_machine": _("The cluster has another machine named {node} now (UID {uid}, not {expected})."),
     "uncordoned_by_hand": _("Someone uncordoned {node} by hand."),
     "mark_removed_by_hand": _("Someone removed the portal's mark from {node}."),
     "node_call_in_flight": _("Another call about {node} is under way."),
     "node_lock_expired": _("The lock on {node} has expired."),
-    "lease_lost": _("Rescue {rescue} is no longer held with token {token}."),
+    "lease_lost": _("The worker lost its lease on rescue {rescue} (fencing token {token})."),
     "ended_before_call": _("Rescue {rescue} ended before the call was made."),
     "approve_step": _("Approve mode: a person must approve the step {step} first."),
     # Ends.
@@ -39,11 +39,11 @@ SENTENCES: Mapping[str, str] = {
     "skipped_by_because": _("Skipped by {by}: {why}"),
     "taken_over_by": _("Taken over by {by}."),
     "taken_over_by_because": _("Taken over by {by}: {why}"),
-    # Requests that are called back.
-    "requests_withdrawn": _("Withdrawn: {requests}. What the node had already started cannot be recalled."),
-    "withdraw_pending": _("Request not withdrawn yet. {why}"),
-    "withdraw_gave_up": _("The request could not be withdrawn and has ended by its own deadline: {error}"),
-    "request_withdrawn": _("Request withdrawn: {jobs}."),
+    # Requests that are revoked.
+    "requests_withdrawn": _("Revoked: {requests}. An action that the node has already started cannot be stopped."),
+    "withdraw_pending": _("Request not revoked yet. {why}"),
+    "withdraw_gave_up": _("The request could not be revoked and has ended by its own deadline: {error}"),
+    "request_withdrawn": _("Request revoked: {jobs}."),
     "job_deleted": _("job {job} was deleted"),
     "job_had_run": _("job {job} had already run"),
     "no_job_found": _("no job was found"),
@@ -54,15 +54,13 @@ SENTENCES: Mapping[str, str] = {
     "nothing_to_skip": _("Rescue {rescue} is not held at a step: there is nothing to skip."),
     "other_step": _("Rescue {rescue} is at step {number} ({step}) now. Review it again."),
     "called_back_already": _("Rescue {rescue} was already called back as {outcome}."),
-    "other_delivery": _("Rescue {rescue}: the node was handed over as {delivery}, not as {named}."),
+    "other_delivery": _("Rescue {rescue}: the current delivery is {delivery}, not {named}."),
     "delivery_needed": _("Rescue {rescue}: the node was handed over more than once. Name the delivery."),
-    "not_handed_over": _("Rescue {rescue} is not with another system (any more)."),
+    "not_handed_over": _("The node of rescue {rescue} is not handed over to another system."),
     "rescue_in_the_way": _("Rescue {rescue} is open on this node. Cancel it, or release the node."),
     "no_such_node": _("Cluster {cluster} has no node {node}."),
     "left_to_policies": _("Cluster {cluster} leaves decisions to policies (decision_mode policies)."),
-    "requested_by_person": _(
-        "Rescue {rescue} was requested by {by}. Only a person may take back what a person requested."
-    ),
+    "requested_by_person": _("Rescue {rescue} was requested by {by}. Only a person may revoke it."),
     "waits_for_person": _("Rescue {rescue} is waiting for a person."),
     # Incidents: why they were closed.
     "incident_verified": _("Verified by rescue {rescue}."),

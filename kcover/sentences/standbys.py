@@ -22,5 +22,5 @@ SENTENCES: Mapping[str, str] = {
     "standing_in_since": _("{standby} has stood in for this node since rescue {rescue}."),
     "standby_again": _("The node is a standby again and no longer stands in for {origin}."),
     "released_by": _("Released by {by}."),
-    "standby_unused": _("Rescue {rescue} ended without using it."),
+    "standby_unused": _("Rescue {rescue} ended without using the standby."),
 }

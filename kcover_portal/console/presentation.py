@@ -187,9 +187,11 @@ GUARDS: Final = {  # what bounds automation: name, and its effect in a sentence
     "plans": ActionLabel(
         _("Plans"), "robot", _("Maximum number of open plans from decision systems at the same time.")
     ),
-    "cooldown": ActionLabel(_("Cooldown"), "clock", _("How long a node is left alone after a rescue.")),
+    "cooldown": ActionLabel(
+        _("Cooldown"), "clock", _("Time after a rescue in which the portal does not act on the node.")
+    ),
     "hold_down": ActionLabel(
-        _("Hold-down"), "hourglass", _("How long a node must stay free of faults before it counts as healthy.")
+        _("Hold-down"), "hourglass", _("Time for which a node must stay free of faults before it counts as healthy.")
     ),
     "repeats": ActionLabel(
         _("Repeats"), "rotate-clockwise", _("Number of reboots of one node after which a person takes over.")
@@ -198,7 +200,7 @@ GUARDS: Final = {  # what bounds automation: name, and its effect in a sentence
         _("Inspection"), "search", _("Number of reboots for one fault code after which the hardware must be inspected.")
     ),
     "expiry": ActionLabel(
-        _("Expiry"), "history", _("How long after the last occurrence a blocked action is given up.")
+        _("Expiry"), "history", _("Time after the last occurrence at which a blocked action expires.")
     ),
     "exclusion": ActionLabel(
         _("Exclusion"), "ban", _("Nodes with the label kcover.io/exclude=true are never touched.")

@@ -56,7 +56,7 @@ def test_a_code_without_an_entry():
     assert catalog.describe("check", 79) is None
     assert catalog.entries("check") == {}
     assert catalog.severity("xid", 999) == "warning"
-    assert catalog.remedy("xid", 999).startswith("Not in the catalogue")
+    assert catalog.remedy("xid", 999).startswith("Not in the catalog")
     assert not catalog.is_user_fault("xid", 999)
     assert not catalog.is_user_fault("check", 13)
 

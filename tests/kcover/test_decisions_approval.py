@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcover import reasons
 from kcover.decisions import approval
 
 ASKED = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -111,12 +112,12 @@ def test_one_no_is_enough() -> None:
     for votes in ((vote(), no), (no, vote()), (no, vote(), vote("user:dora"))):
         answer = check(*votes, approvers=2)
         assert isinstance(answer, approval.Rejected)
-        assert (answer.by, said(answer)) == ("user:ben", ["user:ben rejected it."])
+        assert (answer.by, answer.because) == ("user:ben", (reasons.of("rejected", by="user:ben"),))
 
 
 def test_a_no_may_say_why() -> None:
     answer = check(vote(approved=False, reason="a run ends at noon"))
-    assert said(answer) == ["user:anna rejected it: a run ends at noon"]
+    assert answer.because == (reasons.of("rejected_because", by="user:anna", why="a run ends at noon"),)
 
 
 def test_a_no_after_ones_own_yes_counts() -> None:
@@ -148,14 +149,14 @@ OTHERS = [
 def test_a_changed_plan_voids_the_question(part: str, other: Any, asked: str, found: str) -> None:
     answer = check(vote(), actual=replace(SUBJECT, **{part: other}))
     assert isinstance(answer, approval.Void)
-    assert said(answer) == [f"The request was about {part} {asked}, which is now {found}. Ask again."]
+    assert answer.because == (reasons.of("approval_void", part=part, asked=asked, actual=found),)
 
 
 @pytest.mark.parametrize(("part", "other", "asked", "found"), OTHERS)
 def test_an_answer_to_another_question_does_not_count(part: str, other: Any, asked: str, found: str) -> None:
     answer = check(vote(subject=replace(SUBJECT, **{part: other})))
     assert isinstance(answer, approval.Waiting)
-    assert said(answer)[1:] == [f"The answer of user:anna was about {part} {found}, not {asked}, and does not count."]
+    assert answer.because[1:] == (reasons.of("vote_void", by="user:anna", part=part, asked=asked, voted=found),)
 
 
 def test_inv_44_approving_after_the_fault_healed_is_a_no_op() -> None:

@@ -138,7 +138,7 @@ def test_why_no_rule_is_asked_comes_in_order() -> None:
     ],
 )
 def test_what_holds_nothing_back(facts: dict[str, Any]) -> None:
-    assert weigh(**facts) == ("rescue", (MATCHES, "Nothing stands in the way."))
+    assert weigh(**facts) == ("rescue", (MATCHES, str(reasons.of("nothing_holds_back"))))
 
 
 # --- no rule matches
@@ -182,27 +182,24 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
     (
         "hold",
         {"node": {"left_to_people": 6}},
-        "Rescue 6 left this node to people. Release it to let policies act again.",
+        str(reasons.of("left_to_people", rescue="6")),
     ),
     (
         "hold",
         {"node": {"unshown_boot": "b0a7c1de-1"}},
-        (
-            "Reported for boot b0a7c1de-1, which the cluster has not confirmed. Waiting to learn "
-            "whether that boot has ended."
-        ),
+        str(reasons.of("boot_not_shown", boot="b0a7c1de-1")),
     ),
     (
         "none",
         {"node": {"isolated_by": 5, "isolated_plan": plan.digest(plan.of_rule(REBOOTS.rule, code="62"))}},
-        "Rescue 5 already did exactly this, and the node is still isolated.",
+        str(reasons.of("done_already", rescue="5")),
     ),
     (
         "hold",
         {"node": {"recent_rescues": 5}},
         "Rescues rebooted this node, or reset one of its GPUs, 5 times within 7 d. A person must look at it.",
     ),
-    ("shadow", {"cluster": {"installation_mode": "shadow"}}, "Shadow mode: this is what would have been done."),
+    ("shadow", {"cluster": {"installation_mode": "shadow"}}, str(reasons.of("shadow"))),
     ("approve", {"cluster": {"installation_mode": "approve"}}, "Approve mode: a person must approve first."),
 ]
 

@@ -198,7 +198,7 @@ def test_what_a_rule_names_is_enough() -> None:
     rule = candidate(codes=("79",), sxids=("12021",), checks=("remapped",), kinds=("agent",))
     for kind, code in (("xid", "79"), ("sxid", "12021"), ("check", "remapped"), ("agent", "silent")):
         assert meet(rule, kind=kind, code=code) == "p#1"
-    named = "Names xid 79, sxid 12021, check remapped, agent *, not {}."
+    named = "Matches xid 79, sxid 12021, check remapped, agent *, not {}."
     for kind, code in (("xid", "62"), ("sxid", "11004"), ("check", "dcgm"), ("pod", "error"), ("xid", "12021")):
         assert why(rule, kind=kind, code=code) == named.format(f"{kind} {code}")
 
@@ -212,14 +212,14 @@ def test_what_a_rule_names_is_enough() -> None:
     ],
 )
 def test_what_a_rule_names_beside_codes_is_said_too(more: dict[str, tuple[str, ...]], named: str) -> None:
-    assert why(candidate(codes=("79",), **more)) == f"Names xid 79, {named}, not xid 62."
+    assert why(candidate(codes=("79",), **more)) == f"Matches xid 79, {named}, not xid 62."
 
 
 def test_a_kind_means_its_faults_of_the_node() -> None:
     assert meet(candidate(kinds=("sxid",)), kind="sxid", code="11004") == "p#1"
     assert why(candidate(kinds=("sxid",)), kind="sxid", code="12021").startswith("sxid 12021 is not a node fault")
     assert why(candidate(kinds=("sxid",)), kind="sxid", code="1").startswith("sxid 1 is not in any catalog")
-    assert why(candidate(kinds=("sxid",)), code="62") == "Names sxid *, not xid 62."
+    assert why(candidate(kinds=("sxid",)), code="62") == "Matches sxid *, not xid 62."
     assert meet(candidate(kinds=("check",)), kind="check", code="anything") == "p#1"
     assert meet(candidate(kinds=("other",)), kind=machine_check.KIND, code=machine_check.CODE) == "p#1"
     assert (
@@ -254,7 +254,7 @@ def test_a_window_without_counts_holds_the_current_occurrence() -> None:
 
 def test_too_seldom_is_said_with_figures() -> None:
     rule = candidate(minimum=document.Minimum(count=3, within=timedelta(minutes=90)))
-    assert why(rule) == "Requires 3 occurrences within 1h30min; seen 1."
+    assert why(rule) == "Requires 3 occurrences within 1h30min; 1 were seen."
 
 
 def test_the_count_is_weighed_last() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover import limits
+from kcover import limits, reasons
 from kcover.decisions import guards
 from kcover.decisions.guards import chance
 
@@ -505,7 +505,7 @@ def test_inv_30_without_eligible_nodes_nothing_is_done(eligible: int) -> None:
         guards.isolation(guards.Settings(), nobody, now=NOW),
         guards.destructive(guards.Settings(), nobody, act="reboot", now=NOW),
     ):
-        assert [str(one) for one in verdict.held] == ["Cluster east has no eligible nodes to count. Nothing is done."]
+        assert list(verdict.held) == [reasons.of("none_eligible", cluster="east")]
         assert (verdict.passed, verdict.overridden, verdict.again_at) == ((), (), NOW + guards.REDECIDE_AFTER)
     assert held(guards.Settings(), facts(eligible=1)) == []
 

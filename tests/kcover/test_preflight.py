@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover import preflight
+from kcover import preflight, reasons
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -437,7 +437,7 @@ def test_a_job_of_two_has_suspects() -> None:
     one, other = report(1, batch(0, 1, 2, "fail"), size=2), report(2, batch(0, 2, 1), size=2)
     verdict = judged(one, other)
     assert (verdict.slow, verdict.suspects, verdict.isolate) == ((), ("n1", "n2"), ())
-    assert said(verdict) == ["One of n1, n2 is slow; two nodes cannot be told apart."]
+    assert verdict.because == (reasons.of("preflight_suspects", nodes="n1, n2"),)
     fine = judged(report(1, batch(0, 1, 2), size=2), other)
     assert (fine.suspects, fine.because) == ((), ())
 

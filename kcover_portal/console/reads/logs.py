@@ -26,7 +26,7 @@ class Seen:
 
     @property
     def fact(self) -> catalog.Entry | None:
-        """The catalogue entry of the code, if any."""
+        """The catalog entry of the code, if any."""
         return catalog.describe(self.kind, self.code)
 
     @property

@@ -192,8 +192,8 @@ def pretty(data: Any) -> str:
 
 
 @register.filter
-def catalogued(text: str) -> str:
-    """A text of the fault catalogue (``catalog.texts``) in the reader's language."""
+def catalogd(text: str) -> str:
+    """A text of the fault catalog (``catalog.texts``) in the reader's language."""
     return _(text) if text else ""
 
 

@@ -40,7 +40,7 @@ def _about_codes(candidate: match.Candidate) -> Iterator[Advice]:
                 cause = "xid_of_program" if kind == "xid" else "sxid_corrected"
                 yield Advice(candidate.policy, (*path, index), reasons.of(cause, kind=noun, code=code))
             elif catalog.describe(kind, int(code)) is None:
-                unknown = reasons.of("code_uncatalogued", kind=noun, code=code)
+                unknown = reasons.of("code_uncatalogd", kind=noun, code=code)
                 yield Advice(candidate.policy, (*path, index), unknown)
 
 
@@ -66,4 +66,4 @@ def _about_pair(first: match.Candidate, second: match.Candidate, *, fresh: Colle
 
 
 def _shadow_note(first: match.Candidate) -> Value:
-    return reasons.of("shadow_does_nothing") if first.rule.mode == "shadow" else ""
+    return reasons.of("shadow_does_nothing", first=first.name) if first.rule.mode == "shadow" else ""

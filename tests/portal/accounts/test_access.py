@@ -207,7 +207,7 @@ def test_withdrawing_twice_changes_and_records_nothing_more(east: Cluster, now: 
     ("kind", "fields", "message"),
     [
         ("robot", {}, "unknown kind 'robot'; use one of agent, decision, operator, viewer"),
-        ("agent", {}, "an agent token requires the cluster of its nodes"),
+        ("agent", {}, "an agent token requires a cluster"),
         ("viewer", {"node": "gpu-1"}, "only agent tokens can be bound to a node, not kind viewer"),
         ("viewer", {"expires_at": "now"}, "the expiry is in the past"),
     ],

@@ -125,7 +125,7 @@ def test_an_agents_token_takes_the_only_cluster(east: Cluster, now: datetime) ->
         ("east", "gpu-1"),
     ]
     Cluster.objects.create(name="west", created_at=now)
-    with pytest.raises(CommandError, match="an agent token requires the cluster of its nodes"):
+    with pytest.raises(CommandError, match="an agent token requires a cluster"):
         run("token", "create", "--kind", "agent")
 
 

@@ -71,8 +71,8 @@ def test_a_node_that_is_heard_of_is_not_enrolled_by_another(enrolling: Door) -> 
     agent = speak(enrolling.enrol(NODE))
     refused = enrolling.enrol(NODE)
     detail = refused.problem(409)
-    assert f"node gpu-1 uses its credential {agent.secret[:8]}" in detail
-    assert "it can enrol again once that is revoked or unused for 120 s" in detail
+    assert f"node gpu-1 still uses credential {agent.secret[:8]}" in detail
+    assert "wait until it has been unused for 120 s" in detail
     assert refused.body["title"] == "The node's credential is in use"
     assert refused.body["code"] == "credential_in_use"
     assert 110 <= int(refused.headers["retry-after"]) <= 120

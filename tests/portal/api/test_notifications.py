@@ -119,7 +119,7 @@ def test_opsgenie_knows_where_it_goes_too(admin: Api):
         ({"url": "nowhere"}, "url", "write an address"),
         ({"url": "https://events.pagerduty.com/?x=1"}, "url", "must not contain '?' or '#'"),
         ({"person": "ada"}, "person", "whoever is on call"),
-        ({"remind": 60}, "remind", "by its own escalation"),
+        ({"remind": 60}, "remind", "do not support reminders"),
         ({"recipients": ["a@b.example"]}, "recipients", "have a url"),
         ({"kind": "opsgenie", "secret": ""}, "secret", "the key of an API integration, alone"),
         ({"kind": "opsgenie", "secret": "GenieKey 01234567-89ab-cdef-0123-456789abcdef"}, "secret", "alone"),
@@ -135,7 +135,7 @@ def test_an_odd_pager_is_refused_by_name(admin: Api, body: dict[str, Any], field
 def test_a_pager_is_not_routed_what_wakes_nobody(admin: Api):
     admin.post("channels", PAGER)
     found = fields(admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed", "rescue.healed"]}))
-    assert found["kinds"].startswith("rescue.healed wakes nobody: a pager takes approval.waiting, rescue.human")
+    assert found["kinds"].startswith("pagers do not accept rescue.healed; use approval.waiting, rescue.human")
     assert not Route.objects.exists()
     assert admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed"]}).status_code == 201
 

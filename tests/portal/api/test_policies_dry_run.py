@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
@@ -176,7 +177,7 @@ def test_a_text_is_tried_on_what_is_open(incident: Incident, viewer: Api) -> Non
         62,
     )
     assert (one["before"]["answer"], one["after"]["answer"], one["after"]["rule"]) == ("shadow", "rescue", "a#1")
-    assert (one["after"]["steps"], one["after"]["because"][-1]) == (["cordon"], "Nothing stands in the way.")
+    assert (one["after"]["steps"], one["after"]["because"][-1]) == (["cordon"], str(reasons.of("nothing_holds_back")))
     assert rows_of_everything() == before
 
 
@@ -222,7 +223,7 @@ def test_occurrences_of_the_past_are_counted_up_to_then(
     incident: Incident, node: Node, viewer: Api, now: datetime
 ) -> None:
     Incident.objects.filter(pk=incident.pk).update(state="closed", opened_at=datetime.now(tz=now.tzinfo))
-    because = "Rule a#1 does not match. Requires 3 occurrences within 1h; seen 2."
+    because = "Rule a#1 does not match. Requires 3 occurrences within 1h; 2 were seen."
     for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (5, -10, "none"), (1, 20, "rescue")):
         at = now - timedelta(minutes=ago)
         Occurrence.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)

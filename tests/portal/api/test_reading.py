@@ -7,6 +7,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover import reasons
 from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -67,7 +68,7 @@ def test_a_decision_says_because(node: Node, viewer: Api, now: datetime) -> None
         "rescue",
         "kce#1",
         1,
-        ["Nothing stands in the way."],
+        [str(reasons.of("nothing_holds_back"))],
         1,
     )
     assert viewer.get(f"decisions/{row['id']}").json() == row

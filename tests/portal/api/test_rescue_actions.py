@@ -75,7 +75,7 @@ def test_parameters_come_before_preconditions_and_preconditions_before_the_limit
 
 def test_the_cluster_is_the_tokens_or_the_querys(node: Node, east: Cluster, west: Cluster, now: datetime) -> None:
     wide = caller(None, now)
-    assert wide.post("rescue-actions", asked()).json()["message"].startswith("Parameter error:cluster must be named")
+    assert wide.post("rescue-actions", asked()).json()["message"].startswith("Parameter error:cluster is missing")
     assert wide.post("rescue-actions?cluster=east&cluster=west", asked()).status_code == 400
     assert wide.post("rescue-actions?cluster=south", asked()).status_code == 400
     assert caller(west, now).post("rescue-actions?cluster=east", asked()).status_code == 400

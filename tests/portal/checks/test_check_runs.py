@@ -172,7 +172,7 @@ def test_nobody_loads_gpus_while_the_cluster_does_not_say_who_holds_them(world: 
     run = begin(world, "gpu-1", checks=("dcgm",), level=2)
     turn = run.targets.get()
     assert (turn.state, turn.results[0]["status"]) == ("done", "skipped")
-    assert "it is unknown which pods hold GPUs" in turn.results[0]["message"]
+    assert "could not list the pods that hold GPUs" in turn.results[0]["message"]
 
 
 def test_two_runs_never_load_one_node_at_once(world: World) -> None:
@@ -288,7 +288,7 @@ def test_a_claim_that_is_not_bound_in_time_fails_and_needs_no_agent(world: World
     world.now += timedelta(seconds=1)
     assert (advance(world, run).state, run.wrong) == ("finished", 1)
     assert run.targets.get().said == ["PVC Create-Delete Test Failed"]
-    assert "not bound within 90 s but Pending" in run.targets.get().results[0]["message"]
+    assert "not bound within 90 s (phase Pending)" in run.targets.get().results[0]["message"]
     assert not claim(world, run).exists
 
 
@@ -304,7 +304,7 @@ def test_a_claim_is_of_the_class_that_was_asked_for(world: World) -> None:
     world.now += timedelta(seconds=90)
     assert advance(world, run).targets.get().results[0]["message"] == "bound after 90 s by class shared-hdd"
     [told] = advance(world, named).targets.get().results
-    assert (told["status"], "is there a class fast, for ReadWriteMany," in told["message"]) == ("fail", True)
+    assert (told["status"], "storage class fast must support ReadWriteMany" in told["message"]) == ("fail", True)
 
 
 def test_a_claim_that_cannot_be_made_is_aborted_and_shadow_makes_none(world: World) -> None:

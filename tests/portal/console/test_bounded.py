@@ -143,7 +143,7 @@ def test_a_storm_lists_its_nodes_and_is_closed_with_a_reason(person, ten: World)
     page = words(client.get(f"/incidents/{storm.pk}/"))
     assert "One symptom on 3 nodes at once: Xid 62." in page
     assert all(name in page for name in ("gpu-1", "gpu-2", "gone-9"))
-    assert "This code is in no catalogue" not in page
+    assert "This code is not in the catalog" not in page
     address = f"/incidents/{storm.pk}/close/"
     assert "Close the storm" in text(client.get(address))
     assert client.post(address, {"reason": ""}).status_code == 422

@@ -27,7 +27,7 @@ def test_each_fault_is_told_once_with_its_meaning_remedy_and_rule(person, world:
     assert "2 lines" in page
     assert "python3" in page
     assert "application fault" in page
-    assert "Not in the catalogue." in page
+    assert "Not in the catalog." in page
     assert 'href="/policies/heal/?revision=1">heal#1</a>' in page
     assert "Rules were matched against the labels of gpu-1." in page
 

@@ -100,7 +100,7 @@ def test_a_pager_asks_for_its_key_and_fills_in_its_address(person, world: World)
     assert "events.pagerduty.com" in text(client.get("/notifications/"))
     assert key not in text(client.get("/notifications/")) + text(client.get("/notifications/channels/pager/"))
     refused = client.post("/notifications/routes/new/", {"channel": "pager", "kinds": ["rescue.healed"]})
-    assert (refused.status_code, "wakes nobody" in text(refused)) == (422, True)
+    assert (refused.status_code, "pagers do not accept rescue.healed" in text(refused)) == (422, True)
 
 
 def test_mail_without_a_server_says_what_to_set(person, world: World):

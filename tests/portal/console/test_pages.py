@@ -305,7 +305,7 @@ class TestApproval:
         assert Approval.objects.get().by == "user:appa"
         late = client.post(f"/rescues/{held.pk}/approve/", answer)
         assert late.status_code == 422
-        assert "does not wait for approval" in text(late)
+        assert "is not waiting for approval" in text(late)
 
 
 # ------------------------------------------------------------------------------------------------------------- policies
@@ -372,7 +372,7 @@ def test_what_an_agent_said_too_late_is_on_its_rescues_page(person, world: World
     agents.answers(world, agents.commands("reboot")[0], "failed", "the unit is masked")
     page = text(person("viewer").get(f"/rescues/{world.rescue().pk}/"))
     assert "command.late" in page
-    assert "No answer in time; it came later: failed the unit is masked" in page
+    assert "The agent answered after the deadline: failed the unit is masked" in page
 
 
 def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):

@@ -195,7 +195,7 @@ def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "required for a pool or node"),
+        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "select a cluster when you set a pool or node"),
         ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "set a pool or a node, not both"),
         ({"cluster": "c1", "lasts": "400 d"}, "at most 90 days"),
         ({"cluster": "c1", "lasts": "0 s"}, "must be after the start"),

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Delivery, Notice
@@ -52,7 +53,7 @@ def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: C
     assert (reminder["kind"], reminder["again"], reminder["record"]) == ("approval.waiting", True, row.pk)
     assert document["subject"] == "Approval waiting (reminder): xid 62 · gpu-1 · c1"
     until = f"{row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
-    assert document["lines"][0].endswith(f" – It still waits for an answer, which counts until {until}.")
+    assert document["lines"][0].endswith(f" – {reasons.of('still_unanswered', until=until)}")
     for _ in range(3):
         told(HOUR)
     assert len(told()) == 2

@@ -121,7 +121,10 @@ def test_an_edit_of_an_older_revision_is_refused(now: datetime) -> None:
     apply(policy("a", codes='["63"]'), now, name="a", expected=1)
     with pytest.raises(services.Conflict) as caught:
         apply(policy("a", codes='["64"]'), now, name="a", expected=1)
-    assert str(caught.value) == "you edited revision 1 of a, but revision 2 is active; review it and apply again"
+    assert (
+        str(caught.value)
+        == "you edited revision 1 of a, but revision 2 is active; review the current version and apply again"
+    )
     with pytest.raises(services.Conflict):
         apply(policy("a", codes='["64"]'), now, expected=0)
     assert Policy.objects.get().revision == 2
@@ -130,7 +133,10 @@ def test_an_edit_of_an_older_revision_is_refused(now: datetime) -> None:
 def test_a_refused_first_edit_leaves_no_policy_behind(now: datetime) -> None:
     with pytest.raises(services.Conflict) as caught:
         apply(policy("a"), now, expected=3)
-    assert str(caught.value) == "you edited revision 3 of a, but it is not active; review it and apply again"
+    assert (
+        str(caught.value)
+        == "you edited revision 3 of a, but it is not active; review the current version and apply again"
+    )
     assert Policy.objects.count() == 0
 
 
@@ -235,14 +241,14 @@ def test_every_known_program_code_warns(code: str) -> None:
 
 
 def test_a_code_that_no_catalogue_knows_warns() -> None:
-    assert [message for *_, message in warnings(policy(codes='["9999"]'))] == ["Xid 9999 is not in the catalogue"]
+    assert [message for *_, message in warnings(policy(codes='["9999"]'))] == ["Xid 9999 is not in the catalog"]
 
 
 TIE = (
     "a#1 and b#1 both have priority 10 and can match {} on one node: "
-    "the rule of the older policy runs, or within a policy the first one"
+    "the rule of the older policy runs; within one policy, the first rule runs"
 )
-NEVER = ", so b#1 never does"
+NEVER = "; b#1 never runs"
 
 
 @pytest.mark.parametrize(
@@ -310,7 +316,7 @@ def test_a_rule_that_another_leaves_nothing_warns() -> None:
     assert [(path, message) for _, path, message in warnings(first + "---\n" + second)] == [("spec.rules[0]", never)]
     shadow = policy("a", priority=11, codes="~", extra="      mode: shadow\n")
     assert [message for *_, message in warnings(shadow + "---\n" + second)] == [
-        f"{never}, and in shadow mode it does nothing"
+        f"{never}; a#1 is in shadow mode and does nothing"
     ]
 
 
@@ -325,7 +331,7 @@ def test_a_shadow_that_falls_on_a_rule_that_acts_warns(now: datetime) -> None:
     apply(policy("b", codes='["62", "48"]'), now)
     shadow = policy("a", priority=11, extra="      mode: shadow\n")
     assert [message for *_, message in warnings(shadow)] == [
-        "a#1 comes before b#1 for Xid 62, and in shadow mode it does nothing"
+        "a#1 overrides b#1 for Xid 62; a#1 is in shadow mode and does nothing"
     ]
     assert warnings(policy("a", priority=11)) == []
     assert warnings(policy("a", codes='["62", "64"]', priority=9, extra="      mode: shadow\n")) == []
@@ -339,7 +345,7 @@ def test_a_harmless_sxid_warns() -> None:
             "SXid 12021 is corrected by the switch itself and is not a fault of the node,"
             " but this rule acts on nodes for it",
         ),
-        ("spec.rules[0].match.sxid[2]", "SXid 1 is not in the catalogue"),
+        ("spec.rules[0].match.sxid[2]", "SXid 1 is not in the catalog"),
     ]
 
 

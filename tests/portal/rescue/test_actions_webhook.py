@@ -196,7 +196,7 @@ def test_a_late_word_about_an_earlier_delivery_is_none_about_this_one(make, othe
     services.retry(world.rescue(), actor="user:ann", reason="once more", now=world.now)
     world.work()
     assert (other.calls, world.step("webhook").state) == (2, "waiting")
-    with pytest.raises(services.RescueRefused, match=f"handed over as webhook-{rescue.pk}-1-1, not as"):
+    with pytest.raises(services.RescueRefused, match=f"the current delivery is webhook-{rescue.pk}-1-1, not"):
         services.callback(rescue, "failed", now=world.now, delivery=f"webhook-{rescue.pk}-1-0")
     with refused(services.RescueRefused, "delivery_needed"):
         services.callback(rescue, "failed", now=world.now)
