@@ -111,7 +111,7 @@ format: .venv/.stamp-dev ## rewrites Python files and templates in the house's f
 .PHONY: messages
 PO := locale/zh_Hans/LC_MESSAGES/django.po
 FAULT_TEXTS := kcover/faults/collected_texts.py # exists only while the texts of its data are collected
-messages: .venv/.stamp-dev ## collects the sentences into the Chinese catalogue and compiles it; needs Debian's gettext
+messages: .venv/.stamp-dev ## collects the sentences into the Chinese catalog and compiles it; needs Debian's gettext
 	tools/system_packages.sh gettext
 	trap 'rm -f $(FAULT_TEXTS)' EXIT; $(BIN)/python tools/fault_texts.py >$(FAULT_TEXTS) && \
 	  $(BIN)/python manage.py makemessages -l zh_Hans --no-location --no-obsolete --no-wrap --ignore 'tests/*' --ignore '.venv/*'

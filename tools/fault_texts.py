@@ -1,4 +1,4 @@
-"""``python tools/fault_texts.py``: prints the texts of the fault catalogue as a module that ``makemessages`` can read.
+"""``python tools/fault_texts.py``: prints the texts of the fault catalog as a module that ``makemessages`` can read.
 
 The texts are data (``kcover/faults/data``), which ``xgettext`` cannot read. ``make messages`` writes the module,
 collects its texts and removes it.

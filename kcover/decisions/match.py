@@ -100,7 +100,7 @@ def fault_refusal(
     if catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal):
         return reasons.of("program_fault", kind=kind, code=code)
     if catalog.describe(kind, int(code)) is None:
-        return reasons.of("not_catalogd", kind=kind, code=code)
+        return reasons.of("not_cataloged", kind=kind, code=code)
     return None
 
 

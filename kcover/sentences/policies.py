@@ -124,7 +124,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "any_fault": _("any fault"),
     "any_fault_of_kind": _("any fault of kind {kind}"),
-    "code_uncatalogd": _("{kind} {code} is not in the catalog"),
+    "code_uncataloged": _("{kind} {code} is not in the catalog"),
     "same_priority": _(
         "{first} and {second} both have priority {priority} and can match {fault} on one node: the rule of the older "
         "policy runs; within one policy, the first rule runs{note}"

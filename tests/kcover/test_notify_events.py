@@ -110,7 +110,7 @@ def test_retry_delays_grow_and_end() -> None:
     assert events.retry_at(len(events.RETRY_DELAYS) + 1, now=NOW) is None
 
 
-def test_severities_are_compared_in_the_order_of_the_catalogue() -> None:
+def test_severities_are_compared_in_the_order_of_the_catalog() -> None:
     for index, severity in enumerate(catalog.SEVERITIES):
         assert [events.reaches(severity, least) for least in catalog.SEVERITIES] == [
             place <= index for place in range(len(catalog.SEVERITIES))

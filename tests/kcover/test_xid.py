@@ -126,7 +126,7 @@ def test_the_forms_of_an_address(printed, pci, mig):
         ("62, Channel  \r\n", 62, "Channel"),
         ("0, x", 0, "x"),
         ("00079, x", 79, "x"),
-        ("9999, not in the catalogue", 9999, "not in the catalogue"),
+        ("9999, not in the catalog", 9999, "not in the catalog"),
         ("2147483647, x", 2147483647, "x"),
         ("62, first\n SUBSYSTEM=pci\n DEVICE=+pci:0000:4e:00.0", 62, "first"),
     ],

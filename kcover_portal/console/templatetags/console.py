@@ -192,7 +192,7 @@ def pretty(data: Any) -> str:
 
 
 @register.filter
-def catalogd(text: str) -> str:
+def cataloged(text: str) -> str:
     """A text of the fault catalog (``catalog.texts``) in the reader's language."""
     return _(text) if text else ""
 

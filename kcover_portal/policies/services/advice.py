@@ -40,7 +40,7 @@ def _about_codes(candidate: match.Candidate) -> Iterator[Advice]:
                 cause = "xid_of_program" if kind == "xid" else "sxid_corrected"
                 yield Advice(candidate.policy, (*path, index), reasons.of(cause, kind=noun, code=code))
             elif catalog.describe(kind, int(code)) is None:
-                unknown = reasons.of("code_uncatalogd", kind=noun, code=code)
+                unknown = reasons.of("code_uncataloged", kind=noun, code=code)
                 yield Advice(candidate.policy, (*path, index), unknown)
 
 

@@ -197,7 +197,7 @@ def test_an_agent_that_refuses_leaves_and_silence_about_a_partner_is_an_error(wo
     answer(world)
     advance(world, run)
     assert run.targets.get(node__name="gpu-2").said == ["IPERF Aborted"]
-    assert "refused: this agent has no check" in run.targets.get(node__name="gpu-2").results[0]["message"]
+    assert run.targets.get(node__name="gpu-2").results[0]["because"]["code"] == "check_not_run"
     assert told(run, "gpu-1") == [("gpu-2", "error", None)]
     assert sends() == {"gpu-1": "gpu-3", "gpu-3": ""}
 

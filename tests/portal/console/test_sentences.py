@@ -1,4 +1,4 @@
-"""The catalogue of sentences in the reader's language: complete, and without English in the Chinese."""
+"""The catalog of sentences in the reader's language: complete, and without English in the Chinese."""
 
 import re
 
@@ -76,7 +76,7 @@ def test_every_sentence_is_translated_without_english_words(code: str) -> None:
 
 def test_every_text_about_a_fault_is_translated() -> None:
     with translation.override("zh-hans"):
-        english = [text for text in catalog.texts() if not HAN.search(console.catalogued(text))]
+        english = [text for text in catalog.texts() if not HAN.search(console.cataloged(text))]
     assert english == []
 
 

@@ -19,7 +19,7 @@ HOLES = re.compile(r"%\((\w+)\)[sd]|\{(\w+)\}")
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> gettext.GNUTranslations:
+def catalog() -> gettext.GNUTranslations:
     with (FOLDER / "django.mo").open("rb") as file:
         return gettext.GNUTranslations(file)
 
@@ -46,8 +46,8 @@ def test_every_hole_of_a_sentence_is_in_its_translation():
     assert different == []
 
 
-def test_every_text_of_the_templates_is_translated(catalogue: gettext.GNUTranslations):
-    known = {key if isinstance(key, str) else key[0] for key in catalogue._catalog}
+def test_every_text_of_the_templates_is_translated(catalog: gettext.GNUTranslations):
+    known = {key if isinstance(key, str) else key[0] for key in catalog._catalog}
     asked = set()
     for path in TEMPLATES.rglob("*.html"):
         page = path.read_text(encoding="utf-8")

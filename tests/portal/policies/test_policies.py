@@ -240,7 +240,7 @@ def test_every_known_program_code_warns(code: str) -> None:
     assert len(warnings(policy(codes=f'["{code}"]'))) == 1
 
 
-def test_a_code_that_no_catalogue_knows_warns() -> None:
+def test_a_code_that_no_catalog_knows_warns() -> None:
     assert [message for *_, message in warnings(policy(codes='["9999"]'))] == ["Xid 9999 is not in the catalog"]
 
 

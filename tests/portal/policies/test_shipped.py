@@ -51,7 +51,7 @@ def test_the_defaults_follow_kces_table(code: int, actions: list[str], person: b
     assert meets("xid", code) == (actions, person)
 
 
-def test_the_defaults_follow_the_catalogue(now: datetime) -> None:
+def test_the_defaults_follow_the_catalog(now: datetime) -> None:
     install(now)
     for code, fact in catalog.entries("xid").items():
         if code in HANDS:
