@@ -7,7 +7,6 @@ The worker is stopped, and one process does what the endpoint and the worker do,
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,16 +39,7 @@ def measure() -> Result:
         nodes = scene.working_nodes(product)[: FAULTS + WARM_UP]
         for name in ("worker", "beat"):
             product.kill(name)
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.fault_stages", json.dumps(nodes)],
-            cwd=products.ROOT,
-            env=product.environment,
-            capture_output=True,
-            text=True,
-        )
-        if done.returncode:
-            raise RuntimeError(done.stderr)
-    found = json.loads(done.stdout)
+        found = json.loads(scene.run_inside(product, "bench.fault_stages", json.dumps(nodes)))
     rows = []
     for key, title in STAGES:
         part = found[key]

@@ -59,12 +59,17 @@ def tokens(product: Product, nodes: Collection[str]) -> dict[str, str]:
 
 
 def fill(product: Product, nodes: int) -> None:
-    """Creates the rows of a fleet with ``nodes`` nodes, in the cluster "big" (``bench.fleet_rows``).
+    """Creates the rows of a fleet with ``nodes`` nodes, in the cluster "big" (``bench.fleet_rows``)."""
+    run_inside(product, "bench.fleet_rows", str(nodes))
+
+
+def run_inside(product: Product, module: str, argument: str) -> str:
+    """Runs a module with the environment of the product; returns its output.
 
     Raises RuntimeError with its error output if it fails.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "bench.fleet_rows", str(nodes)],
+        [sys.executable, "-m", module, argument],
         cwd=products.ROOT,
         env=product.environment,
         capture_output=True,
@@ -72,6 +77,7 @@ def fill(product: Product, nodes: int) -> None:
     )
     if done.returncode:
         raise RuntimeError(done.stderr)
+    return done.stdout
 
 
 def report(node: str, faults: Sequence[Json], *, boot_id: str) -> bytes:

@@ -28,7 +28,7 @@ class Draft:
         return self.act.to_entry()
 
 
-_collected: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("held", default=None)
+_collected: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("collected", default=None)
 
 
 def record(cluster: str, act: audit.Act, *, actor: str, now: datetime) -> None:
@@ -44,8 +44,9 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
     """
     if not drafts:
         return []
-    if _collected.get() is not None:
-        _collected.get().append((cluster, drafts))  # type: ignore[union-attr]  # checked in the line above
+    collected = _collected.get()
+    if collected is not None:
+        collected.append((cluster, drafts))
         return []
     with transaction.atomic(savepoint=False):
         head = Chain.objects.select_for_update().filter(cluster=cluster).first() or _begin(cluster)

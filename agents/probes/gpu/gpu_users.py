@@ -1,4 +1,4 @@
-"""Who uses the GPUs of this node, as far as the node itself can tell.
+"""Lists the users of this node's GPUs, as far as the node itself can tell.
 
 There are three sources, and each one is sufficient: the driver's list of processes; the kubelet's record of the pods
 that were given GPUs, including those that do not use them yet; and open device files, which show what the driver's list
