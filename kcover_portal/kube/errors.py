@@ -32,3 +32,7 @@ class RefusedByServer(KubeError):
 
 class Expired(KubeError):
     """The resource version of the watch is too old (410); list again."""
+
+
+class BookmarksRefused(Expired):
+    """The server refuses watches with bookmarks. List again: later watches of this connection ask for none."""

@@ -60,7 +60,7 @@ class Connection:
     """A bounded pool of connections to one API server, safe for many threads.
 
     ``load`` returns the address and credentials. It is called at once, and again after a 401 or a TLS failure, because
-    certificates and tokens are rotated while a process runs.
+    certificates and tokens are rotated while a process runs. ``bookmarks``: watches ask for bookmarks.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Connection:
         read_seconds: float = READ_SECONDS,
         quiet_seconds: float = circuit_breaker.OPEN_SECONDS,
     ) -> None:
+        self.bookmarks = True
         self._load = load
         self._lock = threading.Lock()
         self._connect_seconds = connect_seconds

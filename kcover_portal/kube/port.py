@@ -8,7 +8,15 @@ Instances are thread-safe.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Protocol
 
-from kcover_portal.kube.errors import Conflict, Expired, KubeError, NotFound, RefusedByServer, Unavailable
+from kcover_portal.kube.errors import (
+    BookmarksRefused,
+    Conflict,
+    Expired,
+    KubeError,
+    NotFound,
+    RefusedByServer,
+    Unavailable,
+)
 from kcover_portal.kube.values import (
     COMPONENT,
     JOB_LABELS,
@@ -48,6 +56,7 @@ __all__ = [
     "KUBEFLOW_JOB_LABEL",
     "WORKLOADS",
     "Blocked",
+    "BookmarksRefused",
     "Budget",
     "ClaimSpec",
     "ClaimState",

@@ -8,16 +8,18 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from django.db import close_old_connections
 from django.db.utils import Error as DatabaseError
 
 from kcover_portal.fleet import queries, services
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
+from kcover_portal.operate import event_batches
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
 
@@ -100,7 +102,9 @@ class ClusterWatch:
                     version = self.list()
                 version = self.stream(version)
                 failures = 0
-            except port.Expired:
+            except port.Expired as expired:
+                if isinstance(expired, port.BookmarksRefused):
+                    log.warning("cluster %s: %s", self._cluster.name, expired)
                 version = ""
             except port.KubeError as error:
                 log.warning("cluster %s: %s", self._cluster.name, error)
@@ -118,44 +122,33 @@ class ClusterWatch:
         """Synchronizes the rows of all nodes; returns the resource version to watch from."""
         kube = queries.connect(self._cluster)
         listed = kube.list_nodes()
-        known = set(Node.objects.filter(cluster=self._cluster, in_cluster=True).values_list("name", flat=True))
-        changed = services.sync_list(self._cluster, listed.items, now=self._clock())
+        changes = node_rows.sync_list(self._cluster, listed.items, now=self._clock())
         services.note_watch(self._cluster, now=self._clock(), version=kube.version())
-        for node in changed:
-            self._notify(node, new=node.name not in known)
+        self._handle(changes)
         return listed.resource_version
 
     def stream(self, version: str) -> str:
         """Follows changes for STREAM_SECONDS; returns the resource version to continue from."""
         kube = queries.connect(self._cluster)
-        for event in kube.watch_nodes(version, timeout=STREAM_SECONDS):
+        for events in event_batches.batches(kube.watch_nodes(version, timeout=STREAM_SECONDS)):
             if self._stop.is_set():
                 break
-            version = event.resource_version or version
             if self._clock() - self._noted_at > NOTED_EVERY:
                 self._noted_at = self._clock()
                 services.note_watch(self._cluster, now=self._noted_at)
-            if event.node is None:
-                continue
-            if event.kind == "DELETED":
-                services.remove_node(self._cluster, event.node.name, now=self._clock())
-            else:
-                self._sync(event.node)
+            changes = node_rows.sync_events(self._cluster, events, now=self._clock())
+            # A deleted node may be about to come back. A waiting rescue checks it when it is due.
+            self._handle([change for change in changes if change.node.in_cluster])
+            version = next((event.resource_version for event in reversed(events) if event.resource_version), version)
         services.note_watch(self._cluster, now=self._clock())
         return version
 
-    def _sync(self, seen: port.Node) -> None:
-        rows = Node.objects.filter(cluster=self._cluster, name=seen.name, in_cluster=True)
-        before = rows.values("gpus").first()
-        node, changed = services.sync_node(self._cluster, seen, now=self._clock())
-        if changed:
-            self._notify(node, new=before != {"gpus": node.gpus})  # a node whose GPUs registered late counts as new
-
-    def _notify(self, node: Node, *, new: bool) -> None:
-        node.cluster = self._cluster
-        rescue.nudge(node, now=self._clock())
-        if new:
-            incidents.redecide_node(node, now=self._clock())
+    def _handle(self, changes: Sequence[node_rows.ChangedNode]) -> None:
+        """Wakes the engine for the nodes that a rescue, marks or open incidents may be waiting for."""
+        for change in changes:
+            change.node.cluster = self._cluster
+        rescue.nudge_changed(changes, now=self._clock())
+        incidents.redecide_nodes([change.node for change in changes if change.new], now=self._clock())
 
     def _note(self, error: str) -> None:
         try:

@@ -249,6 +249,55 @@ def test_an_error_in_the_middle_of_a_watch(script, code, error):
         next(watch)
 
 
+NO_PROGRESS = "the required storage feature RequestWatchProgress is disabled"
+
+
+def test_bookmarks_that_are_refused_are_not_asked_for_again(script):
+    def answer(request):
+        if "allowWatchBookmarks" in request.path:
+            request.chunks(_line("ERROR", _status(500, "InternalError", NO_PROGRESS)))
+        else:
+            request.chunks(_line("ADDED", NODE))
+
+    server, cluster = script(answer)
+    with pytest.raises(port.BookmarksRefused) as caught:
+        list(cluster.watch_nodes("4", timeout=5))
+    assert isinstance(caught.value, port.Expired), "the caller lists again"
+    assert [event.kind for event in cluster.watch_nodes("4", timeout=5)] == ["ADDED"]
+    assert ["allowWatchBookmarks" in path for path in server.paths] == [True, False]
+
+
+def test_a_server_that_refuses_more_than_bookmarks_is_unavailable(script):
+    _, cluster = script(lambda request: request.reply(500, _status(500, "InternalError", NO_PROGRESS)))
+    with pytest.raises(port.BookmarksRefused):
+        list(cluster.watch_nodes("4", timeout=5))
+    with pytest.raises(port.Unavailable):
+        list(cluster.watch_nodes("4", timeout=5))
+
+
+def test_another_error_does_not_end_the_bookmarks(script):
+    server, cluster = script(lambda request: request.reply(500, _status(500, "InternalError", "etcd timed out")))
+    for _ in range(2):
+        with pytest.raises(port.Unavailable):
+            list(cluster.watch_nodes("4", timeout=5))
+    assert ["allowWatchBookmarks" in path for path in server.paths] == [True, True]
+
+
+def test_a_watch_from_nothing_asks_for_no_bookmarks(script):
+    """With bookmarks the server takes it for ``sendInitialEvents``, which not every store can serve."""
+    server, cluster = script(lambda request: request.chunks())
+    list(cluster.watch_pods(None, timeout=5))
+    list(cluster.watch_events(None, timeout=5))
+    assert server.paths == ["/api/v1/pods?watch=1&timeoutSeconds=5", "/api/v1/events?watch=1&timeoutSeconds=5"]
+
+
+def test_a_line_that_is_no_change_of_a_node(script):
+    lines = [_line("MODIFIED", {**NODE, "spec": 7})]
+    _, cluster = script(lambda request: request.chunks(*lines))
+    with pytest.raises(port.Unavailable):
+        list(cluster.watch_nodes("1", timeout=5))
+
+
 @pytest.mark.parametrize("rest", [b"", b'{"type": "ADD'])
 def test_a_watch_that_is_cut(script, rest):
     _, cluster = script(lambda request: request.chunks(*filter(None, [_line("ADDED", NODE), rest]), end=False))

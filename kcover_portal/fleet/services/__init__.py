@@ -1,31 +1,22 @@
-"""Changes to the fleet: nodes from the watch, commands to agents, modes."""
+"""Changes to the fleet: contact with clusters, commands to agents, modes. The watch's nodes are in ``node_rows``."""
 
 import uuid
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 
-from kcover import audit, marks, reasons
+from kcover import audit, reasons
 from kcover.faults import fault
 from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.fleet.services import cluster_settings, late_results
-from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
-
-MAX_PAST_BOOTS = 8  # reports of earlier boots may still arrive
-
-# The columns of a node's row that come from the cluster. Open pages are notified of each change.
-SYNCED = [
-    *("uid", "in_cluster", "pool", "model", "labels", "taints", "conditions", "marks", "unschedulable"),
-    *("ready", "ready_since", "boot_id", "gpus", "kubelet", "address", "gone_at"),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,91 +26,6 @@ class Requester:
     kind: Command.Requester
     id: int
     step: int | None = None
-
-
-def sync_node(cluster: Cluster, seen: port.Node, *, now: datetime) -> tuple[Node, bool]:
-    """Synchronizes a node's row with the cluster; returns it and whether it changed."""
-    fields = _fields(seen)
-    node, created = Node.objects.get_or_create(
-        cluster=cluster, name=seen.name, defaults={**fields, "created_at": now, "synced_at": now}
-    )
-    if created:
-        doorbell.publish("node", node.pk, cluster=cluster.name)
-        return node, True
-    changed = [name for name, value in fields.items() if getattr(node, name) != value]
-    if not changed:
-        return node, False
-    node.past_boots = _past_boots(node, fields["boot_id"])
-    for name in changed:
-        setattr(node, name, fields[name])
-    node.synced_at = now
-    node.save(update_fields=[*changed, "past_boots", "synced_at"])
-    doorbell.publish("node", node.pk, cluster=cluster.name)
-    return node, True
-
-
-def sync_list(cluster: Cluster, seen: Collection[port.Node], *, now: datetime) -> list[Node]:
-    """Synchronizes all rows with a full list; returns the changed nodes. Nodes that are not listed are gone."""
-    rows = {node.name: node for node in Node.objects.filter(cluster=cluster)}
-    fresh: list[Node] = []
-    stale: list[Node] = []
-    for listed in seen:
-        fields = _fields(listed)
-        row = rows.get(listed.name)
-        if row is None:
-            fresh.append(Node(cluster=cluster, name=listed.name, created_at=now, synced_at=now, **fields))
-        elif any(getattr(row, name) != value for name, value in fields.items()):
-            row.past_boots = _past_boots(row, fields["boot_id"])
-            for name, value in fields.items():
-                setattr(row, name, value)
-            row.synced_at = now
-            stale.append(row)
-    names = {listed.name for listed in seen}
-    gone = [row for name, row in rows.items() if row.in_cluster and name not in names]
-    for row in gone:
-        row.in_cluster, row.ready, row.gone_at = False, False, now
-    with transaction.atomic():
-        Node.objects.bulk_create(fresh, batch_size=500)
-        Node.objects.bulk_update([*stale, *gone], [*SYNCED, "past_boots", "synced_at"], batch_size=200)
-    changed = [*fresh, *stale, *gone]
-    if changed:
-        doorbell.publish("node", 0, cluster=cluster.name)
-    return changed
-
-
-def remove_node(cluster: Cluster, name: str, *, now: datetime) -> Node | None:
-    """Records that the node left the cluster. Its history is kept."""
-    Node.objects.filter(cluster=cluster, name=name, in_cluster=True).update(in_cluster=False, ready=False, gone_at=now)
-    node = Node.objects.filter(cluster=cluster, name=name).first()
-    if node is not None:
-        doorbell.publish("node", node.pk, cluster=cluster.name)
-    return node
-
-
-def _past_boots(row: Node, boot_id: str) -> list[str]:
-    """Returns the boots that are over once the node has this boot id."""
-    return [past for past in (row.boot_id, *row.past_boots) if past not in ("", boot_id)][:MAX_PAST_BOOTS]
-
-
-def _fields(seen: port.Node) -> dict[str, Any]:
-    return {
-        "uid": seen.uid,
-        "in_cluster": True,
-        "pool": queries.pool_of(dict(seen.labels))[:120],
-        "model": seen.labels.get(queries.MODEL_LABEL, "")[:120],
-        "labels": dict(seen.labels),
-        "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in seen.taints],
-        "conditions": dict(seen.conditions),
-        "marks": marks.parse(seen.annotations.get(marks.ANNOTATION, "")),
-        "unschedulable": seen.unschedulable,
-        "ready": seen.ready,
-        "ready_since": seen.ready_since,
-        "boot_id": seen.boot_id,
-        "gpus": seen.gpus,
-        "kubelet": seen.kubelet,
-        "address": seen.internal_ip,
-        "gone_at": None,
-    }
 
 
 def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str = "") -> None:

@@ -4,7 +4,7 @@ Statements are the same on PostgreSQL and SQLite, except for the JSON relation (
 (``locked``). SQLite needs no row locks, because its writers queue at the start of their transactions.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -36,6 +36,16 @@ def moment(at: Any) -> Any:
 def locked(table: str) -> str:
     """Returns the end of a SELECT that locks its rows of ``table`` until the transaction ends."""
     return f"FOR NO KEY UPDATE OF {table}" if connection.vendor == "postgresql" else ""
+
+
+def lock_nodes(nodes: Collection[int]) -> None:
+    """Locks the rows of these nodes until the transaction ends, in the order in which everybody locks several nodes.
+
+    A statement that updates many nodes locks them in any order, so that it could wait for a transaction that waits for
+    it.
+    """
+    if connection.vendor == "postgresql" and len(nodes) > 1:
+        run("SELECT id FROM fleet_node WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE", [sorted(nodes)])
 
 
 def run(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -27,6 +27,7 @@ def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
         for node, inventory in of.items()
         for gpu in inventory.gpus
     ]
+    bulk_sql.lock_nodes(of)
     bulk_sql.run(
         f"""UPDATE fleet_node SET driver = given.driver, kernel = given.kernel
             FROM {bulk_sql.given(node="bigint", driver="text", kernel="text")} WHERE fleet_node.id = given.node""",

@@ -54,7 +54,7 @@ class ClaimState:
 
     @property
     def bound(self) -> bool:
-        """Whether the claim is bound to storage."""
+        """True if the claim is bound to storage."""
         return self.exists and self.phase == "Bound"
 
 

@@ -1,5 +1,7 @@
 """Paged lists and watches, shared by all families of objects."""
 
+import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
@@ -64,25 +66,52 @@ def _pages(connection: http.Connection, at: str, kind: type[T], query: Mapping[s
 def watch(
     connection: http.Connection, at: str, kind: type[T], *, resource_version: str | None, timeout: float
 ) -> Iterator[tuple[str, T | None, str]]:
-    """Yields (type, object or None for a bookmark, resource version) per line of a watch. Raises ``Expired``."""
-    query = {"watch": "1", "allowWatchBookmarks": "true", "timeoutSeconds": str(max(1, round(timeout)))}
+    """Yields (type, object or None for a bookmark, resource version) per line of a watch.
+
+    Raises ``Expired``, which is ``BookmarksRefused`` once if the server refuses watches with bookmarks.
+    """
+    # With bookmarks and no resource version, the server answers as if ``sendInitialEvents`` were set. It refuses that
+    # if its store has no progress notices.
+    bookmarks = bool(resource_version) and connection.bookmarks
+    query = {"watch": "1", **_BOOKMARKS} if bookmarks else {"watch": "1"}
+    query["timeoutSeconds"] = str(max(1, round(timeout)))
     if resource_version is not None:
         query["resourceVersion"] = resource_version
-    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(kind)
-    for line in connection.lines(at, query=query, read_seconds=timeout + WATCH_SLACK_SECONDS):
-        try:
-            entry = _LINE.decode(line)
-            if entry.type == "ERROR":
-                status = msgspec.json.decode(entry.object, type=base.Status)
-                http.raise_rejected(status, code=status.code, what=f"watch {at}", write=False)
-            if entry.type == "BOOKMARK":
-                yield entry.type, None, _ANY.decode(entry.object).metadata.resource_version
-            else:
-                found: T = decoder.decode(entry.object)
-                yield entry.type, found, found.metadata.resource_version
-        except msgspec.MsgspecError as error:
-            raise errors.Unavailable(f"watch {at}: unexpected line: {error}") from error
+    decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(base.WatchLine[kind])  # type: ignore[valid-type]
+    try:
+        for line in connection.lines(at, query=query, read_seconds=timeout + WATCH_SLACK_SECONDS):
+            yield _decoded(line, decoder, at)
+    except errors.KubeError as error:
+        if not (bookmarks and _BOOKMARKS_REFUSED.search(http.answer(error).message)):
+            raise
+        connection.bookmarks = False
+        raise errors.BookmarksRefused(f"bookmarks are refused; watching without them: {error}") from error
 
 
-_LINE: Final = msgspec.json.Decoder(base.WatchLine)
+def _decoded(line: bytes, decoder: msgspec.json.Decoder[Any], at: str) -> tuple[str, Any, str]:
+    """Decodes a change in one pass. Other lines are rare and are decoded again."""
+    try:
+        with contextlib.suppress(msgspec.ValidationError):
+            entry = decoder.decode(line)
+            if entry.type not in ("BOOKMARK", "ERROR"):
+                return _change(entry)
+        other = _LINE.decode(line)
+        if other.type == "ERROR":
+            status = msgspec.json.decode(other.object, type=base.Status)
+            http.raise_rejected(status, code=status.code, what=f"watch {at}", write=False)
+        if other.type == "BOOKMARK":
+            return other.type, None, _ANY.decode(other.object).metadata.resource_version
+        return _change(decoder.decode(line))  # raises the error that was suppressed
+    except msgspec.MsgspecError as error:
+        raise errors.Unavailable(f"watch {at}: unexpected line: {error}") from error
+
+
+def _change(line: base.WatchLine[Any]) -> tuple[str, Any, str]:
+    return line.type, line.object, line.object.metadata.resource_version
+
+
+_BOOKMARKS: Final = {"allowWatchBookmarks": "true"}
+# 500: "... the required storage feature RequestWatchProgress is disabled"
+_BOOKMARKS_REFUSED: Final = re.compile("RequestWatchProgress|bookmark", re.IGNORECASE)
+_LINE: Final = msgspec.json.Decoder(base.WatchLine[msgspec.Raw])
 _ANY: Final = msgspec.json.Decoder(base.AnyObject)

@@ -61,11 +61,11 @@ class Page(Struct, Generic[T], frozen=True):
     items: list[T] | None = None
 
 
-class WatchLine(Struct, frozen=True):
-    """One line of a watch. The object is decoded once its type is known."""
+class WatchLine(Struct, Generic[T], frozen=True):
+    """One line of a watch. The object of an ERROR is a ``Status``."""
 
     type: str
-    object: msgspec.Raw
+    object: T
 
 
 class Cause(Struct, frozen=True):

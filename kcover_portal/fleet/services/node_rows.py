@@ -1,0 +1,194 @@
+"""Keeps the rows of nodes in sync with a cluster, from a batch of watch events or from a full list.
+
+A batch costs one SELECT. What differs is written with one UPDATE, and one INSERT for nodes without a row. Heartbeats
+of nodes change no column, so they write nothing.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from kcover import marks
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import bulk_sql
+from kcover_portal.kube import port
+
+MAX_PAST_BOOTS = 8  # reports of earlier boots may still arrive
+MAX_SIGNALS = 20  # pages are told of more changed nodes at once with one signal
+
+# The columns of a node's row that come from the cluster, with their SQL types. The first ones may be null.
+NULLABLE = {"ready_since": "timestamptz", "gone_at": "timestamptz"}
+REQUIRED = {
+    **dict.fromkeys(("uid", "pool", "model", "boot_id", "kubelet", "address"), "text"),
+    **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots"), "jsonb"),
+    **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
+    "gpus": "integer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedNode:
+    """A row that was created or updated.
+
+    ``node`` is the row as it is now. ``before`` has the previous values of the columns that changed; it is empty for a
+    created row. ``new``: the node joined the cluster, came back to it, or has another number of GPUs.
+    """
+
+    node: Node
+    before: Mapping[str, Any]
+    new: bool
+
+
+@dataclass(slots=True)
+class _Sighting:
+    """What a batch shows of one node.
+
+    ``last``: its last state, None if the batch only deletes it. ``boots``: its boot ids in their order. ``present``: it
+    is in the cluster at the end of the batch. ``deleted``: it was deleted in between.
+    """
+
+    last: port.Node | None = None
+    boots: list[str] = field(default_factory=list)
+    present: bool = False
+    deleted: bool = False
+
+    def add(self, node: port.Node, *, deleted: bool) -> None:
+        self.present = not deleted
+        if deleted:
+            self.deleted = True
+        else:
+            self.last = node
+            self.boots.append(node.boot_id)
+
+
+def sync_events(cluster: Cluster, events: Iterable[port.NodeEvent], *, now: datetime) -> list[ChangedNode]:
+    """Synchronizes the rows with watch events, given in the cluster's order; returns the changes.
+
+    The last event of a node counts. Boots that came and went within the batch are kept in ``past_boots``.
+    """
+    seen: dict[str, _Sighting] = {}
+    for event in events:
+        if event.node is not None:
+            seen.setdefault(event.node.name, _Sighting()).add(event.node, deleted=event.kind == "DELETED")
+    if not seen:
+        return []
+    return _sync(cluster, seen, Node.objects.filter(cluster=cluster, name__in=list(seen)), now=now)
+
+
+def sync_list(cluster: Cluster, listed: Collection[port.Node], *, now: datetime) -> list[ChangedNode]:
+    """Synchronizes all rows with a full list; returns the changes. Nodes that are not listed are gone."""
+    rows = list(Node.objects.filter(cluster=cluster))
+    seen = {row.name: _Sighting() for row in rows}
+    seen |= {node.name: _Sighting(last=node, boots=[node.boot_id], present=True) for node in listed}
+    return _sync(cluster, seen, rows, now=now)
+
+
+def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node], *, now: datetime) -> list[ChangedNode]:
+    known = {row.name: row for row in rows}
+    created = [
+        ChangedNode(_created(cluster, sighting.last, sighting, now=now), {}, new=sighting.present)
+        for name, sighting in seen.items()
+        if name not in known and sighting.last is not None
+    ]
+    updated = [
+        change
+        for name, sighting in seen.items()
+        if name in known and (change := _update(known[name], sighting, now=now)) is not None
+    ]
+    changes = [*created, *updated]
+    if not changes:
+        return []
+    with transaction.atomic():
+        Node.objects.bulk_create([change.node for change in created], batch_size=500)
+        _write(updated, now=now)
+        for record in [change.node.pk for change in changes] if len(changes) <= MAX_SIGNALS else [0]:
+            doorbell.publish("node", record, cluster=cluster.name)
+    return changes
+
+
+def _created(cluster: Cluster, last: port.Node, sighting: _Sighting, *, now: datetime) -> Node:
+    row = Node(cluster=cluster, name=last.name, created_at=now, synced_at=now)
+    for column, value in _columns(row, sighting, now=now).items():
+        setattr(row, column, value)
+    return row
+
+
+def _update(row: Node, sighting: _Sighting, *, now: datetime) -> ChangedNode | None:
+    """Sets what differs on the row; None if nothing does."""
+    columns = _columns(row, sighting, now=now)
+    if sighting.deleted and sighting.present:
+        row.in_cluster = False  # it left and came back
+    before = {column: getattr(row, column) for column, value in columns.items() if getattr(row, column) != value}
+    if not before:
+        return None
+    for column in before:
+        setattr(row, column, columns[column])
+    row.synced_at = now
+    return ChangedNode(row, before, new=sighting.present and not before.keys().isdisjoint(("in_cluster", "gpus")))
+
+
+def _write(changes: Sequence[ChangedNode], *, now: datetime) -> None:
+    """Writes the changed columns of the rows; the other columns keep their values."""
+    if not changes:
+        return
+    kept = ", ".join(f"{column} = coalesce(given.{column}, fleet_node.{column})" for column in REQUIRED)
+    given = [
+        {
+            "node": change.node.pk,
+            **{column: bulk_sql.moment(getattr(change.node, column)) for column in NULLABLE},
+            **{column: getattr(change.node, column) for column in change.before if column in REQUIRED},
+        }
+        for change in changes
+    ]
+    bulk_sql.lock_nodes([change.node.pk for change in changes])
+    bulk_sql.run(
+        f"""UPDATE fleet_node SET {kept}, ready_since = given.ready_since, gone_at = given.gone_at, synced_at = %s
+            FROM {bulk_sql.given(node="bigint", **NULLABLE, **REQUIRED)} WHERE fleet_node.id = given.node""",
+        [bulk_sql.moment(now), bulk_sql.rows(given)],
+    )
+
+
+def _columns(row: Node, sighting: _Sighting, *, now: datetime) -> dict[str, Any]:
+    """The columns as they are after the batch; of a node that is gone, those that the batch tells."""
+    columns = _shown(sighting.last) if sighting.last is not None else {}
+    if columns:
+        columns["past_boots"] = _past_boots(row, sighting.boots)
+    if not sighting.present and (columns or row.in_cluster):
+        columns |= {"in_cluster": False, "ready": False, "gone_at": now}
+    return columns
+
+
+def _past_boots(row: Node, boots: Iterable[str]) -> list[str]:
+    """Returns the boots that are over once the node has had these boot ids, one after the other."""
+    current = row.boot_id
+    past: list[str] = row.past_boots
+    for boot in boots:
+        past = [over for over in (current, *past) if over not in ("", boot)][:MAX_PAST_BOOTS]
+        current = boot
+    return past
+
+
+def _shown(node: port.Node) -> dict[str, Any]:
+    return {
+        "uid": node.uid,
+        "in_cluster": True,
+        "pool": queries.pool_of(dict(node.labels))[:120],
+        "model": node.labels.get(queries.MODEL_LABEL, "")[:120],
+        "labels": dict(node.labels),
+        "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints],
+        "conditions": dict(node.conditions),
+        "marks": marks.parse(node.annotations.get(marks.ANNOTATION, "")),
+        "unschedulable": node.unschedulable,
+        "ready": node.ready,
+        "ready_since": node.ready_since,
+        "boot_id": node.boot_id,
+        "gpus": node.gpus,
+        "kubelet": node.kubelet,
+        "address": node.internal_ip,
+        "gone_at": None,
+    }

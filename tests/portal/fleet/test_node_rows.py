@@ -1,0 +1,248 @@
+"""The rows of nodes follow batches of watch events and lists, with few statements and no needless write."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from kcover import marks
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import node_rows
+from kcover_portal.kube import port
+
+pytestmark = pytest.mark.django_db
+
+GPU_1 = port.Node(name="gpu-1", uid="u1", labels={"pool": "a"}, boot_id="boot-1", gpus=8, conditions={"Ready": "True"})
+
+
+@pytest.fixture
+def east(db: None, now: datetime) -> Cluster:
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+@pytest.fixture
+def later(now: datetime) -> datetime:
+    return now + timedelta(seconds=1)
+
+
+def event(node: port.Node, kind: str = "MODIFIED") -> port.NodeEvent:
+    return port.NodeEvent(kind=kind, node=node, resource_version="5")
+
+
+def follow(east: Cluster, *events: port.NodeEvent, now: datetime) -> list[node_rows.ChangedNode]:
+    return node_rows.sync_events(east, events, now=now)
+
+
+def the_row(name: str = "gpu-1") -> Node:
+    return Node.objects.get(name=name)
+
+
+def writes(captured: CaptureQueriesContext) -> list[str]:
+    return [query["sql"] for query in captured.captured_queries if query["sql"].startswith(("INSERT", "UPDATE"))]
+
+
+def statements(captured: CaptureQueriesContext) -> int:
+    return len([query for query in captured.captured_queries if "SAVEPOINT" not in query["sql"]])
+
+
+def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, later: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    full = replace(
+        GPU_1,
+        uid="u2",
+        labels={"pool": "b", "nvidia.com/gpu.product": "H100", "name": 'Zoë "\\'},
+        annotations={marks.ANNOTATION: marks.Marks(rescue=7, cordon=True).render()},
+        taints=(port.Taint("gpu", "broken", "NoSchedule"),),
+        conditions={"Ready": "False", "DiskPressure": "True"},
+        unschedulable=True,
+        ready=False,
+        ready_since=now,
+        boot_id="boot-2",
+        gpus=4,
+        kubelet="v1.36.0",
+        internal_ip="10.0.0.7",
+    )
+    [change] = follow(east, event(full), now=later)
+    row = the_row()
+    assert {column: getattr(row, column) for column in [*node_rows.REQUIRED, *node_rows.NULLABLE]} == {
+        "uid": "u2",
+        "in_cluster": True,
+        "pool": "b",
+        "model": "H100",
+        "labels": full.labels,
+        "taints": [{"key": "gpu", "value": "broken", "effect": "NoSchedule"}],
+        "conditions": full.conditions,
+        "marks": marks.Marks(rescue=7, cordon=True).to_json(),
+        "unschedulable": True,
+        "ready": False,
+        "ready_since": now,
+        "boot_id": "boot-2",
+        "past_boots": ["boot-1"],
+        "gpus": 4,
+        "kubelet": "v1.36.0",
+        "address": "10.0.0.7",
+        "gone_at": None,
+    }
+    assert (row.created_at, row.synced_at) == (now, later)
+    assert (change.node, change.before["labels"], change.before["gpus"]) == (row, {"pool": "a"}, 8)
+    assert change.node.labels == full.labels
+
+
+def test_an_update_leaves_the_columns_of_others_alone(east: Cluster, now: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    Node.objects.update(driver="580.1", locked_by="a check", locked_until=now)
+    follow(east, event(replace(GPU_1, unschedulable=True, ready_since=now)), now=now)
+    follow(east, event(replace(GPU_1, unschedulable=True)), now=now)
+    row = the_row()
+    assert (row.driver, row.locked_by, row.locked_until) == ("580.1", "a check", now)
+    assert (row.unschedulable, row.ready_since, row.labels, row.gpus) == (True, None, {"pool": "a"}, 8)
+
+
+def test_a_heartbeat_writes_nothing(east: Cluster, now: datetime, later: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    with CaptureQueriesContext(connection) as captured:
+        assert follow(east, event(replace(GPU_1, resource_version="9")), now=later) == []
+    assert (statements(captured), writes(captured)) == (1, [])
+    assert the_row().synced_at == now
+
+
+def test_a_bookmark_asks_for_nothing(east: Cluster, now: datetime) -> None:
+    with CaptureQueriesContext(connection) as captured:
+        assert follow(east, port.NodeEvent(kind="BOOKMARK", node=None, resource_version="9"), now=now) == []
+    assert statements(captured) == 0
+
+
+@pytest.mark.parametrize("count", [1, 150])
+def test_a_batch_takes_as_many_statements_as_one_change(east: Cluster, now: datetime, count: int) -> None:
+    nodes = [replace(GPU_1, name=f"gpu-{index}", uid=f"u{index}") for index in range(count)]
+    follow(east, *(event(node, "ADDED") for node in nodes), now=now)
+    with CaptureQueriesContext(connection) as captured:
+        changed = follow(east, *(event(replace(node, unschedulable=True)) for node in nodes), now=now)
+    assert len(changed) == Node.objects.filter(unschedulable=True).count() == count
+    assert statements(captured) <= 3  # several rows are locked in order first
+    assert len(writes(captured)) == 1
+
+
+def test_only_rows_that_differ_are_written(east: Cluster, now: datetime, later: datetime) -> None:
+    gpu_2 = replace(GPU_1, name="gpu-2", uid="u2")
+    follow(east, event(GPU_1, "ADDED"), event(gpu_2, "ADDED"), now=now)
+    changed = follow(east, event(GPU_1), event(replace(gpu_2, ready=False)), now=later)
+    assert [change.node.name for change in changed] == ["gpu-2"]
+    assert [row.synced_at for row in Node.objects.order_by("name")] == [now, later]
+
+
+def test_the_last_event_of_a_node_counts(east: Cluster, now: datetime) -> None:
+    events = [event(GPU_1, "ADDED"), event(replace(GPU_1, gpus=0)), event(replace(GPU_1, gpus=4))]
+    changed = follow(east, *events, now=now)
+    assert [(change.node.gpus, change.new) for change in changed] == [(4, True)]
+    assert the_row().gpus == 4
+
+
+def test_inv_15_boots_that_came_and_went_within_a_batch_are_known(east: Cluster, now: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    boots = [event(replace(GPU_1, boot_id=boot)) for boot in ("boot-2", "", "boot-3", "boot-3", "boot-4")]
+    follow(east, *boots, now=now)
+    assert (the_row().boot_id, the_row().past_boots) == ("boot-4", ["boot-3", "boot-2", "boot-1"])
+
+
+def test_inv_15_a_boot_is_known_where_the_node_looks_as_before(east: Cluster, now: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    [change] = follow(east, event(replace(GPU_1, boot_id="boot-2")), event(GPU_1), now=now)
+    assert (the_row().boot_id, the_row().past_boots) == ("boot-1", ["boot-2"])
+    assert change.before == {"past_boots": []}
+
+
+def test_the_boots_of_a_new_node_are_known(east: Cluster, now: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), event(replace(GPU_1, boot_id="boot-2")), now=now)
+    assert (the_row().boot_id, the_row().past_boots) == ("boot-2", ["boot-1"])
+
+
+def test_a_batch_takes_as_many_past_boots_as_single_events(east: Cluster, now: datetime) -> None:
+    boots = [event(replace(GPU_1, boot_id=f"boot-{index}")) for index in range(12)]
+    follow(east, *boots, now=now)
+    west = Cluster.objects.create(name="west", created_at=now)
+    for boot in boots:
+        follow(west, boot, now=now)
+    rows = [Node.objects.get(cluster=cluster) for cluster in (east, west)]
+    assert rows[0].past_boots == rows[1].past_boots == [f"boot-{index}" for index in range(10, 2, -1)]
+
+
+def test_a_deleted_node_is_kept_as_gone(east: Cluster, now: datetime, later: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    changed = follow(east, event(replace(GPU_1, gpus=4)), event(GPU_1, "DELETED"), now=later)
+    row = the_row()
+    assert (row.in_cluster, row.ready, row.gone_at, row.gpus) == (False, False, later, 4)
+    assert [(change.node.in_cluster, change.new) for change in changed] == [(False, False)]
+    assert follow(east, event(GPU_1, "DELETED"), now=later + timedelta(seconds=9)) == []
+    assert the_row().gone_at == later
+
+
+def test_a_node_that_came_back_counts_as_new(east: Cluster, now: datetime, later: datetime) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    [change] = follow(east, event(GPU_1, "DELETED"), event(GPU_1, "ADDED"), now=later)
+    assert (change.new, change.before) == (True, {"in_cluster": False})
+    assert (the_row().in_cluster, the_row().gone_at) == (True, None)
+    follow(east, event(GPU_1, "DELETED"), now=later)
+    [change] = follow(east, event(replace(GPU_1, uid="u2"), "ADDED"), now=later)
+    assert change.new
+    assert (the_row().uid, the_row().in_cluster, the_row().ready, the_row().gone_at) == ("u2", True, True, None)
+
+
+def test_a_node_that_was_never_known_and_is_gone(east: Cluster, now: datetime) -> None:
+    assert follow(east, event(GPU_1, "DELETED"), now=now) == []
+    assert not Node.objects.exists()
+    [change] = follow(east, event(GPU_1, "ADDED"), event(GPU_1, "DELETED"), now=now)
+    assert not change.new
+    assert (the_row().in_cluster, the_row().gone_at, the_row().boot_id) == (False, now, "boot-1")
+
+
+def test_late_gpus_count_as_a_new_node_and_a_cordon_does_not(east: Cluster, now: datetime) -> None:
+    follow(east, event(replace(GPU_1, gpus=0), "ADDED"), now=now)
+    assert [change.new for change in follow(east, event(GPU_1), now=now)] == [True]
+    assert [change.new for change in follow(east, event(replace(GPU_1, unschedulable=True)), now=now)] == [False]
+
+
+def test_a_row_that_an_agent_made_is_taken_over(east: Cluster, now: datetime, later: datetime) -> None:
+    made = Node.objects.create(cluster=east, name="gpu-1", created_at=now)
+    [change] = node_rows.sync_list(east, [GPU_1], now=later)
+    assert (change.node.pk, change.new, the_row().in_cluster, the_row().created_at) == (made.pk, True, True, now)
+
+
+def test_a_list_adds_changes_and_removes(east: Cluster, now: datetime, later: datetime) -> None:
+    nodes = [replace(GPU_1, name=f"gpu-{index}", uid=f"u{index}") for index in range(4)]
+    agent_only = Node.objects.create(cluster=east, name="agent-only", created_at=now)
+    other = Node.objects.create(
+        cluster=Cluster.objects.create(name="west", created_at=now), name="gpu-9", created_at=now, in_cluster=True
+    )
+    node_rows.sync_list(east, nodes[:3], now=now)
+    with CaptureQueriesContext(connection) as captured:
+        changed = node_rows.sync_list(east, [nodes[0], replace(nodes[1], ready=False), nodes[3]], now=later)
+    assert {(change.node.name, change.node.in_cluster, change.new) for change in changed} == {
+        ("gpu-1", True, False),
+        ("gpu-2", False, False),
+        ("gpu-3", True, True),
+    }
+    assert len(writes(captured)) == 2
+    assert Node.objects.get(name="gpu-2").gone_at == later
+    assert list(Node.objects.filter(in_cluster=True, cluster=east).values_list("name", flat=True)) == [
+        "gpu-0",
+        "gpu-1",
+        "gpu-3",
+    ]
+    agent_only.refresh_from_db()
+    other.refresh_from_db()
+    assert (agent_only.gone_at, other.in_cluster) == (None, True)
+    assert node_rows.sync_list(east, [nodes[0], replace(nodes[1], ready=False), nodes[3]], now=later) == []
+
+
+@pytest.mark.parametrize(("count", "signals"), [(20, 20), (21, 1)])
+def test_pages_get_one_signal_for_many_nodes(
+    east: Cluster, now: datetime, count: int, signals: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[int] = []
+    monkeypatch.setattr(node_rows.doorbell, "publish", lambda topic, record, **more: published.append(record))
+    nodes = [replace(GPU_1, name=f"gpu-{index}", uid=f"u{index}") for index in range(count)]
+    follow(east, *(event(node, "ADDED") for node in nodes), now=now)
+    assert (len(published), 0 in published) == (signals, signals == 1)

@@ -1,0 +1,90 @@
+"""Events that arrive together are handed on together, in order, and a lone event is not kept waiting."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from kcover_portal.operate import event_batches
+
+
+def test_a_burst_is_a_few_batches_in_order() -> None:
+    found = list(event_batches.batches(iter(range(150))))
+    assert [event for batch in found for event in batch] == list(range(150))
+    assert len(found) < 15
+
+
+def test_a_batch_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_batches, "MAX_EVENTS", 4)
+    found = list(event_batches.batches(iter(range(10))))
+    assert [event for batch in found for event in batch] == list(range(10))
+    assert max(len(batch) for batch in found) <= 4
+
+
+def test_a_lone_event_does_not_wait_for_the_next() -> None:
+    more = threading.Event()
+
+    def source() -> Iterator[int]:
+        yield 1
+        assert more.wait(10)
+        yield 2
+
+    found = event_batches.batches(source())
+    assert next(found) == [1]
+    more.set()
+    assert list(found) == [[2]]
+
+
+def test_a_steady_stream_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_batches, "QUIET_SECONDS", 0.02)
+    stop = threading.Event()
+
+    def source() -> Iterator[int]:
+        number = 0
+        while not stop.wait(0.001):
+            yield (number := number + 1)
+
+    found = event_batches.batches(source())
+    first = next(found)
+    assert first == list(range(1, len(first) + 1))
+    stop.set()
+    list(found)
+
+
+def test_an_error_comes_after_the_events_before_it() -> None:
+    def source() -> Iterator[int]:
+        yield 1
+        yield 2
+        raise ValueError("the connection broke")
+
+    found = event_batches.batches(source())
+    seen = next(found)
+    with pytest.raises(ValueError, match="the connection broke"):
+        seen.extend(event for batch in found for event in batch)
+    assert seen == [1, 2]
+
+
+def test_nothing_at_all() -> None:
+    assert list(event_batches.batches(iter(()))) == []
+
+
+def test_the_source_is_closed_after_the_caller_left() -> None:
+    more, closed = threading.Event(), threading.Event()
+    read: list[int] = []
+
+    def source() -> Iterator[int]:
+        try:
+            for event in range(1, 5):
+                yield event
+                read.append(event)
+                assert more.wait(10)
+        finally:
+            closed.set()
+
+    found = event_batches.batches(source())
+    assert next(found) == [1]
+    found.close()
+    del found
+    more.set()
+    assert closed.wait(10)
+    assert read == [1]
