@@ -104,7 +104,7 @@ def _run(nodes: list[str]) -> dict[str, dict[str, float]]:
     from django.db import connection  # noqa: PLC0415
     from django.utils import timezone  # noqa: PLC0415
 
-    from kcover_portal.api.agent import report_decoding  # noqa: PLC0415
+    from kcover_portal.api.agent import report_decoder  # noqa: PLC0415
     from kcover_portal.fleet.models import Cluster  # noqa: PLC0415
     from kcover_portal.incidents import services as incidents  # noqa: PLC0415
     from kcover_portal.incidents.models import Incident  # noqa: PLC0415
@@ -124,13 +124,13 @@ def _run(nodes: list[str]) -> dict[str, dict[str, float]]:
             clock.around(Context, "write", "before PATCH", "after PATCH"),
         ):
             clock.enter("decode")
-            incoming = report_decoding.read(cluster, body, now=timezone.now())
+            incoming = report_decoder.read(cluster, body, now=timezone.now())
             clock.enter("ingest")
             incidents.ingest([incoming], now=timezone.now())
             clock.enter("")
             due = Incident.objects.filter(node__name=node, state="open").values_list("pk", flat=True)[0]
             clock.enter("decide")
-            rescue.decide_and_run(due, clock=timezone.now)
+            rescue.decide_and_run([due], clock=timezone.now)
             clock.enter("")
         found.append(clock.parts)
     counted = found[WARM_UP:]

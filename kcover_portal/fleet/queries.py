@@ -1,6 +1,6 @@
 """Reads the fleet."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -73,12 +73,15 @@ def mode_now(cluster: Cluster) -> tuple[str, str]:
 
 def mode_in(rows: QuerySet[Any], cluster: str = "") -> tuple[str, str] | None:
     """``mode_now`` for the cluster of the first row; None without a row. ``cluster``: the row's relation to it."""
+    return next((mode for _, mode in modes_in(rows[:1], cluster)), None)
+
+
+def modes_in(rows: QuerySet[Any], cluster: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], tuple[str, str]]]:
+    """The columns of each row, and ``mode_now`` for the row's cluster, in one query."""
     of = f"{cluster}__" if cluster else ""
-    row = rows.values_list(f"{of}mode", f"{of}pause_reason", _WHOLE_MODE, _WHOLE_REASON).first()
-    if row is None:
-        return None
-    mode, reason, whole_mode, whole_reason = row
-    return _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (mode, reason))
+    for row in rows.values_list(*columns, f"{of}mode", f"{of}pause_reason", _WHOLE_MODE, _WHOLE_REASON):
+        *values, mode, reason, whole_mode, whole_reason = row
+        yield tuple(values), _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (mode, reason))
 
 
 def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, str]:
@@ -91,7 +94,7 @@ def guards_of(cluster: Cluster) -> guards.Settings:
     return guards.parse({**cluster.guards, "hold_down": cluster.hold_down})
 
 
-def maintenance(cluster: Cluster, *, now: datetime) -> QuerySet[Maintenance]:
+def maintenance(cluster: Cluster | int, *, now: datetime) -> QuerySet[Maintenance]:
     """Returns current and future windows of this cluster and of all clusters."""
     return Maintenance.objects.filter(Q(cluster=cluster) | Q(cluster=None), ends_at__gt=now).select_related("cluster")
 

@@ -5,8 +5,9 @@ from kcover_portal.rescue.control.callbacks import callback, take_over
 from kcover_portal.rescue.control.operator_commands import cancel, retry, skip
 from kcover_portal.rescue.control.requests import LimitReached, Preview, Unmet, preview, request, request_plan
 from kcover_portal.rescue.decide.decisions import decide, decide_and_run
+from kcover_portal.rescue.engine.node_changes import nudge, nudge_changed
 from kcover_portal.rescue.engine.reconcile import reconcile
-from kcover_portal.rescue.engine.runner import nudge, run
+from kcover_portal.rescue.engine.runner import run
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.lifecycle.revoke import withdraw
 from kcover_portal.rescue.sweep import RecentRings, sweep
@@ -23,6 +24,7 @@ __all__ = [
     "decide",
     "decide_and_run",
     "nudge",
+    "nudge_changed",
     "preview",
     "reconcile",
     "reject",

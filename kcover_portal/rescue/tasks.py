@@ -4,6 +4,9 @@ Tasks that call a cluster run in the cluster's lane of the bulkhead.
 """
 
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,30 +16,41 @@ from django.db import close_old_connections, connection
 from django.db.models import Manager
 from django.utils import timezone
 
+from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
-from kcover_portal.rescue.engine import bulkhead, kube_events, standby_cleanup
+from kcover_portal.rescue.decide.waiting_incidents import WaitingIncidents
+from kcover_portal.rescue.engine import batch, bulkhead, kube_events, standby_cleanup
 from kcover_portal.rescue.models import Rescue, Step
 
 COUNTED_EVERY = 5.0  # seconds between counts of the clusters
 
 cluster_lanes = bulkhead.Bulkhead(settings.CELERY_WORKER_CONCURRENCY)
 _rung = services.RecentRings()
+_waiting = WaitingIncidents()
+_calls: dict[int, ThreadPoolExecutor] = {}
 _counted: tuple[float, int] = (-COUNTED_EVERY, 1)
 
 
 def _in_lane(rows: Manager[Any], pk: int, work: bulkhead.Work, *, cluster: str = "cluster") -> None:
     """Does the work on a row in the lane of the row's cluster; ``cluster``: where the row has it."""
+    lane = _lane_of(rows, pk, cluster=cluster)
+    if lane is not None:
+        _run_in(lane, work)
+
+
+def _lane_of(rows: Manager[Any], pk: int, *, cluster: str = "cluster") -> int | None:
+    """The lane of the row's cluster, 0 if there is only one cluster; None if the row is gone."""
     global _counted
     if time.monotonic() - _counted[0] >= COUNTED_EVERY:
         _counted = (time.monotonic(), fleet.count_clusters())
-    count = _counted[1]
-    work = partial(_connected, work)
-    lane = rows.filter(pk=pk).values_list(cluster, flat=True).first() if count > 1 else 0
-    if lane is not None:
-        cluster_lanes.run(lane, work, lanes=count)
+    return rows.filter(pk=pk).values_list(cluster, flat=True).first() if _counted[1] > 1 else 0
+
+
+def _run_in(lane: int, work: bulkhead.Work) -> None:
+    cluster_lanes.run(lane, partial(_connected, work), lanes=_counted[1])
 
 
 def _connected(work: bulkhead.Work) -> None:
@@ -48,15 +62,38 @@ def _connected(work: bulkhead.Work) -> None:
 
 @shared_task(name="rescue.decide")
 def decide(incident_id: int) -> None:
-    """Decides an incident, runs its rescue, then writes the Kubernetes Event."""
-    _in_lane(Incident.objects, incident_id, partial(_decide, incident_id))
+    """Decides an incident, and all that wait with it, runs their rescues, then writes the Kubernetes Events."""
+    lane = _lane_of(Incident.objects, incident_id)
+    if lane is not None:
+        _waiting.add(lane, [incident_id])
+        _run_in(lane, partial(_decide, lane))
 
 
-def _decide(incident_id: int) -> None:
-    services.decide_and_run(incident_id, clock=timezone.now)
-    seen = Incident.objects.select_related("node", "cluster").filter(pk=incident_id).first()
-    if seen is not None:
-        kube_events.incident(seen, now=timezone.now())
+def _decide(lane: int) -> None:
+    while taken := _waiting.take(lane):
+        calls = _executor(lane) if len(taken) > 1 else None
+        left = services.decide_and_run(taken, clock=timezone.now, gate=_deciding(lane), calls=calls)
+        _waiting.add(lane, left)
+        kube_events.write_incidents(taken, calls=calls, now=timezone.now())
+
+
+@contextmanager
+def _deciding(lane: int) -> Iterator[None]:
+    """Lets another thread decide afterwards, while this one waits for the cluster."""
+    try:
+        with _waiting.deciding(lane):
+            yield
+    finally:
+        following = _waiting.next_waiting(lane)
+        if following is not None:
+            doorbell.ring("rescue.decide", following)
+
+
+def _executor(lane: int) -> ThreadPoolExecutor:
+    """The threads that make the calls of a batch. Each cluster has its own, so that none waits for another's."""
+    if lane not in _calls:
+        _calls[lane] = ThreadPoolExecutor(batch.CALLS_AT_ONCE, thread_name_prefix=f"calls-{lane}")
+    return _calls[lane]
 
 
 @shared_task(name="rescue.run")

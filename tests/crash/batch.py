@@ -118,7 +118,7 @@ class Course:
         return status < 300
 
     def _over(self) -> bool:
-        """Whether every rescue has ended; strikes what came too late for its wave."""
+        """Returns whether every rescue has ended. Strikes what came too late for its wave."""
         if any(age > GATHER_SECONDS for age in self._blows.hanging().values()):
             self._blows.strike()
         return self._people.all_over()

@@ -142,7 +142,7 @@ class OtherSystem:
 
 
 def _gone(connection: socket.socket) -> bool:
-    """Whether the caller has left."""
+    """Returns whether the caller has left."""
     readable, _, _ = select.select([connection], [], [], 0)
     try:
         return bool(readable) and not connection.recv(1, socket.MSG_PEEK)

@@ -32,7 +32,7 @@ class People:
         self._see_to_machines(found)
 
     def all_over(self) -> bool:
-        """Whether every rescue has ended."""
+        """Returns whether every rescue has ended."""
         return all(trial.seconds for trial in self._trials)
 
     def _see_to_machines(self, found: dict[str, list[Row]]) -> None:
@@ -62,7 +62,7 @@ class People:
             self._product.post_sim(f"/sim/nodes/{trial.node}/cure", {})
 
     def _ordered_in_vain(self, trial: Trial) -> bool:
-        """Whether the other system lost the order, so that a person may give it once more."""
+        """Returns whether the other system lost the order, so that a person may give it once more."""
         if trial.helped or not trial.case or not trial.case.point.hook or not PLANS[trial.plan].ordered:
             return False
         other = self._product.other
@@ -79,8 +79,10 @@ class People:
         trial.helped = self._say(f"/api/v1/nodes/sim/{trial.node}/release", "looked at")
 
     def _say(self, path: str, reason: str) -> bool:
-        """Whether the portal took an operator's word; if not, it is said again: a server may just have been struck, or
-        the rescue may have moved meanwhile (409)."""
+        """Returns whether the portal accepted the request.
+
+        The caller repeats it otherwise: a server may just have been struck, or the rescue has moved meanwhile (409).
+        """
         status, answer = self._product.post(path, {"reason": reason})
         assert status < 300 or status == 409 or status >= 500, answer
         return status < 300

@@ -39,7 +39,7 @@ def waited_for(product: Installation) -> frozenset[int]:
 
 
 def blocks(lock: Connection | None, waited: frozenset[int]) -> bool:
-    """Whether somebody waits for it; ``waited``: as ``waited_for`` found."""
+    """Returns whether another transaction waits for the lock. ``waited``: as ``waited_for`` found."""
     return lock is not None and lock.info.backend_pid in waited
 
 

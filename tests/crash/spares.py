@@ -34,5 +34,5 @@ def release(product: Installation) -> list[tuple[str, str]]:
 
 
 def are_released(product: Installation) -> bool:
-    """Whether no standby is promised or stands in for a node."""
+    """Returns whether no standby is promised or stands in for a node."""
     return not product.rows(_KEPT)[0][0]

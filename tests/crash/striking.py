@@ -29,7 +29,7 @@ class Blows:
         return {trial: ages[trial.node] for trial in self._trials if trial.aimed and trial.node in ages}
 
     def all_hang(self, trials: Sequence[Trial], *, seconds: float) -> bool:
-        """Whether the calls of all these trials hang; or one has for so long that the others cannot be waited for."""
+        """Returns whether all these trials' calls hang, or one has for so long that the others cannot be waited for."""
         hanging = self.hanging()
         ages = [hanging[trial] for trial in trials if trial in hanging]
         return len(ages) == len(trials) or max(ages, default=0.0) > seconds

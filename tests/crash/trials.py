@@ -31,7 +31,7 @@ class Trial:
 
     @property
     def aimed(self) -> bool:
-        """Whether it waits for a process to be struck."""
+        """Returns whether the trial waits for a process to be struck."""
         return self.case is not None and self.case.failure.status is None and not self.struck
 
     @property

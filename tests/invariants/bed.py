@@ -94,14 +94,16 @@ class Bed(Site):
         services.reconcile(now=self.now)
 
     def work_once(self, random_: random.Random) -> None:
-        """The sweep's list, in any order, judged and run in one go or in two."""
-        due = incident_queries.due_for_decision(now=self.now)
+        """The sweep's list, in any order, decided alone or together, and run in one go or in two."""
+        due = [pk for pk, _ in incident_queries.due_for_decision(now=self.now)]
         random_.shuffle(due)
-        for pk, _ in due:
-            if random_.random() < 0.5:
-                services.decide_and_run(pk, clock=self.clock)
+        while due:
+            together = due[: random_.choice((1, 1, 2, len(due)))]
+            due = due[len(together) :]
+            if len(together) > 1 or random_.random() < 0.5:
+                due += services.decide_and_run(together, clock=self.clock)
             else:
-                services.decide(pk, now=self.now)
+                services.decide(together[0], now=self.now)
         for pk, _ in queries.to_withdraw(now=self.now):
             services.withdraw(pk, clock=self.clock)
         rescues = queries.due(now=self.now)

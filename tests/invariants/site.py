@@ -49,7 +49,7 @@ class Site(World):
                 self.kube.add_pod("kube-system", f"{kind}-{name}", node=name, **more)
 
     def there(self, name: str) -> bool:
-        """Whether the cluster has the node now."""
+        """Returns whether the cluster has the node now."""
         return self.kube.objects.find("Node", "", name) is not None
 
     def live(self, name: str) -> dict[str, Any]:

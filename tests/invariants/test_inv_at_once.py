@@ -95,7 +95,7 @@ def test_inv_29_simultaneous_faults_isolate_no_more_than_the_limit(
     for number in range(1, TOGETHER + 1):
         world.fault(62, node=f"gpu-{number}")
     due = list(Incident.objects.values_list("pk", flat=True))
-    at_once([lambda pk=pk: services.decide_and_run(pk, clock=world.clock) for pk in due])
+    at_once([lambda pk=pk: services.decide_and_run([pk], clock=world.clock) for pk in due])
     cordoned = [node.name for node in world.kube.list_nodes().items if node.unschedulable]
     assert len(cordoned) == isolated
     assert Decision.objects.filter(answer="hold").count() == TOGETHER - isolated

@@ -66,7 +66,7 @@ def test_inv_12_a_message_about_a_closed_rescue_is_a_no_op(world: World, end: Ca
     before = record(world)
     services.run(rescue.pk, clock=world.clock)
     for pk in Incident.objects.values_list("pk", flat=True):
-        services.decide_and_run(pk, clock=world.clock)
+        services.decide_and_run([pk], clock=world.clock)
     for verb in (services.cancel, services.retry, services.skip, services.approve, services.reject):
         with pytest.raises(services.RescueRefused):
             verb(rescue, actor="user:bo", reason="", now=world.now)

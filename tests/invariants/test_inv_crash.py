@@ -107,7 +107,7 @@ def test_inv_14_everything_delivered_twice_and_in_vain_repeats_nothing(world: Wo
     def twice() -> None:
         for _ in range(2):
             for pk in Incident.objects.values_list("pk", flat=True):
-                services.decide_and_run(pk, clock=world.clock)
+                services.decide_and_run([pk], clock=world.clock)
             for pk in Rescue.objects.values_list("pk", flat=True):
                 services.run(pk, clock=world.clock)
                 services.run(pk, clock=world.clock)

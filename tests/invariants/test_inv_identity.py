@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 
 from kcover import marks, reasons, wire
-from kcover.faults.fault import Fault, Gpu, Inventory
+from kcover.faults.fault import OVERFLOW, Fault, Gpu, Inventory
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import occurrences
+from kcover_portal.incidents.services import occurrences, overflow, record_faults
 from kcover_portal.kube import port
+from kcover_portal.policies import services as policies
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.codes import code_of
@@ -30,6 +31,12 @@ spec:
     - priority: 10
       errorCode: ["62"]
       actions: [{name: cordon}, {name: drain}, {name: reboot, attribute: {unCordon: "true"}}]
+"""
+NAMES_OVERFLOW = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: overflow}
+spec: {rules: [{priority: 10, match: {kinds: [overflow]}, mode: enforce, actions: [{name: cordon}]}]}
 """
 
 
@@ -120,6 +127,21 @@ def test_inv_05_two_faults_in_one_millisecond_are_both_kept(world: World) -> Non
     world.report(xid(48))
     assert sorted(Incident.objects.values_list("code", flat=True)) == ["48", "62", "79"]
     assert len(set(Incident.objects.values_list("opened_at", flat=True))) == 1
+
+
+def test_inv_05_faults_beyond_the_bound_are_counted_in_one_incident_that_no_rule_acts_on(world: World) -> None:
+    count = overflow.MAX_OPEN_INCIDENTS_PER_KIND + 10
+    world.report(*(Fault(kind="other", code=f"c{number}", source="agent") for number in range(count)))
+    beyond = Incident.objects.get(kind=OVERFLOW)
+    assert beyond.count == 10
+    assert Incident.objects.exclude(pk=beyond.pk).count() == overflow.MAX_OPEN_INCIDENTS_PER_KIND
+    world.work()
+    assert not Rescue.objects.exists()
+    policies.apply(NAMES_OVERFLOW, author="test", reason="", now=world.now)
+    world.pass_time(record_faults.REDECIDE_AFTER.total_seconds())
+    world.report(Fault(kind="other", code="another", source="agent"))
+    world.work()
+    assert Rescue.objects.get().fault_kind == OVERFLOW
 
 
 def test_inv_06_two_gpus_with_one_code_are_two_incidents(world: World) -> None:

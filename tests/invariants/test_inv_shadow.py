@@ -51,9 +51,8 @@ class Shadowed(World):
             self.report()
             services.sweep(now=self.now)
             for pk, _ in incident_queries.due_for_decision(now=self.now):
-                services.decide_and_run(pk, clock=self.clock)
-            for seen in Incident.objects.exclude(node=None).select_related("node", "cluster"):
-                kube_events.incident(seen, now=self.now)
+                services.decide_and_run([pk], clock=self.clock)
+            kube_events.write_incidents(list(Incident.objects.values_list("pk", flat=True)), now=self.now)
             for pk, _ in queries.due(now=self.now):
                 services.run(pk, clock=self.clock)
             for pk, _ in queries.to_withdraw(now=self.now):

@@ -59,7 +59,7 @@ class Watched(FakeCluster):
         self.booted: dict[str, list[datetime]] = {}
         self.asked_uid = ""
         self._flying: set[str] = set()
-        self._begun = 0
+        self._begun: set[int] = set()
 
     # What people do
 
@@ -133,11 +133,13 @@ class Watched(FakeCluster):
         must(mode not in STOPPED, 48, f"{verb} {name} in mode {mode}")
         if verb == "emit":
             return None
-        entry = Entry.objects.filter(cluster="c1").order_by("-sequence").first()
-        begun = entry is not None and entry.verb.endswith(".begun") and entry.pk > self._begun
+        entries = Entry.objects.filter(cluster="c1").order_by("-sequence")
+        # Calls that are made side by side were begun together.
+        entry = (entries.filter(node=name, verb__endswith=".begun") if verb == "apply_node" else entries).first()
+        begun = entry is not None and entry.verb.endswith(".begun") and entry.pk not in self._begun
         must(begun, 46, f"{verb} {name} without an entry that it has begun")
         assert entry is not None
-        self._begun = entry.pk
+        self._begun.add(entry.pk)
         rescue = Rescue.objects.get(pk=entry.rescue)
         if rescue.gate is not None:
             self._inspect_approval(f"{verb} {name}", rescue, entry)
@@ -223,7 +225,7 @@ class Watched(FakeCluster):
 
 
 def excluded(node: Manifest) -> bool:
-    """Whether people said hands off."""
+    """Returns whether people excluded the node."""
     return bool(node["metadata"]["labels"].get(guards.EXCLUDE_LABEL) == "true")
 
 

@@ -20,7 +20,7 @@ from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import counts, needs_person
+from kcover_portal.rescue.queries import capacity, counts, needs_person
 
 NEAR = 0.75  # of the limit: from here on a gauge shows that little is left
 LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
@@ -85,7 +85,7 @@ class Alarm:
 def bounds(cluster: Cluster, *, now: datetime) -> Bounds:
     """The guards, storms and excluded nodes of one cluster."""
     settings = fleet.guards_of(cluster)
-    eligible = counts.eligible(cluster).count()
+    eligible = capacity.eligible(cluster).count()
     opened = list(storms([cluster]))
     found = [
         _storm(settings, opened, eligible),
@@ -104,7 +104,7 @@ def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluste
     found = []
     for cluster in clusters:
         settings = fleet.guards_of(cluster)
-        eligible = counts.eligible(cluster).count()
+        eligible = capacity.eligible(cluster).count()
         budget = sorted(_budget(cluster, settings), key=lambda gauge: -gauge.share)[:1]
         found.append((cluster, [_breaker(cluster, settings, eligible, now=now), *budget]))
     return found
@@ -158,8 +158,8 @@ def _tripped(clusters: Collection[Cluster], *, now: datetime) -> Iterable[tuple[
         breaker = settings[cluster.pk]
         if not breaker.enabled:
             continue
-        isolated = counts.isolated(cluster, since=now - breaker.window)
-        limit = breaker.limit.of(counts.eligible(cluster).count()) if isolated else 1
+        isolated = capacity.isolated(cluster, since=now - breaker.window)
+        limit = breaker.limit.of(capacity.eligible(cluster).count()) if isolated else 1
         if isolated >= limit:
             yield cluster, isolated, limit
 
@@ -206,7 +206,7 @@ def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int)
 def _rates(cluster: Cluster, settings: guards.Settings, eligible: int, *, now: datetime) -> list[Gauge]:
     if not settings.rate.enabled or eligible < 1:
         return [Gauge("rate", "", 0, None, "off")]
-    faulty = counts.faulty(cluster, now=now)
+    faulty = capacity.faulty(cluster, now=now)
     found = []
     for window, count in zip(chance.WINDOWS, (faulty.ten_minutes, faulty.hour, faulty.six_hours), strict=True):
         limit = chance.improbable(eligible, window=window)
@@ -220,15 +220,15 @@ def _breaker(cluster: Cluster, settings: guards.Settings, eligible: int, *, now:
     if not breaker.enabled:
         return Gauge("breaker", "", 0, None, "off")
     limit = breaker.limit.of(eligible)
-    count = counts.isolated(cluster, since=now - breaker.window)
+    count = capacity.isolated(cluster, since=now - breaker.window)
     note = _("isolated within %(within)s") % {"within": duration(breaker.window)}
     return Gauge("breaker", "", count, limit, _state(count, limit), note)
 
 
 def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     """One gauge per group of nodes with its own budget, the fullest first."""
-    limit, by, taken = settings.budget.limit, settings.budget.by, counts.taken(cluster).values("node")
-    rows = counts.eligible(cluster).order_by()
+    limit, by, taken = settings.budget.limit, settings.budget.by, capacity.taken(cluster).values("node")
+    rows = capacity.eligible(cluster).order_by()
     if limit is None:
         used = rows.filter(pk__in=taken).count()
         return [
@@ -250,8 +250,8 @@ def _floors(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     percent = settings.floor.percent
     if percent is None:
         return [Gauge("floor", "", 0, None, "off")]
-    well = Q(ready=True, unschedulable=False) & ~Q(pk__in=counts.taken(cluster).values("node"))
-    pools = counts.eligible(cluster).order_by().values("pool").annotate(of=Count("pk"), well=Count("pk", filter=well))
+    well = Q(ready=True, unschedulable=False) & ~Q(pk__in=capacity.taken(cluster).values("node"))
+    pools = capacity.eligible(cluster).order_by().values("pool").annotate(of=Count("pk"), well=Count("pk", filter=well))
     found = []
     for pool in pools.order_by(F("well") * 1.0 / F("of"), "pool")[:LISTED]:
         floor = limits.Limit(percent=percent).of(pool["of"])

@@ -10,6 +10,8 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries.node_facts import node_facts
+from kcover_portal.rescue.queries.past_rescues import PastRescues
 
 
 def full(node: Node) -> Reason | None:
@@ -31,7 +33,8 @@ def tried_before(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: dateti
     """What was done on the node before without success, or was left to people (invariants 11, 35)."""
     settings = fleet.guards_of(node.cluster)
     kind = "xid" if code else ""
-    facts = queries.node_facts(node, Incident(kind=kind, code=code, last_at=now), settings=settings, now=now)
+    fault, past = Incident(kind=kind, code=code, last_at=now), PastRescues([node])
+    facts = node_facts(node, fault, past, settings=settings, now=now)
     situation = decide.Situation(
         now=now,
         fault=decide.FaultFacts(kind=kind, code=code),

@@ -1,32 +1,41 @@
-"""Decide incidents: gather facts, decide, store the decision, and open the rescue if that is the answer."""
+"""Decide incidents: gather facts, decide, store the decisions, and open the rescues that they ask for.
 
-from collections.abc import Callable
-from dataclasses import asdict
+Due incidents of one cluster are decided together, at most one of each node. What they share is read once, and each
+decision counts the rescues that the ones before it open (``queries.Situations``).
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from django.db import transaction
-from django.db.models import F
 
-from kcover import audit, reasons
+from kcover import audit
 from kcover.decisions import decide as core
 from kcover.decisions import guards
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import cordon
-from kcover_portal.rescue.decide import external_decider, shared_jobs
+from kcover_portal.rescue.decide import decision_rows, external_decider, shared_jobs
+from kcover_portal.rescue.decide.decision_rows import Case, Decided
 from kcover_portal.rescue.decide.external_decider import ExternalAnswer
-from kcover_portal.rescue.engine import runner
+from kcover_portal.rescue.engine import batch, runner
 from kcover_portal.rescue.lifecycle import create
-from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import symptoms
 from kcover_portal.rescue.step import node_lock
+
+log = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
 
 
 def decide(
@@ -37,117 +46,221 @@ def decide(
     The node's row is locked meanwhile, so that two faults of one node are decided one after the other. ``lease``: open
     the rescue as claimed by the caller, who runs it at once. ``external``: the answer of the external decider.
     """
-    opened = _decide(incident_id, clock=lambda: now, lease=lease, external=external)
-    return opened[0].rescue if opened is not None else None
+    opened = _decide([incident_id], clock=lambda: now, lease=lease, external=external).opened
+    return opened[0][0].rescue if opened else None
 
 
-def decide_and_run(incident_id: int, *, clock: Callable[[], datetime]) -> None:
-    """Decides an incident and runs its rescue at once, which saves a commit and a message."""
+def decide_and_run(
+    incident_ids: Sequence[int],
+    *,
+    clock: Clock,
+    gate: contextlib.AbstractContextManager[object] | None = None,
+    calls: Executor | None = None,
+) -> list[int]:
+    """Decide incidents of one cluster and run their rescues at once, which saves commits and messages.
+
+    Returns those that were left out, because another incident of the same node was decided; they are still due.
+    ``gate``: entered while the incidents are decided, and left before anything is asked or done. ``calls``: makes the
+    first calls to the cluster side by side. Incidents that cannot be decided together are decided one by one; of
+    several errors, the last is raised after all others were decided.
+    """
+    with gate or contextlib.nullcontext():
+        decided = _decide_all(incident_ids, clock=clock)
+    batch.run(decided.opened, clock=clock, calls=calls)
+    if decided.jobs_unknown:
+        shared_jobs.refresh(decided.jobs_unknown, now=clock())
+        unknown = [row.pk for row in decided.jobs_unknown]
+        after = _decide(unknown, clock=clock, lease=True, ask_first=True, jobs_known=True)
+        batch.run(after.opened, clock=clock, calls=calls)
+        decided.to_ask.extend(after.to_ask)
+    for incident in decided.to_ask:
+        answer = external_decider.query(incident, now=clock())
+        asked = _decide([incident.pk], clock=clock, lease=True, external=answer)
+        batch.run(asked.opened, clock=clock)
+    if decided.error is not None:
+        raise decided.error
+    return decided.left
+
+
+@dataclass(slots=True, kw_only=True)
+class _Round:
+    """The result of one transaction. Other systems are asked outside of it, so some incidents are still due."""
+
+    opened: list[runner.Begun] = field(default_factory=list)  # rescues that the caller has claimed, or that wait
+    jobs_unknown: list[Incident] = field(default_factory=list)  # the cluster is asked for the jobs of faulty nodes
+    to_ask: list[Incident] = field(default_factory=list)  # the external decider is asked
+    left: list[int] = field(default_factory=list)  # another incident of the same node was decided
+    error: Exception | None = None
+
+
+def _decide_all(incident_ids: Sequence[int], *, clock: Clock) -> _Round:
+    """Decides incidents together; if that fails, one by one, so that none is stuck because of another."""
     try:
-        opened = _decide(incident_id, clock=clock, lease=True, external=None, ask_first=True)
-    except _AskFirst as needed:
-        if needed.jobs:
-            shared_jobs.refresh(needed.incident, now=clock())
-        external = external_decider.query(needed.incident, now=clock())
-        opened = _decide(incident_id, clock=clock, lease=True, external=external)
-    if opened is not None and opened[0].rescue.lease_until is not None:
-        runner.go_on(opened[0].rescue, clock=clock, first=opened)
-
-
-class _AskFirst(Exception):
-    """Other systems are asked about the incident before it is decided, and outside the transaction."""
-
-    def __init__(self, incident: Incident, *, jobs: bool) -> None:
-        self.incident, self.jobs = incident, jobs  # jobs: the cluster is asked for the jobs of its faulty nodes
+        return _decide(incident_ids, clock=clock, lease=True, ask_first=True)
+    except Exception:
+        if len(incident_ids) == 1:
+            raise
+        log.exception("%d incidents could not be decided together", len(incident_ids))
+    found = _Round()
+    for pk in incident_ids:
+        try:
+            alone = _decide([pk], clock=clock, lease=True, ask_first=True)
+        except Exception as error:
+            log.exception("incident %s could not be decided", pk)
+            found.error = error
+            continue
+        found.opened += alone.opened
+        found.jobs_unknown += alone.jobs_unknown
+        found.to_ask += alone.to_ask
+    # Decided one by one, incidents of the same node follow each other.
+    return found
 
 
 def _decide(
-    incident_id: int,
+    incident_ids: Sequence[int],
     *,
-    clock: Callable[[], datetime],
+    clock: Clock,
     lease: bool,
-    external: ExternalAnswer | None,
+    external: ExternalAnswer | None = None,
     ask_first: bool = False,
-) -> runner.Begun | None:
-    """Decides in one transaction; returns the context and the steps of the rescue that was opened.
+    jobs_known: bool = False,
+) -> _Round:
+    """Decides in one transaction.
 
-    ``ask_first``: raises _AskFirst, with nothing written, if other systems have something to say.
+    ``ask_first``: sets those incidents aside about which other systems have something to say; with ``jobs_known``, the
+    cluster's jobs are not asked for again. ``external``: the answer about the only incident.
     """
-    now = clock()
+    now, found = clock(), _Round()
     with transaction.atomic(), ledger.last():
-        rows = fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True))
-        node = shared_jobs.with_others(rows).filter(incidents=incident_id).first()
-        if node is None:
-            return None
-        opened = list(incident_queries.open_on(node))
-        incident = next((row for row in opened if row.pk == incident_id), None)
-        if incident is None or incident.decide_at is None:
-            return None
-        incident.node, incident.cluster = node, node.cluster
-        jobs_due = ask_first and shared_jobs.is_due(incident, now=now)
-        if jobs_due or (ask_first and external_decider.is_asked(incident)):
-            raise _AskFirst(incident, jobs=jobs_due)
-        if external is not None and not external_decider.still_current(external, node.cluster):
-            if external_decider.is_configured(node.cluster):
-                doorbell.ring("rescue.decide", incident.pk)  # still due: the decider configured now is asked next
-                return None
+        cases, found.left = _claim(incident_ids)
+        if ask_first:
+            cases = _set_aside(cases, found, jobs_known=jobs_known, now=now)
+        if not cases:
+            return found
+        if external is not None and not external_decider.still_current(external, cases[0].node.cluster):
+            if external_decider.is_configured(cases[0].node.cluster):
+                doorbell.ring("rescue.decide", cases[0].incident.pk)  # still due: the present decider is asked next
+                return found
             external = None
-        situation, decision = _answer(node, incident, external, now=now)
+        decided = _answers(cases, external, now=now)
         # The cluster's settings may have changed while this transaction waited for the lock of the counts.
-        if external is not None and not external_decider.still_current(external, node.cluster):
-            doorbell.ring("rescue.decide", incident.pk)
-            return None
-        incidents.mark_decided(incident, labels=node.labels, now=now, again_at=decision.again_at)
-        row, drafts = store_decision(decision, situation, node=node, incident=incident, now=now)
-        begun = None
-        if decision.answer in ("rescue", "approve"):
-            # The lease runs from this moment, however long this transaction waited for the locks before.
-            leased = lease and not node_lock.is_locked(node, now=now)
-            lease_until = clock() + node_lock.LEASE_TIME if leased else None
-            created = create.open_by_policy(
-                decision,
-                row,
-                node=node,
-                incident=incident,
-                opened=opened,
-                now=now,
-                lease_until=lease_until,
-                begins=cordon.comes_first(decision.steps),
-                drafts=drafts,
-            )
-            context = runner.context_of(created.rescue, created.steps[0], clock=clock)
-            begun = (context, created.steps)
-            drafts = [*created.drafts, *cordon.begin(context)] if context.rescue.calls_begun else created.drafts
-        elif decision.storm is not None:
-            drafts = [*drafts, *_open_storm(node, situation, decision.storm)]
-        ledger.append(node.cluster.name, drafts)
-    return begun
+        if external is not None and not external_decider.still_current(external, cases[0].node.cluster):
+            doorbell.ring("rescue.decide", cases[0].incident.pk)
+            return found
+        found.opened = _write(decided, clock=clock, lease=lease, now=now)
+    return found
 
 
-def _answer(
-    node: Node, incident: Incident, external: ExternalAnswer | None, *, now: datetime
-) -> tuple[core.Situation, core.Decision]:
+def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
+    """Locks the nodes of incidents that are due, and reads their open incidents: one case for each node.
+
+    The locks are taken in the order of the keys, so that two workers do not wait for each other. Also returns the
+    incidents that were left out, because their node has another one among these, or for belonging to another cluster.
+    """
+    wanted = Incident.objects.filter(pk__in=incident_ids, node__isnull=False).values("node")
+    rows = fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True))
+    nodes = list(shared_jobs.with_others(rows).filter(pk__in=wanted).order_by("pk"))
+    if not nodes:
+        return [], []
+    opened: dict[int, list[Incident]] = {node.pk: [] for node in nodes}
+    for row in Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN).order_by("-pk"):
+        opened[row.node_id or 0].append(row)
+    place = {pk: index for index, pk in enumerate(incident_ids)}
+    cluster, cases, left = nodes[0].cluster, [], []
+    for node in nodes:
+        due = [row for row in opened[node.pk] if row.pk in place and row.decide_at is not None]
+        due.sort(key=lambda row: place[row.pk])
+        of_cluster = node.cluster_id == cluster.pk
+        left += [row.pk for row in due[1 if of_cluster else 0 :]]
+        if not due or not of_cluster:
+            continue
+        incident, node.cluster = due[0], cluster
+        incident.node, incident.cluster = node, cluster
+        cases.append(Case(node=node, incident=incident, opened=opened[node.pk]))
+    return cases, left
+
+
+def _set_aside(cases: Sequence[Case], found: _Round, *, jobs_known: bool, now: datetime) -> list[Case]:
+    """The cases that can be decided now; other systems are asked about the rest first."""
+    if not jobs_known:
+        found.jobs_unknown = shared_jobs.due([case.incident for case in cases], now=now)
+    unknown = {row.pk for row in found.jobs_unknown}
+    rest = [case for case in cases if case.incident.pk not in unknown]
+    found.to_ask = [case.incident for case in rest if external_decider.is_asked(case.incident)]
+    asked = {row.pk for row in found.to_ask}
+    return [case for case in rest if case.incident.pk not in asked]
+
+
+def _answers(cases: Sequence[Case], external: ExternalAnswer | None, *, now: datetime) -> list[Decided]:
     """Decide by the external decider's rule, by its silence, or by the policies. The same guards hold for all."""
-    mode = fleet.mode_beside(node)
-    if external is not None and external.rule is not None:
-        situation = queries.situation(
-            node, incident, now=now, lock=True, mode=mode, rules=(external.rule,), external_asked=True
+    by_rule = external is not None and external.rule is not None
+    situations = queries.Situations(
+        cases[0].node.cluster,
+        [(case.node, case.incident) for case in cases],
+        now=now,
+        lock=True,
+        mode=fleet.mode_beside(cases[0].node),
+        rules=(external.rule,) if external is not None and external.rule is not None else None,
+        external_asked=external is not None,
+    )
+    decided = []
+    for case in cases:
+        situation, decision = situations.of(case.node), None
+        if external is not None and not by_rule:
+            fallback = case.node.cluster.decision_fallback
+            decision = external_decider.to_decision(external, situation, fallback=fallback)
+        decision = decision or core.decide(situation)
+        if decision.answer in ("rescue", "approve"):
+            situations.add(case.node, decision)
+        decided.append(Decided(case=case, situation=situation, decision=decision))
+    return decided
+
+
+def _write(decided: Sequence[Decided], *, clock: Clock, lease: bool, now: datetime) -> list[runner.Begun]:
+    """Writes decisions, rescues and ledger entries; returns the context and the steps of each opened rescue."""
+    incidents.mark_decided(
+        [
+            incidents.Decided(incident=it.case.incident, labels=it.case.node.labels, again_at=it.decision.again_at)
+            for it in decided
+        ],
+        now=now,
+    )
+    stored = decision_rows.store(decided, now=now)
+    # The lease runs from this moment, however long this transaction waited for the locks before.
+    lease_until = clock() + node_lock.LEASE_TIME if lease else None
+    openings = {
+        it.case.node.pk: create.opening_by_policy(
+            it.decision,
+            kept.row,
+            node=it.case.node,
+            incident=it.case.incident,
+            opened=it.case.opened,
+            now=now,
+            lease_until=None if node_lock.is_locked(it.case.node, now=now) else lease_until,
+            begins=cordon.comes_first(it.decision.steps),
         )
-        return situation, core.decide(situation)
-    situation = queries.situation(node, incident, now=now, lock=True, mode=mode, external_asked=external is not None)
-    if external is not None:
-        decision = external_decider.to_decision(external, situation, fallback=node.cluster.decision_fallback)
-        if decision is not None:
-            return situation, decision
-    return situation, core.decide(situation)
+        for it, kept in zip(decided, stored, strict=True)
+        if it.decision.answer in ("rescue", "approve")
+    }
+    created = dict(zip(openings, create.save(list(openings.values())), strict=True)) if openings else {}
+    opened, drafts = [], []
+    for it, kept in zip(decided, stored, strict=True):
+        drafts += kept.drafts
+        new = created.get(it.case.node.pk)
+        if new is not None:
+            context = runner.context_of(new.rescue, new.steps[0], clock=clock)
+            opened.append((context, new.steps))
+            drafts += [*new.drafts, *(cordon.begin(context) if new.rescue.calls_begun else ())]
+        elif it.decision.storm is not None:
+            drafts += _open_storm(it.case.node, it.situation, it.decision.storm)
+    ledger.append(decided[0].case.node.cluster.name, drafts)
+    return opened
 
 
 def _open_storm(node: Node, situation: core.Situation, storm: guards.Storm) -> list[ledger.Draft]:
     """Record the storm's one incident. Returns the ledger entry, if the storm is new."""
-    symptom, fault, now = storm.symptom, situation.fault, situation.now
-    since = now - situation.settings.storm.window
-    shown = symptoms.Fault(node=node, kind=fault.kind, code=fault.code, since=since)
-    names = symptoms.storm_nodes(shown, symptom=symptom)
+    symptom, now = storm.symptom, situation.now
+    names = symptoms.storm_nodes(node, symptom, since=now - situation.settings.storm.window)
     code = symptoms.storm_code(symptom.trait, symptom.value)
     row, opened = incidents.keep_storm(node.cluster, kind=symptoms.STORM, code=code, nodes=names, now=now)
     if not opened:
@@ -156,63 +269,3 @@ def _open_storm(node: Node, situation: core.Situation, storm: guards.Storm) -> l
         incident=row.pk, trait=symptom.trait, value=symptom.value, nodes=symptom.nodes, reached=storm.reached
     )
     return [ledger.Draft(act=act, actor="system", at=now)]
-
-
-def store_decision(
-    decision: core.Decision, situation: core.Situation, *, node: Node, incident: Incident, now: datetime
-) -> tuple[Decision, list[ledger.Draft]]:
-    """Store a decision. One that differs from the incident's last only in numbers raises its count instead.
-
-    Returns the row and its ledger entries.
-    """
-    because = [reason.to_json() for reason in decision.because]
-    decided_before = incident.decided_at is not None
-    last = Decision.objects.filter(incident=incident).order_by("-pk").first() if decided_before else None
-    repeated = last is not None and (last.answer, last.revision) == (decision.answer, decision.revision)
-    if last is not None and repeated and reasons.same_but_for_numbers(last.reasons, decision.because):
-        Decision.objects.filter(pk=last.pk).update(count=F("count") + 1, last_at=now, because=because)
-        return last, []
-    row = Decision.objects.create(
-        cluster=node.cluster,
-        node=node,
-        incident=incident,
-        answer=decision.answer,
-        mode=decision.mode,
-        rule=decision.rule or "",
-        policy=decision.policy or "",
-        revision=decision.revision,
-        because=because,
-        tried=[
-            {"rule": tried.rule, "matched": tried.matched, "because": tried.because.to_json()}
-            for tried in decision.tried
-        ],
-        steps=[{"name": step.name, "args": dict(step.args)} for step in decision.steps],
-        facts={**_facts(situation), "passed": [reason.to_json() for reason in decision.passed]},
-        at=now,
-        last_at=now,
-    )
-    act = audit.DecisionMade(
-        incident=incident.pk,
-        node=node.name,
-        decision=row.pk,
-        answer=audit.Decided(decision.answer),
-        mode=decision.mode,
-        revision=decision.revision,
-        because=tuple(decision.because),
-    )
-    doorbell.publish("decision", row.pk, cluster=node.cluster.name)
-    return row, [ledger.Draft(act=act, actor=create.by_rule(decision.rule) if decision.rule else "system", at=now)]
-
-
-def _facts(situation: core.Situation) -> dict[str, Any]:
-    """The facts as plain JSON. Policy and revision identify the rules, because a revision never changes."""
-    seen = situation.fault.last_seen_at
-    return {
-        "now": situation.now.isoformat(),
-        "fault": {**asdict(situation.fault), "last_seen_at": seen.isoformat() if seen else None},
-        "node": asdict(situation.node),
-        "cluster": asdict(situation.cluster),
-        "external_asked": situation.external_asked,
-        "counts": situation.counts.to_json() if situation.counts else None,
-        "rules": sorted({f"{c.policy}@{c.revision}" for c in situation.rules}),
-    }

@@ -6,13 +6,14 @@ unknown.
 """
 
 import logging
+from collections.abc import Sequence
 from datetime import datetime
 
 from django.db.models import Case, Exists, OuterRef, QuerySet, Value, When
 
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents import services as incidents_services
 from kcover_portal.incidents.models import Incident, JobSeen
 from kcover_portal.kube import port
 from kcover_portal.rescue.actions import drain
@@ -23,36 +24,47 @@ MAX_NODES_PER_DECISION = 8  # nodes to look up; the next decision looks up other
 
 
 def with_others(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """The nodes, each with whether another node of its cluster is faulty too, for ``is_due``."""
+    """The nodes, each with whether another node of its cluster is faulty too, for ``due``."""
     others = _open_faults(OuterRef("cluster")).exclude(node=OuterRef("pk"))
     return nodes.annotate(others_faulty=Exists(others))
 
 
-def is_due(incident: Incident, *, now: datetime) -> bool:
-    """Returns whether ``refresh`` has something to look up; the incident's node comes from ``with_others``."""
-    node = incident.node
-    if node is None or incident.is_user_fault or not node.in_cluster or not vars(node)["others_faulty"]:
-        return False
-    storm = fleet.guards_of(incident.cluster).storm
+def due(incidents: Sequence[Incident], *, now: datetime) -> list[Incident]:
+    """The incidents before whose decision ``refresh`` has something to look up.
+
+    ``incidents``: of one cluster, each with its node from ``with_others``.
+    """
+    faults = [row for row in incidents if _may_share_jobs(row)]
+    if not faults:
+        return []
+    cluster = faults[0].cluster
+    storm = fleet.guards_of(cluster).storm
     since = now - storm.window
-    fresh = _open_faults(incident.cluster).filter(last_at__gte=since)
-    return storm.enabled and fresh.exclude(node=node).exists() and _unknown(incident, since=since).exists()
+    if not storm.enabled:
+        return []
+    fresh = _open_faults(cluster).filter(last_at__gte=since).order_by().values_list("node", flat=True).distinct()[:2]
+    nodes = set(fresh)
+    found = [row for row in faults if nodes - {row.node_id}]
+    return found if found and _unknown(cluster, since=since).exists() else []
 
 
-def refresh(incident: Incident, *, now: datetime) -> None:
-    """Records the jobs of the nodes with recent faults whose jobs are unknown, the incident's own node first."""
-    own_node, cluster = incident.node, incident.cluster
-    assert own_node is not None  # is_due() checked it
-    unknown = _unknown(incident, since=now - fleet.guards_of(cluster).storm.window)
-    for node in unknown.order_by(Case(When(pk=own_node.pk, then=Value(0)), default=Value(1)), "-pk")[
-        :MAX_NODES_PER_DECISION
-    ]:
+def refresh(incidents: Sequence[Incident], *, now: datetime) -> None:
+    """Records the jobs of the nodes with recent faults whose jobs are unknown, the incidents' own nodes first."""
+    cluster, own = incidents[0].cluster, [row.node_id for row in incidents]
+    unknown = _unknown(cluster, since=now - fleet.guards_of(cluster).storm.window)
+    own_first = Case(When(pk__in=own, then=Value(0)), default=Value(1))
+    for node in unknown.order_by(own_first, "-pk")[: max(MAX_NODES_PER_DECISION, len(own))]:
         try:
             pods = fleet.connect(cluster).list_pods(node=node.name)
         except port.KubeError as error:
             log.info("%s: the jobs of %s are unknown: %s", cluster.name, node.name, error)
             return
-        incidents.note_jobs(node, drain.jobs_of(pods), now=now)
+        incidents_services.note_jobs(node, drain.jobs_of(pods), now=now)
+
+
+def _may_share_jobs(incident: Incident) -> bool:
+    node = incident.node
+    return node is not None and not incident.is_user_fault and node.in_cluster and bool(vars(node)["others_faulty"])
 
 
 def _open_faults(cluster: Cluster | OuterRef) -> QuerySet[Incident]:
@@ -61,8 +73,8 @@ def _open_faults(cluster: Cluster | OuterRef) -> QuerySet[Incident]:
     )
 
 
-def _unknown(incident: Incident, *, since: datetime) -> QuerySet[Node]:
+def _unknown(cluster: Cluster, *, since: datetime) -> QuerySet[Node]:
     """Nodes of the cluster with a fault since then, whose jobs nobody has looked up since."""
-    faulty = _open_faults(incident.cluster).filter(last_at__gte=since)
+    faulty = _open_faults(cluster).filter(last_at__gte=since)
     known = JobSeen.objects.filter(at__gte=since, job="").values("node")
     return Node.objects.filter(pk__in=faulty.values("node")).exclude(pk__in=known)

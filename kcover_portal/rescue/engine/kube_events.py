@@ -1,7 +1,11 @@
 """Kubernetes Events about faults and steps. An Event that cannot be written never stops anything."""
 
 import logging
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
@@ -23,23 +27,56 @@ ENDS: dict[type[Outcome], str] = {
 }
 
 
-def incident(seen: Incident, *, now: datetime) -> None:
-    """Writes the Event ``XidError`` about the node, in KCE's wording (docs/interfaces.md, section 6)."""
-    if seen.announced_at is not None or seen.kind not in ("xid", "sxid") or seen.node is None:
-        return
-    name = "Xid" if seen.kind == "xid" else "SXid"
-    message = f"GPU {name} error, pci:{seen.device}, {seen.kind}:{seen.code}, log: {_rest(seen)}"
-    if _emit(seen.cluster, seen.node, f"incident-{seen.pk}", f"{name}Error", message, warning=True, now=now):
-        Incident.objects.filter(pk=seen.pk).update(announced_at=now)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeEvent:
+    """An Event about a node that is not written yet."""
+
+    node: Node
+    draft: port.EventDraft
 
 
-def step(rescue: Rescue, done: Step, outcome: Outcome, *, now: datetime) -> None:
-    """Writes one Event per finished step."""
+def write_incidents(incident_ids: Sequence[int], *, calls: Executor | None = None, now: datetime) -> None:
+    """Writes the Event ``XidError`` about the nodes of incidents of one cluster, each once, in KCE's wording.
+
+    See docs/interfaces.md, section 6.
+    """
+    rows = Incident.objects.select_related("node", "cluster").filter(pk__in=incident_ids, announced_at=None)
+    new = list(rows.filter(kind__in=("xid", "sxid"), node__isnull=False))
+    for cluster in {row.cluster_id: row.cluster for row in new}.values():
+        announced = [row for row in new if row.cluster_id == cluster.pk]
+        written = write(cluster, [_of_incident(row, now=now) for row in announced], calls=calls)
+        done = [row.pk for row, ok in zip(announced, written, strict=True) if ok]
+        Incident.objects.filter(pk__in=done).update(announced_at=now)
+
+
+def of_step(rescue: Rescue, done: Step, outcome: Outcome, *, now: datetime) -> NodeEvent:
+    """The Event of a finished step."""
     ok = isinstance(outcome, Done)
     reason = f"{done.spec.event_reason}{ENDS[type(outcome)]}"
     message = f"rescue {rescue.pk}, step {done.index + 1} {done.name}: {outcome.reason}"
     name = f"rescue-{rescue.pk}-{done.index}-{done.attempts}"
-    _emit(rescue.cluster, rescue.node, name, reason, message, warning=not ok, now=now)
+    return _event(rescue.cluster, rescue.node, name, reason, message, warning=not ok, now=now)
+
+
+def write(cluster: Cluster, events: Sequence[NodeEvent], *, calls: Executor | None = None) -> list[bool]:
+    """Writes Events, side by side with ``calls``. Returns which were written."""
+    mode, _ = fleet.mode_now(cluster)  # read again: the worker's row may be older than a pause
+    if mode in fleet.SILENT:
+        return [False] * len(events)
+    try:
+        kube = fleet.connect(cluster)
+    except port.KubeError as error:
+        log.warning("%s: %d Events could not be written: %s", cluster.name, len(events), error)
+        return [False] * len(events)
+    each = partial(_emit, kube, cluster.name)
+    return list(calls.map(each, events) if calls is not None else map(each, events))
+
+
+def _of_incident(seen: Incident, *, now: datetime) -> NodeEvent:
+    assert seen.node is not None  # the caller selected it
+    name = "Xid" if seen.kind == "xid" else "SXid"
+    message = f"GPU {name} error, pci:{seen.device}, {seen.kind}:{seen.code}, log: {_rest(seen)}"
+    return _event(seen.cluster, seen.node, f"incident-{seen.pk}", f"{name}Error", message, warning=True, now=now)
 
 
 def _rest(seen: Incident) -> str:
@@ -48,10 +85,9 @@ def _rest(seen: Incident) -> str:
     return remainder if found else seen.message
 
 
-def _emit(cluster: Cluster, node: Node, name: str, reason: str, message: str, *, warning: bool, now: datetime) -> bool:
-    mode, _ = fleet.mode_now(cluster)  # read again: the worker's row may be older than a pause
-    if mode in fleet.SILENT or not node.in_cluster:
-        return False
+def _event(
+    cluster: Cluster, node: Node, name: str, reason: str, message: str, *, warning: bool, now: datetime
+) -> NodeEvent:
     draft = port.EventDraft(
         name=f"kcover-{name}",
         namespace=cluster.event_namespace,
@@ -63,9 +99,15 @@ def _emit(cluster: Cluster, node: Node, name: str, reason: str, message: str, *,
         involved_uid=node.uid,
         at=now,
     )
+    return NodeEvent(node=node, draft=draft)
+
+
+def _emit(kube: port.Cluster, cluster: str, event: NodeEvent) -> bool:
+    if not event.node.in_cluster:
+        return False
     try:
-        fleet.connect(cluster).emit(draft)
+        kube.emit(event.draft)
     except port.KubeError as error:
-        log.warning("%s: the Event %s could not be written: %s", cluster.name, reason, error)
+        log.warning("%s: the Event %s could not be written: %s", cluster, event.draft.reason, error)
         return False
     return True

@@ -13,15 +13,11 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import audit, reasons
-from kcover import marks as core_marks
-from kcover_portal import doorbell
-from kcover_portal.fleet.models import Node
-from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions.registry import ACTIONS
-from kcover_portal.rescue.engine import kube_events, outcome_rows, reconcile, settle
+from kcover_portal.rescue.engine import kube_events, outcome_rows, settle
 from kcover_portal.rescue.lifecycle import replaced_machine
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step import errors, node_lock, node_marks, recheck_guards
@@ -69,10 +65,27 @@ def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Begun | None 
     step = settle.unfinished(steps)
     if step is None or step.state != Step.State.RUNNING:  # someone has ended the rescue since
         node_lock.release(rescue, now=clock())
+    if context is not None and step is not None and step.state == Step.State.RUNNING:
+        context.step = step
+        step = _advance(context, steps)
+    _go_on_from(step, rescue, steps, clock=clock)
+
+
+def go_on_after(
+    context: Context, steps: list[Step], outcome: Outcome | Exception, *, clock: Callable[[], datetime]
+) -> None:
+    """Continues a rescue whose current step was attempted, with this outcome or error. Raises the error."""
+    step: Step | None = None
+    with _recording_answers(context):
+        if isinstance(outcome, Exception):
+            raise outcome
+        step = _settled(context, steps, outcome)
+    _go_on_from(step, context.rescue, steps, clock=clock)
+
+
+def _go_on_from(step: Step | None, rescue: Rescue, steps: list[Step], *, clock: Callable[[], datetime]) -> None:
     while step is not None and step.state == Step.State.RUNNING:
-        current = context or context_of(rescue, step, clock=clock)
-        current.step, context = step, None
-        step = _advance(current, steps)
+        step = _advance(context_of(rescue, step, clock=clock), steps)
 
 
 def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
@@ -85,14 +98,14 @@ def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
     assert step is not None  # a held rescue always has a current step
     context = context_of(rescue, step, clock=clock)
     with _recording_answers(context):
-        _settle_check(context, steps, _attempt(context, _isolated))
+        _settle_check(context, steps, attempt(context, _isolated))
 
 
 def _settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> None:
     rescue = context.rescue
     if isinstance(outcome, Overruled | Replaced):
         if not settle.settle(context, steps, outcome):
-            _release_node(context)
+            release_node(context)
         return
     later = isinstance(outcome, Wait | Again)  # the cluster is away, or nothing may be written
     state, due = (Rescue.State.WAITING, context.now + RETRY_AFTER) if later else (Rescue.State.HELD, None)
@@ -110,13 +123,13 @@ def _recording_answers(context: Context) -> Iterator[None]:
         yield
     except LeaseLost as lost:
         log.info("rescue %s: %s", context.rescue.pk, lost)
-        _release_node(context)
+        release_node(context)
     except Exception:
-        _release_node(context)
+        release_node(context)
         raise
 
 
-def _release_node(context: Context) -> None:
+def release_node(context: Context) -> None:
     """Releases the node's lock of a rescue that may no longer be this worker's, but not the lease."""
     context.note_answers()
     node_lock.release(context.rescue, now=context.now)
@@ -138,34 +151,6 @@ def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> 
         clock=clock,
         renewed_at=clock(),
     )
-
-
-def nudge(node: Node, *, now: datetime) -> None:
-    """Handles a change of the node: a waiting rescue checks at once, and drift is found (invariant 20)."""
-    rescue = queries.open_on(node)
-    if rescue is not None:
-        taken_back = _uncordoned(rescue, node)
-        if taken_back and rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
-            reconcile.let_go(node, now=now)  # no approval is needed any more
-            return
-        states = (Rescue.State.WAITING, Rescue.State.HELD) if taken_back else (Rescue.State.WAITING,)
-        rows = Rescue.objects.filter(pk=rescue.pk, state__in=states)
-        if rows.exclude(due_at__lte=now).update(state=Rescue.State.RUNNING, due_at=now):
-            doorbell.ring("rescue.run", rescue.pk)
-        return
-    incidents.redecide_if_labels_changed(node, now=now)
-    marked = queries.marked_on(node)
-    if marked is not None and node.in_cluster and _uncordoned(marked, node):
-        reconcile.let_go(node, now=now)
-
-
-def _uncordoned(rescue: Rescue, node: Node) -> bool:
-    """Returns whether the rescue cordoned the node and the watch shows it schedulable since."""
-    recorded, shown = core_marks.read(rescue.marks), core_marks.read(node.marks)
-    # Check both, because the row may be older than the cordon and then lack the marks.
-    if recorded is None or shown is None or not node.in_cluster or node.unschedulable:
-        return False
-    return shown.cordon or shown.foreign_cordon
 
 
 def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
@@ -197,16 +182,21 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
 def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
     """Runs the current step once and settles it; returns the step that may follow at once."""
     with _recording_answers(context):
-        outcome = _attempt(context, ACTIONS[context.step.name])
-        if not settle.settle(context, steps, outcome):
-            _release_node(context)
-            return None
-        if not isinstance(outcome, Wait | Again):
-            kube_events.step(context.rescue, context.step, outcome, now=context.now)
-        return settle.unfinished(steps) if isinstance(outcome, Done) else None
+        return _settled(context, steps, attempt(context, ACTIONS[context.step.name]))
 
 
-def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
+def _settled(context: Context, steps: Sequence[Step], outcome: Outcome) -> Step | None:
+    """Settles the outcome of the current step; returns the step that may follow at once."""
+    if not settle.settle(context, steps, outcome):
+        release_node(context)
+        return None
+    if not isinstance(outcome, Wait | Again):
+        event = kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
+        kube_events.write(context.cluster, [event])
+    return settle.unfinished(steps) if isinstance(outcome, Done) else None
+
+
+def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     """Runs the action; every error that it can raise becomes an outcome."""
     try:
         return _act(context, action)

@@ -1,6 +1,7 @@
 """Settle the outcome of a step: write the rows and begin what follows, under the token of the lease."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -85,7 +86,7 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
         context.keep_rows()
         # A guard's refusal is recorded when it begins and when it changes, not each time that it is evaluated.
         refused = isinstance(outcome, Refused) and step.because != before
-        ended = [_draft(rescue, step, outcome, now=now)] if refused or not isinstance(outcome, Wait) else []
+        ended = [settled_draft(rescue, step, outcome, now=now)] if refused or not isinstance(outcome, Wait) else []
         holds = [_held(rescue, step, because=outcome.reason.to_json(), now=now)] if isinstance(outcome, Ask) else []
         ledger.append(rescue.cluster.name, [*context.answers, *ended, *holds])
         if isinstance(outcome, Done):
@@ -111,36 +112,49 @@ def gives_up(rescue: Rescue, step: Step, *, now: datetime) -> bool:
         return False
     given_up = Hold(reasons.of("no_outcome", count=step.failures))
     if outcome_rows.hold(rescue, step, because=given_up.reason, now=now):
-        ledger.append(rescue.cluster.name, [_draft(rescue, step, given_up, now=now)])
+        ledger.append(rescue.cluster.name, [settled_draft(rescue, step, given_up, now=now)])
     doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     return True
 
 
 def finish(rescue: Rescue, steps: Sequence[Step], *, now: datetime) -> None:
     """Ends the rescue once every step is finished, with the node's present state."""
+    ending = ending_of(rescue, steps)
+    create.end(
+        rescue,
+        state="succeeded",
+        outcome=ending.outcome,
+        because=ending.because,
+        actor=f"rescue {rescue.pk}",
+        now=now,
+        needs_human=ending.needs_human,
+        token=rescue.token,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a rescue ends whose steps are all finished."""
+
+    outcome: str
+    because: reasons.Reason | None
+    needs_human: bool = False
+
+
+def ending_of(rescue: Rescue, steps: Sequence[Step]) -> Ending:
+    """The ending of a rescue whose steps are all finished."""
     done = [step.spec for step in steps if step.state == Step.State.DONE]
     escalated = next((step for step in steps if step.spec.calls_person), None)
     if escalated is not None:
         message = str(escalated.args.get("message", ""))
-        outcome, because = "escalated", reasons.of("escalated", message=message) if message else None
-    elif rescue.origin == Rescue.Origin.MANUAL:
-        outcome, because = "done", None
-    elif any(spec.returns_node for spec in done):
-        outcome, because = "healed", reasons.of("in_service_again")
-    elif not any(spec.isolates for spec in done):
-        outcome, because = "done", reasons.of("done_in_service")
-    else:
-        outcome, because = "isolated", reasons.of("done_isolated")
-    create.end(
-        rescue,
-        state="succeeded",
-        outcome=outcome,
-        because=because,
-        actor=f"rescue {rescue.pk}",
-        now=now,
-        needs_human=escalated is not None,
-        token=rescue.token,
-    )
+        return Ending("escalated", reasons.of("escalated", message=message) if message else None, needs_human=True)
+    if rescue.origin == Rescue.Origin.MANUAL:
+        return Ending("done", None)
+    if any(spec.returns_node for spec in done):
+        return Ending("healed", reasons.of("in_service_again"))
+    if not any(spec.isolates for spec in done):
+        return Ending("done", reasons.of("done_in_service"))
+    return Ending("isolated", reasons.of("done_isolated"))
 
 
 def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
@@ -161,7 +175,7 @@ def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
         outcome_rows.close_incidents(rescue, because=because, before=rescue.opened_at, now=now)
 
 
-def _draft(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> ledger.Draft:
+def settled_draft(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> ledger.Draft:
     act = ACTS[type(outcome)](
         rescue=rescue.pk,
         node=rescue.node.name,

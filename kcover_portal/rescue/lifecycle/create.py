@@ -28,6 +28,17 @@ class RescueRefused(reasons.ExplainedError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """A rescue that is about to be written, with its steps and the incidents that it is to heal."""
+
+    rescue: Rescue
+    steps: list[Step]
+    plan: tuple[plan.PlannedStep, ...]
+    passed: tuple[reasons.Reason, ...]
+    incidents: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Created:
     """A new rescue with its steps, and the ledger entries that the caller must still append."""
 
@@ -36,7 +47,7 @@ class Created:
     drafts: list[ledger.Draft]
 
 
-def open_by_policy(
+def opening_by_policy(
     decision: core.Decision,
     row: Decision,
     *,
@@ -46,9 +57,8 @@ def open_by_policy(
     now: datetime,
     lease_until: datetime | None,
     begins: bool,
-    drafts: Sequence[ledger.Draft],
-) -> Created:
-    """Open the rescue that a rule asks for. ``drafts``: ledger entries that precede it; the caller appends all.
+) -> Opening:
+    """The rescue that a rule asks for; the caller saves it.
 
     ``opened``: the open incidents of the node, which the rescue is to heal. ``lease_until``: the caller runs the rescue
     at once, so it is opened as claimed by the caller. ``begins``: the caller then begins its first call, too.
@@ -59,11 +69,11 @@ def open_by_policy(
     held = decision.answer == "approve"
     gate = _gate(decision, chosen) if held else {}
     state = initial_state(gate, lease_until=lease_until, now=now)
-    created = create_rescue(
+    return opening(
         node,
         decision.steps,
         now=now,
-        drafts=drafts,
+        incidents=[row.pk for row in opened if not row.is_user_fault or row.pk == incident.pk],
         decision=row,
         origin=Rescue.Origin.API if by_system else Rescue.Origin.POLICY,
         requested_by=chosen.policy if by_system else by_rule(decision.rule or ""),
@@ -78,13 +88,6 @@ def open_by_policy(
         calls_begun=int(begins and "lease_until" in state),  # a rescue that awaits approval is not claimed
         **state,
     )
-    healed = Rescue.incidents.through
-    healed.objects.bulk_create(
-        healed(rescue_id=created.rescue.pk, incident_id=row.pk)
-        for row in opened
-        if not row.is_user_fault or row.pk == incident.pk
-    )
-    return created
 
 
 def by_rule(rule: str) -> str:
@@ -126,25 +129,23 @@ def _gate(decision: core.Decision, chosen: match.Candidate) -> dict[str, Any]:
     }
 
 
-def create_rescue(
+def opening(
     node: Node,
     steps: Sequence[plan.PlannedStep],
     *,
     now: datetime,
-    drafts: Sequence[ledger.Draft] = (),
     passed: Sequence[reasons.Reason] = (),
     boot_id: str | None = None,
+    incidents: Sequence[int] = (),
     **fields: Any,
-) -> Created:
-    """Writes the rescue and its steps; the caller appends ``drafts`` to the ledger, last in its transaction.
+) -> Opening:
+    """A rescue that is not saved yet.
 
     ``passed``: the guards that a named person overrides with it. ``boot_id``: the only boot that a reboot may end,
     however long the plan waits before it ("": the boot that the step finds; None: the boot that the watch shows).
-
-    The caller holds the lock of the node's row and has seen that no rescue is open on it; a database constraint
-    guarantees it (invariant 8).
+    ``incidents``: those that it is to heal.
     """
-    rescue = Rescue.objects.create(
+    rescue = Rescue(
         node=node,
         node_uid=node.uid,
         cluster=node.cluster,
@@ -156,7 +157,6 @@ def create_rescue(
     ends = node.boot_id if boot_id is None else boot_id
     rows = [
         Step(
-            rescue=rescue,
             index=index,
             name=step.name,
             args=dict(step.args),
@@ -166,23 +166,65 @@ def create_rescue(
     ]
     if rescue.lease_until is not None:
         rows[0].reserve(now=now)
-    Step.objects.bulk_create(rows)
+    return Opening(rescue=rescue, steps=rows, plan=tuple(steps), passed=tuple(passed), incidents=tuple(incidents))
+
+
+def save(openings: Sequence[Opening]) -> list[Created]:
+    """Writes rescues and their steps, each kind of row in one statement; the caller appends the ledger's entries.
+
+    The caller holds the locks of the nodes' rows and has seen that no rescue is open on them; a database constraint
+    guarantees it (invariant 8).
+    """
+    Rescue.objects.bulk_create([new.rescue for new in openings])
+    for new in openings:
+        for step in new.steps:
+            step.rescue = new.rescue
+    Step.objects.bulk_create([step for new in openings for step in new.steps])
+    healed = Rescue.incidents.through
+    healed.objects.bulk_create(
+        [healed(rescue_id=new.rescue.pk, incident_id=incident) for new in openings for incident in new.incidents]
+    )
+    return [_created(new) for new in openings]
+
+
+def _created(new: Opening) -> Created:
+    rescue = new.rescue
     act = audit.RescueOpened(
         rescue=rescue.pk,
-        node=node.name,
-        steps=tuple(steps),
+        node=rescue.node.name,
+        steps=new.plan,
         plan_hash=rescue.plan_hash,
         state=rescue.state,
         reason=rescue.reason,
         because=reasons.kept(rescue.opened_because),
         overrides=rescue.overrides,
-        passed_over=tuple(passed),
+        passed_over=new.passed,
     )
-    opened = ledger.Draft(act=act, actor=rescue.requested_by, at=now)
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)
-    doorbell.publish("rescue", rescue.pk, cluster=node.cluster.name)
-    return Created(rescue=rescue, steps=rows, drafts=[*drafts, opened])
+    doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
+    draft = ledger.Draft(act=act, actor=rescue.requested_by, at=rescue.opened_at)
+    return Created(rescue=rescue, steps=new.steps, drafts=[draft])
+
+
+def create_rescue(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetime, **fields: Any) -> Created:
+    """Writes one rescue; see ``opening`` and ``save``."""
+    return save([opening(node, steps, now=now, **fields)])[0]
+
+
+def ended(outcome: str, because: reasons.Reason | None, *, needs_human: bool, now: datetime) -> dict[str, Any]:
+    """The columns of a rescue that has succeeded."""
+    return {
+        "state": Rescue.State.SUCCEEDED,
+        "outcome": outcome,
+        "hold": "",
+        "because": because.to_json() if because else {},
+        "needs_human": needs_human,
+        "closed_at": now,
+        "due_at": None,
+        "lease_until": None,
+        "token": F("token") + 1,
+    }
 
 
 def end(
@@ -207,18 +249,8 @@ def end(
         rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
         if token is not None:
             rows = rows.filter(token=token)
-        ended = rows.update(
-            state=state,
-            outcome=outcome or state,
-            hold="",
-            because=because.to_json() if because else {},
-            needs_human=needs_human,
-            closed_at=now,
-            due_at=None,
-            lease_until=None,
-            token=F("token") + 1,
-        )
-        if not ended:
+        columns = ended(outcome or state, because, needs_human=needs_human, now=now)
+        if not rows.update(**{**columns, "state": state}):
             return False
         rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
         withdrawn = revoke.revoke(rescue, because=reasons.of("its_rescue_ended"), now=now)

@@ -6,11 +6,11 @@ changes the plan, so an approval of the first round does not cover the second.
 
 from datetime import datetime
 
-from kcover import actions, plan, reasons
+from kcover import plan, reasons
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import past_rescues
 
 ROUNDS = 2  # in one rescue: gpud reboots twice for a fault, then asks for a hardware inspection
 
@@ -62,7 +62,7 @@ def _repairs(rescue: Rescue, *, now: datetime) -> int:
     """Automatic reboots and GPU resets of the node within the window of the ``repeats`` guard, this round included."""
     since = now - fleet.guards_of(rescue.cluster).repeats.window
     lately = Rescue.objects.filter(node=rescue.node, opened_at__gte=since)
-    return queries.repairs(lately, actions.names(lambda spec: spec.mends), since=since)
+    return past_rescues.repairs(lately, since=since)
 
 
 def _max_repairs(rescue: Rescue) -> int:

@@ -4,35 +4,23 @@ A caller that acts on the counts holds ``lock`` in the same transaction. Otherwi
 would both see the last free slot (invariant 29).
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
+from functools import cache, cached_property
 from typing import Any
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, Max, Q, QuerySet
 
-from kcover import actions, lifecycle
+from kcover import lifecycle
 from kcover.decisions import guards, match
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster, Maintenance, Node
-from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.queries import symptoms
-from kcover_portal.rescue.queries.numbers import number_of
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import capacity, prepared, symptoms
+from kcover_portal.rescue.queries.numbers import as_keys, number_of, values_of
 
 NO_SLOTS = guards.Slots(scope="", eligible=0, taken=0)
-
-
-@dataclass(frozen=True, slots=True)
-class Recheck:
-    """A rescue whose isolation is evaluated again. The slot that it holds since it was opened is not counted.
-
-    Slots are given in the order of opening. Rescues that were opened later count only if they have isolated their node
-    or passed the guards since ``since``. So two rescues that wait for one slot never wait for each other.
-    """
-
-    rescue: int
-    since: datetime
 
 
 def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[match.Candidate]) -> Cluster | None:
@@ -56,157 +44,245 @@ def facts(
     code: str = "",
     rules: Iterable[match.Candidate] = (),
     destructive: bool = False,
-    recheck: Recheck | None = None,
+    recheck: capacity.Recheck | None = None,
 ) -> guards.Facts:
     """The node and its surroundings now. ``kind``, ``code``: the fault at hand, "" if an operator requests an act.
 
     ``destructive``: for the guards before a call that takes work away; else for those before an isolation.
     ``recheck``: the rescue that passed the guards before and begins only now.
     """
-    cluster = node.cluster
-    bounded = [it for it in rules if it.rule.budget is not None or it.rule.cooldown is not None]
-    ended = Rescue.objects.filter(node=node, state__in=lifecycle.CLOSED_RESCUE).order_by("-closed_at")
-    storm = settings.storm if kind and settings.storm.enabled else None
-    shown = symptoms.Fault(node=node, kind=kind, code=code, since=now - storm.window) if storm else None
-    numbers = _numbers(node, settings=settings, now=now, fault=shown, recheck=recheck)
-    holds = numbers["holds_slot"]
-    return guards.Facts(
-        cluster=cluster.name,
-        node=node.name,
-        eligible=numbers["eligible"],
-        isolated_lately=numbers.get("isolated_lately", 0),
-        slots=_slots(node, settings.budget.by, recheck=recheck) if settings.budget.limit is not None else NO_SLOTS,
-        pool=_pool(node, recheck=recheck)
-        if settings.floor.percent is not None
-        else guards.Pool(name=node.pool, eligible=0, healthy=0),
-        labels=node.labels,
-        serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
-        holds_slot=holds,
-        symptoms=symptoms.of(shown, numbers) if shown else (),
-        faulty=faulty(cluster, now=now) if destructive and settings.rate.enabled else guards.Faulty(),
-        last_rescue_ended_at=ended.values_list("closed_at", flat=True).first() if settings.cooldown else None,
-        maintenance=tuple(_windows(node, now=now)) if numbers["windows"] else (),
-        rules={it.name: _rule(it, node, recheck=recheck) for it in bounded},
-    )
+    codes = [(kind, code)] if kind else []
+    counted = Counts(node.cluster, settings=settings, now=now, nodes=[node], codes=codes, recheck=recheck)
+    return counted.of(node, kind=kind, code=code, rules=rules, destructive=destructive)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """A rescue that is about to be opened. ``healthy``: its node counted as healthy before."""
+
+    node: Node
+    rule: str
+    isolates: bool
+    healthy: bool
+
+
+class Counts:
+    """What the guards evaluate about nodes of one cluster. What several nodes have in common is counted once.
+
+    ``nodes``: those that are asked about, and ``codes`` the kinds and codes of their faults. ``add`` counts a rescue
+    that the caller is about to open, so that one transaction can decide several nodes one after the other.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        settings: guards.Settings,
+        now: datetime,
+        nodes: Collection[Node],
+        codes: Iterable[symptoms.Code] = (),
+        recheck: capacity.Recheck | None = None,
+    ) -> None:
+        self._cluster, self._settings, self._now = cluster, settings, now
+        self._nodes, self._recheck = nodes, recheck
+        self._added: list[_Counted] = []
+        codes = sorted(set(codes)) if settings.storm.enabled else []
+        since = now - settings.storm.window
+        known = _numbers(cluster, settings=settings, now=now, since=since, codes=codes, recheck=recheck)
+        self._eligible: int = known["eligible"]
+        self._has_windows = bool(known["windows"])
+        self._taken = as_keys(known["taken"])
+        self._isolating = as_keys(known.get("isolating"))
+        self._symptoms = (
+            symptoms.Symptoms(cluster, since=since, nodes=nodes, codes=codes, known=known) if codes else None
+        )
+        self._used: dict[tuple[str, str | None], tuple[int, set[int]]] = {}
+        self._pools: dict[str, tuple[int, int]] = {}
+        self._rules: dict[str, tuple[int, set[int]]] = {}
+
+    def of(
+        self,
+        node: Node,
+        *,
+        kind: str = "",
+        code: str = "",
+        rules: Iterable[match.Candidate] = (),
+        destructive: bool = False,
+    ) -> guards.Facts:
+        """The node and its surroundings; see ``facts``."""
+        settings, holds = self._settings, node.pk in self._taken
+        return guards.Facts(
+            cluster=self._cluster.name,
+            node=node.name,
+            eligible=self._eligible,
+            isolated_lately=len(self._isolating - {node.pk}),
+            slots=self._slots(node, settings.budget.by) if settings.budget.limit is not None else NO_SLOTS,
+            pool=self._pool(node)
+            if settings.floor.percent is not None
+            else guards.Pool(name=node.pool, eligible=0, healthy=0),
+            labels=node.labels,
+            serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
+            holds_slot=holds,
+            symptoms=self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else (),
+            faulty=capacity.faulty(self._cluster, now=self._now)
+            if destructive and settings.rate.enabled
+            else guards.Faulty(),
+            last_rescue_ended_at=self._ended.get((node.pk, "")) if settings.cooldown else None,
+            maintenance=self._windows if self._has_windows else (),
+            rules={it.name: self._rule(it, node) for it in rules if _is_bounded(it)},
+        )
+
+    def add(self, node: Node, *, rule: str, isolates: bool) -> None:
+        """Counts a rescue of the node that the caller is about to open."""
+        eligible = node.in_cluster and node.gpus > 0 and node.labels.get(guards.EXCLUDE_LABEL) != "true"
+        healthy = eligible and node.ready and not node.unschedulable and node.pk not in self._taken
+        self._added.append(_Counted(node, rule, isolates, healthy))
+        self._taken.add(node.pk)
+        if isolates and self._settings.breaker.enabled:
+            self._isolating.add(node.pk)
+
+    def _slots(self, node: Node, by: str) -> guards.Slots:
+        value, scope = _scope(node, by)
+        if (by, value) not in self._used:
+            self._used[by, value] = self._count(node, by, value)
+        eligible, used = self._used[by, value]
+        more = {it.node.pk for it in self._added if _scope(it.node, by)[0] == value}
+        return guards.Slots(scope=scope or f"cluster {self._cluster.name}", eligible=eligible, taken=len(used | more))
+
+    def _count(self, node: Node, by: str, value: str | None) -> tuple[int, set[int]]:
+        """The number of eligible nodes in a scope, and the nodes that use its slots.
+
+        A node that a rule or a decision system isolated keeps its slot when its GPUs disappear or it is excluded later,
+        because it is as stuck as before (invariant 36). What people do to such nodes is not counted.
+        """
+        rows = Node.objects.filter(cluster=self._cluster, in_cluster=True)
+        if by == "pool":
+            rows = rows.filter(pool=value)
+        elif by.startswith("label:"):
+            key = by.removeprefix("label:")
+            rows = rows.filter(**{f"labels__{key}": value}) if value is not None else rows.exclude(labels__has_key=key)
+        counted = rows.filter(pk__in=capacity.eligible(self._cluster).values("pk"))
+        out = capacity.taken(self._cluster, recheck=self._recheck)
+        stuck = Q(pk__in=out.exclude(origin=Rescue.Origin.MANUAL).values("node"))
+        used = rows.filter(stuck | Q(pk__in=counted.filter(pk__in=out.values("node")).values("pk")))
+        return counted.count(), set(used.values_list("pk", flat=True))
+
+    def _pool(self, node: Node) -> guards.Pool:
+        if node.pool not in self._pools:
+            rows = capacity.eligible(self._cluster).filter(pool=node.pool)
+            out = capacity.taken(self._cluster, recheck=self._recheck).values("node")
+            serving = rows.filter(ready=True, unschedulable=False).exclude(pk__in=out)
+            self._pools[node.pool] = rows.count(), serving.count()
+        number, healthy = self._pools[node.pool]
+        fewer = sum(it.healthy for it in self._added if it.node.pool == node.pool)
+        return guards.Pool(name=node.pool or "without a name", eligible=number, healthy=healthy - fewer)
+
+    def _rule(self, candidate: match.Candidate, node: Node) -> guards.RuleFacts:
+        """The slots of a rule with a budget over all nodes it selects, and when its last rescue of this node ended."""
+        slots = NO_SLOTS
+        if candidate.rule.budget is not None:
+            if candidate.name not in self._rules:
+                rows = capacity.eligible(self._cluster).values_list("labels", flat=True)
+                selected = sum(match.label_refusal(candidate.rule, labels) is None for labels in rows)
+                # These nodes count whatever has become of them since (invariant 36).
+                held = capacity.taken(self._cluster, recheck=self._recheck).filter(
+                    rule=candidate.name, node__in_cluster=True
+                )
+                self._rules[candidate.name] = selected, set(held.values_list("node", flat=True))
+            selected, held_by = self._rules[candidate.name]
+            more = {it.node.pk for it in self._added if it.rule == candidate.name}
+            slots = guards.Slots(scope=f"rule {candidate.name}", eligible=selected, taken=len(held_by | more))
+        return guards.RuleFacts(slots=slots, last_ended_at=self._ended.get((node.pk, candidate.name)))
+
+    @cached_property
+    def _ended(self) -> dict[tuple[int, str], datetime]:
+        """When the last rescue of each node ended: by node and rule, and by node and "" for any rescue."""
+        rows = Rescue.objects.filter(node__in=self._nodes, state__in=lifecycle.CLOSED_RESCUE).order_by()
+        found: dict[tuple[int, str], datetime] = {}
+        for node, rule, at in (
+            rows.values("node", "rule").annotate(at=Max("closed_at")).values_list("node", "rule", "at")
+        ):
+            if at is not None:
+                found[node, rule] = max(at, found.get((node, rule), at))
+                found[node, ""] = max(at, found.get((node, ""), at))
+        return found
+
+    @cached_property
+    def _faulty(self) -> guards.Faulty:
+        return capacity.faulty(self._cluster, now=self._now)
+
+    @cached_property
+    def _windows(self) -> tuple[guards.Maintenance, ...]:
+        return tuple(
+            guards.Maintenance(start=row.starts_at, end=row.ends_at, scope=scope, name=name, reason=row.reason)
+            for row in fleet.maintenance(self._cluster, now=self._now)
+            for scope, name in (capacity.scope_of(row),)
+        )
 
 
 def _numbers(
-    node: Node, *, settings: guards.Settings, now: datetime, fault: symptoms.Fault | None, recheck: Recheck | None
-) -> Mapping[str, Any]:
+    cluster: Cluster,
+    *,
+    settings: guards.Settings,
+    now: datetime,
+    since: datetime,
+    codes: Collection[symptoms.Code],
+    recheck: capacity.Recheck | None,
+) -> dict[str, Any]:
     """What the guards always or nearly always count, and what tells whether more must be read, in one statement."""
-    cluster = node.cluster
-    wanted: dict[str, Any] = {
-        "eligible": number_of(eligible(cluster)),
-        "holds_slot": Exists(taken(cluster, recheck=recheck).filter(node=node)),
-        "windows": Exists(fleet.maintenance(cluster, now=now)),
-    }
+    statement = _prepared(breaker=settings.breaker.enabled, codes=len(codes), recheck=recheck is not None)
+    values: dict[str, Any] = {"cluster": cluster.pk, "now": now}
     if settings.breaker.enabled:
-        lately = _isolating(cluster, since=now - settings.breaker.window).exclude(node=node)
-        wanted["isolated_lately"] = number_of(lately, "node")
-    if fault is not None:
-        wanted |= symptoms.numbers(fault)
-    return Cluster.objects.filter(pk=cluster.pk).values(**wanted).get()
+        values["lately"] = now - settings.breaker.window
+    if recheck is not None:
+        values |= {"rescue": recheck.rescue, "recheck_since": recheck.since}
+    if codes:
+        values["since"] = since
+    for index, (kind, code) in enumerate(codes):
+        values |= {f"kind_{index}": kind, f"code_{index}": code}
+    return statement.get(**values)
 
 
-def eligible(cluster: Cluster) -> QuerySet[Node]:
-    """The nodes over which limits are counted: GPU nodes that the cluster has and that are not excluded."""
-    rows = Node.objects.filter(cluster=cluster, in_cluster=True, gpus__gt=0)
-    excluded = rows.filter(**{f"labels__{guards.EXCLUDE_LABEL}": "true"})
-    return rows.exclude(pk__in=excluded.values("pk"))
+@cache
+def _prepared(*, breaker: bool, codes: int, recheck: bool) -> prepared.Prepared:
+    """The statement of ``_numbers``. There are as many as combinations that occur; ``codes`` is usually 1."""
+
+    def build(cluster: int, now: datetime, **more: Any) -> QuerySet[Any, Any]:
+        again = capacity.Recheck(more["rescue"], more["recheck_since"]) if recheck else None
+        wanted: dict[str, Any] = {
+            "eligible": number_of(capacity.eligible(cluster)),
+            "taken": values_of(capacity.taken(cluster, recheck=again), "node"),
+            "windows": Exists(fleet.maintenance(cluster, now=now)),
+        }
+        if breaker:
+            wanted["isolating"] = values_of(capacity.isolating(cluster, since=more["lately"]), "node")
+        if codes:
+            pairs = [(more[f"kind_{index}"], more[f"code_{index}"]) for index in range(codes)]
+            wanted |= symptoms.expressions(cluster, since=more["since"], codes=pairs)
+        return Cluster.objects.filter(pk=cluster).order_by().values(**wanted)
+
+    types: dict[str, type] = {"cluster": int, "now": datetime}
+    if breaker:
+        types["lately"] = datetime
+    if recheck:
+        types |= {"rescue": int, "recheck_since": datetime}
+    if codes:
+        types["since"] = datetime
+    for index in range(codes):
+        types |= {f"kind_{index}": str, f"code_{index}": str}
+    return prepared.Prepared(build, types)
 
 
-def taken(cluster: Cluster, *, recheck: Recheck | None = None) -> QuerySet[Rescue]:
-    """Rescues that hold a slot: open ones, and those whose marks are still on their node, even if it is stuck."""
-    rows = Rescue.objects.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}), cluster=cluster)
-    if recheck is None:
-        return rows
-    begun = ~Q(marks={}) | Q(isolating_at__gte=recheck.since)
-    return rows.exclude(pk=recheck.rescue).filter(begun | Q(pk__lt=recheck.rescue))
-
-
-def isolated(cluster: Cluster, *, since: datetime) -> int:
-    """Distinct nodes that were isolated since then or are about to be."""
-    return _isolating(cluster, since=since).values("node").distinct().count()
-
-
-def _isolating(cluster: Cluster, *, since: datetime) -> QuerySet[Rescue]:
-    """Rescues that isolated their node since then, or are about to."""
-    # A rescue that waits for approval counts when it is opened, and again when it begins.
-    waiting = Q(isolating_at=None, opened_at__gte=since, state__in=lifecycle.OPEN_RESCUE)
-    isolating = sorted(actions.names(lambda spec: spec.isolates))
-    steps = Step.objects.filter(rescue=OuterRef("pk"), name__in=isolating).exclude(state__in=("cancelled", "skipped"))
-    return Rescue.objects.filter(Q(isolating_at__gte=since) | waiting, Exists(steps), cluster=cluster)
-
-
-def _slots(node: Node, by: str, *, recheck: Recheck | None) -> guards.Slots:
-    rows, scope = Node.objects.filter(cluster=node.cluster, in_cluster=True), f"cluster {node.cluster.name}"
+def _scope(node: Node, by: str) -> tuple[str | None, str]:
+    """The value that the nodes of one budget share, and the name of the budget's scope ("": the whole cluster)."""
     if by == "pool":
-        rows, scope = rows.filter(pool=node.pool), f"pool {node.pool}"
-    elif by.startswith("label:"):
+        return node.pool, f"pool {node.pool}"
+    if by.startswith("label:"):
         key = by.removeprefix("label:")
         value = node.labels.get(key)
-        rows = rows.filter(**{f"labels__{key}": value}) if value is not None else rows.exclude(labels__has_key=key)
-        scope = f"{key}={value or ''}"
-    return _count(rows, node.cluster, scope=scope, recheck=recheck)
+        return value, f"{key}={value or ''}"
+    return None, ""
 
 
-def _count(rows: QuerySet[Node], cluster: Cluster, *, scope: str, recheck: Recheck | None) -> guards.Slots:
-    """The slots over these nodes.
-
-    A node that a rule or a decision system isolated keeps its slot when its GPUs disappear or it is excluded later,
-    because it is as stuck as before (invariant 36). What people do to such nodes is not counted.
-    """
-    counted, out = rows.filter(pk__in=eligible(cluster).values("pk")), taken(cluster, recheck=recheck)
-    stuck = Q(pk__in=out.exclude(origin=Rescue.Origin.MANUAL).values("node"))
-    used = rows.filter(stuck | Q(pk__in=counted.filter(pk__in=out.values("node")).values("pk"))).count()
-    return guards.Slots(scope=scope, eligible=counted.count(), taken=used)
-
-
-def _pool(node: Node, *, recheck: Recheck | None) -> guards.Pool:
-    rows = eligible(node.cluster).filter(pool=node.pool)
-    out = taken(node.cluster, recheck=recheck).values("node")
-    healthy = rows.filter(ready=True, unschedulable=False).exclude(pk__in=out)
-    return guards.Pool(name=node.pool or "without a name", eligible=rows.count(), healthy=healthy.count())
-
-
-def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
-    """Distinct nodes whose fault was first seen within each window of the rate limit."""
-
-    def within(**span: int) -> Count:
-        return Count("node", distinct=True, filter=Q(opened_at__gte=now - timedelta(**span)))
-
-    rows = Incident.objects.filter(
-        cluster=cluster, node__isnull=False, is_user_fault=False, opened_at__gte=now - timedelta(hours=6)
-    )
-    found = rows.aggregate(ten=within(minutes=10), hour=within(hours=1), six=within(hours=6))
-    return guards.Faulty(ten_minutes=found["ten"], hour=found["hour"], six_hours=found["six"])
-
-
-def _windows(node: Node, *, now: datetime) -> Iterable[guards.Maintenance]:
-    for row in fleet.maintenance(node.cluster, now=now):
-        scope, name = scope_of(row)
-        yield guards.Maintenance(start=row.starts_at, end=row.ends_at, scope=scope, name=name, reason=row.reason)
-
-
-def scope_of(row: Maintenance) -> tuple[str, str]:
-    """The scope and name that a maintenance window covers, as the guards name them."""
-    if row.node:
-        return "node", row.node
-    if row.pool:
-        return "pool", row.pool
-    return ("cluster", row.cluster.name) if row.cluster is not None else ("all", "")
-
-
-def _rule(candidate: match.Candidate, node: Node, *, recheck: Recheck | None) -> guards.RuleFacts:
-    """The slots of a rule with a budget over all nodes that it selects, and when its last rescue of this node ended."""
-    slots = NO_SLOTS
-    if candidate.rule.budget is not None:
-        rows = eligible(node.cluster).values_list("labels", flat=True)
-        selected = sum(match.label_refusal(candidate.rule, labels) is None for labels in rows)
-        # These nodes count whatever has become of them since (invariant 36).
-        held = taken(node.cluster, recheck=recheck).filter(rule=candidate.name, node__in_cluster=True).values("node")
-        slots = guards.Slots(scope=f"rule {candidate.name}", eligible=selected, taken=held.distinct().count())
-    ended = Rescue.objects.filter(node=node, rule=candidate.name, state__in=lifecycle.CLOSED_RESCUE)
-    return guards.RuleFacts(
-        slots=slots, last_ended_at=ended.order_by("-closed_at").values_list("closed_at", flat=True).first()
-    )
+def _is_bounded(candidate: match.Candidate) -> bool:
+    return candidate.rule.budget is not None or candidate.rule.cooldown is not None

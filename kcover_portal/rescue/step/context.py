@@ -18,7 +18,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import call_answers, errors, node_lock, recheck_guards
+from kcover_portal.rescue.step import call_answers, claims, errors, node_lock, recheck_guards
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, Stopped
 
 log = logging.getLogger(__name__)
@@ -43,6 +43,7 @@ class Context:
     answers: list[ledger.Draft] = field(default_factory=list)
     marks_changed: bool = False
     begun: audit.Call | None = None  # a write that was begun with the claim
+    checked: claims.Checked | None = None  # the claim, checked a moment ago together with others
     other_lock: node_lock.NodeLock | None = None  # on another node, while that is written to
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
     passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
@@ -50,6 +51,11 @@ class Context:
     @property
     def now(self) -> datetime:
         return self.clock()
+
+    @property
+    def claim(self) -> claims.Claim:
+        """The rescue and the token of its lease."""
+        return self.rescue.pk, self.token
 
     @property
     def kube(self) -> port.Cluster:
@@ -166,16 +172,17 @@ class Context:
 
         Raises HeldBack, LeaseLost.
         """
-        try:
-            self._check_claim()
-        except HeldBack as refusal:
+        checked, self.checked = self.checked, None
+        if checked is None or self.now - checked.at > claims.VALID_FOR:
+            checked = claims.check([self.claim], now=self.now)[self.claim]
+        error = checked.error
+        if error is None:
+            return
+        if isinstance(error, HeldBack):
             # This worker knows that the call was not made, so the count is right even if it dies before it settles.
             Rescue.objects.filter(pk=self.rescue.pk).update(calls_begun=F("calls_begun") - 1)
-            self._note_failed(kind, target, refusal, node=node)
-            raise
-        except LeaseLost as lost:
-            self._note_failed(kind, target, lost, node=node)
-            raise
+        self._note_failed(kind, target, error, node=node)
+        raise error
 
     def _note_failed(
         self, kind: audit.Call, target: str, error: port.KubeError | reasons.ExplainedError, *, node: str
@@ -191,15 +198,6 @@ class Context:
         """Returns whether the write was begun with the decision, a moment ago."""
         begun, self.begun = self.begun, None
         return begun == kind and self.now - self.renewed_at <= node_lock.LEASE_RENEW_AFTER
-
-    def _check_claim(self) -> None:
-        """Checks in one statement that the lease is still ours and writes are allowed. Raises LeaseLost, HeldBack."""
-        ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING)
-        mode = fleet.mode_in(ours, "cluster")
-        if mode is None:
-            raise self._lease_lost()
-        if mode[0] in fleet.SILENT:
-            raise HeldBack(recheck_guards.silent(*mode))
 
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""
@@ -276,11 +274,8 @@ class Context:
             lease_until=now + node_lock.LEASE_TIME, **also
         )
         if not ours:
-            raise self._lease_lost()
+            raise claims.lost(self.claim)
         self.renewed_at = now
-
-    def _lease_lost(self) -> LeaseLost:
-        return LeaseLost(reasons.of("lease_lost", rescue=str(self.rescue.pk), token=str(self.token)))
 
     def _call(self, kind: audit.Call, target: str, *, node: str) -> dict[str, Any]:
         """The fields that every entry about one call of this step has."""

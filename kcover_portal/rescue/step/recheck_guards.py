@@ -14,7 +14,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.queries import capacity, counts
 
 ISOLATION_VALID_FOR = timedelta(minutes=1)  # how long an isolation may take to begin after the guards allowed it
 
@@ -87,7 +87,7 @@ def isolation(rescue: Rescue, *, now: datetime) -> tuple[reasons.Reason, ...]:
         kind=rescue.fault_kind,
         code=rescue.fault_code,
         rules=rules,
-        recheck=counts.Recheck(rescue.pk, since),
+        recheck=capacity.Recheck(rescue.pk, since),
     )
     limits = [
         guards.RuleLimits(name=candidate.name, budget=candidate.rule.budget, cooldown=candidate.rule.cooldown)

@@ -66,7 +66,7 @@ def test_inv_46_no_call_is_begun_before_the_first_approval(db: None) -> None:
     world = World()
     Cluster.objects.update(mode="approve")
     world.fault(62)
-    services.decide_and_run(Incident.objects.get().pk, clock=world.clock)
+    services.decide_and_run([Incident.objects.get().pk], clock=world.clock)
     assert (world.rescue().hold, world.rescue().calls_begun) == ("approval", 0)
     assert not Entry.objects.filter(verb="cordon.begun").exists()
     world.uninstall()

@@ -520,7 +520,7 @@ def test_an_unknown_node_is_kept_and_never_acted_on(world: World) -> None:
     assert Decision.objects.get().reasons[0] == reasons.of("node_unknown", cluster="c1", node="elsewhere")
     world.kube.add_node("elsewhere", gpus=8, boot_id="b1")
     world.sync()
-    incidents.redecide_node(world.node("elsewhere"), now=world.now)
+    incidents.redecide_nodes([world.node("elsewhere")], now=world.now)
     world.work()
     assert world.rescue("elsewhere").state in ("running", "waiting")
 

@@ -90,7 +90,7 @@ def world(decider: Decider) -> Iterator[World]:
 
 def judge(world: World) -> None:
     world.fault(62)
-    services.decide_and_run(Incident.objects.get().pk, clock=world.clock)
+    services.decide_and_run([Incident.objects.get().pk], clock=world.clock)
 
 
 def test_its_actions_are_done(world: World, decider: Decider) -> None:
@@ -169,7 +169,7 @@ def test_an_answer_to_another_question_is_asked_for_anew(
     assert not Decision.objects.exists()
     decider.meanwhile = lambda: None
     Cluster.objects.update(decision_url=decider.url)
-    services.decide_and_run(Incident.objects.get().pk, clock=world.clock)
+    services.decide_and_run([Incident.objects.get().pk], clock=world.clock)
     assert Rescue.objects.get().requested_by == "external:127.0.0.1"
 
 
@@ -187,7 +187,7 @@ def test_an_answer_is_not_used_either_where_that_changes_while_others_count(
     monkeypatch.setattr(counts, "lock", changed_meanwhile)
     judge(world)
     assert not Rescue.objects.exists()
-    services.decide_and_run(Incident.objects.get().pk, clock=world.clock)
+    services.decide_and_run([Incident.objects.get().pk], clock=world.clock)
     assert Rescue.objects.get().rule == "heal#1"
 
 

@@ -350,7 +350,7 @@ def test_a_pause_between_the_decision_and_its_call_holds_the_cordon_back(make, m
         go_on(*args, **more)
 
     monkeypatch.setattr(runner, "go_on", paused_first)
-    services.decide_and_run(Incident.objects.get().pk, clock=world.clock)
+    services.decide_and_run([Incident.objects.get().pk], clock=world.clock)
     assert isolated(world) == []
     assert [call for call in world.kube.calls if call.wrote] == []
     assert Entry.objects.filter(verb="cordon.failed").count() == 1
@@ -562,7 +562,7 @@ class TestOneJob:
     def judge(self, world: World, *faults: tuple[int, int]) -> None:
         for number, code in faults:
             hurt(world, number, code=code)
-            services.decide_and_run(Incident.objects.latest("pk").pk, clock=world.clock)
+            services.decide_and_run([Incident.objects.latest("pk").pk], clock=world.clock)
 
     def test_inv_33_nodes_of_one_job_that_fail_with_different_codes_are_one_storm(self, make) -> None:
         world = self.world(make)

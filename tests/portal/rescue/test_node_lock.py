@@ -9,6 +9,7 @@ from datetime import datetime
 import pytest
 
 from kcover import audit, reasons
+from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import queries, services
@@ -219,17 +220,17 @@ def test_a_lease_that_is_taken_with_the_decision_runs_from_its_end(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Judging may queue for the node and for the counts, in a storm for long."""
-    situation, leases = queries.situation, []
+    of, leases = queries.Situations.of, []
 
-    def slowly(*args: object, **more: object) -> object:
+    def slowly(self: queries.Situations, node: Node) -> object:
         world.now += node_lock.LEASE_TIME / 2
-        return situation(*args, **more)
+        return of(self, node)
 
-    monkeypatch.setattr(queries, "situation", slowly)
+    monkeypatch.setattr(queries.Situations, "of", slowly)
     Flight(world).during("apply_node", lambda: leases.append(world.rescue().lease_until - world.now))
     world.fault(62)
     for pk in world.node().incidents.values_list("pk", flat=True):
-        services.decide_and_run(pk, clock=world.clock)
+        services.decide_and_run([pk], clock=world.clock)
     assert leases == [node_lock.LEASE_TIME]
 
 
@@ -383,7 +384,7 @@ class TestStandby:
         cancel(world)
         world.fault(62, node="spare-1")
         [fault] = world.node("spare-1").incidents.values_list("pk", flat=True)
-        flight.during("apply_node", lambda: services.decide_and_run(fault, clock=world.clock))
+        flight.during("apply_node", lambda: services.decide_and_run([fault], clock=world.clock))
         assert standby_cleanup.tidy(clock=world.clock) == 1
         assert (flight.after, flight.most) == ([], 1)
         assert world.rescue("spare-1").state == "running"

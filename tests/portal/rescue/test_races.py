@@ -99,7 +99,7 @@ def test_a_cancel_between_the_decision_and_its_cordon_is_in_time(
     db: None, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world = World(policy=CORDON)
-    module, name = (runner, "go_on") if at == "before" else (context.fleet, "mode_in")
+    module, name = (runner, "go_on") if at == "before" else (context.claims, "check")
     real = getattr(module, name)
 
     def cancelled_first(*args: object, **more: object) -> object:
@@ -110,7 +110,7 @@ def test_a_cancel_between_the_decision_and_its_cordon_is_in_time(
     try:
         world.fault(62)
         monkeypatch.setattr(module, name, cancelled_first)
-        services.decide_and_run(world.node().incidents.get().pk, clock=world.clock)
+        services.decide_and_run([world.node().incidents.get().pk], clock=world.clock)
         assert cordons(world) == 0
         failed = audit.ClusterCallFailed.of_entry(Entry.objects.get(verb="cordon.failed"))
         assert not failed.held_back

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -68,7 +69,10 @@ def test_an_agent_is_silent_after_four_intervals_and_once(world: Quiet) -> None:
     assert world.listen(120) == []
     [incident] = world.listen(10)
     assert (incident.code, incident.severity, incident.is_user_fault, incident.count) == ("silent", "warning", True, 1)
-    assert incident.message == "no report from the agent since 2026-11-21 08:00:00 UTC"
+    because = reasons.of("agent_silent", since="2026-11-21 08:00:00 UTC")
+    assert (incident.because, incident.message) == (because.to_json(), str(because))
+    occurrence = incident.occurrences.get()
+    assert (occurrence.because, occurrence.message) == (because.to_json(), str(because))
     assert [one.count for one in world.listen(300)] == [1]
 
 

@@ -28,7 +28,7 @@ def test_a_fault_takes_few_statements_to_its_cordon() -> None:
             return real(name, *args, **more)
 
         world.kube.apply_node = counted
-        services.decide_and_run(due, clock=world.clock)
+        services.decide_and_run([due], clock=world.clock)
     assert world.kube.get_node(NODE).unschedulable
     assert before[0] <= MAX_STATEMENTS
     world.uninstall()

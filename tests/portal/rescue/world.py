@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 from kcover import reasons, wire
 from kcover.faults.fault import Check, CommandResult, Fault
-from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import connections
@@ -60,8 +60,8 @@ class World:
 
     def sync(self) -> None:
         """What the watch does."""
-        for node in fleet.sync_list(self.cluster, self.kube.list_nodes().items, now=self.now):
-            services.nudge(node, now=self.now)
+        changes = node_rows.sync_list(self.cluster, self.kube.list_nodes().items, now=self.now)
+        services.nudge_changed(changes, now=self.now)
 
     def node(self, name: str = NODE) -> Node:
         return Node.objects.select_related("cluster").get(cluster=self.cluster, name=name)

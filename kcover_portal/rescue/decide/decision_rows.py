@@ -1,0 +1,132 @@
+"""Store decisions, those of one transaction together."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db.models import Max
+
+from kcover import audit, reasons
+from kcover.decisions import decide as core
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.lifecycle import create
+from kcover_portal.rescue.models import Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """An incident that is decided, its node, and the open incidents of the node."""
+
+    node: Node
+    incident: Incident
+    opened: Sequence[Incident]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A case with its decision and the facts that the decision depends on."""
+
+    case: Case
+    situation: core.Situation
+    decision: core.Decision
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """The row of a decision, and its ledger entries, which the caller must append."""
+
+    row: Decision
+    drafts: list[ledger.Draft]
+
+
+def store(decided: Sequence[Decided], *, now: datetime) -> list[Stored]:
+    """Store decisions. One that differs from its incident's last only in numbers raises that one's count instead."""
+    last = _last_decisions([it.case.incident for it in decided if it.case.incident.decided_at is not None])
+    rows, new, repeated = [], [], []
+    for it in decided:
+        before = last.get(it.case.incident.pk)
+        if before is not None and _repeats(it.decision, before):
+            before.count, before.last_at = before.count + 1, now
+            before.because = [reason.to_json() for reason in it.decision.because]
+            repeated.append(before)
+            rows.append(before)
+        else:
+            new.append(_row(it, now=now))
+            rows.append(new[-1])
+    if new:
+        Decision.objects.bulk_create(new)
+    if repeated:
+        Decision.objects.bulk_update(repeated, ["count", "last_at", "because"])
+    fresh = {row.pk for row in new}
+    stored = zip(decided, rows, strict=True)
+    return [Stored(row=row, drafts=[_made(it, row, now=now)] if row.pk in fresh else []) for it, row in stored]
+
+
+def _repeats(decision: core.Decision, last: Decision) -> bool:
+    same = (last.answer, last.revision) == (decision.answer, decision.revision)
+    return same and reasons.same_but_for_numbers(last.reasons, decision.because)
+
+
+def _last_decisions(incidents: Sequence[Incident]) -> dict[int, Decision]:
+    """The last decision of each incident. The caller holds the nodes' locks, so that the counts are not lost."""
+    if not incidents:
+        return {}
+    newest = Decision.objects.filter(incident__in=incidents).order_by().values("incident").annotate(newest=Max("pk"))
+    rows = Decision.objects.filter(pk__in=newest.values("newest")).defer("facts", "tried", "steps")
+    return {row.incident_id: row for row in rows if row.incident_id is not None}
+
+
+def _row(it: Decided, *, now: datetime) -> Decision:
+    decision, node = it.decision, it.case.node
+    return Decision(
+        cluster=node.cluster,
+        node=node,
+        incident=it.case.incident,
+        answer=decision.answer,
+        mode=decision.mode,
+        rule=decision.rule or "",
+        policy=decision.policy or "",
+        revision=decision.revision,
+        because=[reason.to_json() for reason in decision.because],
+        tried=[
+            {"rule": tried.rule, "matched": tried.matched, "because": tried.because.to_json()}
+            for tried in decision.tried
+        ],
+        steps=[{"name": step.name, "args": dict(step.args)} for step in decision.steps],
+        facts={**_facts(it.situation), "passed": [reason.to_json() for reason in decision.passed]},
+        at=now,
+        last_at=now,
+    )
+
+
+def _made(it: Decided, row: Decision, *, now: datetime) -> ledger.Draft:
+    decision, node = it.decision, it.case.node
+    act = audit.DecisionMade(
+        incident=it.case.incident.pk,
+        node=node.name,
+        decision=row.pk,
+        answer=audit.Decided(decision.answer),
+        mode=decision.mode,
+        revision=decision.revision,
+        because=tuple(decision.because),
+    )
+    doorbell.publish("decision", row.pk, cluster=node.cluster.name)
+    return ledger.Draft(act=act, actor=create.by_rule(decision.rule) if decision.rule else "system", at=now)
+
+
+def _facts(situation: core.Situation) -> dict[str, Any]:
+    """The facts as plain JSON. Policy and revision identify the rules, because a revision never changes."""
+    seen = situation.fault.last_seen_at
+    return {
+        "now": situation.now.isoformat(),
+        "fault": {**asdict(situation.fault), "last_seen_at": seen.isoformat() if seen else None},
+        "node": asdict(situation.node),
+        "cluster": asdict(situation.cluster),
+        "external_asked": situation.external_asked,
+        "counts": situation.counts.to_json() if situation.counts else None,
+        "rules": sorted({f"{c.policy}@{c.revision}" for c in situation.rules}),
+    }

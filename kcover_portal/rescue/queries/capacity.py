@@ -1,0 +1,80 @@
+"""The rows over which the guards' limits are counted: eligible nodes, slots in use, isolations, faulty nodes."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+
+from kcover import actions, lifecycle
+from kcover.decisions import guards
+from kcover_portal.fleet.models import Cluster, Maintenance, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Recheck:
+    """A rescue whose isolation is evaluated again. The slot that it holds since it was opened is not counted.
+
+    Slots are given in the order of opening. Rescues that were opened later count only if they have isolated their node
+    or passed the guards since ``since``. So two rescues that wait for one slot never wait for each other.
+    """
+
+    rescue: int
+    since: datetime
+
+
+def eligible(cluster: Cluster | int) -> QuerySet[Node]:
+    """The nodes over which limits are counted: GPU nodes that the cluster has and that are not excluded."""
+    rows = Node.objects.filter(cluster=cluster, in_cluster=True, gpus__gt=0)
+    excluded = rows.filter(**{f"labels__{guards.EXCLUDE_LABEL}": "true"})
+    return rows.exclude(pk__in=excluded.values("pk"))
+
+
+def taken(cluster: Cluster | int, *, recheck: Recheck | None = None) -> QuerySet[Rescue]:
+    """Rescues that hold a slot: open ones, and those whose marks are still on their node, even if it is stuck."""
+    rows = Rescue.objects.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}), cluster=cluster)
+    if recheck is None:
+        return rows
+    begun = ~Q(marks={}) | Q(isolating_at__gte=recheck.since)
+    return rows.exclude(pk=recheck.rescue).filter(begun | Q(pk__lt=recheck.rescue))
+
+
+def isolated(cluster: Cluster, *, since: datetime) -> int:
+    """Distinct nodes that were isolated since then or are about to be."""
+    return isolating(cluster, since=since).values("node").distinct().count()
+
+
+def isolating(cluster: Cluster | int, *, since: datetime) -> QuerySet[Rescue]:
+    """Rescues that isolated their node since then, or are about to."""
+    # A rescue that waits for approval counts when it is opened, and again when it begins.
+    waiting = Q(isolating_at=None, opened_at__gte=since, state__in=lifecycle.OPEN_RESCUE)
+    names = sorted(actions.names(lambda spec: spec.isolates))
+    steps = Step.objects.filter(rescue=OuterRef("pk"), name__in=names).exclude(state__in=("cancelled", "skipped"))
+    return Rescue.objects.filter(Q(isolating_at__gte=since) | waiting, Exists(steps), cluster=cluster)
+
+
+def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
+    """Distinct GPU nodes whose fault was first seen within each window of the rate limit."""
+
+    def within(**span: int) -> Count:
+        return Count("node", distinct=True, filter=Q(opened_at__gte=now - timedelta(**span)))
+
+    rows = Incident.objects.filter(
+        cluster=cluster,
+        node__in_cluster=True,
+        node__gpus__gt=0,
+        is_user_fault=False,
+        opened_at__gte=now - timedelta(hours=6),
+    )
+    found = rows.aggregate(ten=within(minutes=10), hour=within(hours=1), six=within(hours=6))
+    return guards.Faulty(ten_minutes=found["ten"], hour=found["hour"], six_hours=found["six"])
+
+
+def scope_of(row: Maintenance) -> tuple[str, str]:
+    """The scope and name that a maintenance window covers, as the guards name them."""
+    if row.node:
+        return "node", row.node
+    if row.pool:
+        return "pool", row.pool
+    return ("cluster", row.cluster.name) if row.cluster is not None else ("all", "")

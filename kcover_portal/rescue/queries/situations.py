@@ -1,0 +1,163 @@
+"""Gather the facts that decisions depend on, for several incidents of one cluster at once."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.db.models import Sum
+
+from kcover import actions
+from kcover.decisions import decide, guards, match
+from kcover.faults import nvlink5, xid
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.policies import queries as policies
+from kcover_portal.rescue.queries import counts
+from kcover_portal.rescue.queries.node_facts import node_facts
+from kcover_portal.rescue.queries.past_rescues import PastRescues
+
+
+def situation(
+    node: Node,
+    incident: Incident,
+    *,
+    now: datetime,
+    lock: bool = False,
+    rules: tuple[match.Candidate, ...] | None = None,
+    external_asked: bool = False,
+    mode: tuple[str, str] | None = None,
+) -> decide.Situation:
+    """Every fact that the decision about one incident depends on; see ``Situations``."""
+    gathered = Situations(
+        node.cluster, [(node, incident)], now=now, lock=lock, rules=rules, external_asked=external_asked, mode=mode
+    )
+    return gathered.of(node)
+
+
+class Situations:
+    """The facts for incidents of one cluster, at most one of each node. What they share is read once.
+
+    ``lock``: take the cluster's lock before counting, because the caller acts on the counts. ``rules``: candidates to
+    use instead of those in force. ``external_asked``: see ``decide.Situation``. ``mode``: the cluster's mode and the
+    reason of a pause, if the caller has just read them with a node (``fleet.mode_beside``). For incidents whose answer
+    does not depend on the guards, nothing is counted; if there are no others, nothing is locked.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        cases: Sequence[tuple[Node, Incident]],
+        *,
+        now: datetime,
+        lock: bool = False,
+        rules: tuple[match.Candidate, ...] | None = None,
+        external_asked: bool = False,
+        mode: tuple[str, str] | None = None,
+    ) -> None:
+        self.cluster = cluster  # as it is under the lock, once that is held
+        self._now = now
+        self._counts: counts.Counts | None = None
+        self._past = PastRescues([node for node, _ in cases])
+        rules = policies.candidates() if rules is None else rules
+        settings = fleet.guards_of(cluster)
+        cluster_facts = _cluster_facts(cluster, mode or fleet.mode_of(cluster))
+        self._facts: dict[int, decide.Situation] = {}
+        self._counting: dict[int, match.Candidate] = {}  # the rules of the nodes whose answer depends on the guards
+        for node, incident in cases:
+            facts = decide.Situation(
+                now=now,
+                fault=_fault(incident, rules, now=now),
+                node=node_facts(node, incident, self._past, settings=settings, now=now),
+                settings=settings,
+                cluster=cluster_facts,
+                rules=rules,
+                external_asked=external_asked,
+            )
+            matched = decide.match_rules(facts)
+            self._facts[node.pk] = facts = replace(facts, matched=matched)
+            if matched.candidate is not None and decide.needs_counts(facts, matched.candidate):
+                self._counting[node.pk] = matched.candidate
+        if self._counting:
+            self._count(cases, lock=lock)
+
+    def of(self, node: Node) -> decide.Situation:
+        """The facts for the node's incident. They include the rescues that were added before."""
+        facts, chosen = self._facts[node.pk], self._counting.get(node.pk)
+        if chosen is None or self._counts is None:
+            return facts
+        fault = facts.fault
+        return replace(facts, counts=self._counts.of(node, kind=fault.kind, code=fault.code, rules=[chosen]))
+
+    def add(self, node: Node, decision: decide.Decision) -> None:
+        """Counts the rescue that the caller opens for the node by this decision."""
+        if self._counts is not None:
+            isolates = any(actions.ACTIONS[step.name].isolates for step in decision.steps)
+            self._counts.add(node, rule=decision.rule or "", isolates=isolates)
+
+    def _count(self, cases: Sequence[tuple[Node, Incident]], *, lock: bool) -> None:
+        """Counts what the guards evaluate; settings of the cluster are read again once the lock is held."""
+        settings = fleet.guards_of(self.cluster)
+        locked = counts.lock(self.cluster, settings, self._counting.values()) if lock else None
+        counted = [(node, incident) for node, incident in cases if node.pk in self._counting]
+        if locked is not None:  # the previous holder of the lock may have changed the mode or the guards
+            before, self.cluster = self.cluster, locked
+            for node, incident in cases:
+                node.cluster = incident.cluster = locked
+            settings = self._read_again(before, counted, settings)
+        self._counts = counts.Counts(
+            self.cluster,
+            settings=settings,
+            now=self._now,
+            nodes=[node for node, _ in counted],
+            codes=[(incident.kind, incident.code) for _, incident in counted],
+        )
+
+    def _read_again(
+        self, before: Cluster, counted: Sequence[tuple[Node, Incident]], settings: guards.Settings
+    ) -> guards.Settings:
+        """Brings the facts up to date with the settings of the locked cluster; returns its guards."""
+        cluster, now_set = self.cluster, fleet.guards_of(self.cluster)
+        if now_set != settings:
+            for node, incident in counted:
+                seen = node_facts(node, incident, self._past, settings=now_set, now=self._now)
+                self._facts[node.pk] = replace(self._facts[node.pk], settings=now_set, node=seen)
+        if (cluster.mode, cluster.decision_mode, cluster.drills) != (before.mode, before.decision_mode, before.drills):
+            cluster_facts = _cluster_facts(cluster, fleet.mode_of(cluster))
+            for node, _ in counted:
+                self._facts[node.pk] = replace(self._facts[node.pk], cluster=cluster_facts)
+        return now_set
+
+
+def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.ClusterFacts:
+    mode, pause_reason = strictest
+    return decide.ClusterFacts(
+        name=cluster.name,
+        installation_mode=mode,
+        mode=cluster.mode,
+        pause_reason=pause_reason,
+        decision_mode=cluster.decision_mode,
+        drills=cluster.drills,
+    )
+
+
+def _fault(incident: Incident, rules: Sequence[match.Candidate], *, now: datetime) -> decide.FaultFacts:
+    return decide.FaultFacts(
+        kind=incident.kind,
+        code=incident.code,
+        cause=incident.cause,
+        fatal=nvlink5.is_fatal(xid.parse_line(incident.message)),
+        count=incident.count,
+        seen_within=seen_within(incident, rules, now=now),
+        drill=incident.drill,
+        last_seen_at=incident.last_at,
+    )
+
+
+def seen_within(incident: Incident, rules: Sequence[match.Candidate], *, now: datetime) -> dict[int, int]:
+    """Occurrences of the fault before ``now``, by window in seconds, for each window that a rule refers to."""
+    seen = {}
+    for seconds in match.windows(rules):
+        events = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now)
+        seen[seconds] = events.aggregate(sum=Sum("count"))["sum"] or 1
+    return seen
