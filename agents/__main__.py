@@ -1,16 +1,15 @@
 """``python -m agents`` runs the node agent, ``scan FILE`` reads a saved kernel log, ``check NAME`` runs checks now.
 
-Each subcommand is the module of the same name, imported only when needed: a scan loads neither TLS nor a driver.
+Each subcommand is the module of the same name, imported only when needed: a scan loads neither TLS nor a driver. An
+agent without arguments, as in a DaemonSet, does not load the parser of the command line either.
 """
 
-import argparse
 import importlib
 import os
-import pathlib
 import sys
 from collections.abc import Callable, Sequence
 
-from agents import VERSION, errors, output
+from agents import deferred_imports, errors, output
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,23 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _main(arguments: Sequence[str] | None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m agents", description="The kcover node agent.")
-    parser.add_argument(
-        "--config", type=pathlib.Path, metavar="FILE", help="YAML settings; environment variables take precedence"
-    )
-    parser.add_argument("--version", action="version", version=VERSION)
-    verbs = parser.add_subparsers(dest="verb", title="subcommands (without one, the agent runs)")
-    scan = verbs.add_parser("scan", help="print the faults in a saved kernel log, one JSON object per line")
-    scan.add_argument("file", metavar="FILE", help="the log file; - reads standard input")
-    check = verbs.add_parser(
-        "check", help="run health checks now, one JSON object per result (before a job, for example)"
-    )
-    check.add_argument("names", metavar="NAME[,NAME]", help="remapped, gpupower, pciebw, gpumem, dcgm, ping, iperf")
-    check.add_argument(
-        "arguments", metavar="KEY=VALUE", nargs="*", help="arguments of the checks, such as r=2 or hosts=a,b"
-    )
-    given = parser.parse_args(arguments)
+    deferred_imports.install()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    given = importlib.import_module("agents.command_line").parse(arguments) if arguments else None
     try:
+        if given is None:
+            return _program("agents.run")(None)
         if given.verb == "scan":
             return _program("agents.scan")(given.file)
         if given.verb == "check":

@@ -3,9 +3,11 @@
 ``/metrics`` for Prometheus and ``/healthz`` for the kubelet. It is read-only and listens on loopback by default.
 """
 
+import contextlib
 import json
 import logging
 import pathlib
+import socket
 import socketserver
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -21,6 +23,7 @@ log = logging.getLogger(__name__)
 Page = tuple[str, str, str]  # status line, content type, text
 OK = "200 OK"
 NOT_FOUND: Page = "404 Not Found", "text/plain", "Not found. Available: /healthz, /metrics\n"
+SHUTDOWN_POLL_SECONDS = 3600.0  # ``close`` wakes the thread; polling would be work of an idle agent
 MAX_LINE_BYTES, MAX_HEADERS = 8192, 100
 STUCK_AFTER = timedelta(minutes=2)  # an agent that has not read the kernel log for this long must be restarted
 
@@ -67,7 +70,9 @@ class MetricsServer:
                 log.debug("metrics: client %s disconnected", client_address)
 
         self._server = Listener(address, Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(2.0,), name="metrics", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(SHUTDOWN_POLL_SECONDS,), name="metrics", daemon=True
+        )
         self._thread.start()
 
     @property
@@ -76,6 +81,8 @@ class MetricsServer:
         return int(self._server.server_address[1])
 
     def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

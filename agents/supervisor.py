@@ -22,7 +22,10 @@ from agents.uplink.protocol import UplinkError
 
 log = logging.getLogger(__name__)
 
-LOG_POLL_SECONDS = 1.0  # at most between reads of the log; a source that can wait for a line returns earlier
+LOG_POLL_SECONDS = 1.0  # of one wait for a line, and so the longest time that stopping takes
+IDLE_LOG_SECONDS = 10.0  # between reads of a log without new lines: a read costs five times as much as a wait
+MAX_REPORT_WAIT_SECONDS = 15.0  # the clock may be set while the thread waits
+POLL_PAUSE_SECONDS = 5.0  # after an answer to a long poll that came at once
 INVENTORY_INTERVAL_SECONDS = 60.0  # at least; people change the inventory, by hand
 LONG_POLL_SECONDS = 30.0
 FIRST_REPORT_WAIT_SECONDS = 5.0  # the first report waits this long for the log and the inventory
@@ -87,8 +90,11 @@ def _observe(agent: Agent, log_read: threading.Event, stop: threading.Event) -> 
     if agent.spool.full:
         stop.wait(LOG_POLL_SECONDS)
         return
-    for source in agent.logs.sources:
-        source.wait(LOG_POLL_SECONDS / len(agent.logs.sources))
+    seconds = LOG_POLL_SECONDS / len(agent.logs.sources)
+    until = time.monotonic() + (0.0 if agent.logs.is_holding else IDLE_LOG_SECONDS)
+    while not any(source.wait(seconds) for source in agent.logs.sources):
+        if stop.is_set() or time.monotonic() >= until:
+            return
 
 
 def _inspect(agent: Agent, inventory_read: threading.Event, stop: threading.Event, interval: float) -> None:
@@ -106,7 +112,7 @@ def _report(agent: Agent, first: tuple[threading.Event, ...], stop: threading.Ev
     while not stop.is_set():
         agent.report_due.clear()
         if not agent.report_once(agent.clock()):
-            agent.report_due.wait(min(max(agent.seconds_until_due(agent.clock()), 0.05), LOG_POLL_SECONDS * 5))
+            agent.report_due.wait(min(max(agent.seconds_until_due(agent.clock()), 0.05), MAX_REPORT_WAIT_SECONDS))
 
 
 def _poll_commands(agent: Agent, stop: threading.Event) -> None:
@@ -122,7 +128,7 @@ def _poll_commands(agent: Agent, stop: threading.Event) -> None:
             continue
         pause = FIRST_PAUSE_SECONDS
         if not fresh and time.monotonic() - started < LOG_POLL_SECONDS:
-            stop.wait(5 * LOG_POLL_SECONDS)  # a running command was offered again, or the portal does not wait
+            stop.wait(POLL_PAUSE_SECONDS)  # a running command was offered again, or the portal does not wait
 
 
 def _execute(agent: Agent, lane: str) -> None:

@@ -1,8 +1,9 @@
 """``python tools/agent_zip.py [FILE]``: build the node agent as one file, with everything except Python 3.11.
 
 The dependencies are the installed ones, in the versions that agents/requirements.txt pins. The archive also has byte
-code for this Python, because an import from a zip file cannot store any. It has no docstrings, which would use memory
-of the agent. Another Python version uses the sources. The same sources give the same file.
+code for this Python, because an import from a zip file cannot store any. The byte code keeps its docstrings: for a data
+class without one the standard library imports ``inspect``, which uses more memory than they do. Another Python version
+uses the sources. The same sources give the same file.
 """
 
 import io
@@ -73,7 +74,7 @@ def _compiled(name: str, data: bytes, folder: Path) -> bytes:
     source, target = folder / "source.py", folder / "source.pyc"
     source.write_bytes(data)
     unchecked = py_compile.PycInvalidationMode.UNCHECKED_HASH
-    py_compile.compile(str(source), str(target), dfile=name, doraise=True, invalidation_mode=unchecked, optimize=2)
+    py_compile.compile(str(source), str(target), dfile=name, doraise=True, invalidation_mode=unchecked, optimize=1)
     return target.read_bytes()
 
 

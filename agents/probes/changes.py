@@ -15,6 +15,8 @@ REPEAT_FAULT_AFTER = timedelta(minutes=10)  # a fault that persists: a rescue ma
 
 @dataclass(slots=True)
 class _Reported:
+    """The latest report of one check on one device; ``fault_at``: when it last was a fault."""
+
     check: Check
     at: datetime
     fault_at: datetime | None = None

@@ -6,7 +6,6 @@ import json
 import logging
 import pathlib
 import socket
-import ssl
 import threading
 import time
 import urllib.parse
@@ -230,11 +229,7 @@ class Connection:
                     return self._exchange(method, path, body=body, headers=headers, extra_seconds=extra_seconds)
                 except (OSError, http.client.HTTPException) as error:
                     self._drop()
-                    if (
-                        isinstance(error, ssl.SSLCertVerificationError)
-                        and self._trust
-                        and self._trust.add_system_bundle()
-                    ):
+                    if self._trust and self._trust.may_accept_after(error):
                         continue
                     if fresh or isinstance(error, TimeoutError):
                         raise UplinkError(f"{method} {path}: {type(error).__name__}: {error}") from error

@@ -22,16 +22,19 @@ class TrustStore:
         self.context = ssl.create_default_context(cafile=ca_file, capath=hashed_folder)
         self._is_complete = hashed_folder is None
 
-    def add_system_bundle(self) -> bool:
-        """Load the bundle of the system, after a certificate was not trusted. Return False if it is loaded already."""
-        if self._is_complete:
+    def may_accept_after(self, error: Exception) -> bool:
+        """Return whether the connection may succeed if it is tried again, because more authorities are trusted now.
+
+        The bundle of the system is loaded once, after a certificate was not trusted.
+        """
+        if self._is_complete or not isinstance(error, ssl.SSLCertVerificationError):
             return False
         self._is_complete = True
         self.context.load_default_certs()
         return True
 
 
-def hashed_certificates(paths: ssl.DefaultVerifyPaths | None = None) -> pathlib.Path | None:
+def hashed_certificates(paths: "ssl.DefaultVerifyPaths | None" = None) -> pathlib.Path | None:
     """The system's folder of certificates by hash. None if there is none, or if the environment names another place."""
     paths = paths or ssl.get_default_verify_paths()
     if not paths.capath or os.environ.keys() & {paths.openssl_cafile_env, paths.openssl_capath_env}:

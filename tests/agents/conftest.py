@@ -17,6 +17,15 @@ def portal():
     portal.close()
 
 
+@pytest.fixture
+def authority(portal, tmp_path):
+    """Makes the portal speak TLS; the file with the certificate, for the name localhost."""
+    try:
+        return portal.speak_tls(tmp_path)
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("openssl cannot make a certificate here")
+
+
 @pytest.fixture(scope="session")
 def libraries(tmp_path_factory):
     """NVIDIA's libraries without a GPU."""

@@ -3,6 +3,8 @@
 import gzip
 import http.server
 import json
+import ssl
+import subprocess
 import threading
 import time
 import urllib.parse
@@ -66,6 +68,22 @@ class FakePortal:
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def speak_tls(self, folder):
+        """Speaks TLS from now on. Returns the file with its certificate, for the name localhost. Raises OSError or
+        subprocess.CalledProcessError if openssl cannot make one."""
+        key, certificate = folder / "key.pem", folder / "ca.pem"
+        subprocess.run(
+            f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -keyout {key} "
+            f"-out {certificate} -subj /CN=localhost -addext subjectAltName=DNS:localhost".split(),
+            capture_output=True,
+            check=True,
+        )
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.url = self.url.replace("http://127.0.0.1", "https://localhost")
+        return certificate
 
     def post(self, path, headers, body):
         bearer = headers["Authorization"].removeprefix("Bearer ")

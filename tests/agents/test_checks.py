@@ -544,7 +544,7 @@ def test_a_program_that_hangs_is_killed_with_what_it_started(tools, tmp_path):
 
 
 def _gone(pid, *, within):
-    """Whether the process ends in time; one that nobody waits for may stay as a zombie."""
+    """Returns whether the process ends in time. An orphan may stay as a zombie."""
     until = time.monotonic() + within
     while time.monotonic() < until:
         with contextlib.suppress(psutil.NoSuchProcess):

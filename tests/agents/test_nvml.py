@@ -1,6 +1,7 @@
 """The inventory, where there is no driver and where there is one that half answers."""
 
 import os
+import sys
 
 import pytest
 
@@ -79,6 +80,27 @@ def test_a_driver_that_does_not_answer(monkeypatch, broken):
     assert nvml.inventory() == Inventory(kernel=os.uname().release)
 
 
+def test_a_library_that_is_installed_while_the_agent_runs(monkeypatch):
+    def absent(name):
+        raise OSError(name)
+
+    library = Library()
+    monkeypatch.setattr(nvml, "pynvml", None)
+    monkeypatch.setitem(sys.modules, "pynvml", library)
+    monkeypatch.setattr(nvml.ctypes, "CDLL", absent)
+    assert nvml.inventory() == Inventory(kernel=os.uname().release)
+    with pytest.raises(nvml.DriverError) as error:
+        nvml.devices()
+    assert error.value.code == nvml.LIBRARY_NOT_FOUND
+    monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: None)
+    assert nvml.inventory().driver == "580.65.06"
+
+
 def test_no_binding_at_all(monkeypatch):
     monkeypatch.setattr(nvml, "pynvml", None)
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: None)
     assert nvml.inventory() == Inventory(kernel=os.uname().release)
+    with pytest.raises(nvml.DriverError) as error:
+        nvml.devices()
+    assert error.value.code == nvml.LIBRARY_NOT_FOUND

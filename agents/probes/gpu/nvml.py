@@ -22,13 +22,9 @@ from agents.probes.gpu.device import Device
 from agents.probes.gpu.nvml_values import number, pci_address, text
 from kcover.faults.fault import Gpu, Inventory
 
-try:
-    import pynvml
-except ImportError:  # without the binding, the agent still follows the kernel log
-    pynvml = None
-
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+pynvml: Any = None  # the binding, see _load_binding
 
 NOT_SUPPORTED, DRIVER_NOT_LOADED, TIMEOUT, LIBRARY_NOT_FOUND, FUNCTION_NOT_FOUND = 3, 9, 10, 12, 13
 GPU_IS_LOST, RESET_REQUIRED, IN_USE, NOT_READY = 15, 16, 19, 27
@@ -62,11 +58,26 @@ class ResetInProgress(DriverError):
     """This agent is resetting a GPU, which would look lost now."""
 
 
+def _load_binding() -> None:
+    """Import pynvml if the driver's library is there; it may be installed while the agent runs. Raises DriverError.
+
+    The binding takes 2 MiB, which a node without NVIDIA GPUs saves.
+    """
+    global pynvml
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+        import pynvml as binding  # noqa: PLC0415 - see above; several threads may come here at once
+    except (OSError, ImportError) as error:  # without either, the agent still follows the kernel log
+        message = f"install the NVIDIA driver and the package nvidia-ml-py: {error}"
+        raise DriverError(message, code=LIBRARY_NOT_FOUND) from error
+    pynvml = binding
+
+
 @contextlib.contextmanager
 def session(*, timeout: float = RESET_WAIT_SECONDS, within_exclusive: bool = False) -> Iterator[None]:
     """Keep the library open. Raises DriverError, and ResetInProgress if a reset takes longer than ``timeout``."""
     if pynvml is None:
-        raise DriverError("the nvidia-ml-py package is not installed", code=LIBRARY_NOT_FOUND)
+        _load_binding()
     with contextlib.ExitStack() as stack:
         try:
             stack.enter_context(driver_lock.shared(timeout=timeout, within_exclusive=within_exclusive))

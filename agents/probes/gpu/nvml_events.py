@@ -47,6 +47,8 @@ class SeenInLog(Protocol):
 
 @dataclass(slots=True)
 class _HeldXid:
+    """An Xid event, or several equal ones, that the kernel log has not shown yet."""
+
     code: int
     pci: str | None
     at: datetime

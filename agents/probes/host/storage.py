@@ -33,6 +33,8 @@ STATVFS_PROGRAM = "import os, sys; os.statvfs(sys.argv[1])"
 
 @dataclass(frozen=True, slots=True)
 class _Mount:
+    """One line of a table of mounts (proc_mounts(5))."""
+
     source: str
     kind: str
     options: tuple[str, ...]

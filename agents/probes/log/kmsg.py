@@ -143,6 +143,8 @@ class _Repeats:
 
 @dataclass(slots=True)
 class _Window:
+    """The time since the first of equal faults; ``repeats`` are the faults that followed."""
+
     opened: datetime
     repeats: _Repeats | None = None
 

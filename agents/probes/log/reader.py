@@ -90,6 +90,11 @@ class LogReader:
             for (xid_code, where), at in self._recent_xids.items()
         )
 
+    @property
+    def is_holding(self) -> bool:
+        """True if a repeated fault waits for its window to close: the next read may report it."""
+        return any(windows.is_holding for windows in self._windows.values())
+
     def close(self) -> None:
         """Close the sources."""
         for source in self.sources:

@@ -11,7 +11,7 @@ from agents.host import store
 from agents.outbox import spool
 from kcover import wire
 from kcover.faults.fault import Check, Command, Inventory
-from kcover_portal.api.agent import report_decoding
+from kcover_portal.api.agent import report_decoder
 from kcover_portal.fleet import queries
 from kcover_portal.incidents import services as incidents
 from tests.portal.rescue.world import World
@@ -76,7 +76,7 @@ class Line:
         self._world, self._node = world, node
 
     def post_report(self, body: bytes) -> wire.Answer:
-        incoming = report_decoding.read(self._world.cluster, body, now=self._world.now)
+        incoming = report_decoder.read(self._world.cluster, body, now=self._world.now)
         assert not incoming.rejected
         assert incoming.node == self._node
         return incidents.ingest([incoming], now=self._world.now)[0]

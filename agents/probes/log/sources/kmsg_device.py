@@ -67,16 +67,17 @@ class KmsgDevice:
             records.append(Record(text=text, at=min(at, now), facility=header.facility, sequence=header.sequence))
         return Chunk(records=tuple(records), position=self._position(), lost=lost, more=more)
 
-    def wait(self, timeout: float) -> None:
+    def wait(self, timeout: float) -> bool:
         if self._handle is None:
             time.sleep(min(timeout, 1.0))
-            return
+            return True
         poll = select.poll()
         poll.register(self._handle, select.POLLIN)
         started = time.monotonic()
         ready = poll.poll(timeout * 1000)
         if ready and not ready[0][1] & select.POLLIN:  # a pipe without a writer is always "ready"
             time.sleep(max(0.0, min(timeout, POLL_SECONDS) - (time.monotonic() - started)))
+        return bool(ready)
 
     def close(self) -> None:
         if self._handle is not None:

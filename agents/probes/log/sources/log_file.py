@@ -70,11 +70,13 @@ class LogFile:
                 lines, gap, more = remainder, gap or unread, True
         return Chunk(records=tuple(_records(lines, now)), position=self._position(), more=more, gap=gap)
 
-    def wait(self, timeout: float) -> None:
-        """One ``stat`` every quarter of a second; the standard library has no inotify."""
+    def wait(self, timeout: float) -> bool:
+        """One ``stat`` every quarter of a second; the standard library has no inotify. Always True: after a rotation
+        the old file may grow."""
         until = time.monotonic() + timeout
         while self._stat() == self._last_stat and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, POLL_SECONDS))
+        return True
 
     def close(self) -> None:
         if self._handle is not None:

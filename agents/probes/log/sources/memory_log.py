@@ -46,8 +46,8 @@ class MemoryLog:
         self._sequence = self._next - 1
         return Chunk(records=records, position=self._position(), lost=lost)
 
-    def wait(self, timeout: float) -> None:
-        self._written.wait(timeout)
+    def wait(self, timeout: float) -> bool:
+        return self._written.wait(timeout)
 
     def close(self) -> None: ...
 

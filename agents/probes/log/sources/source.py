@@ -36,8 +36,8 @@ class Source(Protocol):
     def read(self, *, boot_id: str, now: datetime) -> Chunk:
         """The new records, without waiting. Raises OSError if the log cannot be read; the next call tries again."""
 
-    def wait(self, timeout: float) -> None:
-        """Return when there may be something to read, at the latest after ``timeout`` seconds."""
+    def wait(self, timeout: float) -> bool:
+        """Wait until there may be something to read, at most ``timeout`` seconds. Return False if there cannot be."""
 
     def close(self) -> None:
         """Close the files."""
