@@ -42,7 +42,8 @@ app.conf.beat_schedule = {
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
     "autopilot labels": {"task": "checks.label_nodes", "schedule": 10.0, "options": {"expires": 10.0}},
     "deep checks": {"task": "checks.deep_checks", "schedule": 60.0, "options": {"expires": 60.0}},
-    "prune credentials": {"task": "accounts.prune", "schedule": 3600.0},
+    "prune accounts": {"task": "accounts.prune", "schedule": 3600.0},
+    "failed sign-ins": {"task": "accounts.record_failed_attempts", "schedule": 60.0, "options": {"expires": 60.0}},
     "prune check runs": {"task": "checks.prune", "schedule": 3600.0},
     "prune check results": {"task": "fleet.prune", "schedule": 3600.0},
 }

@@ -8,6 +8,7 @@ import re
 import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -65,16 +66,13 @@ def _mail(text: str) -> str:
     return text
 
 
-def _sender(text: str) -> str:
-    if not MAILBOX.fullmatch(text):
-        raise ValueError
-    return text
+def _checked(is_valid: Callable[[str], object]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not is_valid(text):
+            raise ValueError
+        return text
 
-
-def _mode(text: str) -> str:
-    if text not in document.MODES:
-        raise ValueError
-    return text
+    return read
 
 
 def _zone(text: str) -> str:
@@ -96,10 +94,6 @@ def _hosts(text: str) -> list[str]:
     return hosts
 
 
-def _some_hosts(text: str) -> list[str]:
-    return _hosts(text) if text else []
-
-
 def _accounts(text: str) -> list[str]:
     accounts = [account.strip() for account in text.split(",") if account.strip() and text != "none"]
     if not all(ACCOUNT.fullmatch(account) for account in accounts):
@@ -107,17 +101,15 @@ def _accounts(text: str) -> list[str]:
     return accounts
 
 
+def _networks(text: str) -> list[IPv4Network | IPv6Network]:
+    return [ip_network(part.strip()) for part in text.split(",") if part.strip() and text != "none"]
+
+
 def _tests(text: str) -> list[str]:
     tests = [test.strip() for test in text.split(",") if text != "none"]
     if not all(TEST.fullmatch(test) for test in tests):
         raise ValueError
     return tests
-
-
-def _key(text: str) -> str:
-    if text and len(text) < 32:
-        raise ValueError
-    return text
 
 
 def _count(most: int, *, least: int = 1) -> Callable[[str], int]:
@@ -156,7 +148,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_SECRET_KEY",
-        _key,
+        _checked(lambda text: not text or len(text) >= 32),
         "",
         "a random text of at least 32 characters; empty: one is created in var/ (one machine only)",
         "signs sessions and approval links",
@@ -177,8 +169,22 @@ VARIABLES = (
         "the address that browsers use, put into links; https switches secure cookies on",
     ),
     Variable(
+        "KCOVER_TRUSTED_PROXIES",
+        _networks,
+        "127.0.0.1,::1",
+        "addresses or networks such as 10.0.0.0/8, separated by commas; none to disable",
+        "proxies whose X-Forwarded-For names the client; failed sign-ins are counted by its address",
+    ),
+    Variable(
+        "KCOVER_SESSION_IDLE_MINUTES",
+        _count(720, least=5),
+        "480",
+        "5 to 720",
+        "minutes without a request of the person until a session ends; it ends after 12 hours in any case",
+    ),
+    Variable(
         "KCOVER_OUTGOING_HOSTS",
-        _some_hosts,
+        lambda text: _hosts(text) if text else [],
         "",
         "host names or addresses, separated by commas",
         "link-local or cloud metadata addresses that the portal may call; it never calls any other of that kind",
@@ -193,14 +199,14 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_MAIL_FROM",
-        _sender,
+        _checked(MAILBOX.fullmatch),
         "kcover portal <kcover@localhost>",
         "an address, or a name and <an address>",
         "the sender of that e-mail",
     ),
     Variable(
         "KCOVER_MODE",
-        _mode,
+        _checked(document.MODES.__contains__),
         "enforce",
         "paused, shadow, approve or enforce",
         "the upper bound for every cluster and rule",

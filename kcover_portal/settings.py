@@ -4,6 +4,7 @@ import contextlib
 import os
 import secrets
 import sys
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote, urlsplit
@@ -60,6 +61,8 @@ KCOVER_MODE = cast("str", ENV["KCOVER_MODE"])
 KCOVER_DEMO_URL = cast("str", ENV["KCOVER_DEMO_URL"])
 KCOVER_WEB_URL = cast("str", ENV["KCOVER_WEB_URL"])
 KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
+KCOVER_TRUSTED_PROXIES = cast("list[IPv4Network | IPv6Network]", ENV["KCOVER_TRUSTED_PROXIES"])
+KCOVER_SESSION_IDLE_MINUTES = cast("int", ENV["KCOVER_SESSION_IDLE_MINUTES"])
 KCOVER_OUTGOING_HOSTS = cast("list[str]", ENV["KCOVER_OUTGOING_HOSTS"])
 KCOVER_KEEP_DAYS = cast("int", ENV["KCOVER_KEEP_DAYS"])
 KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
@@ -70,7 +73,6 @@ REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
-    "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "channels",
@@ -104,6 +106,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "kcover_portal.console.activity.note_activity",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -162,7 +165,7 @@ DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 PASSWORD_HASHERS = [
-    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "kcover_portal.accounts.services.password_hashing.BoundedArgon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [
@@ -172,7 +175,8 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "console:sign-in"
 LOGIN_REDIRECT_URL = "console:overview"
 LOGOUT_REDIRECT_URL = "console:sign-in"
-SESSION_COOKIE_AGE = 12 * 3600
+SESSION_ENGINE = "kcover_portal.accounts.services.session_store"
+SESSION_COOKIE_AGE = 12 * 3600  # from the sign-in on; KCOVER_SESSION_IDLE_MINUTES may end a session earlier
 
 # Secure cookies, HSTS and redirects are on if the public address uses HTTPS.
 _https = KCOVER_PUBLIC_URL.startswith("https://")
@@ -246,7 +250,7 @@ DEFAULT_FROM_EMAIL = cast("str", ENV["KCOVER_MAIL_FROM"])
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "kcover_portal.api.authentication.TokenAuthentication",
-        "rest_framework.authentication.SessionAuthentication",
+        "kcover_portal.api.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["kcover_portal.api.permissions.RolePermission"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],

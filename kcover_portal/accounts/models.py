@@ -1,6 +1,16 @@
-"""Users, roles and tokens. Only the SHA-256 of a token is stored: 256 random bits do not need a slow hash."""
+"""Users, roles, sessions and tokens.
 
+Only the SHA-256 of a token is stored: 256 random bits do not need a slow hash.
+"""
+
+import hashlib
+from importlib import import_module
+from typing import cast
+
+from django.conf import settings
 from django.contrib.auth.models import AbstractUser
+from django.contrib.sessions.backends.base import SessionBase
+from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -37,6 +47,49 @@ class RoleBinding(models.Model):
                 fields=("user",), condition=models.Q(cluster__isnull=True), name="one_role_everywhere"
             ),
         )
+
+
+class Session(AbstractBaseSession):
+    """A session of a browser. ``services.session_store`` refuses it once it is idle or too old."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="sessions")
+    address = models.CharField(max_length=45, blank=True, help_text="where the person signed in")
+    browser = models.CharField(max_length=200, blank=True, help_text="the User-Agent header of the sign-in")
+    created_at = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="the last request of the person; noted once a minute")
+
+    @classmethod
+    def get_session_store_class(cls) -> type[SessionBase]:
+        return cast("type[SessionBase]", import_module(settings.SESSION_ENGINE).SessionStore)
+
+    @property
+    def public_id(self) -> str:
+        """Names the session on pages. The key itself would let its reader take the session over."""
+        return hashlib.sha256(self.session_key.encode()).hexdigest()[:32]
+
+
+class AttemptCounter(models.Model):
+    """Failed password attempts of one account, address or browser. See ``services.throttle``."""
+
+    key = models.CharField(max_length=64, primary_key=True, help_text="a keyed hash; names and addresses are not kept")
+    kind = models.CharField(max_length=10)
+    failures = models.PositiveIntegerField(default=0)
+    retry_at = models.DateTimeField(help_text="attempts before this time are refused")
+    last_at = models.DateTimeField(db_index=True)
+
+
+class FailedAttempts(models.Model):
+    """Failures of one account and address since their last entry in the audit log."""
+
+    verb = models.CharField(max_length=60)
+    user = models.CharField(max_length=150, blank=True)
+    address = models.CharField(max_length=45, blank=True)
+    count = models.PositiveIntegerField(default=0)
+    refused = models.PositiveIntegerField(default=0)
+    recorded_at = models.DateTimeField()
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("verb", "user", "address"), name="one_row_of_failures"),)
 
 
 class ApiToken(models.Model):

@@ -4,13 +4,14 @@ A user has the strongest role of the bindings that cover a cluster. A binding wi
 Only such a binding covers the installation itself (policies, users, a pause of everything).
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet, prefetch_related_objects
 
-from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.accounts.models import ApiToken, Role, Session, User
 from kcover_portal.fleet.models import Cluster
 
 Principal = User | ApiToken | AnonymousUser
@@ -60,6 +61,22 @@ def shell_actor() -> str:
 
 def find_user(name: str) -> User | None:
     return User.objects.filter(username=name).first()
+
+
+def live_sessions(now: datetime) -> QuerySet[Session]:
+    """Returns the sessions of signed-in people that have not ended, the last used first."""
+    live = Session.objects.filter(user__isnull=False, expire_date__gt=now, seen_at__gt=now - idle_limit())
+    return live.order_by("-seen_at")
+
+
+def idle_limit() -> timedelta:
+    """How long a session lasts without a request of the person."""
+    return timedelta(minutes=settings.KCOVER_SESSION_IDLE_MINUTES)
+
+
+def disabled_actors() -> frozenset[str]:
+    """Returns the disabled users as the audit log and tokens name them."""
+    return frozenset(actor(user) for user in User.objects.filter(is_active=False))
 
 
 def _grants(who: Principal) -> list[tuple[str, int | None]]:

@@ -1,4 +1,4 @@
-"""Celery tasks about tokens."""
+"""Celery tasks about accounts: clean-up, and failed sign-ins in the audit log."""
 
 from datetime import timedelta
 
@@ -7,9 +7,22 @@ from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal.accounts import services
+from kcover_portal.accounts.services import failed_attempts, parking, sessions, throttle
 
 
 @shared_task(name="accounts.prune")
 def prune() -> None:
-    """Deletes nodes' credentials that ended more than KCOVER_KEEP_DAYS ago."""
-    services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    """Deletes nodes' credentials that ended more than KCOVER_KEEP_DAYS ago, silent parked nodes, ended sessions and
+    old counters.
+    """
+    now = timezone.now()
+    services.prune(before=now - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    parking.prune(now=now)
+    sessions.prune(now=now)
+    throttle.prune(now=now)
+
+
+@shared_task(name="accounts.record_failed_attempts")
+def record_failed_attempts() -> None:
+    """Writes the failed sign-ins that were counted since their last entry to the audit log."""
+    failed_attempts.flush(now=timezone.now())

@@ -1,7 +1,7 @@
 """Forwards requests to the web server of the pages, so that one port serves everything (``make serve``).
 
 In a Kubernetes cluster an Ingress does this. Here requests are sent whole (see ``bodies``) and responses are streamed
-with some read-ahead. Hop-by-hop headers are dropped, and only X-Forwarded-For is added.
+with some read-ahead. Hop-by-hop headers are dropped, and the client's address is appended to X-Forwarded-For.
 """
 
 import json
@@ -18,6 +18,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailers transfer-encoding upgrade".split()
 )
+FORWARDED_FOR = b"x-forwarded-for"
 OURS = frozenset((b"date", b"server"))  # the front server sets its own
 READ_AHEAD = 1024 * 1024  # bytes buffered for a slow client; a whole page fits, so its thread becomes free
 IDLE_SECONDS = 15.0  # shorter than the upstream's keep-alive, so that a POST never meets a closing connection
@@ -75,11 +76,14 @@ class Proxy:
 
 
 def _onward(scope: Scope) -> list[tuple[str, str]]:
-    """Returns the request's headers with X-Forwarded-For and without hop-by-hop headers."""
-    dropped = HOP_BY_HOP | {b"x-forwarded-for"}
+    """Returns the request's headers without hop-by-hop headers, with the client appended to X-Forwarded-For."""
+    dropped = HOP_BY_HOP | {FORWARDED_FOR}
     headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"] if k not in dropped]
+    hops = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED_FOR]
     if scope.get("client"):
-        headers.append(("x-forwarded-for", scope["client"][0]))
+        hops.append(scope["client"][0])
+    if hops:
+        headers.append((FORWARDED_FOR.decode(), ", ".join(hops)))
     return headers
 
 

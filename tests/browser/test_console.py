@@ -32,6 +32,7 @@ PAGES = (
         "/audit/",
         "/system/",
         "/access/",
+        "/account/",
     ),
 )
 EDITOR = "/policies/heal/edit/"

@@ -142,6 +142,79 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="AttemptCounter",
+            fields=[
+                (
+                    "key",
+                    models.CharField(
+                        help_text="a keyed hash; names and addresses are not kept",
+                        max_length=64,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("kind", models.CharField(max_length=10)),
+                ("failures", models.PositiveIntegerField(default=0)),
+                ("retry_at", models.DateTimeField(help_text="attempts before this time are refused")),
+                ("last_at", models.DateTimeField(db_index=True)),
+            ],
+        ),
+        migrations.CreateModel(
+            name="FailedAttempts",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("verb", models.CharField(max_length=60)),
+                ("user", models.CharField(blank=True, max_length=150)),
+                ("address", models.CharField(blank=True, max_length=45)),
+                ("count", models.PositiveIntegerField(default=0)),
+                ("refused", models.PositiveIntegerField(default=0)),
+                ("recorded_at", models.DateTimeField()),
+            ],
+            options={
+                "constraints": [
+                    models.UniqueConstraint(fields=("verb", "user", "address"), name="one_row_of_failures")
+                ],
+            },
+        ),
+        migrations.CreateModel(
+            name="Session",
+            fields=[
+                (
+                    "session_key",
+                    models.CharField(max_length=40, primary_key=True, serialize=False, verbose_name="session key"),
+                ),
+                ("session_data", models.TextField(verbose_name="session data")),
+                ("expire_date", models.DateTimeField(db_index=True, verbose_name="expire date")),
+                (
+                    "address",
+                    models.CharField(blank=True, help_text="where the person signed in", max_length=45),
+                ),
+                (
+                    "browser",
+                    models.CharField(blank=True, help_text="the User-Agent header of the sign-in", max_length=200),
+                ),
+                ("created_at", models.DateTimeField()),
+                (
+                    "seen_at",
+                    models.DateTimeField(help_text="the last request of the person; noted once a minute"),
+                ),
+                (
+                    "user",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="sessions",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "verbose_name": "session",
+                "verbose_name_plural": "sessions",
+                "abstract": False,
+            },
+        ),
+        migrations.CreateModel(
             name="RoleBinding",
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),

@@ -1,8 +1,19 @@
-"""Changes to users, roles, tokens and agents' credentials. Every change is in the audit log."""
+"""Changes to users, roles, sessions, tokens and agents' credentials. Every change is in the audit log."""
 
 from kcover_portal.accounts.services.enrolment import InUse, enrol, enrol_proven
 from kcover_portal.accounts.services.lookup import find_token, find_tokens
-from kcover_portal.accounts.services.people import bind, make_user, set_password, unbind
+from kcover_portal.accounts.services.parking import UnknownNode
+from kcover_portal.accounts.services.password_hashing import TooManyHashes
+from kcover_portal.accounts.services.people import (
+    bind,
+    change_own_password,
+    disable,
+    enable,
+    make_user,
+    set_password,
+    unbind,
+)
+from kcover_portal.accounts.services.proxies import client_address
 from kcover_portal.accounts.services.renewal import (
     AT_MOST_EVERY,
     Bound,
@@ -12,19 +23,31 @@ from kcover_portal.accounts.services.renewal import (
     renew,
     takes_over,
 )
-from kcover_portal.accounts.services.tokens import SCOPES, SHOWN, Refused, digest, make_token, revoke_token
+from kcover_portal.accounts.services.sign_ins import DEVICE_KEPT, device_cookie, sign_in, sign_out
+from kcover_portal.accounts.services.throttle import Throttled
+from kcover_portal.accounts.services.tokens import SCOPES, SHOWN, Later, Refused, digest, make_token, revoke_token
 
 __all__ = [
     "AT_MOST_EVERY",
+    "DEVICE_KEPT",
     "SCOPES",
     "SHOWN",
     "Bound",
     "InUse",
+    "Later",
     "Refused",
     "RenewedLately",
+    "Throttled",
+    "TooManyHashes",
+    "UnknownNode",
     "begin_to_use",
     "bind",
+    "change_own_password",
+    "client_address",
+    "device_cookie",
     "digest",
+    "disable",
+    "enable",
     "enrol",
     "enrol_proven",
     "find_token",
@@ -35,6 +58,8 @@ __all__ = [
     "renew",
     "revoke_token",
     "set_password",
+    "sign_in",
+    "sign_out",
     "takes_over",
     "unbind",
 ]

@@ -8,7 +8,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.accounts.services import tokens
+from kcover_portal.accounts.services import parking, tokens
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.ledger import services as ledger
@@ -24,17 +24,19 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
     An enrolment token can claim any node of its cluster, so a credential that is in use is protected. InUse is
     raised if one was used within AGENT_SILENT_AFTER. An agent that lost its disk is silent and can enrol again.
     Credentials from earlier enrolments are revoked, on record; one that an administrator bound to the node stays valid.
-    Raises Refused if the enrolment token is expired or revoked.
+    A node that the cluster does not have is parked; UnknownNode is raised beyond the bounds for such names.
+    Raises Refused if the enrolment token is expired or revoked, or the user who created it is disabled.
     """
     with transaction.atomic(), ledger.last():
         # Of two concurrent enrolments of one node, the second waits for this lock and sees the first one's credential.
         cluster = Cluster.objects.get(tokens=token)
         tokens.lock_nodes(cluster)
-        if not ApiToken.objects.filter(tokens.in_force(now), pk=token.pk).exists():
+        if not ApiToken.objects.filter(tokens.in_force(now), tokens.creator_enabled(), pk=token.pk).exists():
             raise tokens.Refused(reasons.of("enrolment_token_invalid"))
         existing = tokens.of_node(cluster, node, now=now)
         for credential in existing:
             _refuse_if_in_use(credential, now=now)
+        parking.park_unknown(token, cluster, node, now=now)
         return _replace(existing, cluster, node, by=token.prefix, expires_at=expires_at, now=now)
 
 

@@ -1,17 +1,25 @@
 """Changes to users, their passwords and roles. Every change is in the audit log."""
 
+import logging
 from datetime import datetime
 
 from django.contrib.auth import password_validation
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.views.decorators.debug import sensitive_variables
 
 from kcover import audit, reasons
 from kcover.quote import short_repr
+from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import Role, RoleBinding, User
+from kcover_portal.accounts.services import failed_attempts, sessions, throttle
+from kcover_portal.accounts.services.password_hashing import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+
+log = logging.getLogger(__name__)
 
 
 def make_user(
@@ -54,8 +62,12 @@ def unbind(user: User, *, cluster: Cluster | None = None, actor: str, now: datet
             ledger.record(cluster.name if cluster else "", entry, actor=actor, now=now)
 
 
-def set_password(user: User, password: str, *, actor: str, now: datetime) -> None:
-    """Changes the password, which ends the user's sessions. Raises Refused for a weak password."""
+def set_password(user: User, password: str, *, actor: str, now: datetime, keep_session: str = "") -> None:
+    """Changes the password, which ends the user's sessions.
+
+    The session with the key ``keep_session`` stays, if the caller stores the new hash in it
+    (``update_session_auth_hash``). Raises Refused for a weak password.
+    """
     try:
         password_validation.validate_password(password, user)
     except ValidationError as error:
@@ -63,4 +75,57 @@ def set_password(user: User, password: str, *, actor: str, now: datetime) -> Non
     with transaction.atomic():
         user.set_password(password)
         user.save(update_fields=["password"])
+        sessions.forget(user, keep=keep_session)
         ledger.record("", audit.PasswordChanged(user=user.username), actor=actor, now=now)
+    log.info("%s: user %s, by %s", audit.PasswordChanged.VERB, user.username, actor)
+
+
+@sensitive_variables("old", "new")
+def change_own_password(user: User, *, old: str, new: str, address: str, now: datetime, keep_session: str = "") -> None:
+    """Changes the password of a signed-in person, who gives the old one. See ``set_password``.
+
+    Raises FieldError for ``old_password`` or ``new_password``, Refused for a weak password, Throttled and
+    TooManyHashes.
+    """
+    attempt = throttle.of_password_change(user)
+    try:
+        throttle.charge(attempt, now=now)
+    except throttle.Throttled:
+        failed_attempts.note(audit.PasswordChangeFailed, user.username, address=address, refused=True, now=now)
+        raise
+    try:
+        correct = user.check_password(old)
+    except TooManyHashes:
+        throttle.refund(attempt, now=now)
+        raise
+    if not correct:
+        failed_attempts.note(audit.PasswordChangeFailed, user.username, address=address, refused=False, now=now)
+        raise FieldError("old_password", reasons.of("old_password_wrong"))
+    throttle.forgive(attempt, now=now)
+    if new == old:
+        raise FieldError("new_password", reasons.of("password_unchanged"))
+    set_password(user, new, actor=queries.actor(user), now=now, keep_session=keep_session)
+
+
+def disable(user: User, *, actor: str, now: datetime, reason: str = "") -> None:
+    """Disables the account: ends its sessions; nobody can sign in to it; the tokens that it created are refused.
+
+    Credentials of nodes stay valid: they belong to the cluster. Disabling it again changes nothing.
+    """
+    with transaction.atomic():
+        if not User.objects.filter(pk=user.pk, is_active=True).update(is_active=False):
+            return
+        sessions.forget(user)
+        ledger.record("", audit.UserDisabled(user=user.username, reason=reason), actor=actor, now=now)
+    user.is_active = False
+    log.info("%s: user %s, by %s", audit.UserDisabled.VERB, user.username, actor)
+
+
+def enable(user: User, *, actor: str, now: datetime, reason: str = "") -> None:
+    """Enables a disabled account. Its tokens are valid again; its sessions are not."""
+    with transaction.atomic():
+        if not User.objects.filter(pk=user.pk, is_active=False).update(is_active=True):
+            return
+        ledger.record("", audit.UserEnabled(user=user.username, reason=reason), actor=actor, now=now)
+    user.is_active = True
+    log.info("%s: user %s, by %s", audit.UserEnabled.VERB, user.username, actor)

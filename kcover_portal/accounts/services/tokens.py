@@ -6,11 +6,12 @@ from collections.abc import Collection
 from datetime import datetime
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Substr
 
 from kcover import audit, reasons
 from kcover.quote import short_repr
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 
@@ -18,6 +19,7 @@ from kcover_portal.ledger import services as ledger
 PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
 SHOWN = 8  # characters of a secret that stay readable: the prefix and four more
 PATIENCE_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
+BY_USER = "user:"  # prefix of created_by if a person created the token
 BY_TOKEN = "token:"  # prefix of created_by if another token created this one: an enrolment or a renewal
 
 
@@ -140,6 +142,13 @@ def of_node(cluster: Cluster | None, node: str, *, now: datetime) -> list[ApiTok
 def in_force(now: datetime) -> Q:
     """Filters tokens that are neither revoked nor expired."""
     return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
+
+
+def creator_enabled() -> Q:
+    """Filters tokens that were not created by a disabled user."""
+    name = Substr(OuterRef("created_by"), len(BY_USER) + 1)
+    disabled = User.objects.filter(is_active=False, username=name)
+    return ~Q(created_by__startswith=BY_USER) | ~Q(Exists(disabled))
 
 
 def _renewal_line(token: ApiToken, *, now: datetime) -> list[ApiToken]:

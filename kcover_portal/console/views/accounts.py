@@ -1,5 +1,6 @@
 """Users, roles and tokens, for admins. A token's secret is shown once and never stored."""
 
+from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,9 +14,10 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import reasons
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.accounts.services import sessions
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 
@@ -29,16 +31,17 @@ def access(request: Request) -> HttpResponse:
     _require_admin_somewhere(request)
     now = timezone.now()
     everywhere = queries.may(request.user, Role.ADMIN, None)
-    users = (
-        User.objects.order_by("username").prefetch_related("bindings__cluster") if everywhere else User.objects.none()
-    )
+    rows = User.objects.order_by("username").prefetch_related("bindings__cluster")
+    users = rows if everywhere else rows.none()
+    counts = Counter(queries.live_sessions(now).values_list("user", flat=True)) if everywhere else Counter()
+    disabled = queries.disabled_actors()
     tokens = _tokens(request)
     agents = "agents" in request.GET  # each enrolled agent has a token: they would bury the tokens that people made
     listed = tokens.exclude(node="") if agents else tokens.filter(node="")
     context = {
-        "users": users,
+        "users": [(user, counts.get(user.pk, 0)) for user in users],
         "everywhere": everywhere,
-        "tokens": [(token, _state(token, now)) for token in listed.select_related("cluster")[:TOKENS]],
+        "tokens": [(token, _state(token, now, disabled)) for token in listed.select_related("cluster")[:TOKENS]],
         "agents": agents,
         "others": tokens.count() - listed.count(),
         "limit": TOKENS,
@@ -70,7 +73,7 @@ def new_token(request: Request) -> HttpResponse:
                 now=now,
             )
         except services.Refused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             context = {"token": token, "secret": secret, "base": dialog(request)}
             return render(request, "console/pages/token_made.html", context)
@@ -149,6 +152,67 @@ def password(request: Request, pk: int) -> HttpResponse:
     return _do(request, form, change, title=title, verb=_("Save"), icon="lock", page="user-password", pk=pk)
 
 
+@require_http_methods(["GET", "POST"])
+@signed_in
+def disable(request: Request, pk: int) -> HttpResponse:
+    """Disable an account. People cannot disable their own, so that nobody locks themselves out."""
+    require(request, Role.ADMIN, None)
+    user = get_object_or_404(User, pk=pk)
+    form = forms.Act(request.POST or None)
+
+    def act(given: dict[str, Any], now: datetime) -> None:
+        if user.pk == request.user.pk:
+            raise services.Refused(reasons.of("own_account"))
+        services.disable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
+
+    title = _("Disable %(name)s…") % {"name": user.username}
+    text = _("Ends the sessions of the account. Nobody can sign in to it, and the tokens that it created are refused.")
+    return _do(
+        request,
+        form,
+        act,
+        title=title,
+        text=text,
+        verb=_("Disable"),
+        icon="ban",
+        page="user-disable",
+        pk=pk,
+        grave=True,
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def enable(request: Request, pk: int) -> HttpResponse:
+    """Enable a disabled account."""
+    require(request, Role.ADMIN, None)
+    user = get_object_or_404(User, pk=pk)
+    form = forms.Act(request.POST or None)
+
+    def act(given: dict[str, Any], now: datetime) -> None:
+        services.enable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
+
+    title = _("Enable %(name)s…") % {"name": user.username}
+    text = _("The person can sign in again. The tokens that the account created are valid again.")
+    return _do(request, form, act, title=title, text=text, verb=_("Enable"), icon="user", page="user-enable", pk=pk)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def end_sessions(request: Request, pk: int) -> HttpResponse:
+    """End all sessions of a person."""
+    require(request, Role.ADMIN, None)
+    user = get_object_or_404(User, pk=pk)
+    form = forms.Act(request.POST or None)
+
+    def end(given: dict[str, Any], now: datetime) -> None:
+        live = queries.live_sessions(now).filter(user=user)
+        sessions.end(live, user, actor=queries.actor(request.user), now=now, reason=given["reason"])
+
+    title = _("End the sessions of %(name)s…") % {"name": user.username}
+    return _do(request, form, end, title=title, verb=_("End sessions"), icon="logout", page="user-sessions", pk=pk)
+
+
 def _do(
     request: Request, form: Any, act: Callable[[dict[str, Any], datetime], None], *, page: str, **shown: Any
 ) -> HttpResponse:
@@ -157,7 +221,7 @@ def _do(
         try:
             act(form.cleaned_data, timezone.now())
         except services.Refused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             target = reverse("console:access")
             return lead(request, target)
@@ -185,7 +249,9 @@ def _require_admin_somewhere(request: Request) -> None:
         require(request, Role.ADMIN, None)
 
 
-def _state(token: ApiToken, now: datetime) -> str:
+def _state(token: ApiToken, now: datetime, disabled: frozenset[str]) -> str:
     if token.revoked_at is not None:
         return "revoked"
+    if token.created_by in disabled and not token.node:
+        return "suspended"
     return "expired" if token.expires_at is not None and token.expires_at <= now else "live"

@@ -14,9 +14,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods, require_POST
 
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts import services as account_services
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.access import Request, dialog, later, lead, require, signed_in
+from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
 
 LANGUAGE_KEPT = 365 * 24 * 3600
@@ -26,18 +28,28 @@ class SignIn(LoginView):
     """The sign-in page. A signed-in person is redirected; their language is restored."""
 
     template_name = "console/pages/sign_in.html"
+    authentication_form = sign_in.SignIn
     redirect_authenticated_user = True
 
     def form_valid(self, form: Any) -> HttpResponse:
         response = super().form_valid(form)
-        user = form.get_user()
-        if isinstance(user, User) and user.language in dict(settings.LANGUAGES):
+        user: User = form.get_user()
+        self.request.session["address"] = account_services.client_address(self.request)
+        self.request.session["browser"] = self.request.headers.get("User-Agent", "")
+        _keep_device(response, user)
+        if user.language in dict(settings.LANGUAGES):
             _keep_language(response, user.language)
         return response
+
+    def form_invalid(self, form: Any) -> HttpResponse:
+        response = super().form_invalid(form)
+        return later(response, form.refusal) if form.refusal else response
 
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
+    if isinstance(request.user, User):
+        account_services.sign_out(request.user, now=timezone.now())
     logout(request)
     return redirect("console:sign-in")
 
@@ -65,6 +77,19 @@ def _keep_language(response: HttpResponse, language: str) -> None:
         settings.LANGUAGE_COOKIE_NAME,
         language,
         max_age=LANGUAGE_KEPT,
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def _keep_device(response: HttpResponse, user: User) -> None:
+    """Lets the browser sign in to this account again without waiting for the failures of others."""
+    response.set_cookie(
+        sign_in.DEVICE_COOKIE,
+        account_services.device_cookie(user),
+        max_age=account_services.DEVICE_KEPT,
+        path=reverse("console:sign-in"),
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         samesite="Lax",

@@ -16,12 +16,12 @@ from kcover_portal.fleet.models import Cluster
 
 
 class Command(BaseCommand):
-    """Creates and lists users and changes passwords."""
+    """Creates, lists, disables and enables users and changes passwords."""
 
-    help = "create and list users"
+    help = "create, list, disable and enable users"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|password|list")
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|password|disable|enable|list")
         create = verbs.add_parser("create", help="create a user; prompts for or prints the password")
         create.add_argument("name")
         create.add_argument("--role", required=True, help=" | ".join(queries.ROLES))
@@ -30,6 +30,11 @@ class Command(BaseCommand):
         password.add_argument("name")
         for verb in (create, password):
             verb.add_argument("--password-file", help="a file whose first line is the password; - for standard input")
+        disable = verbs.add_parser("disable", help="end the user's sessions and refuse sign-ins and tokens")
+        enable = verbs.add_parser("enable", help="allow sign-ins and tokens again")
+        for parser in (disable, enable):
+            parser.add_argument("name")
+            parser.add_argument("--reason", default="")
         verbs.add_parser("list", help="list the users and their roles")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -56,10 +61,18 @@ class Command(BaseCommand):
         self.stdout.write(f"user {name} created with role {role}")
         self._show(password, generated)
 
+    def _disable(self, options: dict[str, Any]) -> None:
+        user = _user(options["name"])
+        services.disable(user, actor=queries.shell_actor(), now=timezone.now(), reason=options["reason"])
+        self.stdout.write(f"user {user.username} disabled")
+
+    def _enable(self, options: dict[str, Any]) -> None:
+        user = _user(options["name"])
+        services.enable(user, actor=queries.shell_actor(), now=timezone.now(), reason=options["reason"])
+        self.stdout.write(f"user {user.username} enabled")
+
     def _password(self, options: dict[str, Any]) -> None:
-        user = queries.find_user(options["name"])
-        if user is None:
-            raise CommandError(f"unknown user {options['name']}")
+        user = _user(options["name"])
         password, generated = _password(options["password_file"])
         services.set_password(user, password, actor=queries.shell_actor(), now=timezone.now())
         self.stdout.write(f"password of {user.username} changed")
@@ -74,6 +87,13 @@ class Command(BaseCommand):
     def _show(self, password: str, generated: bool) -> None:
         if generated:
             self.stdout.write(f"password: {password}")
+
+
+def _user(name: str) -> User:
+    user = queries.find_user(name)
+    if user is None:
+        raise CommandError(f"unknown user {name}")
+    return user
 
 
 def _cluster(name: str | None) -> Cluster | None:

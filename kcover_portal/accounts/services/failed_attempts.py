@@ -1,0 +1,64 @@
+"""Failed password attempts in the audit log and the process log, bounded: a flood is a few entries with a count.
+
+The first failure of an account and address is an entry at once. Later ones are counted in a row and become one entry a
+minute. Beyond MAX_ROWS accounts and addresses, the rest shares one row.
+"""
+
+import logging
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F
+
+from kcover import audit
+from kcover_portal.accounts.models import FailedAttempts, User
+from kcover_portal.ledger import services as ledger
+
+log = logging.getLogger(__name__)
+
+RECORDED_EVERY = timedelta(minutes=1)
+MAX_ROWS = 20  # so at most 20 entries a minute, and one for the rest
+NOBODY = "nobody"  # the actor: a failed attempt proves nothing about who made it
+
+Kind = type[audit.FailedAttempts]
+
+
+def note(kind: Kind, name: str, *, address: str, refused: bool, now: datetime) -> None:
+    """Notes a failed attempt on the account ``name``, which need not exist."""
+    user = name if User.objects.filter(username=name).exists() else ""
+    counted = {"count": F("count") + 1, "refused": F("refused") + int(refused)}
+    rows = FailedAttempts.objects.filter(verb=kind.VERB)
+    if rows.filter(user=user, address=address, recorded_at__gt=now - RECORDED_EVERY).update(**counted):
+        return
+    with transaction.atomic():
+        if not rows.filter(user=user, address=address).exists() and FailedAttempts.objects.count() >= MAX_ROWS:
+            user = address = ""
+        row, _ = FailedAttempts.objects.get_or_create(
+            verb=kind.VERB, user=user, address=address, defaults={"recorded_at": now - RECORDED_EVERY}
+        )
+        FailedAttempts.objects.filter(pk=row.pk).update(**counted)
+        record([row.pk], now=now)
+
+
+def record(ids: Iterable[int] | None = None, *, now: datetime) -> None:
+    """Writes an entry for each row, or each of ``ids``, that has failures and had no entry for RECORDED_EVERY."""
+    with transaction.atomic():
+        rows = FailedAttempts.objects.select_for_update().order_by("pk")
+        due = rows.filter(recorded_at__lte=now - RECORDED_EVERY, count__gt=0)
+        drafts = []
+        for row in due if ids is None else due.filter(pk__in=ids):
+            act = KINDS[row.verb](user=row.user, address=row.address, count=row.count, refused=row.refused)
+            log.warning("%s: %s, %s", act.verb, act.subject, act.explanation)
+            drafts.append(ledger.Draft(act=act, actor=NOBODY, at=now))
+            FailedAttempts.objects.filter(pk=row.pk).update(count=0, refused=0, recorded_at=now)
+        ledger.append("", drafts)
+
+
+def flush(*, now: datetime) -> None:
+    """Writes the entries that are due and deletes the rows without failures for RECORDED_EVERY."""
+    record(now=now)
+    FailedAttempts.objects.filter(recorded_at__lte=now - RECORDED_EVERY, count=0).delete()
+
+
+KINDS: dict[str, Kind] = {kind.VERB: kind for kind in (audit.SignInFailed, audit.PasswordChangeFailed)}

@@ -1,0 +1,74 @@
+"""Signing in with a name and a password, throttled and on record; signing out."""
+
+import logging
+import secrets
+from datetime import datetime, timedelta
+
+from django.contrib.auth import authenticate
+from django.core import signing
+from django.db import transaction
+from django.http import HttpRequest
+from django.views.decorators.debug import sensitive_variables
+
+from kcover import audit
+from kcover_portal.accounts import queries
+from kcover_portal.accounts.models import User
+from kcover_portal.accounts.services import failed_attempts, throttle
+from kcover_portal.accounts.services.password_hashing import TooManyHashes
+from kcover_portal.ledger import services as ledger
+
+log = logging.getLogger(__name__)
+
+DEVICE_KEPT = timedelta(days=90)
+SALT = "kcover_portal.accounts.device"
+
+
+@sensitive_variables("password")
+def sign_in(
+    request: HttpRequest, name: str, password: str, *, address: str, device_cookie: str, now: datetime
+) -> User | None:
+    """Returns the user, or None if the account does not exist, is disabled or has another password.
+
+    The caller logs the user in. Raises Throttled and TooManyHashes; both have ``retry_after`` in seconds.
+    """
+    attempt = throttle.of_sign_in(name, address=address, device=device_of(device_cookie, name))
+    try:
+        throttle.charge(attempt, now=now)
+    except throttle.Throttled:
+        failed_attempts.note(audit.SignInFailed, name, address=address, refused=True, now=now)
+        raise
+    try:
+        user = authenticate(request, username=name, password=password)
+    except TooManyHashes:
+        throttle.refund(attempt, now=now)
+        raise
+    if not isinstance(user, User):
+        failed_attempts.note(audit.SignInFailed, name, address=address, refused=False, now=now)
+        return None
+    with transaction.atomic():
+        throttle.forgive(attempt, now=now)
+        act = audit.SignedIn(user=user.username, address=address)
+        ledger.record("", act, actor=queries.actor(user), now=now)
+    log.info("%s: user %s, address %s", act.verb, user.username, address or "unknown")
+    return user
+
+
+def sign_out(user: User, *, now: datetime) -> None:
+    """Records that the user signs out. The caller ends the session."""
+    act = audit.SignedOut(user=user.username)
+    ledger.record("", act, actor=queries.actor(user), now=now)
+    log.info("%s: user %s", act.verb, user.username)
+
+
+def device_cookie(user: User) -> str:
+    """Returns a signed text for a browser that has just signed in. It only changes how failures are counted."""
+    return signing.dumps([user.username, secrets.token_hex(8)], salt=SALT)
+
+
+def device_of(cookie: str, name: str) -> str:
+    """Returns the browser's id if it signed in to this account within DEVICE_KEPT, else ""."""
+    try:
+        username, device = signing.loads(cookie, salt=SALT, max_age=DEVICE_KEPT)
+    except (signing.BadSignature, ValueError, TypeError):
+        return ""
+    return str(device) if username == name else ""

@@ -1,0 +1,191 @@
+"""Throttling of password attempts: each failure makes the next attempt wait longer. The counters are rows.
+
+An attempt is counted as a failure before its password is checked, so that concurrent attempts see each other. A correct
+password takes its count back. Refused attempts cost no hash and get the same answer whether the account exists or not.
+
+================  ==========================================  =====================================================
+counter           counts failures of                          effect
+================  ==========================================  =====================================================
+pair              one account from one address                from the sixth attempt on, 1 s, 2 s, 4 s, up to 15 min
+address           one address, all accounts                   from the 21st attempt on, up to 1 min
+account           one account, all addresses                  an address that is new to the account waits up to 30 s
+device            one browser that signed in before           like pair; the other three do not apply to it
+own               a signed-in person who gives the password   like pair
+================  ==========================================  =====================================================
+
+So a stranger cannot lock an account. A browser that signed in before waits only for its own failures. Another address
+waits at most 30 s for the failures of others, once: its first attempt is refused and the attempt after the wait counts.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.utils.crypto import salted_hmac
+
+from kcover import reasons
+from kcover_portal.accounts.models import AttemptCounter, User
+from kcover_portal.accounts.services import proxies
+from kcover_portal.accounts.services.tokens import Later
+
+FORGET_AFTER = timedelta(hours=1)  # without an attempt
+MAX_ROWS = 100_000
+BATCH = 1000  # rows deleted at a time
+ZERO = timedelta()
+SALT = "kcover_portal.accounts.throttle"
+
+
+class Throttled(Later):
+    """The attempt comes too soon after failures; its password was not checked."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Limit:
+    """The delay after failures: none for the first ``free`` ones, then 1 s, doubled with each failure."""
+
+    free: int
+    longest: timedelta
+
+    def delay(self, failures: int) -> timedelta:
+        if failures < self.free:
+            return ZERO
+        return min(self.longest, timedelta(seconds=2 ** min(failures - self.free, 20)))
+
+
+LIMITS: Mapping[str, Limit] = {
+    "pair": Limit(free=5, longest=timedelta(minutes=15)),
+    "address": Limit(free=20, longest=timedelta(minutes=1)),
+    "account": Limit(free=20, longest=timedelta(seconds=30)),
+    "device": Limit(free=5, longest=timedelta(minutes=15)),
+    "own": Limit(free=5, longest=timedelta(minutes=15)),
+}
+SHARED = ("address", "account")  # counters that one correct password does not clear
+
+Attempt = Mapping[str, str]  # the kinds of counters that apply, each with the counter's key
+
+
+def of_sign_in(name: str, *, address: str, device: str) -> Attempt:
+    """``device``: the browser's id if it signed in to this account before (``sign_ins.device_of``), else ""."""
+    if device:
+        return {"device": _key("device", device)}
+    network = proxies.network(address)
+    return {
+        "pair": _key("pair", name, network),
+        "address": _key("address", network),
+        "account": _key("account", name),
+    }
+
+
+def of_password_change(user: User) -> Attempt:
+    return {"own": _key("own", str(user.pk))}
+
+
+def charge(attempt: Attempt, *, now: datetime) -> None:
+    """Counts the attempt as a failure until ``forgive`` or ``refund``. Raises Throttled; then nothing is counted."""
+    seen = AttemptCounter.objects.filter(key__in=attempt.values(), last_at__gt=now - FORGET_AFTER)
+    known = {row.kind: row for row in seen}
+    _refuse(_wait(known.values(), now=now))  # most of a flood ends here, without a lock or a new row
+    toll = _toll(known.get("account"))
+    with transaction.atomic():
+        AttemptCounter.objects.bulk_create(_counters(attempt, toll=toll, now=now), ignore_conflicts=True)
+        rows = _locked(attempt)
+        for row in rows:
+            if row.last_at <= now - FORGET_AFTER:
+                row.failures, row.last_at, row.retry_at = 0, now, _first_try(row.kind, toll=toll, now=now)
+        wait = _wait(rows, now=now)
+        if not wait:
+            _count(rows, toll=toll, now=now)
+        AttemptCounter.objects.bulk_update(rows, ["failures", "last_at", "retry_at"])
+    if any(key.endswith("00") for key in attempt.values()):  # one key in 256, so that few attempts pay for the look
+        _drop_excess()
+    _refuse(wait)
+
+
+def forgive(attempt: Attempt, *, now: datetime) -> None:
+    """Takes the attempt back because the password was correct, and clears the counters of this person alone."""
+    with transaction.atomic():
+        rows = _locked(attempt)
+        AttemptCounter.objects.filter(key__in=[row.key for row in rows if row.kind not in SHARED]).delete()
+        _take_back([row for row in rows if row.kind in SHARED], now=now)
+
+
+def refund(attempt: Attempt, *, now: datetime) -> None:
+    """Takes the attempt back because its password could not be checked."""
+    with transaction.atomic():
+        _take_back(_locked(attempt), now=now)
+
+
+def prune(*, now: datetime) -> None:
+    """Deletes counters without an attempt for FORGET_AFTER."""
+    _delete(before=now - FORGET_AFTER)
+
+
+def _locked(attempt: Attempt) -> list[AttemptCounter]:
+    """The counters of the attempt, locked in the one order in which all writers lock them."""
+    return list(AttemptCounter.objects.select_for_update().filter(key__in=attempt.values()).order_by("key"))
+
+
+def _count(rows: Iterable[AttemptCounter], *, toll: timedelta, now: datetime) -> None:
+    for row in rows:
+        row.failures += 1
+        row.last_at = now
+        row.retry_at = now + max(LIMITS[row.kind].delay(row.failures), toll if row.kind == "pair" else ZERO)
+
+
+def _take_back(rows: Iterable[AttemptCounter], *, now: datetime) -> None:
+    counted = [row for row in rows if row.failures]
+    for row in counted:
+        row.failures -= 1
+        row.retry_at = now  # the time of this attempt, which had been admitted
+    AttemptCounter.objects.bulk_update(counted, ["failures", "retry_at"])
+
+
+def _counters(attempt: Attempt, *, toll: timedelta, now: datetime) -> list[AttemptCounter]:
+    """New counters for the attempt, in the order of their keys."""
+    return [
+        AttemptCounter(key=key, kind=kind, retry_at=_first_try(kind, toll=toll, now=now), last_at=now)
+        for kind, key in sorted(attempt.items(), key=lambda item: item[1])
+    ]
+
+
+def _first_try(kind: str, *, toll: timedelta, now: datetime) -> datetime:
+    return now + toll if kind == "pair" else now
+
+
+def _drop_excess() -> None:
+    """Deletes the oldest counters above MAX_ROWS."""
+    for oldest in AttemptCounter.objects.order_by("-last_at").values_list("last_at", flat=True)[MAX_ROWS:][:1]:
+        _delete(before=oldest)
+
+
+def _delete(*, before: datetime) -> None:
+    deleted = BATCH
+    while deleted == BATCH:
+        with transaction.atomic():
+            old = AttemptCounter.objects.select_for_update().filter(last_at__lte=before).order_by("key")
+            keys = list(old.values_list("key", flat=True)[:BATCH])
+            deleted, _ = AttemptCounter.objects.filter(key__in=keys).delete()
+
+
+def _key(kind: str, *parts: str) -> str:
+    """A keyed hash: people type passwords into the field of the user name, and those must not be stored."""
+    return salted_hmac(SALT, "\0".join((kind, *parts)), algorithm="sha256").hexdigest()
+
+
+def _toll(account: AttemptCounter | None) -> timedelta:
+    """What an address that is new to the account has to wait, because of the failures of other addresses."""
+    return LIMITS["account"].delay(account.failures) if account is not None else ZERO
+
+
+def _wait(rows: Iterable[AttemptCounter], *, now: datetime) -> timedelta:
+    """How long the attempt has to wait; zero if it may be checked. The account's failures act through the pair."""
+    return max((row.retry_at - now for row in rows if row.kind != "account" and row.retry_at > now), default=ZERO)
+
+
+def _refuse(wait: timedelta) -> None:
+    if wait:
+        seconds = math.ceil(wait.total_seconds())
+        span = reasons.span(timedelta(seconds=seconds))
+        raise Throttled(reasons.of("attempts_throttled", wait=span), retry_after=seconds)

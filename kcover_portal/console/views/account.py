@@ -1,0 +1,92 @@
+"""The person's own account: password and sessions."""
+
+from django.contrib import messages
+from django.contrib.auth import update_session_auth_hash
+from django.http import Http404, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from kcover_portal import localization
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.services import sessions
+from kcover_portal.console.access import Request, dialog, later, lead, signed_in
+from kcover_portal.console.forms import sign_in
+from kcover_portal.errors import FieldError
+
+
+@require_GET
+@signed_in
+def account(request: Request) -> HttpResponse:
+    """The person's sessions, the last used first."""
+    live = queries.live_sessions(timezone.now()).filter(user=request.user)
+    shown = [(session, session.session_key == request.session.session_key) for session in live]
+    context = {"sessions": shown, "others": any(not current for _session, current in shown)}
+    return render(request, "console/pages/account.html", context)
+
+
+@sensitive_post_parameters()
+@require_http_methods(["GET", "POST"])
+@signed_in
+def password(request: Request) -> HttpResponse:
+    """Change the own password, which ends the person's other sessions."""
+    form = sign_in.OwnPassword(request.POST or None)
+    refusal: services.Later | None = None
+    if request.method == "POST" and form.is_valid():
+        try:
+            services.change_own_password(
+                request.user,
+                old=form.cleaned_data["old_password"],
+                new=form.cleaned_data["new_password"],
+                address=services.client_address(request),
+                now=timezone.now(),
+                keep_session=request.session.session_key or "",
+            )
+        except FieldError as error:
+            form.add_error(error.field, localization.say(error.reason))
+        except services.Later as error:
+            refusal = error
+            form.add_error(None, localization.say(error.reason))
+        except services.Refused as error:
+            form.add_error("new_password", localization.say(error.reason))
+        else:
+            update_session_auth_hash(request, request.user)
+            messages.success(request, _("Password changed. Your other sessions have ended."))
+            return lead(request, reverse("console:account"))
+    context = {
+        "form": form,
+        "address": reverse("console:own-password"),
+        "back": reverse("console:account"),
+        "base": dialog(request),
+        "title": _("Change password"),
+        "verb": _("Change password"),
+        "icon": "lock",
+    }
+    response = render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    return later(response, refusal) if refusal else response
+
+
+@require_POST
+@signed_in
+def end_session(request: Request, public_id: str) -> HttpResponse:
+    """End one session of the person."""
+    now = timezone.now()
+    live = queries.live_sessions(now).filter(user=request.user)
+    found = [session for session in live if session.public_id == public_id]
+    if not found:
+        raise Http404
+    sessions.end(found, request.user, actor=queries.actor(request.user), now=now)
+    return redirect("console:account")
+
+
+@require_POST
+@signed_in
+def end_other_sessions(request: Request) -> HttpResponse:
+    """End all sessions of the person but this one."""
+    now = timezone.now()
+    others = queries.live_sessions(now).filter(user=request.user).exclude(session_key=request.session.session_key)
+    sessions.end(others, request.user, actor=queries.actor(request.user), now=now)
+    return redirect("console:account")
