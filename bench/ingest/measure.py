@@ -25,7 +25,7 @@ Row = tuple[str, str, str]
 
 def saturated(scale: float) -> Result:
     """Closed loop: the portal with repeated and with unique reports, and the naive design, alternating."""
-    nodes, seconds = max(500, round(10_000 * scale)), max(4.0, 20 * scale)
+    nodes, seconds = max(5_000, round(10_000 * scale)), max(4.0, 20 * scale)  # 2 reports/s are accepted of each node
     portal_runs: list[tuple[load.LoadResult, server.Cost]] = []
     own: list[tuple[load.LoadResult, server.Cost]] = []
     naive_runs: list[tuple[load.LoadResult, server.Cost]] = []

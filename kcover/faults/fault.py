@@ -8,7 +8,9 @@ from typing import Any
 
 from kcover.sequence_ranges import Ranges
 
-KINDS = ("xid", "sxid", "check", "agent", "preflight", "pod", "other")
+KINDS = ("xid", "sxid", "check", "agent", "preflight", "pod", "other")  # that an agent reports
+OVERFLOW = "overflow"  # of the incident that counts the faults beyond the bounds of a node
+INCIDENT_KINDS = (*KINDS, OVERFLOW)  # of the incidents of a node, and that rules match
 NUMERIC_KINDS = ("xid", "sxid")  # their codes are int32; the codes of all others are short words
 CODE_WORD = re.compile(r"[a-z0-9_.-]{1,64}")  # a code of any other kind, the name of a check
 CHECK_STATUSES = ("pass", "warn", "fail", "error", "skipped")  # error: the check itself broke

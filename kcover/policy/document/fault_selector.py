@@ -87,9 +87,9 @@ def _strings(
 
 
 def _kind_error(value: object) -> Reason | None:
-    if value in fault.KINDS:
+    if value in fault.INCIDENT_KINDS:
         return None
-    known, hint = ", ".join(fault.KINDS), did_you_mean(value, fault.KINDS)
+    known, hint = ", ".join(fault.INCIDENT_KINDS), did_you_mean(value, fault.INCIDENT_KINDS)
     return reasons.of("fault_kind_unknown", kind=short_repr(value), known=known, hint=hint)
 
 

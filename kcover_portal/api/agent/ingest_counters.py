@@ -30,6 +30,12 @@ def refused() -> None:
         _counts["busy"] += 1
 
 
+def limited() -> None:
+    """Counts a report that was rejected because its node sent too many."""
+    with _lock:
+        _counts["limited"] += 1
+
+
 def note() -> None:
     """Adds the counts to the database. Keeps them on failure and raises the database's error."""
     with _lock:

@@ -120,7 +120,7 @@ def lock_agents(reports: Sequence[IncomingReport], *, now: datetime) -> list[Age
 
 
 def is_repeated(incoming: IncomingReport, agent: AgentRow) -> bool:
-    """Whether the batch is one of the node's last ones. Batches with faults have rows of their own instead."""
+    """Returns whether the batch is one of the node's last ones. Batches with faults have rows of their own instead."""
     return not incoming.faults and _mark(incoming.batch_id) in agent.recent
 
 

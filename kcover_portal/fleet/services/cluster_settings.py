@@ -14,6 +14,7 @@ from kcover_portal import doorbell
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Maintenance
+from kcover_portal.fleet.services import maintenance_scope
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
@@ -107,17 +108,17 @@ def open_maintenance(
     pool: str = "",
     node: str = "",
 ) -> Maintenance:
-    """Creates a window in which nothing is isolated or rebooted. Raises FieldError."""
+    """Creates a window in which nothing is isolated or rebooted.
+
+    Raises FieldError, also if the window covers none of the nodes that the cluster has now.
+    """
     if ends_at <= starts_at:
         raise FieldError("ends_at", reasons.of("end_before_start"))
     if ends_at <= now:
         raise FieldError("ends_at", reasons.of("end_in_past"))
     if (ends_at - starts_at).days > LONGEST_WINDOW_DAYS:
         raise FieldError("ends_at", reasons.of("window_too_long", days=LONGEST_WINDOW_DAYS))
-    if cluster is None and (pool or node):
-        raise FieldError("cluster", reasons.of("cluster_required"))
-    if pool and node:
-        raise FieldError("node", reasons.of("pool_and_node"))
+    maintenance_scope.count_covered(cluster, pool=pool, node=node)
     with transaction.atomic():
         window = Maintenance.objects.create(
             cluster=cluster,

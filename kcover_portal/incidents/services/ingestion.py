@@ -1,8 +1,9 @@
 """Ingestion of agents' reports: one entry point for all of them, any number of reports per transaction.
 
 A batch of reports takes one query that locks the agents' rows, one statement for the heartbeats and one query for
-commands. Faults add one statement for their batch ids, and a few statements per fault, however many lines report it.
-Changed inventories and check results add a few more.
+commands. Faults add one statement for their batch ids, one for the number of open incidents, and a few statements per
+fault, however many lines report it. The number of incidents of a node is bounded (``overflow``). Changed inventories
+and check results add a few more.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +20,7 @@ from kcover_portal.fleet.models import CheckChange, Node
 from kcover_portal.fleet.services import agent_reports, bulk_sql
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.models import Batch, Incident, JobSeen, Occurrence
-from kcover_portal.incidents.services import record_faults
+from kcover_portal.incidents.services import overflow, record_faults
 from kcover_portal.ledger import services as ledger
 
 JOB_RETENTION = timedelta(days=30)  # as long as a storm's window may be
@@ -93,6 +94,8 @@ def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], no
     """Stores faults and command results, by the node's key; returns how many faults were counted before."""
     counted_before = {}
     nodes = Node.objects.select_related("cluster").in_bulk(reports)
+    with_faults = [pk for pk, incoming in reports.items() if incoming.faults and pk not in repeated]
+    open_now = overflow.open_by_kind(with_faults) if with_faults else {}
     for pk, incoming in reports.items():
         node = nodes.get(pk)
         if node is None:
@@ -101,7 +104,9 @@ def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], no
             if fleet.settle_command(node, result, now=now):
                 doorbell.ring("rescue.nudge", pk)
         if pk not in repeated:
-            counted_before[pk] = record_faults.keep_faults(node, incoming.faults, boot_id=incoming.boot_id, now=now)
+            counted_before[pk] = record_faults.keep_faults(
+                node, incoming.faults, open_now=open_now.get(pk, {}), boot_id=incoming.boot_id, now=now
+            )
     return counted_before
 
 

@@ -2,72 +2,106 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Case, DateTimeField, F, Value, When
+from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce, Least
 
-from kcover import marks
-from kcover.faults import catalog, fault, nvlink5, xid
+from kcover import marks, reasons
+from kcover.faults import fault, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import dedup, occurrences
+from kcover_portal.incidents.services import occurrences, overflow
+from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
+from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst, worst_of
 
 REDECIDE_AFTER = timedelta(seconds=5)  # a repeated fault is decided at most this often (the window of the Delta study)
 
 
 def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) -> bool:
-    """Adds one fault to its incident, opening the incident if necessary.
+    """Adds one fault that the portal found to its incident, opening the incident if necessary.
 
-    Returns False if all its log records were counted before.
+    Returns False if all its log records were counted before. The bounds of open incidents do not apply: the portal
+    finds few distinct faults, and an agent must not be able to displace them.
     """
-    return not keep_faults(node, [seen], boot_id=boot_id, now=now)
+    identity = identity_of(seen)
+    group = group_of(identity, [seen], latest_incidents(node, [identity]), boot_id=boot_id)
+    if group.fresh:
+        _keep(node, group, boot_id=boot_id, now=now)
+    return bool(group.fresh)
 
 
-def keep_faults(node: Node, seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> int:
+def keep_faults(
+    node: Node, seen: Sequence[fault.Fault], *, open_now: Mapping[str, int], boot_id: str, now: datetime
+) -> int:
     """Adds the faults of one report to the incidents of the node, opening incidents if necessary.
+
+    ``open_now``: the number of the node's open incidents by kind (``overflow.open_by_kind``). Faults beyond the bounds
+    are counted in the node's overflow incident, with as many statements as one fault.
 
     Returns how many of the faults had only log records that were counted before. A thousand lines of one fault cost as
     many statements as one line, because they are added together. A caller with log records must hold the lock of its
     agent's row (``agent_reports.lock_agents``), so that reports are processed one after the other.
     """
-    alike: dict[tuple[str, str, str], list[fault.Fault]] = {}
+    alike: dict[Identity, list[fault.Fault]] = {}
     for occurrence in seen:
         # Xid 154 back to "None" is an all-clear: nothing is wrong (semantics 0.12)
         if occurrence.kind != "xid" or not xid.is_all_clear(occurrence.code, occurrence.message):
-            alike.setdefault((occurrence.kind, str(occurrence.code), _device(occurrence)), []).append(occurrence)
-    return sum(_keep(node, key, equal_faults, boot_id=boot_id, now=now) for key, equal_faults in alike.items())
+            alike.setdefault(identity_of(occurrence), []).append(occurrence)
+    if not alike:
+        return 0
+    latest = latest_incidents(node, alike)
+    groups = [group_of(identity, equal, latest, boot_id=boot_id) for identity, equal in alike.items()]
+    repeated = sum(len(alike[group.identity]) - len(group.fresh) for group in groups)
+    groups = [group for group in groups if group.fresh]
+    openings = {group.identity: group.fresh for group in groups if not group.is_open}
+    beyond = overflow.exceeding(openings, open_now=open_now) if openings else ()
+    for group in groups:
+        if group.identity not in beyond:
+            _keep(node, group, boot_id=boot_id, now=now)
+    if beyond:
+        excess = [group for group in groups if group.identity in beyond]
+        repeated += _keep_overflow(node, excess, boot_id=boot_id, now=now)
+    return repeated
 
 
-def _keep(node: Node, key: tuple[str, str, str], seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> int:
-    """Adds occurrences of one fault (its kind, code and device). Returns how many of them were counted before."""
-    kind, code, device = key
-    # An agent that lost its position reads the log of its boot again. Old lines are not new faults, even if their
-    # incident was closed meanwhile.
-    incident = Incident.objects.filter(node=node, kind=kind, code=code, device=device).order_by("-pk").first()
-    fresh, counted = _new_occurrences(incident.counted_records if incident else [], seen, boot_id=boot_id)
-    if not fresh:
-        return len(seen)
-    opened = False
-    if incident is None or incident.state != Incident.State.OPEN:
-        incident, opened = _open(
-            node, key, _opening(node, fresh, boot_id=boot_id, now=now) | {"counted_records": counted}
+def _keep_overflow(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: datetime) -> int:
+    """Adds faults to the overflow incident of the node. Returns how many of them were counted before."""
+    seen = overflow.in_log_order(occurrence for group in groups for occurrence in group.fresh)
+    latest = latest_incidents(node, [overflow.IDENTITY])
+    total = group_of(overflow.IDENTITY, seen, latest, boot_id=boot_id)
+    if total.fresh:
+        counted = overflow.columns(
+            total.incident if total.is_open else None, {identity_of(occurrence) for occurrence in total.fresh}
         )
+        _keep(node, total, columns=counted, boot_id=boot_id, now=now)
+    return len(seen) - len(total.fresh)
+
+
+def _keep(
+    node: Node, group: FaultGroup, *, columns: Mapping[str, Any] = MappingProxyType({}), boot_id: str, now: datetime
+) -> None:
+    """Adds the faults to their open incident, or opens it. ``columns``: set in both cases."""
+    incident, opened = group.incident, False
+    if incident is None or not group.is_open:
+        opening = _opening(node, group.fresh, boot_id=boot_id, now=now) | {"counted_records": group.counted}
+        incident, opened = _open(node, group.identity, {**opening, **columns})
     if opened:
         doorbell.ring("rescue.decide", incident.pk)
-    elif not _add(node, incident, fresh, counted, boot_id=boot_id, now=now):
-        return _keep(node, key, seen, boot_id=boot_id, now=now)  # closed a moment ago: open a new incident
-    occurrences.keep(node, incident, fresh, new=opened, boot_id=boot_id, now=now)
+    elif not _add(node, incident, group, columns, boot_id=boot_id, now=now):
+        _keep(node, replace(group, incident=None), columns=columns, boot_id=boot_id, now=now)  # closed a moment ago
+        return
+    occurrences.keep(node, incident, group.fresh, new=opened, boot_id=boot_id, now=now)
     doorbell.publish("incident", incident.pk, cluster=node.cluster.name)
-    return len(seen) - len(fresh)
 
 
-def _open(node: Node, identity: tuple[str, str, str], defaults: Mapping[str, Any]) -> tuple[Incident, bool]:
+def _open(node: Node, identity: Identity, defaults: Mapping[str, Any]) -> tuple[Incident, bool]:
     """Finds or opens the one open incident of this fault.
 
     Returns it, and whether it is new. Of two concurrent callers, one opens it.
@@ -81,34 +115,26 @@ def _open(node: Node, identity: tuple[str, str, str], defaults: Mapping[str, Any
         return Incident.objects.get(**columns), False
 
 
-def _new_occurrences(
-    counted: dedup.Counted, seen: Sequence[fault.Fault], *, boot_id: str
-) -> tuple[list[fault.Fault], dedup.Counted]:
-    """The faults with new lines, each with the number of its new lines; and the counted records including them."""
-    fresh = []
-    for occurrence in seen:
-        count, counted = dedup.count(counted, occurrence, boot_id=boot_id)
-        if count:
-            fresh.append(replace(occurrence, count=count))
-    return fresh, counted
-
-
 def _add(
-    node: Node, incident: Incident, fresh: Sequence[fault.Fault], counted: dedup.Counted, *, boot_id: str, now: datetime
+    node: Node, incident: Incident, group: FaultGroup, columns: Mapping[str, Any], *, boot_id: str, now: datetime
 ) -> bool:
     """Adds to an open incident and schedules its decision. Returns False if it is no longer open."""
     current = {"is_user_fault": incident.is_user_fault, "severity": incident.severity}
-    reading = _worst(current, fresh, drill=incident.drill)
+    reading = worst(current, group.fresh, drill=incident.drill)
     worse = reading is not current
-    changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in fresh), "last_at": now}
+    changes: dict[str, Any] = {
+        "count": F("count") + sum(occurrence.count for occurrence in group.fresh),
+        "last_at": now,
+    }
     if worse:
         changes |= reading
+    changes |= columns
     if not _is_late(node, incident, boot_id):
         changes["boot_id"] = boot_id
-    if any(occurrence.sequence is not None or occurrence.records for occurrence in fresh):
-        changes["counted_records"] = counted
+    if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
+        changes["counted_records"] = group.counted
     # A real occurrence outweighs a drill: an incident with one real occurrence is not a drill.
-    if incident.drill and not all(occurrence.drill for occurrence in fresh):
+    if incident.drill and not all(occurrence.drill for occurrence in group.fresh):
         changes["drill"] = False
     another_boot = incident.boot_id != changes.get("boot_id", incident.boot_id)
     decided_at = incident.decided_at
@@ -124,13 +150,6 @@ def _add(
     return True
 
 
-def _device(seen: fault.Fault) -> str:
-    """The device's key within its node: the slot if it was printed, so that a replaced GPU keeps its incident."""
-    if seen.pci:
-        return xid.slot(seen.pci) or seen.pci.lower()
-    return seen.gpu_uuid or ""
-
-
 def _is_late(node: Node, incident: Incident, boot_id: str) -> bool:
     """Returns whether an occurrence of an earlier boot arrives after one of a later boot.
 
@@ -144,46 +163,12 @@ def _is_late(node: Node, incident: Incident, boot_id: str) -> bool:
     )
 
 
-def _worst(current: dict[str, Any], seen: Sequence[fault.Fault], *, drill: bool) -> dict[str, Any]:
-    """The worst reading of these faults and ``current``; ``current`` itself if no fault is worse.
-
-    Of one code, some faults are fatal and some are caused by a user's program. A drill does not change the reading of
-    real occurrences.
-    """
-    for occurrence in seen:
-        if occurrence.kind in fault.NUMERIC_KINDS and (drill or not occurrence.drill):
-            reading = _reading(occurrence)
-            if _weight(reading) > _weight(current):
-                current = reading
-        drill = drill and occurrence.drill
-    return current
-
-
-def _weight(reading: Mapping[str, Any]) -> tuple[bool, int]:
-    severity = reading["severity"]
-    return not reading["is_user_fault"], catalog.SEVERITIES.index(severity) if severity in catalog.SEVERITIES else -1
-
-
-def _reading(seen: fault.Fault) -> dict[str, Any]:
-    """The severity, cause and message according to the log line itself."""
-    occurrence = xid.parse_line(seen.message)
-    cause = occurrence.cause if occurrence and seen.kind == "xid" else None
-    fatal = nvlink5.is_fatal(occurrence)
-    numeric = int(seen.code) if seen.kind in fault.NUMERIC_KINDS else None
-    return {
-        "severity": catalog.severity(seen.kind, numeric, fatal=fatal) if numeric is not None else "warning",
-        "is_user_fault": numeric is not None and catalog.is_user_fault(seen.kind, numeric, cause=cause, fatal=fatal),
-        "cause": cause,
-        "message": seen.message,
-    }
-
-
 def _opening(node: Node, seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> dict[str, Any]:
-    first, *others = seen
+    first = seen[0]
     return {
         "cluster": node.cluster,
         "gpu_uuid": first.gpu_uuid or _uuid_at(node, first.pci),
-        **_worst(_reading(first), others, drill=first.drill),
+        **worst_of(seen),
         "drill": all(occurrence.drill for occurrence in seen),
         "boot_id": boot_id,
         "count": sum(occurrence.count for occurrence in seen),
@@ -205,10 +190,12 @@ def _uuid_at(node: Node, pci: str | None) -> str:
 def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], now: datetime) -> tuple[Incident, bool]:
     """Finds or opens the one open incident of a storm, and adds these nodes to its scope.
 
-    Returns it, and whether it is new.
+    ``code``: the trait and its value, for example ``switch leaf-3``. Returns it, and whether it is new.
 
     A storm is never decided: it stays open until a person closes it.
     """
+    trait, _, value = code.partition(" ")
+    because = reasons.of(f"storm_of_{trait}", value=value)
     storm, opened = Incident.objects.get_or_create(
         cluster=cluster,
         node=None,
@@ -217,7 +204,8 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
         state=Incident.State.OPEN,
         defaults={
             "severity": "critical",
-            "message": f"one symptom on many nodes at once, {code}: look for their common cause",
+            "message": str(because),
+            "because": because.to_json(),
             "opened_at": now,
             "last_at": now,
         },
@@ -230,30 +218,31 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
     return storm, opened
 
 
-def mark_decided(incident: Incident, *, labels: Mapping[str, str], now: datetime, again_at: datetime | None) -> None:
-    """Stores that the incident was decided as read, on a node with these labels.
-
-    An occurrence that arrived meanwhile keeps its own due time.
-    """
-    unchanged = When(decide_at__lte=now, last_at=incident.last_at, then=Value(again_at, output_field=DateTimeField()))
-    Incident.objects.filter(pk=incident.pk).update(
-        decided_at=now, decided_labels=_digest(labels), decide_at=Case(unchanged, default=F("decide_at"))
-    )
-
-
 def redecide_if_labels_changed(node: Node, *, now: datetime) -> None:
     """Schedules a new decision of incidents that were decided when the node had other labels.
 
     A removed exclusion, or a changed label that a rule selects by, may change the answer just as a new occurrence may.
     """
-    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN, decide_at=None, decided_at__isnull=False)
-    other = rows.exclude(decided_labels__in=("", _digest(node.labels)))
-    for pk in other.values_list("pk", flat=True):
+    rows = _decided([node])
+    for pk in rows.exclude(decided_labels=labels_digest(node.labels)).values_list("pk", flat=True):
         if rows.filter(pk=pk).update(decide_at=now):
             doorbell.ring("rescue.decide", pk)
 
 
-def _digest(labels: Mapping[str, str]) -> str:
+def decided_with_other_labels(nodes: Collection[Node]) -> set[int]:
+    """The nodes (by key) with an open incident that was decided when the node had other labels."""
+    labels = {node.pk: node.labels for node in nodes}
+    decided = _decided(nodes).values_list("node_id", "decided_labels")
+    return {node for node, digest in decided if digest != labels_digest(labels[node])}
+
+
+def _decided(nodes: Collection[Node]) -> QuerySet[Incident]:
+    """The open incidents that were decided by the labels of their node and are not due again."""
+    rows = Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN, decide_at=None, decided_at__isnull=False)
+    return rows.exclude(decided_labels="")
+
+
+def labels_digest(labels: Mapping[str, str]) -> str:
     """A digest of the labels, without the portal's own state label, by which no rule selects."""
     relevant = sorted((key, value) for key, value in labels.items() if key != marks.STATE_LABEL)
     return hashlib.sha256(json.dumps(relevant).encode()).hexdigest()[:16]
@@ -268,9 +257,9 @@ def redecide_cluster(cluster: Cluster, *, seen_since: datetime, now: datetime) -
     return rows.exclude(node=None).exclude(decided_at=None).update(decide_at=now)
 
 
-def redecide_node(node: Node, *, now: datetime) -> None:
-    """Schedules new decisions of all open incidents of the node, after what held them back has gone."""
-    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN)
-    rows.update(decide_at=now)
-    for pk in rows.values_list("pk", flat=True):
-        doorbell.ring("rescue.decide", pk)
+def redecide_nodes(nodes: Collection[Node], *, now: datetime) -> None:
+    """Schedules new decisions of all open incidents of the nodes, after what held them back has gone."""
+    rows = Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN)
+    if nodes and rows.update(decide_at=now):
+        for pk in rows.values_list("pk", flat=True):
+            doorbell.ring("rescue.decide", pk)

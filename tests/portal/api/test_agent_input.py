@@ -15,6 +15,7 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent import app
 from kcover_portal.api.agent import body as bodies
+from kcover_portal.api.agent.report_rates import BURST_REPORTS
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Batch, Incident, Occurrence
@@ -78,7 +79,7 @@ def test_bodies_that_never_come_shut_nobody_out(cluster: Cluster, door: Door) ->
     assert door.report(report()).status == 202
 
     async def crowd() -> Answer:
-        slow = [asyncio.create_task(unfinished(str(door.secret))) for _ in range(64)]
+        slow = [asyncio.create_task(unfinished(str(door.secret))) for _ in range(BURST_REPORTS - 4)]
         await asyncio.sleep(0)  # all of them are being read
         answer = await door.ask("POST", "reports", encoded(report()))
         for one in slow:
@@ -604,7 +605,7 @@ def test_enrolment_leaves_no_token_behind_when_it_is_refused(cluster: Cluster) -
         (b"\xff", "body: is not JSON in UTF-8"),
         (deep(100_000), "body: is nested too deeply"),
         (b"[]", "body: must be an object, not a list"),
-        (b'{"node": "gpu-1", "node": "gpu-2"}', "duplicate key in an object"),
+        (b'{"node": "gpu-1", "node": "gpu-2"}', "body: has a key twice in one object"),
         (b"{}", 'node: is missing; send {"node": "NAME"}'),
         (b'{"node": 5}', "node: 5 is not a node name"),
         (b'{"node": "GPU_1"}', "is not a node name"),

@@ -209,6 +209,51 @@ def test_a_window_that_makes_no_sense_is_refused(person, fleet_of_ten: World, gi
     assert not Maintenance.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"cluster": "c1", "pool": "no-such-pool"}, "pool"),
+        ({"cluster": "c1", "node": "gpu-1,gpu-2"}, "node"),
+        ({"cluster": "empty"}, "cluster"),
+    ],
+)
+def test_a_window_that_covers_no_node_is_refused_at_its_field(person, fleet_of_ten: World, now, given, field):
+    type(fleet_of_ten.cluster).objects.create(name="empty", created_at=now)
+    response = person("operator").post("/maintenance/new/", {**given, "lasts": "1 h", "reason": "r"})
+    assert response.status_code == 422
+    assert list(response.context["form"].errors) == [field]
+    assert not Maintenance.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("scope", "count"),
+    [
+        ({}, 10),
+        ({"cluster": "c1"}, 10),
+        ({"cluster": "c1", "pool": "a"}, 2),
+        ({"cluster": "c1", "node": " gpu-7 "}, 1),
+        ({"cluster": "c1", "pool": "b"}, None),
+        ({"cluster": "c1", "node": "gpu-1\0"}, 1),
+        ({"pool": "a"}, None),
+    ],
+)
+def test_the_form_shows_how_many_nodes_the_window_covers(person, fleet_of_ten: World, scope, count):
+    client = person("operator")
+    assert 'hx-get="/maintenance/covers/"' in client.get("/maintenance/new/").content.decode()
+    shown = client.get("/maintenance/covers/", scope)
+    assert shown.status_code == 200
+    assert shown.context.get("count") == count
+    assert bool(shown.context.get("problem")) == (count is None)
+
+
+def test_only_operators_see_what_a_window_would_cover(person, fleet_of_ten: World, now):
+    assert person("viewer").get("/maintenance/covers/", {"cluster": "c1"}).status_code == 403
+    west = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)
+    local = person("operator", cluster=west)
+    assert local.get("/maintenance/covers/", {"cluster": "c1"}).status_code == 404
+    assert local.get("/maintenance/covers/").status_code == 403
+
+
 def test_windows_for_all_clusters_need_the_role_everywhere(person, fleet_of_ten: World, now):
     local = person("operator", cluster=fleet_of_ten.cluster)
     assert local.post("/maintenance/new/", {"lasts": "1 h", "reason": "r"}).status_code == 422

@@ -210,6 +210,7 @@ def test_what_came_in_is_counted_across_processes() -> None:
         'kcover_ingest_reports_total{end="kept"} 3.0',
         'kcover_ingest_reports_total{end="failed"} 1.0',
         'kcover_ingest_reports_total{end="busy"} 1.0',
+        'kcover_ingest_reports_total{end="limited"} 0.0',
     ]
     assert lines("kcover_ingest_items_total") == [
         'kcover_ingest_items_total{end="accepted"} 9.0',

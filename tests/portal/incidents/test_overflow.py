@@ -1,0 +1,171 @@
+"""A node has a bounded number of open incidents; one more incident counts the faults beyond the bounds."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.db.models import Sum
+from django.test.utils import CaptureQueriesContext
+
+from kcover import reasons, wire
+from kcover.faults.fault import OVERFLOW, Fault
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents import services
+from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.services import occurrences, overflow, record_faults
+from tests.portal.incidents.conftest import incoming, report, xid
+
+Deliver = Callable[..., wire.Answer]
+
+LIMIT = overflow.MAX_OPEN_INCIDENTS_PER_KIND
+STATEMENTS_PER_OPENED_INCIDENT = 5
+STATEMENTS_OF_A_REPORT = 30
+
+
+def distinct(count: int, *, kind: str = "check", start: int = 0, **more: object) -> list[Fault]:
+    """Different faults, each one line of the log."""
+    return [
+        Fault(kind=kind, code=f"c{number}", source="agent", sequence=number, **more)
+        for number in range(start, start + count)
+    ]
+
+
+def own() -> int:
+    """The number of open incidents besides the overflow incident."""
+    return Incident.objects.filter(state="open").exclude(kind=OVERFLOW).count()
+
+
+def counted() -> Incident:
+    return Incident.objects.get(kind=OVERFLOW, state="open")
+
+
+def distinct_faults(incident: Incident) -> int:
+    """The number of distinct faults that an overflow incident names."""
+    count = dict(reasons.from_json(incident.because).params)["count"]
+    assert isinstance(count, int)
+    return count
+
+
+@pytest.mark.parametrize("kind", ["check", "other", "agent"])
+def test_a_report_opens_a_bounded_number_of_incidents(deliver: Deliver, now: datetime, kind: str) -> None:
+    answer = deliver(report(*distinct(1_000, kind=kind), now=now))
+    assert (answer.accepted, answer.duplicates) == (1_000, 0)
+    assert own() == LIMIT
+    assert (counted().count, distinct_faults(counted())) == (1_000 - LIMIT, 1_000 - LIMIT)
+    assert counted().because["code"] == "faults_overflow"
+    assert Incident.objects.aggregate(total=Sum("count"))["total"] == 1_000
+    assert Occurrence.objects.filter(incident=counted()).count() <= occurrences.MAX_ROWS
+
+
+def test_the_bound_of_open_incidents_is_by_kind(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(LIMIT), now=now))
+    assert not Incident.objects.filter(kind=OVERFLOW).exists()
+    deliver(report(*distinct(1, start=LIMIT), xid(79), now=now))
+    assert Incident.objects.filter(kind="xid", code="79", state="open").exists()
+    assert (own(), counted().count) == (LIMIT + 1, 1)
+
+
+def test_a_report_of_several_kinds_opens_no_more(deliver: Deliver, now: datetime) -> None:
+    faults = [*distinct(50), *distinct(50, kind="other", start=50)]
+    deliver(report(*faults, now=now))
+    assert own() == overflow.MAX_OPENED_INCIDENTS_PER_REPORT
+    deliver(report(*distinct(50), *distinct(50, kind="other", start=50), now=now, boot_id="boot-2"))
+    assert own() == 100
+
+
+def test_other_nodes_have_bounds_of_their_own(east: Cluster, now: datetime) -> None:
+    nodes = [incoming(east, report(*distinct(LIMIT), node=f"gpu-{n}", now=now), at=now) for n in range(2)]
+    services.ingest(nodes, now=now)
+    assert own() == 2 * LIMIT
+    assert not Incident.objects.filter(kind=OVERFLOW).exists()
+
+
+def test_the_worst_faults_get_incidents_of_their_own(deliver: Deliver, now: datetime) -> None:
+    harmless = [Fault(kind="xid", code=13, pci=f"0000:{n:02x}:00", source="kmsg", sequence=n) for n in range(LIMIT)]
+    deliver(report(*harmless, xid(79, sequence=999), now=now))
+    assert Incident.objects.filter(kind="xid", code="79", state="open").exists()
+    assert (own(), counted().count, counted().is_user_fault) == (LIMIT, 1, True)
+
+
+def test_an_overflow_is_as_bad_as_its_worst_fault(deliver: Deliver, now: datetime) -> None:
+    gpus = {n: {"pci": f"0000:{n:02x}:00", "gpu_uuid": f"GPU-{n}"} for n in range(LIMIT + 1)}
+    fatal = [Fault(kind="xid", code=79, source="kmsg", sequence=n, **gpu) for n, gpu in gpus.items()]
+    deliver(report(*fatal, now=now))
+    own_one = Incident.objects.filter(kind="xid").latest("pk")
+    assert (counted().severity, counted().is_user_fault) == (own_one.severity, False)
+    assert (counted().gpu_uuid, counted().device, counted().cause) == ("", "", None)
+
+
+def test_a_fault_with_an_incident_is_counted_there(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(LIMIT + 10), now=now))
+    first = Incident.objects.exclude(kind=OVERFLOW).earliest("pk")
+    repeated = Fault(kind=first.kind, code=first.code, source="agent", sequence=5_000)
+    deliver(report(repeated, now=now))
+    first.refresh_from_db()
+    assert (first.count, counted().count) == (2, 10)
+
+
+def test_lines_that_come_again_are_counted_once(deliver: Deliver, now: datetime) -> None:
+    lines = distinct(LIMIT + 10)
+    deliver(report(*lines, now=now))
+    again = deliver(report(*lines, now=now))
+    assert (again.accepted, again.duplicates) == (0, LIMIT + 10)
+    assert (counted().count, distinct_faults(counted())) == (10, 10)
+
+
+def test_repeated_faults_stay_as_many_distinct_ones(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(LIMIT + 10), now=now))
+    fresh = [Fault(kind="check", code=f"c{number}", source="agent") for number in range(LIMIT, LIMIT + 20)]
+    deliver(report(*fresh, now=now))
+    assert (counted().count, distinct_faults(counted())) == (30, 20)
+
+
+def test_more_distinct_faults_than_are_told_apart(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(1_000), now=now))
+    deliver(report(*distinct(1_000, start=1_000), now=now))
+    deliver(report(*distinct(10, start=2_000), now=now))
+    assert counted().because["code"] == "faults_overflow_more"
+    assert distinct_faults(counted()) == overflow.MAX_DISTINCT_FAULTS
+    assert len(counted().fault_digests) == overflow.MAX_DISTINCT_FAULTS + 1
+    assert counted().count == 2_010 - LIMIT
+
+
+def test_closed_incidents_make_room(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(LIMIT + 10), now=now))
+    later = now + timedelta(minutes=1)
+    keys = list(Incident.objects.values_list("pk", flat=True))
+    services.close(keys, because=reasons.of("node_gone"), actor="user:ada", now=later)
+    assert not Incident.objects.filter(state="open").exists()
+    deliver(report(*distinct(2, start=LIMIT + 20), now=later), at=later)
+    assert (own(), Incident.objects.filter(kind=OVERFLOW, state="open").count()) == (2, 0)
+
+
+def test_a_new_overflow_incident_counts_anew(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(LIMIT + 10), now=now))
+    services.close([counted().pk], because=reasons.of("node_gone"), actor="user:ada", now=now)
+    deliver(report(*distinct(3, start=500), now=now))
+    assert (counted().count, distinct_faults(counted())) == (3, 3)
+
+
+def test_faults_of_the_portal_itself_are_not_displaced(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(LIMIT + 10, kind="agent"), now=now))
+    node = counted().node
+    assert node is not None
+    silent = services.PortalFault(
+        kind="agent", code="silent", because=reasons.of("agent_silent", since=reasons.moment(now)), source="portal"
+    )
+    assert record_faults.keep_fault(node, silent, boot_id="boot-1", now=now)
+    assert Incident.objects.filter(kind="agent", code="silent", state="open").exists()
+
+
+def test_the_statements_of_a_report_are_bounded(deliver: Deliver, now: datetime) -> None:
+    with CaptureQueriesContext(connection) as first:
+        deliver(report(*distinct(1_000), now=now))
+    assert len(first) <= LIMIT * STATEMENTS_PER_OPENED_INCIDENT + STATEMENTS_OF_A_REPORT
+    with CaptureQueriesContext(connection) as others:
+        deliver(report(*distinct(1_000, start=5_000), now=now))
+    assert len(others) <= STATEMENTS_OF_A_REPORT
+    with CaptureQueriesContext(connection) as few:
+        deliver(report(*distinct(2, start=9_000), now=now))
+    assert abs(len(others) - len(few)) <= 2
