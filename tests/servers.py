@@ -74,7 +74,7 @@ class Server(abc.ABC):
 
     @abc.abstractmethod
     def ready(self) -> bool:
-        """Whether it answers."""
+        """Returns whether the server answers."""
 
     def start(self) -> Self:
         """Starts the process (again: same port, same data) and returns when it answers; raises ServerError."""

@@ -24,7 +24,7 @@ def shared(first: document.Rule, second: document.Rule) -> Reason | str | None:
                 return f"{KIND_LABELS.get(kind, kind)} {code}"
     if first.any_fault and second.any_fault:
         return reasons.of("any_fault")
-    both = [kind for kind in fault.KINDS if kind in _whole_kinds(first) and kind in _whole_kinds(second)]
+    both = [kind for kind in fault.INCIDENT_KINDS if kind in _whole_kinds(first) and kind in _whole_kinds(second)]
     return reasons.of("any_fault_of_kind", kind=both[0]) if both else None
 
 

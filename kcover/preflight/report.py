@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from kcover import reasons
+from kcover.quote import short_repr
+
 MAX_BATCHES = 5
 MAX_NODES = 10_000
 CHECK_FAILED = 2  # gpu_check, storage_check: 0 not run, 1 pass, 2 fail
@@ -17,12 +20,15 @@ FAILED_STATUSES = ("fail", "skip")
 GIB = 2**30
 
 
-class ReportInvalid(ValueError):
-    """A report that is not counted. ``path``: the field. ``reason``: what is wrong with it."""
+class ReportInvalid(reasons.ExplainedError, ValueError):
+    """A report that is not counted. ``path``: the field, "" for the whole. ``reason``: what is wrong with it."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}" if path else reason)
-        self.path, self.reason = path, reason
+    def __init__(self, path: str, code: str, /, **params: reasons.Value) -> None:
+        super().__init__(reasons.of(code, **params))
+        self.path = path
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else str(self.reason)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,11 +84,11 @@ def read(body: bytes | str | Mapping[str, Any]) -> Report:
     """The report in a body: JSON text, or its parsed object. Raises ReportInvalid."""
     data = _json(body) if isinstance(body, bytes | str) else body
     if not isinstance(data, Mapping):
-        raise ReportInvalid("", "a report must be a JSON object")
+        raise ReportInvalid("", "preflight_not_object")
     size = _size(data.get("workload_size"))
     node = data.get("node_name")
     if not isinstance(node, str) or not node:
-        raise ReportInvalid("node_name", "must be the name of the node that sends the report")
+        raise ReportInvalid("node_name", "preflight_node_missing")
     failed = tuple(name for name in ("gpu_check", "storage_check") if _equals(data.get(name), CHECK_FAILED))
     address = _address(data["node_ip"], "node_ip") if data.get("node_ip") not in (None, "") else None
     batches = () if failed else _batches(data, size=size)
@@ -93,7 +99,7 @@ def _json(body: bytes | str) -> object:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise ReportInvalid("", f"the report is not valid JSON: {error}") from error
+        raise ReportInvalid("", "preflight_not_json", error=str(error)) from error
 
 
 def _equals(value: object, number: int) -> bool:
@@ -102,9 +108,9 @@ def _equals(value: object, number: int) -> bool:
 
 def _size(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= MAX_NODES:
-        raise ReportInvalid("workload_size", f"must be a whole number of nodes from 2 to {MAX_NODES}, not {value!r}")
+        raise ReportInvalid("workload_size", "preflight_size_invalid", most=MAX_NODES, value=short_repr(value))
     if value % 2:
-        raise ReportInvalid("workload_size", f"must be even, because nodes run in pairs, not {value}")
+        raise ReportInvalid("workload_size", "preflight_size_odd", value=value)
     return value
 
 
@@ -115,7 +121,7 @@ def _address(value: object, path: str) -> str:
             return str(ipaddress.ip_address(value))
     except ValueError:
         pass
-    raise ReportInvalid(path, f"{value!r} is not an IP address")
+    raise ReportInvalid(path, "preflight_not_an_ip", value=short_repr(value))
 
 
 def _threshold(value: object) -> float:
@@ -128,7 +134,7 @@ def _threshold(value: object) -> float:
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number) or number < 0:
-        raise ReportInvalid(path, f"must be a number of at least 0, not {value!r}")
+        raise ReportInvalid(path, "preflight_threshold_invalid", value=short_repr(value))
     return number
 
 
@@ -139,17 +145,17 @@ def _batches(data: Mapping[str, Any], *, size: int) -> tuple[Batch, ...]:
     if items is None:
         return ()
     if not isinstance(items, list):
-        raise ReportInvalid("batches", "must be a list")
+        raise ReportInvalid("batches", "preflight_batches_type")
     batches: dict[int, Batch | None] = {}
     for index, item in enumerate(items):
         at = f"batches/{index}"
         if not isinstance(item, Mapping):
-            raise ReportInvalid(at, "must be an object")
+            raise ReportInvalid(at, "preflight_batch_type")
         slot = item.get("batch_idx")
         if isinstance(slot, bool) or not isinstance(slot, int) or slot < 0:
-            raise ReportInvalid(f"{at}/batch_idx", f"must be a whole number of at least 0, not {slot!r}")
+            raise ReportInvalid(f"{at}/batch_idx", "preflight_slot_invalid", value=short_repr(slot))
         if slot in batches:
-            raise ReportInvalid(f"{at}/batch_idx", f"slot {slot} appears twice")
+            raise ReportInvalid(f"{at}/batch_idx", "preflight_slot_twice", slot=short_repr(slot))
         expected = slot < expected_batches(size)
         batches[slot] = _batch(item, at, slot=slot, threshold=threshold) if expected else None
     return tuple(batch for _, batch in sorted(batches.items()) if batch is not None)
@@ -158,13 +164,13 @@ def _batches(data: Mapping[str, Any], *, size: int) -> tuple[Batch, ...]:
 def _batch(item: Mapping[str, Any], at: str, *, slot: int, threshold: float) -> Batch:
     pair = item.get("pair")
     if not isinstance(pair, list) or len(pair) != 2:
-        raise ReportInvalid(f"{at}/pair", "must be two addresses")
+        raise ReportInvalid(f"{at}/pair", "preflight_pair_type")
     ends = [_address(end, f"{at}/pair/{index}") for index, end in enumerate(pair)]
     if ends[0] == ends[1]:
-        raise ReportInvalid(f"{at}/pair", "must be two addresses, not the same one twice")
+        raise ReportInvalid(f"{at}/pair", "preflight_pair_same")
     own = _address(item.get("self_ip"), f"{at}/self_ip")
     if own not in ends:
-        raise ReportInvalid(f"{at}/self_ip", f"{own} is not in the pair")
+        raise ReportInvalid(f"{at}/self_ip", "preflight_not_in_pair", address=own)
     peer = ends[1] if own == ends[0] else ends[0]
     return Batch(slot=slot, own=own, peer=peer, failed=_failed(item, threshold=threshold))
 

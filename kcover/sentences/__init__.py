@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from kcover.sentences import (
     access,
+    agent_endpoint,
     approvals,
     audit,
     calls,
@@ -18,6 +19,7 @@ from kcover.sentences import (
     decisions,
     guard_settings,
     guards,
+    incidents,
     inputs,
     node_steps,
     notices,
@@ -26,6 +28,7 @@ from kcover.sentences import (
     preflight,
     requests,
     rescues,
+    rest,
     standbys,
 )
 from kcover.sentences.i18n import gettext_noop as _
@@ -51,4 +54,7 @@ SENTENCES: Mapping[str, str] = {
     **guard_settings.SENTENCES,
     **checks.SENTENCES,
     **notices.SENTENCES,
+    **incidents.SENTENCES,
+    **rest.SENTENCES,
+    **agent_endpoint.SENTENCES,
 }

@@ -9,6 +9,13 @@ SENTENCES: Mapping[str, str] = {
     "own_role": _("You cannot change your own role. Ask another admin."),
     "role_unknown": _("unknown role {role}; use one of {known}"),
     "user_invalid": _("{problem}"),
+    "own_account": _("You cannot disable your own account. Ask another admin."),
+    # Signing in and changing one's own password.
+    "attempts_throttled": _("Too many failed attempts. Try again in {wait}."),
+    "hashing_busy": _("Too many people are signing in at this moment. Try again in {wait}."),
+    "old_password_wrong": _("The old password is wrong."),
+    "password_of_person": _("A token has no password. Only a signed-in person can change their password."),
+    "password_unchanged": _("The new password is the old one. Choose another."),
     # Tokens.
     "agent_token_without_cluster": _("an agent token requires a cluster"),
     "token_node_unused": _("only agent tokens can be bound to a node, not kind {kind}"),
@@ -17,6 +24,14 @@ SENTENCES: Mapping[str, str] = {
     "token_scopes_unused": _("tokens of kind {kind} have no scopes; only decision system and operator tokens do"),
     # Enrolment and renewal of agents' credentials.
     "enrolment_token_invalid": _("the enrolment token is expired or revoked; create one with manage.py token create"),
+    "unknown_nodes_enrolled": _(
+        "cluster {cluster} does not have node {node}; token {token} enrols at most {limit} such names within {window}."
+        " Check the name, or retry later"
+    ),
+    "parked_nodes_full": _(
+        "cluster {cluster} does not have node {node}; at most {limit} such names can wait until the cluster lists them."
+        " Check the name, or retry once the cluster lists the node"
+    ),
     "credential_in_use": _(
         "node {node} still uses credential {credential}; revoke the credential, or wait until it has been unused"
         " for {wait}"

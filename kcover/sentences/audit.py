@@ -53,6 +53,13 @@ TITLES: Mapping[str, str] = {
     "token.created": _("Token created"),
     "token.revoked": _("Token revoked"),
     "password.changed": _("Password changed"),
+    "password.change_failed": _("Password change failed"),
+    "user.signed_in": _("Signed in"),
+    "user.signed_out": _("Signed out"),
+    "user.sign_in_failed": _("Sign-in failed"),
+    "user.sessions_ended": _("Sessions ended"),
+    "user.disabled": _("Account disabled"),
+    "user.enabled": _("Account enabled"),
     "role.given": _("Role granted"),
     "role.taken": _("Role removed"),
     "channel.created": _("Channel created"),
@@ -99,6 +106,12 @@ SENTENCES: Mapping[str, str] = {
     "token_renewed_again": _("Never used; renewed again as {token}."),
     "token_renewed": _("Renewed: {token} is in use."),
     "token_enrolled_again": _("The node enrolled again: {token}."),
+    "token_node_not_listed": _("The cluster never listed the node, and its agent has not reported for {time}."),
+    "from_address": _("From {address}."),
+    "failed_attempts": _("From {address}: {count} failed, {refused} of them refused without a check of the password."),
+    "failed_attempts_elsewhere": _(
+        "From several addresses: {count} failed, {refused} of them refused without a check of the password."
+    ),
     "late_answer": _("The agent answered after the deadline: {status} {message}"),
     "late_answer_withdrawn": _(
         "The command was revoked after the agent had fetched it. The agent answered: {status} {message}"

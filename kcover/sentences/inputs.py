@@ -42,6 +42,11 @@ SENTENCES: Mapping[str, str] = {
     "window_too_long": _("a window lasts at most {days} days; pause the cluster instead"),
     "cluster_required": _("select a cluster when you set a pool or node"),
     "pool_and_node": _("set a pool or a node, not both"),
+    "clusters_without_nodes": _("no cluster has nodes"),
+    "cluster_without_nodes": _("cluster {cluster} has no nodes"),
+    "cluster_without_pools": _("pool {pool} has no nodes: cluster {cluster} has no pools; leave the pool blank"),
+    "pool_without_nodes": _("pool {pool} has no nodes in cluster {cluster}; its pools are {pools}"),
+    "node_misspelt": _("cluster {cluster} has no node {node}; the nearest names are {near}"),
     # The selection of nodes, and check runs.
     "nodes_missing": _("cluster {cluster} has no node {nodes}"),
     "job_selector_invalid": _("must be namespace:key=value, not {selector}"),

@@ -1,4 +1,4 @@
-"""Preflight runs."""
+"""Preflight runs, and reports that are not counted. A sentence about a field of a report stands behind its name."""
 
 from collections.abc import Mapping
 
@@ -16,5 +16,23 @@ SENTENCES: Mapping[str, str] = {
     "preflight_size": _(
         "{node} reports a run of {size} nodes, not {before}. The {received} earlier reports are dropped."
     ),
+    "preflight_flagged": _("Preflight run {run} of {workload}: {why}"),
     "preflight_again": _("{node} reported again after the verdict. A new run begins."),
+    # Reports that are not counted.
+    "preflight_nul": _("must not contain NUL characters"),
+    "preflight_node_unknown": _("cluster {cluster} has no node {node}"),
+    "preflight_not_object": _("a report must be a JSON object"),
+    "preflight_not_json": _("the report is not valid JSON: {error}"),
+    "preflight_node_missing": _("must be the name of the node that sends the report"),
+    "preflight_size_invalid": _("must be a whole number of nodes from 2 to {most}, not {value}"),
+    "preflight_size_odd": _("must be even, because nodes run in pairs, not {value}"),
+    "preflight_not_an_ip": _("{value} is not an IP address"),
+    "preflight_threshold_invalid": _("must be a number of at least 0, not {value}"),
+    "preflight_batches_type": _("must be a list"),
+    "preflight_batch_type": _("must be an object"),
+    "preflight_slot_invalid": _("must be a whole number of at least 0, not {value}"),
+    "preflight_slot_twice": _("slot {slot} appears twice"),
+    "preflight_pair_type": _("must be two addresses"),
+    "preflight_pair_same": _("must be two addresses, not the same one twice"),
+    "preflight_not_in_pair": _("{address} is not in the pair"),
 }

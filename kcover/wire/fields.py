@@ -93,7 +93,7 @@ def text(item: JsonObject, key: str, *, limit: int) -> str:
 
 
 def is_storable(value: str) -> bool:
-    """Whether the database can store the string."""
+    """Returns whether the database can store the string."""
     if "\0" in value:
         return False
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
@@ -220,7 +220,7 @@ def mapping(item: JsonObject, key: str) -> JsonObject:
 
 
 def _is_storable_json(value: object) -> bool:
-    """Whether a JSON value can be stored, including all keys, and is not nested too deeply."""
+    """Returns whether a JSON value can be stored, including all keys, and is not nested too deeply."""
     stack: list[tuple[object, int]] = [(value, 1)]
     while stack:
         value, depth = stack.pop()

@@ -1,12 +1,14 @@
-"""Authentication by a program's bearer token. DRF's session authentication, with CSRF, handles signed-in people."""
+"""Authentication: a program's bearer token, or the session of a signed-in person."""
 
 from django.contrib.auth.models import AnonymousUser
 from django.utils import timezone
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
+from kcover import reasons
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User
+from kcover_portal.api import http_errors
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
@@ -17,25 +19,33 @@ class TokenAuthentication(authentication.BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
         """Returns the token as ``request.auth``; None without a bearer header, so that a session is tried next.
 
-        Raises AuthenticationFailed for an invalid token, and PermissionDenied for an agent token unless the view sets
-        ``agents_too``.
+        Raises Unauthorized for an invalid token, and Forbidden for an agent token unless the view sets ``agents_too``.
         """
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != self.keyword.lower():
             return None
         token = services.find_token(secret.strip(), now=timezone.now())
         if token is None:
-            raise exceptions.AuthenticationFailed("The token is unknown, revoked or expired.", code="token_invalid")
+            raise http_errors.Unauthorized(reasons.of("token_invalid"))
         view = request.parser_context.get("view") if request.parser_context else None
         if token.kind == ApiToken.Kind.AGENT and not getattr(view, "agents_too", False):
-            raise exceptions.PermissionDenied(
-                "Agent tokens can only be used for /api/v1/agent/ and preflight reports.", code="agent_token"
-            )
+            raise http_errors.Forbidden(reasons.of("agent_token"))
         return AnonymousUser(), token
 
     def authenticate_header(self, request: Request) -> str:
         """Returns the WWW-Authenticate header of a 401."""
         return f'{self.keyword} realm="kcover portal"'
+
+
+class SessionAuthentication(authentication.SessionAuthentication):
+    """The session of a signed-in person. Requests that change something need the CSRF token."""
+
+    def enforce_csrf(self, request: Request) -> None:
+        """Raises Forbidden."""
+        try:
+            super().enforce_csrf(request)
+        except exceptions.PermissionDenied as error:
+            raise http_errors.Forbidden(reasons.of("csrf_failed")) from error
 
 
 def principal(request: Request) -> queries.Principal:

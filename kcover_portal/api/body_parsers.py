@@ -2,41 +2,38 @@
 
 import json
 from collections.abc import Iterator
-from http import HTTPStatus
 from typing import Any, NoReturn
 
-from rest_framework import exceptions, parsers
+from rest_framework import parsers
 from rest_framework.request import Request
+
+from kcover import reasons
+from kcover_portal.api import http_errors
 
 MAX_BYTES = 1024 * 1024
 MAX_DEPTH = 64  # of JSON; the serializers read three levels
-
-
-class TooLarge(exceptions.APIException):
-    """The body exceeds its size limit."""
-
-    status_code = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    default_code = "too_large"
 
 
 class StrictJsonParser(parsers.JSONParser):
     """JSON in UTF-8 of at most MAX_BYTES. Rejects duplicate keys, NaN, lone surrogates and deep nesting."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
-        """Returns the decoded value. Raises ParseError or TooLarge."""
+        """Returns the decoded value. Raises BadRequest or TooLarge."""
         body = whole(stream, parser_context, most=MAX_BYTES)
         try:
             value = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant)
         except RecursionError:
-            raise exceptions.ParseError("Invalid JSON: nested too deeply") from None
+            raise _parse_error(reasons.of("json_too_deep", levels=MAX_DEPTH)) from None
+        except reasons.ExplainedError as error:
+            raise _parse_error(error.reason) from error
         except ValueError as error:
-            raise exceptions.ParseError(f"Invalid JSON: {error}") from error
+            raise _parse_error(str(error)) from error
         if any(depth > MAX_DEPTH for depth in _depths(value)):
-            raise exceptions.ParseError(f"Invalid JSON: nested deeper than {MAX_DEPTH} levels")
+            raise _parse_error(reasons.of("json_too_deep", levels=MAX_DEPTH))
         try:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError:  # it could neither be stored nor quoted in the response
-            raise exceptions.ParseError("Invalid JSON: contains a lone surrogate; remove it") from None
+            raise _parse_error(reasons.of("json_lone_surrogate")) from None
         return value
 
 
@@ -46,8 +43,12 @@ def whole(stream: Any, parser_context: Any, *, most: int) -> bytes:
     if len(body) <= most:
         return body
     declared = parser_context["request"].META.get("CONTENT_LENGTH", "")
-    size = declared if declared.isdigit() else f"more than {most}"
-    raise TooLarge(f"The body has {size} bytes. The limit is {most}.")
+    size = declared if declared.isdigit() else reasons.of("more_than", number=most)
+    raise http_errors.TooLarge(reasons.of("too_large", bytes=size, limit=most))
+
+
+def _parse_error(problem: reasons.Value) -> http_errors.BadRequest:
+    return http_errors.BadRequest(reasons.of("parse_error", problem=problem))
 
 
 def taken(request: Request) -> list[str]:
@@ -61,12 +62,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) != len(pairs):
         keys = [key for key, _ in pairs]
         duplicate = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"duplicate key {json.dumps(duplicate[:60])}")
+        raise reasons.ExplainedError(reasons.of("json_duplicate_key", key=json.dumps(duplicate[:60])))
     return found
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not valid JSON; use null or omit the key")
+    raise reasons.ExplainedError(reasons.of("json_constant", name=name))
 
 
 def _depths(value: Any) -> Iterator[int]:

@@ -13,14 +13,15 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from rest_framework import exceptions
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.api import problems
+from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.models import Answered
+from kcover_portal.errors import FieldError
 from kcover_portal.rescue import services as rescue
 
 HEADER = "Idempotency-Key"
@@ -39,7 +40,7 @@ def once(view: View) -> View:
         if key is None:
             return view(self, request, *args, **kwargs)
         if not key.strip() or len(key) > MAX_LENGTH:
-            raise exceptions.ValidationError({HEADER: [f"Must have 1 to {MAX_LENGTH} characters."]}, code="length")
+            raise FieldError(HEADER, reasons.of("idempotency_key_length", most=MAX_LENGTH))
         claim = {"actor": accounts.actor(principal(request))[:200], "key": key}
         digest = _digest(request)
         earlier = Answered.objects.filter(**claim).first()
@@ -55,9 +56,7 @@ def once(view: View) -> View:
                 if earlier is None:
                     raise
         if earlier.request != digest:
-            raise problems.Unprocessable(
-                f"{HEADER} {key} was used for a different request. Use a new key.", code="idempotency_key_reused"
-            )
+            raise http_errors.Unprocessable(reasons.of("idempotency_key_reused", header=HEADER, key=key))
         return Response(earlier.body, status=earlier.status)
 
     return guarded

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from rest_framework import exceptions, permissions
+from rest_framework import permissions
 from rest_framework.request import Request
 
+from kcover import reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import ApiToken, Role
+from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.fleet.models import Cluster
 
@@ -21,21 +23,16 @@ class RolePermission(permissions.BasePermission):
     def has_permission(self, request: Request, view: Any) -> bool:
         """Returns False (401) for anonymous requests.
 
-        Raises PermissionDenied for users and tokens without a role, and for decision systems in other views.
+        Raises Forbidden for users and tokens without a role, and for decision systems in other views.
         """
         who = principal(request)
         if not isinstance(who, ApiToken) and not who.is_authenticated:
             return False
         if not queries.may_somewhere(who, Role.VIEWER):
-            raise exceptions.PermissionDenied(
-                "Your account has no role. Ask an administrator to assign one.", code="no_role"
-            )
+            raise http_errors.Forbidden(reasons.of("no_role"))
         acts = request.method not in permissions.SAFE_METHODS
         if acts and decides(request) and not getattr(view, "decision_systems", False):
-            raise exceptions.PermissionDenied(
-                "Decision system tokens cannot change safety limits. Use an operator token.",
-                code="decision_system_token",
-            )
+            raise http_errors.Forbidden(reasons.of("decision_system_token"))
         return True
 
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
@@ -50,7 +47,7 @@ def decides(request: Request) -> bool:
 
 
 def require(request: Request, role: str, cluster: Cluster | None) -> None:
-    """Raises PermissionDenied, with the missing role and its scope, unless the caller has the role."""
+    """Raises Forbidden, with the missing role and its scope, unless the caller has the role."""
     if not queries.may(principal(request), role, cluster):
-        where = f"in cluster {cluster.name}" if cluster else "for all clusters"
-        raise exceptions.PermissionDenied(f"Requires the role {role} {where}.", code="role_required")
+        where = reasons.of("in_cluster", cluster=cluster.name) if cluster else reasons.of("in_all_clusters")
+        raise http_errors.Forbidden(reasons.of("role_required", role=role, where=where))

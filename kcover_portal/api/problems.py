@@ -1,10 +1,10 @@
 """Errors as RFC 9457 ``application/problem+json``.
 
-Each document has a stable ``code`` for programs and a ``detail`` for people. ``errors`` has the codes of single fields.
-A refusal with a reason has the reason's code and ``params``.
+Each document has a stable ``code`` for programs, and a ``detail`` for people in the language of the request
+(``Accept-Language``). A refusal with a reason has the reason's code and ``params``. ``errors`` has the same of each
+field.
 """
 
-import math
 from collections.abc import Iterator
 from http import HTTPStatus
 from typing import Any
@@ -15,10 +15,11 @@ from rest_framework import exceptions, views
 from rest_framework.response import Response
 
 from kcover import reasons
+from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
-from kcover_portal.api import body_parsers
+from kcover_portal.api import body_parsers, http_errors
 from kcover_portal.checks import services as check_runs
-from kcover_portal.errors import FieldError
+from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.incidents import services as incidents
 from kcover_portal.policies import services as policies
@@ -26,57 +27,36 @@ from kcover_portal.policies.services import source
 from kcover_portal.rescue import services as rescue
 
 MEDIA_TYPE = "application/problem+json"
+BODY = "body"  # the field of an error that concerns the whole body
 
-
-class Conflict(exceptions.APIException):
-    """409: the request is well formed but does not fit the current state."""
-
-    status_code = HTTPStatus.CONFLICT
-    default_detail = "Not possible in the current state."
-    default_code = "conflict"
-
-
-class PreconditionFailed(exceptions.APIException):
-    """412: ``If-Match`` names a version that is no longer active."""
-
-    status_code = HTTPStatus.PRECONDITION_FAILED
-    default_code = "precondition_failed"
-
-
-class NotAnswered(exceptions.APIException):
-    """503: a cluster that the response depends on does not answer; retry after ``retry_after`` seconds."""
-
-    status_code = HTTPStatus.SERVICE_UNAVAILABLE
-    default_code = "cluster_unavailable"
-
-    def __init__(self, detail: str, *, retry_after: float | None) -> None:
-        super().__init__(detail)
-        self.wait = math.ceil(retry_after or 5)  # DRF sends it as Retry-After
-
-
-class Unprocessable(exceptions.APIException):
-    """422: the body is well formed but its content is rejected."""
-
-    status_code = HTTPStatus.UNPROCESSABLE_ENTITY
-    default_code = "unprocessable"
+# What a service refuses, and how REST answers.
+ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
+    rescue.RescueRefused: http_errors.Conflict,
+    incidents.CloseRefused: http_errors.Conflict,
+    check_runs.CheckRunRefused: http_errors.Conflict,
+    policies.Conflict: http_errors.PreconditionFailed,
+    policies.NotFound: http_errors.NotFound,
+    accounts.Refused: http_errors.Unprocessable,
+}
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     """Returns the problem document of an exception; None for an unexpected one, which Django handles."""
     if isinstance(error, policies.Invalid):
         return unreadable(error.problems)
-    known = _known(error)
+    if isinstance(error, FieldErrors) or (isinstance(error, FieldError) and not error.conflict):
+        views.set_rollback()
+        return invalid(error.errors if isinstance(error, FieldErrors) else (error,))
+    known = _known(error, context)
     response = views.exception_handler(known, context)
     if response is None:
         return None
-    if isinstance(error, exceptions.UnsupportedMediaType):
-        response.data = {"detail": f"{error.detail} Send {' or '.join(body_parsers.taken(context['request']))}."}
-    errors = list(_flat(response.data)) if isinstance(known, exceptions.ValidationError) else []
-    reason = error.reason if isinstance(error, reasons.ExplainedError) else None
-    if errors and reason is not None:  # of the field, not of the request
-        errors, reason = [{**errors[0], **reason.to_json()}], None
-    detail = _detail(response.data) if not errors else "; ".join(f"{e['field']}: {e['reason']}" for e in errors)
-    answer = problem(response.status_code, detail, code=_code(known), errors=errors, reason=reason)
+    if isinstance(known, exceptions.ValidationError):
+        answer = _invalid(list(_flat(response.data)))
+    else:
+        detail = str(response.data["detail"])
+        reason = known.reason if isinstance(known, http_errors.HttpError) else None
+        answer = problem(response.status_code, detail, code=_code(known), reason=reason)
     for name in ("Allow", "WWW-Authenticate", "Retry-After"):
         if name in response.headers:
             answer.headers[name] = response.headers[name]
@@ -109,54 +89,65 @@ def problem(
     return Response(body, status=status, content_type=MEDIA_TYPE)
 
 
+def invalid(found: tuple[FieldError, ...]) -> Response:
+    """Returns a 400 that names each invalid field."""
+    return _invalid(
+        [
+            {"field": error.field or BODY, **error.reason.to_json(), "reason": localization.say(error.reason)}
+            for error in found
+        ]
+    )
+
+
 def unreadable(found: tuple[source.Problem, ...]) -> Response:
     """Returns a 422 for an invalid policy text, with the line of each error."""
-    errors = [
-        {
-            **wrong.to_json(),
-            "field": wrong.path or "text",
-            "reason": f"line {wrong.line}, column {wrong.column}: {wrong.message}",
-        }
-        for wrong in found
-    ]
-    number = "1 error" if len(errors) == 1 else f"{len(errors)} errors"
-    detail = f"The text has {number}. Nothing was applied."
-    return problem(HTTPStatus.UNPROCESSABLE_ENTITY, detail, code="policy_invalid", errors=errors)
+    errors = []
+    for wrong in found:
+        message = localization.say(wrong.reason)
+        place = reasons.of("problem_at", line=wrong.line, column=wrong.column, problem=message)
+        path = wrong.path or "text"
+        errors.append({**wrong.to_json(), "message": message, "field": path, "reason": localization.say(place)})
+    reason = reasons.of("policy_invalid_once") if len(errors) == 1 else reasons.of("policy_invalid", count=len(errors))
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
+    return problem(status, localization.say(reason), code="policy_invalid", errors=errors)
 
 
-def _known(error: Exception) -> Exception:
-    """Converts an error of a service to an HTTP error."""
-    if isinstance(error, rescue.RescueRefused | incidents.CloseRefused | check_runs.CheckRunRefused):
-        return Conflict(str(error))
-    if isinstance(error, FieldError) and error.conflict:
-        return Conflict(str(error))
+def _invalid(errors: list[dict[str, Any]]) -> Response:
+    detail = "; ".join(f"{error['field']}: {error['reason']}" for error in errors)
+    return problem(HTTPStatus.BAD_REQUEST, detail, code="invalid", errors=errors)
+
+
+def _known(error: Exception, context: dict[str, Any]) -> Exception:
+    """Converts an error of a service, of Django or of DRF to one with a reason, if there is one for it."""
+    if isinstance(error, accounts.Later):
+        status = HTTPStatus.TOO_MANY_REQUESTS
+        return http_errors.Later(error.reason, status=status, retry_after=error.retry_after)
+    for kind, answer in ANSWERS.items():
+        if isinstance(error, kind):
+            return answer(error.reason)
     if isinstance(error, FieldError):
-        return exceptions.ValidationError({error.field: [str(error)]})
-    if isinstance(error, policies.Conflict):
-        return PreconditionFailed(str(error), code="revision_changed")
-    if isinstance(error, policies.NotFound):
-        return exceptions.NotFound(str(error))
-    if isinstance(error, accounts.Refused):
-        return Unprocessable(str(error))
+        return http_errors.Conflict(error.reason)
     if isinstance(error, node_selection.Unanswered):
-        return NotAnswered(str(error), retry_after=error.retry_after)
+        status = HTTPStatus.SERVICE_UNAVAILABLE
+        return http_errors.Later(error.reason, status=status, retry_after=error.retry_after or 5)
     if isinstance(error, Http404):
-        return exceptions.NotFound(str(error) or None)
+        return http_errors.NotFound(reasons.of("not_found"))
     if isinstance(error, PermissionDenied):
-        return exceptions.PermissionDenied(str(error) or None)
+        return exceptions.PermissionDenied()
+    if isinstance(error, exceptions.UnsupportedMediaType):
+        return http_errors.UnsupportedMediaType(_media_types(context))
     return error
 
 
+def _media_types(context: dict[str, Any]) -> reasons.Reason:
+    request = context["request"]
+    accepted = reasons.either(body_parsers.taken(request))
+    return reasons.of("unsupported_media_type", media_type=request.content_type, accepted=accepted)
+
+
 def _code(error: Exception) -> str:
-    """Returns the code of an HTTP error; single fields have their own codes."""
-    if isinstance(error, exceptions.ValidationError):
-        return "invalid"
     codes = error.get_codes() if isinstance(error, exceptions.APIException) else None
     return codes if isinstance(codes, str) else "error"
-
-
-def _detail(data: Any) -> str:
-    return str(data["detail"]) if isinstance(data, dict) and "detail" in data else str(data)
 
 
 def _flat(data: Any, path: str = "") -> Iterator[dict[str, str]]:
@@ -168,4 +159,4 @@ def _flat(data: Any, path: str = "") -> Iterator[dict[str, str]]:
         for index, inner in enumerate(data):
             yield from _flat(inner, f"{path}.{index}" if isinstance(inner, dict) else path)
     else:
-        yield {"field": path or "body", "code": getattr(data, "code", None) or "invalid", "reason": str(data)}
+        yield {"field": path or BODY, "code": getattr(data, "code", None) or "invalid", "reason": str(data)}

@@ -8,6 +8,7 @@ from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from kcover_portal.api.v1 import (
+    account,
     approval_links,
     audit,
     base,
@@ -115,6 +116,7 @@ urlpatterns = [
     path("v1/deliveries/<int:pk>/retry", notifications.Deliveries.as_view({"post": "retry"}), name="delivery-retry"),
     path("v1/audit", audit.Audit.as_view(LIST), name="audit"),
     path("v1/audit/<int:pk>", audit.Audit.as_view(ITEM), name="audit-entry"),
+    path("v1/account/password", account.Password.as_view(), name="account-password"),
     path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),
     path("v1/tokens/<int:pk>", tokens.Tokens.as_view({"get": "retrieve", "delete": "destroy"}), name="token"),
     re_path(r"^(?!docs$|schema$)", base.Nowhere.as_view(), name="nowhere"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import wraps
+from http import HTTPStatus
 from typing import Concatenate, ParamSpec, cast
 from urllib.parse import urlencode
 
@@ -15,6 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts import services
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.fleet.models import Cluster
 
@@ -63,6 +65,13 @@ def require(request: Request, role: str, cluster: Cluster | None) -> None:
 def dialog(request: Request) -> str:
     """The base template of a confirmation form: the inside of a dialog, or a page if no script runs."""
     return "console/dialog.html" if request.htmx else "console/base.html"
+
+
+def later(response: HttpResponse, refusal: services.Later) -> HttpResponse:
+    """Make the response a 429 that says when to try again."""
+    response.status_code = HTTPStatus.TOO_MANY_REQUESTS
+    response.headers["Retry-After"] = str(refusal.retry_after)
+    return response
 
 
 def lead(request: Request, target: str) -> HttpResponse:

@@ -136,6 +136,7 @@ def palette(user: User, mode: str) -> list[Entry]:
         Entry(_("Occurrences"), "notes", reverse("console:occurrences"), words="events occurrences xid"),
         Entry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
         Entry(_("Analyse a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
+        Entry(_("Your account"), "user-circle", reverse("console:account"), words="password sessions"),
         Entry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
     ]
     if rights(user).pause:

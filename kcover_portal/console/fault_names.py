@@ -1,4 +1,4 @@
-"""The names for people of a fault and of the symptom of a storm, in the reader's language."""
+"""The names for people of a fault and of the symptom of a storm, and a fault's message, in the reader's language."""
 
 from typing import Final
 
@@ -6,6 +6,9 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from kcover.faults import fault
+from kcover_portal import localization
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.rescue.models import Rescue
 
 KINDS: Final[dict[str, str | Promise]] = {
@@ -16,20 +19,37 @@ KINDS: Final[dict[str, str | Promise]] = {
     "preflight": gettext_lazy("Preflight"),
     "pod": "Pod",
     "other": gettext_lazy("Other"),
+    fault.OVERFLOW: gettext_lazy("Overflow"),
     "storm": gettext_lazy("Storm"),
+}
+
+# Faults that the portal finds itself: their codes are words.
+FOUND: Final[dict[tuple[str, str], str | Promise]] = {
+    ("agent", "silent"): gettext_lazy("Agent silent"),
+    ("preflight", "slow"): gettext_lazy("Preflight slow"),
+    ("preflight", "abnormal"): gettext_lazy("Preflight abnormal"),
 }
 
 
 def fault_name(kind: str, code: str) -> str:
     """Xid 79, SXid 12028, Check pciebw; of a storm its symptom: Storm: Xid 79."""
+    if (kind, code) in FOUND:
+        return str(FOUND[kind, code])
     if kind == "storm":
         return f"{KINDS[kind]}: {symptom(code)}"
+    if kind == fault.OVERFLOW:
+        return _("Too many distinct faults")
     return f"{KINDS.get(kind, kind)} {code}"
 
 
 def of_rescue(rescue: Rescue) -> str:
     """The name of the fault that a rescue is about; "" if it is not about a fault."""
     return fault_name(rescue.fault_kind, rescue.fault_code) if rescue.fault_kind else ""
+
+
+def fault_message(row: Incident | Occurrence) -> str:
+    """What the portal found itself, or the log line as it is."""
+    return localization.stored(row.because) or row.message
 
 
 def symptom(text: str) -> str:

@@ -149,6 +149,7 @@ TABLES: Final = {
         "live": Badge(_("Valid"), "ok", "key"),
         "expired": Badge(_("Expired"), "off", "clock"),
         "revoked": Badge(_("Revoked"), "off", "ban"),
+        "suspended": Badge(_("Creator disabled"), "off", "ban"),
     },
     "channel": {
         "works": Badge(_("Working"), "ok", "circle-check"),

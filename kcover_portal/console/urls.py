@@ -4,6 +4,7 @@ from django.urls import path
 
 from kcover.policy import document
 from kcover_portal.console.views import (
+    account,
     accounts,
     approvals,
     audit,
@@ -78,6 +79,7 @@ urlpatterns = [
     path("safety/<slug:cluster>/mode/", safety.mode, name="safety-mode"),
     path("safety/<slug:cluster>/guards/<slug:guard>/", safety.guard, name="safety-guard"),
     path("maintenance/new/", safety.announce, name="maintenance-new"),
+    path("maintenance/covers/", safety.window_covers, name="maintenance-covers"),
     path("maintenance/<int:pk>/end/", safety.end_maintenance, name="maintenance-end"),
     path("notifications/", notifications.notifications, name="notifications"),
     path("notifications/new/<slug:kind>/", notifications.new_channel, name="channel-new"),
@@ -98,6 +100,13 @@ urlpatterns = [
     path("access/users/new/", accounts.new_user, name="user-new"),
     path("access/users/<int:pk>/role/", accounts.role, name="user-role"),
     path("access/users/<int:pk>/password/", accounts.password, name="user-password"),
+    path("access/users/<int:pk>/disable/", accounts.disable, name="user-disable"),
+    path("access/users/<int:pk>/enable/", accounts.enable, name="user-enable"),
+    path("access/users/<int:pk>/sessions/", accounts.end_sessions, name="user-sessions"),
+    path("account/", account.account, name="account"),
+    path("account/password/", account.password, name="own-password"),
+    path("account/sessions/end/", account.end_other_sessions, name="sessions-end"),
+    path("account/sessions/<slug:public_id>/end/", account.end_session, name="session-end"),
     path("pause/", session.pause, name="pause"),
     path("resume/", session.resume, name="resume"),
     path("demo/faults/", demo.inject, name="inject"),

@@ -9,7 +9,7 @@ from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.filtersets import Period, RowNumber
 
-KINDS = [(kind, kind) for kind in fault.KINDS]
+KINDS = [(kind, kind) for kind in fault.INCIDENT_KINDS]
 
 
 class AnyOf(filters.BaseInFilter, filters.CharFilter):

@@ -41,9 +41,13 @@ class Incident(models.Model):
     cause = models.PositiveIntegerField(null=True, help_text="the Xid that the line names as its cause")
     drill = models.BooleanField(default=False)
     count = models.PositiveBigIntegerField(default=0)
-    message = models.TextField(blank=True)
+    message = models.TextField(blank=True, help_text="the log line, or the English sentence of because")
+    because = models.JSONField(default=dict, help_text="what the portal found itself; {}: the message is a log line")
     boot_id = models.CharField(max_length=64, blank=True, help_text="of the last occurrence")
     counted_records = models.JSONField(default=list, help_text="the log records that were counted, by boot and source")
+    fault_digests = models.JSONField(
+        default=list, help_text="of an overflow: digests of the distinct faults that it counts"
+    )
     opened_at = models.DateTimeField()
     last_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
@@ -77,6 +81,11 @@ class Incident(models.Model):
         return f"{self.kind} {self.code} on {self.where}"
 
     @property
+    def message_reason(self) -> reasons.Reason | None:
+        """What the portal found itself; None if the message is a log line."""
+        return reasons.kept(self.because)
+
+    @property
     def closed_why(self) -> reasons.Reason | None:
         return reasons.kept(self.closed_because)
 
@@ -95,6 +104,7 @@ class Occurrence(models.Model):
     source = models.CharField(max_length=32)
     sequence = models.BigIntegerField(null=True)
     message = models.TextField(blank=True)
+    because = models.JSONField(default=dict, help_text="as of the incident")
     drill = models.BooleanField(default=False)
     count = models.PositiveBigIntegerField(default=1)
     seen_at = models.DateTimeField(null=True, help_text="by the agent's clock: shown, never trusted")
@@ -110,6 +120,11 @@ class Occurrence(models.Model):
             ),
         )
         indexes = (models.Index(fields=("incident", "-id"), name="occurrences_of_incident"),)
+
+    @property
+    def message_reason(self) -> reasons.Reason | None:
+        """As of the incident."""
+        return reasons.kept(self.because)
 
 
 class JobSeen(models.Model):

@@ -148,7 +148,7 @@ def _guard(code: str) -> str | None:
 def _ingest() -> Iterable[Metric]:
     counts = runtime.counts("ingest")
     reports = CounterMetricFamily("kcover_ingest_reports", "Reports of agents by outcome", labels=("end",))
-    for end, name in (("kept", "reports"), ("failed", "failed"), ("busy", "busy")):
+    for end, name in (("kept", "reports"), ("failed", "failed"), ("busy", "busy"), ("limited", "limited")):
         reports.add_metric((end,), counts.get(name, 0))
     yield reports
     items = CounterMetricFamily("kcover_ingest_items", "Faults and results in stored reports", labels=("end",))

@@ -87,7 +87,7 @@ class PreflightRefusal(models.Model):
     uid = models.CharField(max_length=64, blank=True)
     node = models.CharField(max_length=253, blank=True)
     path = models.CharField(max_length=200, blank=True)
-    reason = models.CharField(max_length=500)
+    because = models.JSONField()
     at = models.DateTimeField(db_index=True)
 
     class Meta:

@@ -16,7 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from kcover import audit, preflight, reasons
-from kcover.faults import fault
+from kcover.quote import short_text
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents
@@ -74,11 +74,12 @@ def receive(workload: Workload, body: Mapping[str, Any], *, now: datetime) -> Ta
     """
     try:
         if NUL in json.dumps(body):
-            raise preflight.ReportInvalid("", "must not contain NUL characters")
+            raise preflight.ReportInvalid("", "preflight_nul")
         report = preflight.read(body)
         node = Node.objects.filter(cluster=workload.cluster, name=report.node, in_cluster=True).first()
         if node is None:
-            raise preflight.ReportInvalid("node_name", f"cluster {workload.cluster.name} has no node {report.node}")
+            unknown = {"cluster": workload.cluster.name, "node": short_text(report.node)}
+            raise preflight.ReportInvalid("node_name", "preflight_node_unknown", **unknown)
     except preflight.ReportInvalid as refusal:
         _refuse(workload, body, refusal, now=now)
         raise
@@ -192,24 +193,20 @@ def _tell(report_id: int, *, now: datetime) -> bool:
         return False
     report = PreflightReport.objects.select_related("run", "node__cluster").get(pk=report_id)
     run = report.run
-    seen = fault.Fault(
-        kind="preflight",
-        code=report.verdict,
-        message=f"preflight of {run.namespace}/{run.workload}: {_why(report)} (run {run.pk})",
-        source="preflight",
-    )
+    workload = f"{run.namespace}/{run.workload}"
+    because = reasons.of("preflight_flagged", run=str(run.pk), workload=workload, why=_why(report))
+    seen = incidents.PortalFault(kind="preflight", code=report.verdict, because=because, source="preflight")
     incidents.keep_fault(report.node, seen, boot_id=report.node.boot_id, now=now)
     return True
 
 
-def _why(report: PreflightReport) -> str:
-    """Returns the sentence of the verdict about the report's node."""
+def _why(report: PreflightReport) -> reasons.Reason:
+    """Returns the verdict about the report's node."""
     if report.verdict == Verdict.ABNORMAL:
         failed = preflight.read(report.body).failed_checks
-        return str(reasons.of("preflight_abnormal", node=report.node.name, checks=", ".join(failed)))
+        return reasons.of("preflight_abnormal", node=report.node.name, checks=", ".join(failed))
     slow = [reason for reason in report.run.because if reason["code"] == "preflight_slow"]
-    sentences = (str(reasons.from_json(reason)) for reason in slow if reason["params"]["node"] == report.node.name)
-    return next(sentences, report.verdict)
+    return next(reasons.from_json(reason) for reason in slow if reason["params"]["node"] == report.node.name)
 
 
 def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:
@@ -234,7 +231,7 @@ def _refuse(workload: Workload, body: Mapping[str, Any], refusal: preflight.Repo
         run=run,
         node=node[:253].replace("\0", "") if isinstance(node, str) else "",
         path=refusal.path[:200],
-        reason=refusal.reason[:500].replace("\0", ""),
+        because=refusal.reason.to_json(),
         at=now,
     )
     if run is not None:

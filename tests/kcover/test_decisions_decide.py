@@ -434,7 +434,7 @@ def test_counts_are_asked_for_where_a_rule_matches_whoever_decides() -> None:
 
 
 def needs_counts(facts: decide.Situation) -> bool:
-    """Whether somebody who gathers facts for this situation must count."""
+    """Returns whether the facts of this situation need counts."""
     chosen = decide.match_rules(facts).candidate
     return chosen is not None and decide.needs_counts(facts, chosen)
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from kcover import reasons, sentences
+from kcover.decisions import guards
 
 PAUSED = reasons.of("paused_because", why="look first")
 MISMATCH = reasons.of("rule_mismatch", rule="kce#1", why=reasons.of("lists_others", listed="48, 63", code="62"))
@@ -199,3 +200,8 @@ def test_every_text_can_be_said(code: str) -> None:
     reason = reasons.of(code, **dict.fromkeys(reasons.FIELDS[code], "N"))
     assert "{" not in str(reason).replace("{N}", "")
     assert str(reason).count("N") >= len(reasons.FIELDS[code])
+
+
+@pytest.mark.parametrize("trait", guards.TRAITS)
+def test_each_kind_of_storm_has_a_sentence(trait: str) -> None:
+    assert reasons.FIELDS[f"storm_of_{trait}"] == {"value"}

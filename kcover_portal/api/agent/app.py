@@ -14,7 +14,7 @@ from django.db.utils import DataError
 from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
-from kcover import wire
+from kcover import reasons, wire
 from kcover_portal.api.agent import (
     body,
     credentials,
@@ -22,11 +22,12 @@ from kcover_portal.api.agent import (
     ingest_counters,
     jwt_claims,
     long_poll,
-    report_decoding,
+    report_decoder,
     service_accounts,
 )
 from kcover_portal.api.agent.group_commit import Full
 from kcover_portal.api.agent.problem_responses import Refusal
+from kcover_portal.api.agent.report_rates import ReportRates
 from kcover_portal.api.agent.writer import Writer
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents.services import silence
@@ -43,10 +44,11 @@ PREFIX = "/api/v1/agent/"
 METHODS = {"reports": "POST", "enrol": "POST", "commands": "GET"}
 LONGEST_WAIT = 60.0
 RETRY_AFTER = 5
-REPORT = "a report as JSON, a heartbeat at least (version, node, boot_id, batch_id, sent_at)"
+REPORT = reasons.of("report_wanted", keys="version, node, boot_id, batch_id, sent_at")
 
 known_credentials = credentials.Credentials()
 known_accounts = service_accounts.ServiceAccounts()
+report_rates = ReportRates()
 _writer = Writer()
 _polls = long_poll.Polls()
 
@@ -84,10 +86,12 @@ def beat() -> None:
 
 async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[str, Any]]:
     if asked not in METHODS:
-        raise Refusal(404, f"no endpoint {scope['path'][:200]}; supported: {', '.join(METHODS)} under {PREFIX}")
+        known = reasons.of("agent_endpoint_unknown", path=scope["path"][:200], known=", ".join(METHODS), prefix=PREFIX)
+        raise Refusal(404, known)
     if scope["method"] != METHODS[asked]:
         wanted = METHODS[asked]
-        raise Refusal(405, f"{asked} requires {wanted}, not {scope['method'][:20]}", allow=wanted)
+        reason = reasons.of("method_not_allowed", endpoint=asked, method=wanted, used=scope["method"][:20])
+        raise Refusal(405, reason, allow=wanted)
     headers: Headers = dict(scope["headers"])
     credential = await _credential(headers)
     if asked == "reports":
@@ -98,13 +102,18 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
 
 
 async def _report(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
+    sender = credential.cluster.pk, credential.node
+    if credential.node:
+        report_rates.admit(sender)
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=REPORT, hold=hold)
         try:
-            incoming = report_decoding.read(credential.cluster, sent, now=timezone.now())
+            incoming = report_decoder.read(credential.cluster, sent, now=timezone.now())
         except wire.EnvelopeError as error:
-            raise Refusal(400, error.reason, field=error.path or "body") from error
+            reason = reasons.of("report_invalid", problem=error.reason)
+            raise Refusal(400, reason, field=error.path or "body") from error
         credentials.speaks_for(credential, incoming.node)
+        report_rates.charge(sender, incoming.faults)
         answer = await _writer.keep(incoming)
     return 202, wire.encode_answer(answer)
 
@@ -131,9 +140,8 @@ def _seconds(text: str) -> float:
     except ValueError:
         wait = math.nan
     if not 0 <= wait <= LONGEST_WAIT:  # not a number is neither
-        raise Refusal(
-            400, f"must be a number from 0 to {LONGEST_WAIT:.0f}, not {text[:40]!r}", code="out_of_range", field="wait"
-        )
+        reason = reasons.of("out_of_range", least=0, most=int(LONGEST_WAIT), value=repr(text[:40]))
+        raise Refusal(400, reason, field="wait")
     return wait
 
 
@@ -152,17 +160,15 @@ def _trouble(error: Exception) -> Refusal:
     """What went wrong on this side, as the status that makes an agent do the right thing with its report."""
     if isinstance(error, Full):
         ingest_counters.refused()
-        return Refusal(429, "Too many reports are queued. Retry later.", retry_after=RETRY_AFTER)
+        return Refusal(429, reasons.of("queue_full"), retry_after=RETRY_AFTER)
     if isinstance(error, DataError):  # it would be refused again and again, and block what is spooled behind it
         log.error("a report contains a value that the database rejects: %s", error)
-        return Refusal(400, f"contains a value that cannot be stored: {str(error).splitlines()[0]}", field="body")
+        return Refusal(400, reasons.of("value_not_storable", error=str(error).splitlines()[0]), field="body")
     if isinstance(error, DatabaseError):
         log.warning("the database does not accept reports: %s", error)
-        reason = "The portal's database does not answer. Keep the report and retry."
-        return Refusal(503, reason, retry_after=RETRY_AFTER)
+        return Refusal(503, reasons.of("database_unavailable"), retry_after=RETRY_AFTER)
     log.error("an agent request failed", exc_info=error)
-    reason = "Internal error; see the portal's log. Keep the report and retry."
-    return Refusal(500, reason, retry_after=RETRY_AFTER)
+    return Refusal(500, reasons.of("internal_error"), retry_after=RETRY_AFTER)
 
 
 async def _send(send: Send, status: int, document: dict[str, Any], headers: list[tuple[bytes, bytes]]) -> None:

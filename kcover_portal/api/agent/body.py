@@ -5,7 +5,7 @@ import zlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-from kcover import wire
+from kcover import reasons, wire
 from kcover_portal.api.agent.problem_responses import Refusal
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -15,7 +15,9 @@ PATIENCE = 20.0  # seconds to receive a body, so that a slow or stalled client f
 _GZIP = ("gzip", "x-gzip")  # RFC 9110: x-gzip is an older name of gzip
 
 
-async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str, hold: Callable[[int], None]) -> bytes:
+async def read(
+    headers: Mapping[bytes, bytes], receive: Receive, *, wanted: reasons.Reason, hold: Callable[[int], None]
+) -> bytes:
     """Returns the decompressed body, which is not empty. ``wanted`` describes the expected content in errors.
 
     ``hold`` is called with the size of each received chunk, and in the end with the difference after decompression.
@@ -23,17 +25,17 @@ async def read(headers: Mapping[bytes, bytes], receive: Receive, *, wanted: str,
     """
     declared = headers.get(b"content-length", b"").decode("latin-1")
     if declared.isdigit() and int(declared) > LIMIT:
-        raise _too_large(f"has {declared} bytes")
+        raise _too_large(declared)
     try:
         async with asyncio.timeout(PATIENCE):
             received = await _received(receive, hold)
     except TimeoutError:
-        raise Refusal(408, f"not received within {PATIENCE:g} s", field="body") from None
+        raise Refusal(408, reasons.of("body_timeout", seconds=f"{PATIENCE:g}"), field="body") from None
     body = _unpacked(received, headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
     if body is not received:
         hold(len(body) - len(received))
     if not body.strip():
-        raise Refusal(400, f"is empty; send {wanted}", field="body")
+        raise Refusal(400, reasons.of("body_missing", wanted=wanted), field="body")
     return body
 
 
@@ -42,11 +44,11 @@ async def _received(receive: Receive, hold: Callable[[int], None]) -> bytes:
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "the connection was closed before the body was complete")
+            raise Refusal(400, reasons.of("body_incomplete"))
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > LIMIT:
-            raise _too_large(f"has more than {LIMIT} bytes")
+            raise _too_large(reasons.of("more_than", number=LIMIT))
         hold(len(chunks[-1]))
         if not message.get("more_body"):
             return b"".join(chunks)
@@ -56,20 +58,20 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
     if encoding in ("", "identity"):
         return body
     if encoding not in _GZIP:
-        raise Refusal(415, f"{encoding[:60]} is not supported; send gzip or omit the header", field="Content-Encoding")
+        raise Refusal(415, reasons.of("unsupported_encoding", encoding=encoding[:60]), field="Content-Encoding")
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
         unpacked = stream.decompress(body, LIMIT + 1)
     except zlib.error as error:
-        raise Refusal(400, f"is not gzip, as Content-Encoding says: {error}", field="body") from error
+        raise Refusal(400, reasons.of("not_gzip", error=str(error)), field="body") from error
     if len(unpacked) > LIMIT:
-        raise _too_large(f"has more than {LIMIT} bytes once unpacked")
+        raise Refusal(413, reasons.of("unpacked_too_large", limit=LIMIT), field="body")
     if not stream.eof:
-        raise Refusal(400, "the gzip data is truncated", field="body")
+        raise Refusal(400, reasons.of("gzip_truncated"), field="body")
     if stream.unused_data:
-        raise Refusal(400, f"{len(stream.unused_data)} bytes follow the gzip data; send one gzip member", field="body")
+        raise Refusal(400, reasons.of("gzip_with_tail", bytes=len(stream.unused_data)), field="body")
     return unpacked
 
 
-def _too_large(fact: str) -> Refusal:
-    return Refusal(413, f"{fact}; the limit is {LIMIT} (unpacked). Send fewer items at once", field="body")
+def _too_large(size: reasons.Value) -> Refusal:
+    return Refusal(413, reasons.of("body_too_large", bytes=size, limit=LIMIT), field="body")

@@ -14,6 +14,7 @@ from django.db import close_old_connections
 from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
+from kcover import reasons
 from kcover_portal.accounts import queries as account_queries
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
@@ -125,19 +126,11 @@ class Credentials:
 
     def _credential(self, token: ApiToken | None) -> Credential:
         if token is None:
-            raise Refusal(
-                401,
-                "the token is unknown, expired or revoked; create one with manage.py token create",
-                code="token_invalid",
-            )
+            raise Refusal(401, reasons.of("token_invalid"))
         if token.kind != ApiToken.Kind.AGENT:
-            raise Refusal(403, f"this token is of kind {token.kind}; agents need kind agent", code="token_kind")
+            raise Refusal(403, reasons.of("token_kind", kind=token.kind))
         if token.cluster is None:
-            raise Refusal(
-                403,
-                "this agent token has no cluster; create one with token create --cluster NAME",
-                code="token_cluster",
-            )
+            raise Refusal(403, reasons.of("token_cluster"))
         cluster = self._clusters.setdefault(token.cluster.pk, token.cluster)  # one object for all nodes of the cluster
         return Credential(token.digest, cluster, token.node, token.expires_at)
 
@@ -146,27 +139,21 @@ def secret_of(authorization: str) -> str:
     """Returns the secret in an Authorization header. Raises Refusal (401)."""
     scheme, _, secret = authorization.strip().partition(" ")
     if scheme.lower() != "bearer" or not secret.strip():
-        raise Refusal(401, "send the header Authorization: Bearer TOKEN", field="Authorization")
+        raise Refusal(401, reasons.of("not_authenticated"), field="Authorization")
     return secret.strip()
 
 
 def is_in(credential: Credential, cluster: str | None) -> None:
     """Raises Refusal (403) if the header X-Kcover-Cluster names another cluster than the token's."""
     if cluster is not None and cluster != credential.cluster.name:
-        raise Refusal(
-            403,
-            f"this token belongs to cluster {credential.cluster.name}, not {cluster[:100]!r}; omit the header",
-            field="X-Kcover-Cluster",
-        )
+        reason = reasons.of("other_cluster", cluster=credential.cluster.name, other=repr(cluster[:100]))
+        raise Refusal(403, reason, field="X-Kcover-Cluster")
 
 
 def speaks_for(credential: Credential, node: str) -> None:
     """Raises Refusal (403) unless the token is bound to that node (invariant 47)."""
     if not credential.node:
-        raise Refusal(
-            403, "this token can only enrol; POST /api/v1/agent/enrol returns one for the node", code="enrolment_token"
-        )
+        raise Refusal(403, reasons.of("enrolment_token"))
     if credential.node != node:
-        raise Refusal(
-            403, f"this token belongs to node {credential.node}, not {node[:253]!r}", field="node", code="other_node"
-        )
+        reason = reasons.of("other_node", node=credential.node, other=repr(node[:253]))
+        raise Refusal(403, reason, field="node")

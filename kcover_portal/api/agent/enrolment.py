@@ -7,6 +7,7 @@ from typing import Any
 from django.db import close_old_connections
 from django.utils import timezone
 
+from kcover import reasons
 from kcover.wire import fields
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
@@ -15,7 +16,7 @@ from kcover_portal.api.agent.problem_responses import Refusal
 
 CREDENTIAL_LIVES = timedelta(days=30)  # the agent renews it after half of this time
 PROVEN_LIVES = timedelta(days=7)  # for a credential from a pod's token, because the pod may be gone earlier
-WANTED = '{"node": "NAME"}, the node\'s name as the cluster knows it'
+WANTED = reasons.of("enrolment_wanted", example='{"node": "NAME"}')
 
 
 def node_of(body: bytes) -> str:
@@ -23,15 +24,19 @@ def node_of(body: bytes) -> str:
     try:
         content = json.loads(body.decode(), object_pairs_hook=_unique)
     except RecursionError:
-        raise Refusal(400, f"is nested too deeply; send {WANTED}", field="body") from None
+        raise Refusal(400, reasons.of("enrolment_too_deep", wanted=WANTED), field="body") from None
     except ValueError as error:
-        raise Refusal(400, f"is not JSON in UTF-8: {error}; send {WANTED}", field="body") from None
+        reason = reasons.of("enrolment_not_json", error=str(error), wanted=WANTED)
+        raise Refusal(400, reason, field="body") from None
     if not isinstance(content, dict):
-        raise Refusal(400, f"must be an object, not {fields.short_json(content)}; send {WANTED}", field="body")
+        reason = reasons.of("enrolment_not_object", value=fields.short_json(content), wanted=WANTED)
+        raise Refusal(400, reason, field="body")
     node = content.get("node")
+    if node is None:
+        raise Refusal(400, reasons.of("enrolment_node_missing", wanted=WANTED), field="node")
     if not isinstance(node, str) or len(node) > 253 or not fields.NODE.fullmatch(node):
-        problem = "is missing" if node is None else f"{fields.short_json(node)} is not a node name"
-        raise Refusal(400, f"{problem}; send {WANTED} (lower-case letters, digits, '-' and '.')", field="node")
+        reason = reasons.of("enrolment_node_invalid", value=fields.short_json(node), wanted=WANTED)
+        raise Refusal(400, reason, field="node")
     return node
 
 
@@ -51,13 +56,13 @@ def bind(credential: Credential, node: str) -> tuple[str, datetime]:
         else:
             _, secret = accounts.enrol(token, node, expires_at=expires_at, now=now)
     except accounts.InUse as error:
-        raise Refusal(409, str(error), retry_after=error.retry_after) from error
-    except accounts.RenewedLately as error:
-        raise Refusal(429, str(error), code="renewed_recently", retry_after=error.retry_after) from error
+        raise Refusal(409, error.reason, retry_after=error.retry_after) from error
+    except (accounts.RenewedLately, accounts.UnknownNode) as error:
+        raise Refusal(429, error.reason, retry_after=error.retry_after) from error
     except accounts.Bound as error:
-        raise Refusal(403, str(error), code="token_bound") from error
+        raise Refusal(403, error.reason) from error
     except accounts.Refused as error:
-        raise Refusal(401, str(error), code="token_invalid") from error
+        raise Refusal(401, error.reason) from error
     return secret, expires_at
 
 
@@ -74,5 +79,5 @@ def _bind_proven(credential: Credential) -> tuple[str, datetime]:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) != len(pairs):
-        raise ValueError("duplicate key in an object")
+        raise Refusal(400, reasons.of("enrolment_duplicate_key", wanted=WANTED), field="body")
     return content

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from kcover import reasons
 from kcover_portal.api.agent.problem_responses import Refusal
 
 AUDIENCE = "kcover-portal"
@@ -40,9 +41,7 @@ def read(secret: str, *, now: datetime) -> Claims:
     content = _content(secret)
     audiences = content.get("aud")
     if AUDIENCE not in (audiences if isinstance(audiences, list) else [audiences]):
-        raise Refusal(
-            401, f"the token is not for audience {AUDIENCE}; set it in the projected volume", code="token_audience"
-        )
+        raise Refusal(401, reasons.of("token_audience", audience=AUDIENCE))
     return Claims(account=_account(content), pod=_pod(content), expires_at=_expiry(content, now=now))
 
 
@@ -50,9 +49,7 @@ def _account(content: Mapping[str, Any]) -> str:
     subject = content.get("sub")
     namespace, colon, name = str(subject).removeprefix(ACCOUNT).partition(":")
     if not str(subject).startswith(ACCOUNT) or not colon:
-        raise Refusal(
-            401, "not a service account token; use the one projected into the agent's pod", code="token_subject"
-        )
+        raise Refusal(401, reasons.of("token_subject"))
     return f"{namespace}/{name}"
 
 
@@ -66,12 +63,10 @@ def _pod(content: Mapping[str, Any]) -> str:
 def _expiry(content: Mapping[str, Any], *, now: datetime) -> datetime:
     ends = content.get("exp")
     if not isinstance(ends, int | float) or isinstance(ends, bool) or not 0 < ends < 2**37:
-        raise Refusal(401, "the token does not expire; use a projected token", code="token_expiry")
+        raise Refusal(401, reasons.of("token_expiry"))
     expires_at = datetime.fromtimestamp(ends, UTC)
     if expires_at <= now:
-        raise Refusal(
-            401, f"the token expired at {expires_at:%Y-%m-%d %H:%M:%S} UTC; read its file again", code="token_expired"
-        )
+        raise Refusal(401, reasons.of("token_expired", at=reasons.moment(expires_at)))
     return expires_at
 
 
@@ -82,5 +77,5 @@ def _content(secret: str) -> dict[str, Any]:
     except (binascii.Error, ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise Refusal(401, "neither a portal token nor a service account token", code="token_invalid")
+        raise Refusal(401, reasons.of("jwt_invalid"))
     return content

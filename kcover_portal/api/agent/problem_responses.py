@@ -1,6 +1,11 @@
-"""Errors of the agent API as RFC 9457 problem documents, with a stable code and the expected input."""
+"""Errors of the agent API as RFC 9457 problem documents, with a stable code and the expected input.
+
+They are in English, because agents write them to their log. ``code`` and ``params`` give the sentence in any language.
+"""
 
 from typing import Any
+
+from kcover import reasons
 
 # Agents react to the status: after 400 they drop the report, after 403 and 413 they set it aside, otherwise they retry.
 # The title is for people who read the agent's log.
@@ -22,54 +27,33 @@ _TITLES = {
     500: "Internal server error",
     503: "Service unavailable",
 }
-_CODES = {  # default codes
-    400: "invalid",
-    401: "not_authenticated",
-    403: "permission_denied",
-    404: "unknown_endpoint",
-    405: "method_not_allowed",
-    408: "body_timeout",
-    409: "credential_in_use",
-    413: "too_large",
-    415: "unsupported_encoding",
-    429: "queue_full",
-    500: "internal_error",
-    503: "unavailable",
-}
 
 
-class Refusal(Exception):
+class Refusal(reasons.ExplainedError):
     """A rejected request.
 
-    ``code``: a stable identifier; "" means the default of the status. ``field``: the invalid key, header or parameter,
-    if any. ``retry_after``: seconds until a retry may succeed. ``allow``: the accepted method, for a 405.
+    ``field``: the invalid key, header or parameter, if any. ``retry_after``: seconds until a retry may succeed.
+    ``allow``: the accepted method, for a 405.
     """
 
     def __init__(
-        self,
-        status: int,
-        reason: str,
-        *,
-        code: str = "",
-        field: str = "",
-        retry_after: int | None = None,
-        allow: str = "",
+        self, status: int, reason: reasons.Reason, *, field: str = "", retry_after: int | None = None, allow: str = ""
     ) -> None:
         super().__init__(reason)
-        self.code = code or _CODES.get(status, "error")
-        self.status, self.reason, self.field, self.retry_after, self.allow = status, reason, field, retry_after, allow
+        self.status, self.field, self.retry_after, self.allow = status, field, retry_after, allow
 
     def document(self, subject: str) -> dict[str, Any]:
         """Returns the problem document; ``subject`` is the endpoint: reports, enrol or commands."""
+        reason = str(self.reason)
         body: dict[str, Any] = {
             "type": "about:blank",
             "title": _TITLES.get(self.status) or _UNREADABLE.get(subject, "The request cannot be read"),
             "status": self.status,
-            "code": self.code,
-            "detail": f"{self.field}: {self.reason}" if self.field else self.reason,
+            "detail": f"{self.field}: {reason}" if self.field else reason,
+            **self.reason.to_json(),
         }
         if self.field:
-            body["errors"] = [{"field": self.field, "code": self.code, "reason": self.reason}]
+            body["errors"] = [{"field": self.field, **self.reason.to_json(), "reason": reason}]
         return body
 
     def headers(self) -> list[tuple[bytes, bytes]]:

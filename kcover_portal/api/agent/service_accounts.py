@@ -32,6 +32,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
+from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import jwt_claims
 from kcover_portal.api.agent.credentials import Credential
@@ -151,9 +152,7 @@ class ServiceAccounts:
     async def find(self, secret: str, cluster: str | None) -> Credential:
         """Returns the token's credential in that cluster. Raises Refusal (401, 403, 503), Full, or DatabaseError."""
         if not cluster:
-            raise Refusal(
-                401, "a service account token does not name its cluster; send the cluster's name", field=HEADER
-            )
+            raise Refusal(401, reasons.of("cluster_header_missing"), field=HEADER)
         claims = jwt_claims.read(secret, now=timezone.now())
         _require_allowed(claims.account)
         key = accounts.digest(f"{cluster}\0{secret}")
@@ -183,7 +182,7 @@ class ServiceAccounts:
             with lane.place(claims.pod):
                 async with lane.gate:
                     if time.monotonic() < server.down_until:
-                        return self._without_review(key, cluster, "it did not answer recently")
+                        return self._without_review(key, cluster, reasons.of("api_server_down"))
                     loop = asyncio.get_running_loop()
                     found = await loop.run_in_executor(
                         lane.threads, self._review, key, secret, cluster, claims.expires_at
@@ -192,10 +191,10 @@ class ServiceAccounts:
             server.down_until = time.monotonic() + DOWN
             self._blind.add(cluster.pk)
             log.warning("tokens of cluster %s cannot be reviewed: %s", cluster.name, error)
-            return self._without_review(key, cluster, str(error))
+            return self._without_review(key, cluster, str(error)[:400])
         except port.KubeError as error:
             log.error("tokens of cluster %s cannot be reviewed (deploy/rbac.yaml allows it): %s", cluster.name, error)
-            return self._without_review(key, cluster, str(error))
+            return self._without_review(key, cluster, str(error)[:400])
         except Refusal as refusal:
             if refusal.status != 503:
                 self._known.pop(key, None)
@@ -216,13 +215,12 @@ class ServiceAccounts:
             asyncio.get_running_loop().run_in_executor(self._threads, _list_pods, cluster, pods)
         return server.confirmed if pod in pods.nodes else server.strangers
 
-    def _without_review(self, key: str, cluster: Cluster, why: str) -> Credential:
+    def _without_review(self, key: str, cluster: Cluster, why: reasons.Value) -> Credential:
         """Returns a recently confirmed credential while the API server does not answer. Raises Refusal (503)."""
         known = self._known.get(key)
         if known and time.monotonic() < known.at + BELIEVED_BLIND:
             return known.answer
-        reason = f"the API server of cluster {cluster.name} cannot review the token: {why}. Keep the report and retry."
-        raise Refusal(503, reason[:500], retry_after=DOWN)
+        raise Refusal(503, reasons.of("token_not_reviewed", cluster=cluster.name, why=why), retry_after=DOWN)
 
     async def _cluster(self, name: str) -> Cluster:
         age = time.monotonic() - self._clusters_at
@@ -232,7 +230,7 @@ class ServiceAccounts:
             self._clusters_at = time.monotonic()
         cluster = self._clusters.get(name)
         if cluster is None:
-            raise Refusal(403, f"unknown cluster {name[:100]!r}", field=HEADER, code="unknown_cluster")
+            raise Refusal(403, reasons.of("unknown_cluster", cluster=repr(name[:100])), field=HEADER)
         return cluster
 
     def _review(self, key: str, secret: str, cluster: Cluster, expires_at: datetime) -> Credential:
@@ -240,7 +238,7 @@ class ServiceAccounts:
         client = fleet.connect(cluster)
         identity = client.review_token(secret, audiences=[jwt_claims.AUDIENCE])
         if identity is None:
-            raise Refusal(401, f"cluster {cluster.name} rejected this token, or its pod is gone", code="token_invalid")
+            raise Refusal(401, reasons.of("token_rejected", cluster=cluster.name))
         account = identity.service_account or ""
         _require_allowed(account, named=identity.username)
         node = identity.node_name or self._node_of(identity, client, cluster)
@@ -249,17 +247,15 @@ class ServiceAccounts:
     def _node_of(self, identity: port.TokenIdentity, client: port.Cluster, cluster: Cluster) -> str:
         """Returns the node of the token's pod if the review does not name it (before Kubernetes 1.30)."""
         if not identity.pod_uid:
-            raise Refusal(
-                403, "the token is not bound to a pod; use one projected into the agent's pod", code="token_unbound"
-            )
+            raise Refusal(403, reasons.of("token_unbound"))
         pods = self._pods.setdefault(cluster.pk, _Pods())
         with pods.guard:
             if identity.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + PODS_KNOWN:
                 pods.look(client)
             node = pods.nodes.get(identity.pod_uid)
         if node is None:
-            reason = f"pod {identity.pod_name} of cluster {cluster.name} is not known yet. Keep the report and retry."
-            raise Refusal(503, reason, retry_after=DOWN)
+            pod = reasons.of("pod_unknown", pod=str(identity.pod_name), cluster=cluster.name)
+            raise Refusal(503, pod, retry_after=DOWN)
         return node
 
 
@@ -267,12 +263,9 @@ def _require_allowed(account: str, *, named: str = "") -> None:
     """Raises Refusal (403) unless KCOVER_SERVICE_ACCOUNTS allows the account; ``named`` is its full name for errors."""
     allowed: Sequence[str] = settings.KCOVER_SERVICE_ACCOUNTS
     if account not in allowed:
-        name, names = named or jwt_claims.ACCOUNT + account.replace("/", ":", 1), ", ".join(allowed) or "nobody"
-        raise Refusal(
-            403,
-            f"{name[:300]} may not report for nodes; KCOVER_SERVICE_ACCOUNTS allows {names}",
-            code="account_not_allowed",
-        )
+        name = named or jwt_claims.ACCOUNT + account.replace("/", ":", 1)
+        names = ", ".join(allowed) or reasons.of("nobody")
+        raise Refusal(403, reasons.of("account_not_allowed", account=name[:300], allowed=names))
 
 
 def _list_pods(cluster: Cluster, pods: _Pods) -> None:

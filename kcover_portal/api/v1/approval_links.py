@@ -4,16 +4,20 @@ from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
+from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
+from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.errors import FieldError
 from kcover_portal.rescue.control import approval_links as links
 from kcover_portal.rescue.models import Rescue
 
@@ -44,13 +48,11 @@ class ApprovalLinks(base.Acts):
         rescue = get_object_or_404(visible, pk=pk)
         require(request, base.APPROVER, rescue.cluster)
         if not isinstance(who, User):
-            raise exceptions.PermissionDenied(
-                "Tokens cannot approve rescues or create approval links.", code="person_required"
-            )
+            raise http_errors.Forbidden(reasons.of("person_required"))
         name = base.body_of(request, LinkBody)["approver"]
         approver = accounts.find_user(name)
         if approver is None:
-            raise exceptions.ValidationError({"approver": [f"Unknown user {name}."]}, code="unknown_user")
+            raise FieldError("approver", reasons.of("unknown_user", user=short_text(name)))
         link = links.invite(rescue, approver, maker=who, now=timezone.now())
         answer = {"approver": name, "link": request.build_absolute_uri(link), "expires_at": rescue.expires_at}
         return Response(LinkSerializer(answer).data, status=201)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
@@ -12,11 +12,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
+from kcover import reasons
+from kcover.quote import short_repr, short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
-from kcover_portal.api import pagination, query_params
+from kcover_portal.api import http_errors, pagination, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1.schema import Schema
+from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.models import Cluster
 
 Row = TypeVar("Row", bound=Model)
@@ -27,15 +30,11 @@ class Strict(serializers.Serializer[Any]):
     """A request body that rejects unknown keys."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """Validates the body. Raises ValidationError."""
+        """Validates the body. Raises FieldErrors for unknown keys, ValidationError for invalid values."""
         if isinstance(data, dict):
-            unknown = {
-                key: [exceptions.ErrorDetail("Unknown field.", code="unknown")]
-                for key in data
-                if key not in self.fields
-            }
+            unknown = [FieldError(key, reasons.of("unknown_field")) for key in data if key not in self.fields]
             if unknown:
-                raise exceptions.ValidationError(unknown)
+                raise FieldErrors(unknown)
         return super().to_internal_value(data)
 
 
@@ -84,41 +83,41 @@ class Acts(APIView):
 
 
 def body_of(request: Request, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
-    """Returns the validated body. Raises ValidationError."""
+    """Returns the validated body. Raises FieldErrors or ValidationError."""
     return body_of_data(request.data, serializer)
 
 
 def body_of_data(data: Any, serializer: type[serializers.Serializer[Any]]) -> dict[str, Any]:
-    """Returns a validated part of a body. Raises ValidationError."""
+    """Returns a validated part of a body. Raises FieldErrors or ValidationError."""
     parsed = serializer(data=data)
     parsed.is_valid(raise_exception=True)
     return dict(parsed.validated_data)
 
 
 def flag(request: Request, name: str) -> bool:
-    """Returns a boolean query parameter; default False. Raises ValidationError for any other value."""
+    """Returns a boolean query parameter; default False. Raises FieldError for any other value."""
     text = request.query_params.get(name, "false").lower()
     if text not in ("true", "false", "1", "0"):
-        raise exceptions.ValidationError({name: ["Must be true or false."]}, code="boolean")
+        raise FieldError(name, reasons.of("not_a_flag", value=short_repr(text)))
     return text in ("true", "1")
 
 
 def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Cluster:
-    """Returns a cluster that the caller may see. Raises ValidationError for the field."""
+    """Returns a cluster that the caller may see. Raises FieldError."""
     cluster = accounts.clusters_of(principal(request)).filter(name=name).first()
     if cluster is None:
-        raise exceptions.ValidationError({field: [f"Unknown cluster {name}."]}, code="unknown_cluster")
+        raise FieldError(field, reasons.of("unknown_cluster", cluster=short_text(name)))
     return cluster
 
 
 def require_somewhere(request: Request, role: str) -> None:
-    """Raises PermissionDenied unless the caller has the role somewhere."""
+    """Raises Forbidden unless the caller has the role somewhere."""
     if not accounts.may_somewhere(principal(request), role):
-        raise exceptions.PermissionDenied(f"Requires the role {role}.", code="role_required")
+        raise http_errors.Forbidden(reasons.of("role_required", role=role, where=reasons.of("in_any_cluster")))
 
 
 def known_only(request: Request, known: Collection[str] = ()) -> None:
-    """Raises ValidationError for query parameters other than the known ones."""
+    """Raises FieldErrors for query parameters other than the known ones."""
     query_params.refuse_unknown(request, known)
 
 
@@ -133,4 +132,4 @@ class Nowhere(APIView):
 
     def http_method_not_allowed(self, request: Any, *args: Any, **kwargs: Any) -> Response:
         """Raises NotFound for every method."""
-        raise exceptions.NotFound(f"No endpoint at {request.path}. See /api/docs/.", code="unknown_endpoint")
+        raise http_errors.NotFound(reasons.of("unknown_endpoint", path=short_text(request.path)))

@@ -1,5 +1,6 @@
 """Clusters and their settings."""
 
+import re
 from typing import Any
 
 import django_filters as filters
@@ -10,11 +11,14 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
+from kcover.quote import short_repr
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import OBJECT_NAME, Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.runtime.models import Mode
@@ -82,14 +86,14 @@ class ClusterBody(base.Strict):
     decision_fallback = serializers.ChoiceField(Cluster.Fallback.choices, required=False)
     autopilot_labels = serializers.BooleanField(required=False)
     preflight_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
-    storage_class = serializers.RegexField(
-        OBJECT_NAME,
-        required=False,
-        allow_blank=True,
-        max_length=253,
-        error_messages={"invalid": "Must be the name of a storage class (a-z, 0-9, '-' and '.')."},
-    )
+    storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
+
+    def validate_storage_class(self, name: str) -> str:
+        """Rejects what is not the name of an object. Raises FieldError."""
+        if name and not re.match(OBJECT_NAME, name):
+            raise FieldError("storage_class", reasons.of("storage_class_invalid", value=short_repr(name)))
+        return name
 
 
 # Settings that require an admin: the address of decisions, and programs with full rights on a node.

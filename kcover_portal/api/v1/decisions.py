@@ -5,7 +5,7 @@ from http import HTTPStatus
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -14,7 +14,7 @@ from kcover.decisions import guards
 from kcover_portal import outgoing
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api import idempotency
+from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
@@ -70,8 +70,8 @@ class RescueActions(base.Acts):
                 now=timezone.now(),
                 override=override,
             )
-        except exceptions.ParseError as error:
-            return _error(HTTPStatus.BAD_REQUEST, f"Parameter error:the body is not JSON: {error.detail}")
+        except http_errors.BadRequest as error:
+            return _error(HTTPStatus.BAD_REQUEST, f"Parameter error:the body is not JSON: {error.reason}")
         except kce_actions.ParameterError as error:
             return _error(HTTPStatus.BAD_REQUEST, f"Parameter error:{error}")
         except (kce_actions.PreconditionError, services.Unmet) as error:
@@ -119,10 +119,7 @@ class Callback(base.Acts):
         rescue = Rescue.objects.select_related("cluster", "node").filter(pk=pk).first()
         # An unknown rescue and a wrong signature get the same response, so that others learn nothing.
         if rescue is None or not outgoing.signed(rescue.cluster.decision_secret, f"{pk}\n".encode() + body, header):
-            raise exceptions.PermissionDenied(
-                f"{outgoing.SIGNATURE} must sign the rescue id, a newline and the body with the cluster's secret.",
-                code="signature_invalid",
-            )
+            raise http_errors.Forbidden(reasons.of("signature_invalid", header=outgoing.SIGNATURE))
         callback = base.body_of(request, CallbackBody)
         services.callback(
             rescue,

@@ -28,6 +28,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     node = serializers.SlugRelatedField[Node](slug_field="name", read_only=True)
     code = serializers.SerializerMethodField(help_text="a number for xid and sxid, else a short text")
+    message_reason = ReasonSerializer(read_only=True, allow_null=True)
     closed_because = SentenceField()
     program = serializers.BooleanField(source="is_user_fault", read_only=True, help_text="the same as is_user_fault")
     closed_because_reason = ReasonSerializer(source="closed_why", read_only=True, allow_null=True)
@@ -51,6 +52,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "scope",
             "gpu_uuid",
             "message",
+            "message_reason",
             "boot_id",
             "opened_at",
             "last_at",
@@ -71,6 +73,7 @@ class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
     node = serializers.CharField(source="node.name", read_only=True)
     kind = serializers.CharField(source="incident.kind", read_only=True)
     code = serializers.SerializerMethodField(help_text="a number for xid and sxid, else a short text")
+    message_reason = ReasonSerializer(read_only=True, allow_null=True)
 
     class Meta:
         model = Occurrence
@@ -84,6 +87,7 @@ class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
             "source",
             "sequence",
             "message",
+            "message_reason",
             "drill",
             "count",
             "boot_id",

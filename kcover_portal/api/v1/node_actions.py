@@ -4,16 +4,18 @@ from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
+from kcover import reasons
 from kcover.decisions import guards
+from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User
-from kcover_portal.api import idempotency
+from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require
 from kcover_portal.api.v1 import base
@@ -95,7 +97,7 @@ class NodeAct(base.Acts):
         """Opens a rescue (201), or with ``dry_run`` returns its plan (200)."""
         base.known_only(request, ("dry_run",))
         if verb not in VERBS:
-            raise exceptions.NotFound(f"Unknown action {verb}. Use one of {', '.join(VERBS)}.", code="unknown_action")
+            raise http_errors.NotFound(reasons.of("unknown_action", action=short_text(verb), known=", ".join(VERBS)))
         visible = accounts.clusters_of(principal(request))
         rows = Node.objects.select_related("cluster").filter(cluster__in=visible)
         node = get_object_or_404(rows, cluster__name=cluster, name=name)
@@ -142,7 +144,7 @@ class NodeAct(base.Acts):
 
 
 def _require_override(request: Request, cluster: Cluster) -> None:
-    """Raises PermissionDenied unless the caller is an approver or a token with the scope override."""
+    """Raises Forbidden unless the caller is an approver or a token with the scope override."""
     who = principal(request)
     if isinstance(who, ApiToken) and "override" in who.scopes:
         return

@@ -6,15 +6,16 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
 from kcover.faults import catalog
 from kcover.notify import events
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
-from kcover_portal.api import idempotency, pagination, problems
+from kcover_portal.api import http_errors, idempotency, pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
@@ -209,9 +210,7 @@ class Routes(base.Reads[Route]):
         body: dict[str, Any] = base.body_of(request, RouteBody)
         channel = Channel.objects.filter(name=body["channel"]).first()
         if channel is None:
-            raise exceptions.ValidationError(
-                {"channel": [f"Unknown channel {body['channel']}."]}, code="unknown_channel"
-            )
+            raise FieldError("channel", reasons.of("unknown_channel", channel=body["channel"]))
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
         try:
             row = services.make_route(
@@ -255,15 +254,13 @@ class Deliveries(base.Reads[Delivery]):
         base.known_only(request)
         row = self.get_object()
         if not services.again(row, now=timezone.now()):
-            raise problems.Conflict(
-                f"Delivery {pk} has not failed, or its channel was deleted.", code="delivery_not_failed"
-            )
+            raise http_errors.Conflict(reasons.of("delivery_not_failed", delivery=str(pk)))
         row.refresh_from_db()
         return Response(DeliverySerializer(row).data, status=202)
 
 
 def _for_admins(view: Any, rows: QuerySet[Any]) -> QuerySet[Any]:
-    """Returns the rows. Raises PermissionDenied unless the caller is an admin of all clusters."""
+    """Returns the rows. Raises Forbidden unless the caller is an admin of all clusters."""
     if getattr(view, "swagger_fake_view", False):
         return rows.none()
     require(view.request, base.ADMIN, None)
@@ -271,11 +268,11 @@ def _for_admins(view: Any, rows: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def _with_person(body: dict[str, Any]) -> dict[str, Any]:
-    """Replaces the person's name in the body with their row. Raises ValidationError."""
+    """Replaces the person's name in the body with their row. Raises FieldError."""
     if body.get("person"):
         person = User.objects.filter(username=body["person"], is_active=True).first()
         if person is None:
-            raise exceptions.ValidationError({"person": [f"Unknown user {body['person']}."]}, code="unknown_user")
+            raise FieldError("person", reasons.of("unknown_user", user=body["person"]))
         body["person"] = person
     elif "person" in body:
         body["person"] = None

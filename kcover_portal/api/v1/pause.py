@@ -1,18 +1,21 @@
 """Pause and resume automation in one cluster or all."""
 
+import json
 from typing import Any
 
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.api import idempotency
+from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.runtime import queries as runtime
@@ -32,9 +35,9 @@ class ResumeBody(PauseBody):
     mode = serializers.ChoiceField(Mode.choices, required=False, allow_null=True, default=None)
 
     def validate_mode(self, mode: str | None) -> str | None:
-        """Rejects ``paused``. Raises ValidationError."""
+        """Rejects ``paused``. Raises FieldError."""
         if mode == Mode.PAUSED:
-            raise serializers.ValidationError("Must be shadow, approve or enforce.", code="invalid_choice")
+            raise FieldError("mode", reasons.of("resume_mode"))
         return mode
 
 
@@ -78,7 +81,7 @@ class Resume(base.Acts):
 
 
 def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, Any], Cluster | None]:
-    """Returns the body and its cluster. Raises PermissionDenied unless the caller is an operator there."""
+    """Returns the body and its cluster. Raises Forbidden unless the caller is an operator there."""
     base.known_only(request)
     body = base.body_of(request, serializer)
     cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
@@ -89,13 +92,11 @@ def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, A
 
 
 def _point_to_clusters(request: Request) -> None:
-    """Raises PermissionDenied with a hint, if the caller is an operator of some clusters."""
+    """Raises Forbidden with a hint, if the caller is an operator of some clusters."""
     names = accounts.clusters_of(principal(request), base.OPERATOR).values_list("name", flat=True)
     if names:
-        raise exceptions.PermissionDenied(
-            f"Without a cluster this affects all clusters and requires the role {base.OPERATOR} for all of them. Name a"
-            f' cluster in the body: {{"cluster": "{names[0]}", "reason": "..."}}.'
-        )
+        example = json.dumps({"cluster": names[0], "reason": "..."})
+        raise http_errors.Forbidden(reasons.of("role_for_all_clusters", role=base.OPERATOR, example=example))
 
 
 def _mode(cluster: Cluster | None) -> Response:

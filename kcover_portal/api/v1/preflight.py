@@ -7,20 +7,22 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import preflight as rule
 from kcover import reasons
+from kcover.quote import short_repr, short_text
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api import query_params
+from kcover_portal.api import http_errors, query_params
 from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, status
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.preflight import services
 from kcover_portal.preflight.filtersets import PreflightRunFilter
-from kcover_portal.preflight.models import PreflightReport, PreflightRun
+from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
 
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
@@ -91,7 +93,7 @@ class Reports(base.Acts):
         body = base.body_of(request, ReportBody)
         report = body["report"]
         if not isinstance(report, dict):
-            raise exceptions.ValidationError({"report": ["Must be a JSON object."]}, code="object")
+            raise FieldError("report", reasons.of("not_an_object"))
         _speaks_for(request, report.get("node_name"), cluster)
         workload = services.Workload(
             cluster=cluster, namespace=body["namespace"], name=_name(body, report), uid=body["workload_uid"] or ""
@@ -100,7 +102,7 @@ class Reports(base.Acts):
             taken = services.receive(workload, report, now=timezone.now())
         except rule.ReportInvalid as refusal:
             field = f"report/{refusal.path}" if refusal.path else "report"
-            raise exceptions.ValidationError({field: [refusal.reason]}) from refusal
+            raise FieldError(field, refusal.reason) from refusal
         run = taken.run
         answer = {
             "run": run.pk,
@@ -117,10 +119,10 @@ def _cluster(request: Request) -> Cluster:
     token = request.auth
     if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT:
         if token.cluster is None or not token.node:
-            raise exceptions.PermissionDenied("Enrolment tokens can only enrol agents.", code="enrolment_token")
+            raise http_errors.Forbidden(reasons.of("enrolment_token"))
         if (named := request.query_params.get("cluster")) not in (None, token.cluster.name):
-            raise exceptions.PermissionDenied(
-                f"The token belongs to cluster {token.cluster.name}, not {named}.", code="other_cluster"
+            raise http_errors.Forbidden(
+                reasons.of("other_cluster", cluster=token.cluster.name, other=short_text(named))
             )
         return token.cluster
     cluster = status.cluster_of(request)
@@ -129,26 +131,22 @@ def _cluster(request: Request) -> Cluster:
 
 
 def _speaks_for(request: Request, node: object, cluster: Cluster) -> None:
-    """Raises PermissionDenied if an agent reports about another node (invariant 47)."""
+    """Raises Forbidden if an agent reports about another node (invariant 47)."""
     token = request.auth
     if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT and node != token.node:
-        raise exceptions.PermissionDenied(
-            f"The token belongs to node {token.node} in cluster {cluster.name}.", code="other_node"
-        )
+        raise http_errors.Forbidden(reasons.of("other_node", node=token.node, other=short_repr(node)))
 
 
 def _name(body: dict[str, Any], report: dict[str, Any]) -> str:
-    """Returns the workload's name from the report or the body. Raises ValidationError."""
+    """Returns the workload's name from the report or the body. Raises FieldError."""
     named = report.get("workload")
     if named is not None and (not isinstance(named, str) or len(named) > 253 or "\0" in named):
-        raise exceptions.ValidationError({"report/workload": ["Must be a name of at most 253 characters."]})
+        raise FieldError("report/workload", reasons.of("workload_name_invalid", most=253))
     name = str(named or body["workload"])
     if not name:
-        raise exceptions.ValidationError(
-            {"report/workload": ["Set the workload in the report or beside it."]}, code="required"
-        )
+        raise FieldError("report/workload", reasons.of("workload_missing"))
     if named and body["workload"] and named != body["workload"]:
-        raise exceptions.ValidationError({"workload": [f"The report names {named[:100]}."]}, code="other_workload")
+        raise FieldError("workload", reasons.of("other_workload", workload=named[:100]))
     return name
 
 
@@ -203,13 +201,18 @@ class Runs(base.Reads[PreflightRun]):
             {
                 **PreflightRunSerializer(run).data,
                 "reports": [_report(report) for report in _reports(run)],
-                "refusals": list(run.refusals.values("node", "path", "reason", "at")),
+                "refusals": [_refusal(refusal) for refusal in run.refusals.all()],
             }
         )
 
 
 def _reports(run: PreflightRun) -> QuerySet[PreflightReport]:
     return run.reports.select_related("node").order_by("node__name")
+
+
+def _refusal(refusal: PreflightRefusal) -> dict[str, Any]:
+    reason = reasons.text(refusal.because)
+    return {"node": refusal.node, "path": refusal.path, "reason": reason, "at": refusal.at}
 
 
 def _report(report: PreflightReport) -> dict[str, Any]:

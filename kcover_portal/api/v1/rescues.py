@@ -6,14 +6,15 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
+from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.api import idempotency
+from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require
 from kcover_portal.api.v1 import base
@@ -259,17 +260,14 @@ class RescueAct(base.Acts):
         """Executes the action and returns the rescue. 409 if its state does not allow the action."""
         base.known_only(request)
         if verb not in VERBS:
-            raise exceptions.NotFound(f"Unknown action {verb}. Use one of {', '.join(VERBS)}.", code="unknown_action")
+            raise http_errors.NotFound(reasons.of("unknown_action", action=short_text(verb), known=", ".join(VERBS)))
         who = principal(request)
         visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
         rescue = get_object_or_404(visible, pk=pk)
         steer, role = VERBS[verb]
         require(request, role, rescue.cluster)
         if decides(request) and (verb != "cancel" or rescue.origin != Rescue.Origin.API):
-            raise exceptions.PermissionDenied(
-                "Decision systems can only cancel their own plans. Use an operator token.",
-                code="decision_system_token",
-            )
+            raise http_errors.Forbidden(reasons.of("rescue_of_others"))
         body: dict[str, Any] = base.body_of(request, SteerBody)
         steer(
             rescue,

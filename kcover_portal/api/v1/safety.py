@@ -6,11 +6,12 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
 from kcover.decisions import guards
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import idempotency
@@ -42,7 +43,7 @@ class Guards(base.Acts):
         cluster = _cluster(request, name)
         require(request, base.OPERATOR, cluster)
         if not isinstance(request.data, dict):
-            raise exceptions.ValidationError({"": ["Must be an object with the guards to change."]}, code="object")
+            raise FieldError("", reasons.of("not_an_object"))
         patch = {key: value for key, value in request.data.items() if key != "reason"}
         reason = base.body_of_data({"reason": request.data.get("reason", "")}, base.Act)["reason"]
         try:

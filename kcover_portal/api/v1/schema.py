@@ -3,6 +3,7 @@
 from http import HTTPStatus
 from typing import Any, Literal
 
+from django.conf import settings
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.openapi import AutoSchema
 from rest_framework import serializers
@@ -26,7 +27,8 @@ class Problem(serializers.Serializer[Any]):
     title = serializers.CharField()
     status = serializers.IntegerField()
     code = serializers.CharField()
-    detail = serializers.CharField()
+    detail = serializers.CharField(help_text="in the language of Accept-Language")
+    params = serializers.DictField(required=False, help_text="of the sentence of the code")
     errors = FieldProblem(many=True, required=False)  # type: ignore[assignment]  # the name ``errors`` is usual with RFC 9457
 
 
@@ -39,6 +41,17 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
         """Returns the scheme's entry in the document."""
         return {"type": "http", "scheme": "bearer", "description": "Create one with: manage.py token create --kind ..."}
+
+
+class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    """Describes sessions."""
+
+    target_class = "kcover_portal.api.authentication.SessionAuthentication"
+    name = "cookieAuth"
+
+    def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
+        """Returns the scheme's entry in the document."""
+        return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
 
 
 class Schema(AutoSchema):

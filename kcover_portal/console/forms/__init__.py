@@ -78,7 +78,8 @@ def _line(**more: str) -> forms.TextInput:
 
 def _password() -> forms.CharField:
     attrs = {"class": "form-control", "autocomplete": "new-password"}
-    return forms.CharField(label=gettext_lazy("Password"), max_length=200, widget=forms.PasswordInput(attrs=attrs))
+    widget = forms.PasswordInput(attrs=attrs)
+    return forms.CharField(label=gettext_lazy("Password"), max_length=200, strip=False, widget=widget)
 
 
 class Somewhere(forms.Form):

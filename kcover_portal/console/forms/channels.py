@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kcover.notify import events
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.console import presentation
 from kcover_portal.console.forms import Somewhere
@@ -160,7 +160,7 @@ class ChannelForm(forms.Form):
 
     def refuse(self, error: FieldError) -> None:
         """Attach a service's error to its field."""
-        self.add_error(error.field if error.field in self.fields else None, wording.say(error.reason))
+        self.add_error(error.field if error.field in self.fields else None, localization.say(error.reason))
 
 
 def _initial(channel: Channel) -> dict[str, Any]:

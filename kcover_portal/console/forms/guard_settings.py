@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from kcover import reasons
 from kcover.decisions import guards
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.console.forms import Act, Somewhere
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.runtime.models import Mode
@@ -126,7 +126,7 @@ class Guard(Act):
     def refuse(self, error: guards.SettingError) -> None:
         """Attach the core's error to its field."""
         part = error.path.rpartition(".")[2]
-        self.add_error(part if part in self.fields else None, wording.say(error.reason))
+        self.add_error(part if part in self.fields else None, localization.say(error.reason))
 
 
 class ClusterMode(Act):

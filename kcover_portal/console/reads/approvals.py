@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.console import presentation
@@ -128,7 +128,12 @@ def answered(clusters: Collection[Cluster]) -> list[Answered]:
     ]
     found += [
         Answered(
-            rescue.closed_at, rescue, presentation.of("vote", rescue.outcome), "", wording.stored(rescue.because), ""
+            rescue.closed_at,
+            rescue,
+            presentation.of("vote", rescue.outcome),
+            "",
+            localization.stored(rescue.because),
+            "",
         )
         for rescue in ended.select_related("node", "cluster").order_by("-closed_at")[:LATELY]
         if rescue.closed_at is not None

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils.translation import gettext as _
 
 from kcover import reasons
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.console import presentation
@@ -74,7 +74,7 @@ def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetim
         page = reverse("console:node", args=(node.cluster.name, node.name))
         if not accounts.may(user, Role.OPERATOR, node.cluster):
             found.append(
-                Hit(str(node.pk), node.name, node.cluster.name, page, "", [wording.say(_lacking(Role.OPERATOR))])
+                Hit(str(node.pk), node.name, node.cluster.name, page, "", [localization.say(_lacking(Role.OPERATOR))])
             )
             continue
         plan = services.preview(node, verb, now=now)
@@ -86,7 +86,7 @@ def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetim
                 node.cluster.name,
                 page,
                 "",
-                [wording.say(reason) for reason in plan.held_back],
+                [localization.say(reason) for reason in plan.held_back],
                 pods,
             )
         )
@@ -106,7 +106,7 @@ def _act_on_nodes(
             rescue = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
         except services.RescueRefused as error:
             page = reverse("console:node", args=(node.cluster.name, node.name))
-            answers.append(Answer(node.name, page, wording.say(error.reason), refused=True))
+            answers.append(Answer(node.name, page, localization.say(error.reason), refused=True))
         else:
             text = _("rescue %(number)d") % {"number": rescue.pk}
             answers.append(Answer(node.name, reverse("console:rescue", args=(rescue.pk,)), text, refused=False))
@@ -121,7 +121,7 @@ def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: d
         steps = list(rescue.steps.all())
         refusals: list[str] = []
         if not accounts.may(user, role, rescue.cluster):
-            refusals.append(wording.say(_lacking(role)))
+            refusals.append(localization.say(_lacking(role)))
         elif verb not in reads.offered(rescue, steps):
             state = presentation.of("rescue", reads.shown_state(rescue)).label
             refusals.append(_("not possible in state: %(state)s") % {"state": state})
@@ -152,7 +152,7 @@ def _act_on_rescues(
                 raise services.RescueRefused(_lacking(role))
             say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=seen[str(rescue.pk)])
         except services.RescueRefused as error:
-            answers.append(Answer(name, page, wording.say(error.reason), refused=True))
+            answers.append(Answer(name, page, localization.say(error.reason), refused=True))
         else:
             answers.append(Answer(name, page, str(presentation.of("rescue", rescue.state).label), refused=False))
     return answers

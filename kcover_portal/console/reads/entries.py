@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from kcover import audit
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.ledger.models import Entry
 
 
 def title(entry: Entry) -> str:
     """What was done."""
     act = _act(entry)
-    return wording.say(act.title()) if act is not None else entry.verb
+    return localization.say(act.title()) if act is not None else entry.verb
 
 
 def why(entry: Entry) -> str:
@@ -18,7 +18,7 @@ def why(entry: Entry) -> str:
     act = _act(entry)
     if act is None:
         return ""
-    explanation = wording.say(act.explanation) if act.explanation is not None else ""
+    explanation = localization.say(act.explanation) if act.explanation is not None else ""
     if isinstance(act, audit.RequestRefused):
         return f"{', '.join(act.requested)}: {explanation}"
     return act.own_words or explanation

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
 from kcover import lifecycle
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import fault_name, of_rescue, symptom
 from kcover_portal.console.reads import rescues
@@ -115,7 +115,7 @@ def _rescues(waiting: needs_person.NeedsPerson) -> list[Need]:
         Need(
             presentation.of("node", "attention"),
             _("%(node)s needs a person") % {"node": rescue.node.name},
-            wording.stored(rescue.because) or rescue.outcome,
+            localization.stored(rescue.because) or rescue.outcome,
             rescue.closed_at or rescue.opened_at,
             "rescue",
             rescue.pk,
@@ -156,7 +156,7 @@ def _unhandled(rows: QuerySet[Incident]) -> list[Need]:
             Need(
                 presentation.of("node", "faulty"),
                 _("%(fault)s on %(node)s: no action taken") % {"fault": fault, "node": incident.where},
-                wording.sentence(decision.reasons) if decision else _("no decision yet"),
+                localization.sentence(decision.reasons) if decision else _("no decision yet"),
                 incident.opened_at,
                 "incident",
                 incident.pk,

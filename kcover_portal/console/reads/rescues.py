@@ -10,7 +10,7 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from kcover import audit, lifecycle, reasons
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.fault_names import of_rescue
 from kcover_portal.console.reads import step_facts
@@ -174,7 +174,7 @@ def rounds(steps: Sequence[Step]) -> dict[int, int]:
 def held_back(rescue: Rescue) -> str:
     """What holds back a rescue under way; "" if nothing does. The guards are evaluated again at ``due_at``."""
     waits = rescue.state == Rescue.State.WAITING and rescue.hold == Rescue.Hold.GUARD
-    return wording.stored(rescue.because) if waits else ""
+    return localization.stored(rescue.because) if waits else ""
 
 
 def passed_over(rescue: Rescue) -> list[PassedOver]:
@@ -183,7 +183,7 @@ def passed_over(rescue: Rescue) -> list[PassedOver]:
         PassedOver(
             guard=presentation.GUARDS.get(row["guard"]) or action_labels.ActionLabel(row["guard"], "shield"),
             who=row["by"],
-            why=wording.say(reasons.from_json(row["why"])),
+            why=localization.say(reasons.from_json(row["why"])),
             at=datetime.fromisoformat(row["at"]),
         )
         for row in rescue.passed_over
@@ -217,12 +217,12 @@ def _outcome(act: audit.ClusterCall) -> str:
 def answer_of(act: audit.ClusterCall) -> str:
     """The answer of the cluster in short: the error, the answer, or what changed."""
     if isinstance(act, audit.ClusterCallFailed):
-        return wording.say(act.because)
+        return localization.say(act.because)
     answer = act.answer if isinstance(act, audit.ClusterCallDone) else None
     if isinstance(answer, audit.NodePatched):
         return _changes(answer.before, answer.after)
     because = answer.sentence() if answer is not None else None
-    return wording.say(because) if because is not None else ""
+    return localization.say(because) if because is not None else ""
 
 
 def _changes(before: audit.NodeShape, after: audit.NodeShape) -> str:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from kcover import actions, reasons
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.rescue.models import Step
 
 
@@ -77,6 +77,6 @@ RENDER: Final[dict[actions.Form, Callable[[actions.Shown, Any], Any]]] = {
     actions.Form.NAMES: lambda _field, value: _names(value),
     actions.Form.BUDGETS: lambda _field, value: _budgets(value),
     actions.Form.CHOICE: lambda field, value: _(field.choices[value]) if value in field.choices else value,
-    actions.Form.REASON: lambda _field, value: wording.say(reasons.from_json(value)),
+    actions.Form.REASON: lambda _field, value: localization.say(reasons.from_json(value)),
     actions.Form.VALUES: lambda _field, value: ", ".join(value.values()),
 }

@@ -10,9 +10,9 @@ from django.utils.translation import gettext as _
 
 from kcover import audit, lifecycle
 from kcover.decisions import guards
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.console import presentation
-from kcover_portal.console.fault_names import fault_name, symptom
+from kcover_portal.console.fault_names import fault_message, fault_name, symptom
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues
 from kcover_portal.fleet import queries as fleet
@@ -50,7 +50,7 @@ def _faults(node: Node, length: int) -> list[Moment]:
     moments = []
     for incident in Incident.objects.filter(node=node)[:length]:
         name = fault_name(incident.kind, incident.code)
-        text = " · ".join(part for part in (incident.device, incident.message[:160]) if part)
+        text = " · ".join(part for part in (incident.device, fault_message(incident)[:160]) if part)
         moments.append(
             Moment(
                 incident.opened_at, "fault", presentation.of("incident", "open"), name, text, "incident", incident.pk
@@ -65,7 +65,7 @@ def _faults(node: Node, length: int) -> list[Moment]:
                     "fault",
                     look,
                     closed,
-                    wording.stored(incident.closed_because),
+                    localization.stored(incident.closed_because),
                     "incident",
                     incident.pk,
                 )
@@ -80,7 +80,7 @@ def _decisions(node: Node, length: int) -> list[Moment]:
             "decision",
             presentation.of("answer", decision.answer),
             _("Decision: %(answer)s") % {"answer": presentation.of("answer", decision.answer).label},
-            wording.sentence(decision.reasons),
+            localization.sentence(decision.reasons),
             "incident" if decision.incident_id else "",
             decision.incident_id,
             f"decision-{decision.pk}",
@@ -101,7 +101,9 @@ def _rescues(node: Node, length: int) -> list[Moment]:
             look = presentation.of("rescue", rescue.state)
             ended = _("Rescue %(number)d: %(state)s") % {"number": rescue.pk, "state": look.label}
             moments.append(
-                Moment(rescue.closed_at, "rescue", look, ended, wording.stored(rescue.because), "rescue", rescue.pk)
+                Moment(
+                    rescue.closed_at, "rescue", look, ended, localization.stored(rescue.because), "rescue", rescue.pk
+                )
             )
     steps = Step.objects.filter(rescue__node=node, started_at__isnull=False).order_by(F("started_at").desc())[:length]
     for step in steps:
@@ -112,7 +114,7 @@ def _rescues(node: Node, length: int) -> list[Moment]:
                 "step",
                 look,
                 _("%(step)s: %(state)s") % {"step": rescues.title(step), "state": look.label},
-                wording.stored(step.because),
+                localization.stored(step.because),
                 "rescue",
                 step.rescue_id,
                 f"step-{step.index + 1}",
@@ -168,7 +170,7 @@ def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident
     if state == "attention" and left is not None:
         text = _("Rescue %(number)d needs a person: %(because)s") % {
             "number": left.pk,
-            "because": wording.stored(left.because) or left.outcome,
+            "because": localization.stored(left.because) or left.outcome,
         }
         found.append(Why(text, "rescue", left.pk))
     return [*found, *_judgements(open_incidents)]
@@ -210,6 +212,6 @@ def _judgements(open_incidents: Sequence[Incident]) -> list[Why]:
         if decision is None:
             found.append(Why(_("%(fault)s: no decision yet.") % {"fault": name}, "incident", incident.pk))
         elif decision.answer != "rescue":
-            text = f"{name}: {wording.sentence(decision.reasons)}"
+            text = f"{name}: {localization.sentence(decision.reasons)}"
             found.append(Why(text, "incident", incident.pk, incident.decide_at))
     return found

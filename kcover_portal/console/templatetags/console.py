@@ -13,9 +13,10 @@ from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
 from kcover import reasons
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.console import action_labels, fault_names, presentation
 from kcover_portal.console.reads import approvals, entries, step_facts
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue
 
@@ -200,7 +201,13 @@ def cataloged(text: str) -> str:
 @register.filter
 def because(reason: Any) -> str:
     """A reason, or the JSON of one, in the reader's language; "" for none."""
-    return wording.say(reason) if isinstance(reason, reasons.Reason) else wording.stored(reason or {})
+    return localization.say(reason) if isinstance(reason, reasons.Reason) else localization.stored(reason or {})
+
+
+@register.filter
+def message(row: Incident | Occurrence) -> str:
+    """The message of an incident or occurrence: a sentence in the reader's language, or a log line as it is."""
+    return fault_names.fault_message(row)
 
 
 @register.filter

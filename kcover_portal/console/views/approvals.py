@@ -10,7 +10,7 @@ from django.utils import timezone, translation
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
@@ -45,7 +45,7 @@ def pods(request: Request, pk: int) -> HttpResponse:
 @require_GET
 @signed_in
 def answered(request: Request, pk: int) -> HttpResponse:
-    """Whether a request is still open, for dialogs that are open while someone else answers."""
+    """Returns whether a request is still open, for dialogs that are open while someone else answers."""
     row = _find(request, pk)
     return render(request, "console/parts/answered.html", {"question": reads.question(row, user=request.user)})
 
@@ -63,7 +63,7 @@ def link(request: Request, pk: int) -> HttpResponse:
         try:
             address = approval_links.invite(row, person, maker=request.user, now=timezone.now())
         except services.RescueRefused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             context |= {"person": person, "link": request.build_absolute_uri(address)}
     return render(request, "console/pages/approval_link.html", context, status=422 if form.errors else 200)
@@ -90,7 +90,7 @@ def by_link(request: HttpRequest, token: str) -> HttpResponse:
             try:
                 say(row, actor=actor, reason=reason, now=now, plan_hash=row.plan_hash, via="link")
             except services.RescueRefused as error:
-                form.add_error(None, wording.say(error.reason))
+                form.add_error(None, localization.say(error.reason))
             else:
                 return _page(request, {"rescue": row, "answer": request.POST["answer"]})
         question = reads.question(row, user=None)

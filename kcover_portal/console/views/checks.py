@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import autopilot, reasons
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.checks import services
@@ -98,9 +98,9 @@ def begin(request: Request) -> HttpResponse:
                 now=timezone.now(),
             )
         except FieldError as error:
-            form.add_error(error.field, wording.say(error.reason))
+            form.add_error(error.field, localization.say(error.reason))
         except services.CheckRunRefused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, reverse("console:check-run", args=(run.pk,)))
     context = {
@@ -131,7 +131,7 @@ def stop(request: Request, pk: int) -> HttpResponse:
         try:
             services.stop(run, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
         except services.CheckRunRefused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, page)
     context = {

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.faults import catalog
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
@@ -112,7 +112,7 @@ def close(request: Request, pk: int) -> HttpResponse:
         try:
             services.close_by_hand(row, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
         except services.CloseRefused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, page)
     if row.node is None:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import lifecycle, marks
 from kcover.decisions import guards
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
@@ -142,7 +142,7 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
                 override=form.cleaned_data["override"],
             )
         except services.RescueRefused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             target = reverse("console:rescue", args=(rescue.pk,))
             return lead(request, target)

@@ -7,7 +7,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
@@ -104,7 +104,7 @@ def delete_channel(request: Request, name: str) -> HttpResponse:
         try:
             services.delete_channel(row, actor=actor, reason=reason, now=timezone.now())
         except FieldError as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, reverse("console:notifications"))
     title = _("Delete channel %(name)s…") % {"name": name}
@@ -142,7 +142,7 @@ def new_route(request: Request) -> HttpResponse:
                 now=timezone.now(),
             )
         except FieldError as error:
-            form.add_error(error.field, wording.say(error.reason))
+            form.add_error(error.field, localization.say(error.reason))
         else:
             return lead(request, reverse("console:notifications"))
     context = {"form": form, "base": dialog(request)}

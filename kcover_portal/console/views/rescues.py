@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import lifecycle
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, lists
@@ -128,7 +128,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
                 **({"step": _number(request.POST.get("step", ""))} if verb in ("retry", "skip") else {}),
             )
         except services.RescueRefused as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             target = reverse("console:rescue", args=(row.pk,))
             return lead(request, target)

@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.decisions import guards
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms, presentation
@@ -22,10 +22,12 @@ from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.fleet.services import cluster_settings, maintenance_scope
 
 # Guards without a count: only their settings are shown.
 PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
+# The fields of the form that say which nodes a maintenance window covers.
+SCOPE = ("cluster", "pool", "node")
 
 
 @require_GET
@@ -108,7 +110,7 @@ def mode(request: Request, cluster: str) -> HttpResponse:
                 row, {"mode": given["mode"]}, actor=actor, reason=given["reason"], now=timezone.now()
             )
         except FieldError as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, reverse("console:safety"))
     title = _("Mode of %(cluster)s") % {"cluster": row.name}
@@ -146,12 +148,26 @@ def announce(request: Request) -> HttpResponse:
                     now=now,
                 )
             except FieldError as error:
-                form.add_error(form.placed.get(error.field, error.field), wording.say(error.reason))
+                form.add_error(form.placed.get(error.field, error.field), localization.say(error.reason))
             else:
                 return lead(request, reverse("console:safety"))
         text = presentation.GUARDS["maintenance"].help
-        address = reverse("console:maintenance-new")
-        return _ask(request, form, title=_("Schedule maintenance"), icon="tool", text=text, address=address)
+        shown = {"address": reverse("console:maintenance-new"), "counts_at": reverse("console:maintenance-covers")}
+        return _ask(request, form, title=_("Schedule maintenance"), icon="tool", text=text, **shown)
+
+
+@require_GET
+@signed_in
+def window_covers(request: Request) -> HttpResponse:
+    """Show how many nodes a window with the scope in the form would cover, or why it would be refused."""
+    name, pool, node = (request.GET.get(field, "").replace("\0", "").strip() for field in SCOPE)
+    cluster = _cluster(request, name) if name else None
+    require(request, Role.OPERATOR, cluster)
+    try:
+        shown: dict[str, object] = {"count": maintenance_scope.count_covered(cluster, pool=pool, node=node)}
+    except FieldError as error:
+        shown = {"problem": localization.say(error.reason)}
+    return render(request, "console/parts/window_covers.html", shown)
 
 
 @require_http_methods(["GET", "POST"])

@@ -34,11 +34,26 @@ class Migration(migrations.Migration):
                 ("cause", models.PositiveIntegerField(help_text="the Xid that the line names as its cause", null=True)),
                 ("drill", models.BooleanField(default=False)),
                 ("count", models.PositiveBigIntegerField(default=0)),
-                ("message", models.TextField(blank=True)),
+                (
+                    "message",
+                    models.TextField(blank=True, help_text="the log line, or the English sentence of because"),
+                ),
+                (
+                    "because",
+                    models.JSONField(
+                        default=dict, help_text="what the portal found itself; {}: the message is a log line"
+                    ),
+                ),
                 ("boot_id", models.CharField(blank=True, help_text="of the last occurrence", max_length=64)),
                 (
                     "counted_records",
                     models.JSONField(default=list, help_text="the log records that were counted, by boot and source"),
+                ),
+                (
+                    "fault_digests",
+                    models.JSONField(
+                        default=list, help_text="of an overflow: digests of the distinct faults that it counts"
+                    ),
                 ),
                 ("opened_at", models.DateTimeField()),
                 ("last_at", models.DateTimeField()),
@@ -85,6 +100,7 @@ class Migration(migrations.Migration):
                 ("source", models.CharField(max_length=32)),
                 ("sequence", models.BigIntegerField(null=True)),
                 ("message", models.TextField(blank=True)),
+                ("because", models.JSONField(default=dict, help_text="as of the incident")),
                 ("drill", models.BooleanField(default=False)),
                 ("count", models.PositiveBigIntegerField(default=1)),
                 ("seen_at", models.DateTimeField(help_text="by the agent's clock: shown, never trusted", null=True)),

@@ -10,6 +10,7 @@ from django.db.models import F
 from kcover.faults import fault
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.services.portal_fault import because_of
 
 MAX_ROWS = 50  # per incident
 MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
@@ -37,6 +38,7 @@ def keep(
             source=seen.source,
             sequence=seen.sequence,
             message=seen.message,
+            because=because_of(seen),
             drill=seen.drill,
             count=seen.count,
             seen_at=seen.seen_at,

@@ -14,12 +14,12 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from kcover import reasons
-from kcover.faults import fault
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import closure, record_faults
+from kcover_portal.incidents.services.portal_fault import PortalFault
 from kcover_portal.runtime import queries as runtime
 
 KIND, CODE = "agent", "silent"
@@ -55,12 +55,8 @@ def _open(busy: QuerySet[Agent], *, now: datetime) -> None:
     )
     silent = candidates.exclude(just_up).exclude(known).exclude(pk__in=busy.values("pk"))
     for agent in silent.select_related("node__cluster").order_by("seen_at")[:MAX_OPENED]:
-        seen = fault.Fault(
-            kind=KIND,
-            code=CODE,
-            message=f"no report from the agent since {agent.seen_at:%Y-%m-%d %H:%M:%S} UTC",
-            source="portal",
-        )
+        because = reasons.of("agent_silent", since=reasons.moment(agent.seen_at))
+        seen = PortalFault(kind=KIND, code=CODE, because=because, source="portal")
         with transaction.atomic():
             record_faults.keep_fault(agent.node, seen, boot_id=agent.boot_id, now=now)
             _silences().filter(node=agent.node).update(is_user_fault=True)

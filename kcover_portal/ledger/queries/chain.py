@@ -27,7 +27,7 @@ class Verdict:
 
     @property
     def intact(self) -> bool:
-        """Whether the whole chain is intact."""
+        """True if the whole chain is intact."""
         return self.broken_at is None
 
 

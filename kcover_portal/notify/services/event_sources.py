@@ -12,7 +12,6 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from kcover import reasons
 from kcover.notify import events, pager
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain, Entry
@@ -106,7 +105,7 @@ def _opened(rows: Iterable[Incident]) -> Iterator[NewEvent]:
             what=f"{row.kind} {row.code}",
             severity=row.severity,
             record=row.pk,
-            because=reasons.of("quoted_text", text=row.message[:900]) if silent and row.message else None,
+            because=row.message_reason if silent else None,
             drill=row.drill,
         )
         key = f"incident-{row.pk}-opened"

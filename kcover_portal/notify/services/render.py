@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from kcover.notify import events
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Delivery, Route
@@ -154,7 +154,7 @@ def text(line: events.Line) -> str:
 
 def why(event: events.Event) -> str:
     """Why the event happened, in the active language; "" if nobody knows."""
-    return wording.say(event.because) if event.because is not None else ""
+    return localization.say(event.because) if event.because is not None else ""
 
 
 def head(line: events.Line) -> str:

@@ -101,7 +101,7 @@ class Migration(migrations.Migration):
                 ("uid", models.CharField(blank=True, max_length=64)),
                 ("node", models.CharField(blank=True, max_length=253)),
                 ("path", models.CharField(blank=True, max_length=200)),
-                ("reason", models.CharField(max_length=500)),
+                ("because", models.JSONField()),
                 ("at", models.DateTimeField(db_index=True)),
                 (
                     "cluster",

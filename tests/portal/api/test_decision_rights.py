@@ -26,7 +26,7 @@ def test_a_decision_system_ends_neither_a_pause_nor_approve_mode(node: Node, eas
     assert api.post("resume", {"cluster": "east", "reason": "I am"}).status_code == 403
 
 
-def test_a_decision_system_touches_no_maintenance_window(east: Cluster, now: datetime) -> None:
+def test_a_decision_system_touches_no_maintenance_window(node: Node, east: Cluster, now: datetime) -> None:
     until = now + timedelta(hours=1)
     window = cluster_settings.open_maintenance(
         east, starts_at=now, ends_at=until, reason="x", actor="user:ann", now=now
@@ -52,7 +52,7 @@ def test_a_decision_system_steers_no_rescue_of_a_policy(node: Node, east: Cluste
     Step.objects.filter(rescue=rescue, index=1).update(name="verify", state="failed")
     Rescue.objects.filter(pk=rescue.pk).update(hold="step")
     refused = problem(caller(east, now).post(f"rescues/{rescue.pk}/{verb}", {"reason": "I vouch"}), 403)
-    assert refused["code"] == "decision_system_token"
+    assert refused["code"] == "rescue_of_others"
     assert Incident.objects.get().state == "open"
 
 

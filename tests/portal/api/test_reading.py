@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from kcover import reasons
 from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue.models import Decision, Rescue
@@ -42,6 +43,25 @@ def test_a_code_is_a_number_only_where_the_kind_numbers_them(
     add_story(node, now, kind=kind, code=code)
     assert viewer.get("incidents").json()["results"][0]["code"] == shown
     assert viewer.get("events").json()["results"][0]["code"] == shown
+
+
+def test_a_message_of_the_portal_is_english_and_data(node: Node, viewer: Api, now: datetime) -> None:
+    because = reasons.of("agent_silent", since=reasons.moment(now))
+    seen = incidents.PortalFault(kind="agent", code="silent", because=because, source="portal")
+    incidents.keep_fault(node, seen, boot_id="b", now=now)
+    incidents.keep_storm(node.cluster, kind="storm", code="switch leaf-3", nodes=["gpu-1"], now=now)
+    storm, silent = viewer.get("incidents", Accept_Language="zh-hans").json()["results"]
+    [event] = viewer.get("events", Accept_Language="zh-hans").json()["results"]
+    for row in (silent, event):
+        assert (row["message"], row["message_reason"]) == (str(because), because.to_json())
+    common = reasons.of("storm_of_switch", value="leaf-3")
+    assert (storm["message"], storm["message_reason"]) == (str(common), common.to_json())
+
+
+def test_a_log_line_is_data_as_it_is(node: Node, viewer: Api, now: datetime) -> None:
+    add_story(node, now)
+    [event] = viewer.get("events").json()["results"]
+    assert (event["message"], event["message_reason"]) == ("Xid 62", None)
 
 
 def test_a_rescue_shows_its_steps(node: Node, viewer: Api, now: datetime) -> None:

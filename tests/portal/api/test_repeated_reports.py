@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kcover_portal.accounts import services as accounts
-from kcover_portal.api.agent import app, report_decoding
+from kcover_portal.api.agent import app, report_decoder
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Node
 from kcover_portal.fleet.models import Gpu as GpuRow
@@ -83,7 +83,7 @@ def test_what_another_process_stored_meanwhile_is_put_right_by_a_repeated_report
     door.report(report(**FULL))
     at = datetime.now(UTC) + timedelta(seconds=1)
     changed = report(**(FULL | {"checks": [check(status="fail")], "inventory": {"driver": "1"}}))
-    incidents.ingest([report_decoding.read(cluster, encoded(changed), now=at)], now=at)
+    incidents.ingest([report_decoder.read(cluster, encoded(changed), now=at)], now=at)
     assert CheckResult.objects.get(device="GPU-1").status == "fail"
     assert not GpuRow.objects.exists()
     assert counts(door.report(report(**FULL))) == (2, 0, 0)
@@ -94,7 +94,7 @@ def test_what_another_process_stored_meanwhile_is_put_right_by_a_repeated_report
 def test_results_that_are_repeated_for_hours_are_shown_as_fresh(cluster: Cluster, now: datetime) -> None:
     for hours in range(4):
         at = now + timedelta(hours=hours)
-        incidents.ingest([report_decoding.read(cluster, encoded(report(**FULL)), now=at)], now=at)
+        incidents.ingest([report_decoder.read(cluster, encoded(report(**FULL)), now=at)], now=at)
         assert CheckResult.objects.get(device="GPU-1").seen_at == at
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from kcover_portal import outgoing
 from kcover_portal.accounts import services as accounts
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
@@ -170,7 +170,7 @@ def test_guards_are_read_and_changed_in_part(east: Cluster, now: datetime) -> No
     assert caller(None, now, kind="viewer").call("patch", "clusters/east/guards", {}).status_code == 403
 
 
-def test_a_maintenance_window_is_announced_and_ended(east: Cluster) -> None:
+def test_a_maintenance_window_is_announced_and_ended(east: Cluster, node: Node) -> None:
     now = datetime.now().astimezone()
     api = caller(None, now, kind="operator")
     window = {
@@ -190,6 +190,28 @@ def test_a_maintenance_window_is_announced_and_ended(east: Cluster) -> None:
         "maintenance.ended",
         "maintenance.opened",
     ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "field", "code", "params"),
+    [
+        ({"pool": "h100"}, "pool", "pool_without_nodes", {"pool": "h100", "pools": "a"}),
+        ({"node": "gpu-01"}, "node", "node_misspelt", {"node": "gpu-01", "near": "gpu-1"}),
+        ({"node": "cpu-99"}, "node", "nodes_missing", {"nodes": "cpu-99"}),
+    ],
+)
+def test_a_window_that_covers_no_node_is_refused(
+    east: Cluster, node: Node, scope: dict[str, str], field: str, code: str, params: dict[str, str]
+) -> None:
+    now = datetime.now().astimezone()
+    times = {"starts_at": now.isoformat(), "ends_at": (now + timedelta(hours=1)).isoformat()}
+    refused = caller(None, now, kind="operator").post(
+        "maintenance", {"cluster": "east", **scope, **times, "reason": "new switches"}
+    )
+    [error] = refused.json()["errors"]
+    assert (refused.status_code, error["field"], error["code"]) == (400, field, code)
+    assert error["params"] == {"cluster": "east", **params}
+    assert not Maintenance.objects.exists()
 
 
 def test_settings_of_a_cluster_are_changed_all_or_none(east: Cluster, now: datetime) -> None:

@@ -54,7 +54,9 @@ def test_inv_47_and_for_no_other(kube: FakeCluster) -> None:
 def test_the_cluster_has_to_be_named(kube: FakeCluster) -> None:
     agent = Agent(kube)
     assert "X-Kcover-Cluster: " in agent.report(report(), X_Kcover_Cluster="").problem(401)
-    assert "unknown cluster 'west'" in agent.report(report(), X_Kcover_Cluster="west").problem(403)
+    unknown = agent.report(report(), X_Kcover_Cluster="west")
+    assert unknown.problem(403).startswith("X-Kcover-Cluster: ")
+    assert unknown.body["code"] == "unknown_cluster"
     assert reviews(kube) == 0
 
 

@@ -7,9 +7,10 @@ from html.parser import HTMLParser
 
 import pytest
 from django.test import Client
-from django.utils import timezone
+from django.utils import timezone, translation
 
 from kcover import autopilot, reasons
+from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget
@@ -19,6 +20,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services as notify
 from kcover_portal.notify.models import Delivery
+from kcover_portal.preflight import services as preflight
 from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
@@ -184,6 +186,7 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     services.request(world.node("gpu-4"), "cordon", actor="user:ann", reason="测试", now=world.now)
     world.work()
     explain(world)
+    silence(world)
     user = User.objects.create_superuser("root", password=PASSWORD, language="zh-hans")
     client = Client(headers={"Accept-Language": "zh-hans"})
     client.force_login(user)
@@ -205,7 +208,7 @@ def explain(world: World) -> None:
     Cluster.objects.update(decision_url=f"http://{BLOCKED}/x", decision_mode="external", decision_fallback="hold")
     world.cluster.refresh_from_db()
     world.fault(48, node="gpu-3")
-    services.decide_and_run(Incident.objects.get(code="48").pk, clock=world.clock)
+    services.decide_and_run([Incident.objects.get(code="48").pk], clock=world.clock)
     because = reasons.of("uncordoned_by_hand", node="gpu-3")
     services.request(
         world.node("gpu-3"), "cordon", actor="system", because=because, now=world.now, requester=Rescue.Requester.SYSTEM
@@ -219,8 +222,21 @@ def explain(world: World) -> None:
     assert {"address_blocked", "external_silent", "agent_not_reporting", "uncordoned_by_hand"} <= codes
 
 
+def silence(world: World) -> None:
+    """Adds incidents that the portal opens itself: a slow node of a preflight, and a silent agent."""
+    preflight.tell(now=world.now)
+    because = reasons.of("agent_silent", since=reasons.moment(world.now))
+    seen = incidents.PortalFault(kind="agent", code="silent", because=because, source="portal")
+    incidents.keep_fault(world.node("gpu-4"), seen, boot_id="b", now=world.now)
+
+
+def own_incidents() -> list[Incident]:
+    """The incidents that the portal opened itself, apart from storms."""
+    return list(Incident.objects.exclude(because={}).filter(node__isnull=False).select_related("node").order_by("pk"))
+
+
 def pages() -> list[str]:
-    incident = Incident.objects.filter(node__isnull=False).latest("pk").pk
+    incident = Incident.objects.filter(node__isnull=False, because={}).latest("pk").pk
     storm, rescue = Incident.objects.get(node=None).pk, Rescue.objects.earliest("pk").pk
     own, silent = Rescue.objects.latest("pk").pk, CheckRun.objects.latest("pk").pk
     run, preflight = CheckRun.objects.earliest("pk").pk, PreflightRun.objects.get().pk
@@ -246,6 +262,8 @@ def pages() -> list[str]:
         *("/safety/", "/safety/c1/mode/", "/safety/c1/guards/budget/", "/safety/c1/guards/storm/", "/maintenance/new/"),
         *("/notifications/", "/notifications/new/slack/", "/notifications/new/pagerduty/", "/notifications/new/mail/"),
         *("/notifications/channels/on-call/", "/notifications/routes/new/", "/audit/", "/system/", "/access/"),
+        *("/account/", "/account/password/"),
+        *(f"/incidents/{row.pk}/" for row in own_incidents()),
         *("/access/tokens/new/", "/access/users/new/", "/pause/", "/nodes/?q=zzz", "/nowhere/"),
     ]
 
@@ -257,3 +275,18 @@ def test_a_chinese_page_has_no_english_words(site: tuple[World, Client]) -> None
         if wrong := english(client.get(path).content.decode()):
             found[path] = sorted(set(wrong))
     assert found == {}
+
+
+def test_a_message_of_the_portal_is_chinese_on_each_page(site: tuple[World, Client]) -> None:
+    _world, client = site
+    rows = own_incidents()
+    assert {code_of(row.because) for row in rows} == {"agent_silent", "preflight_flagged"}
+    occurrences = client.get("/occurrences/").content.decode()
+    for row in rows:
+        assert row.node is not None
+        with translation.override("zh-hans"):
+            chinese = localization.stored(row.because)
+        node = client.get(f"/nodes/c1/{row.node.name}/").content.decode()
+        for page in (client.get(f"/incidents/{row.pk}/").content.decode(), node, occurrences):
+            assert chinese in page
+            assert row.message not in page

@@ -95,6 +95,9 @@ REFUSED = {
         {"cluster": "", "pool": "a", "lasts": "1 h", "reason": "测试"},
         {"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h", "reason": "测试"},
         {"cluster": "c1", "begins": "2020-01-01T00:00", "lasts": "1 h", "reason": "测试"},
+        {"cluster": "c1", "pool": "b", "lasts": "1 h", "reason": "测试"},
+        {"cluster": "c1", "node": "gpu-01", "lasts": "1 h", "reason": "测试"},
+        {"cluster": "c1", "node": "x", "lasts": "1 h", "reason": "测试"},
     ],
     "/checks/new/": [
         {"cluster": "c1", "checks": ["remapped"], "level": "1", "host": "gpu-9"},

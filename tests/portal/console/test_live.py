@@ -32,7 +32,7 @@ class Socket(ApplicationCommunicator):
         super().__init__(application, scope)
 
     async def connect(self) -> bool:
-        """Whether the door opens."""
+        """Returns whether the connection is accepted."""
         await self.send_input({"type": "websocket.connect"})
         return (await self.receive_output(timeout=5))["type"] == "websocket.accept"
 

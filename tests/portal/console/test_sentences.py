@@ -8,7 +8,7 @@ from django.utils import translation
 from kcover import reasons, sentences
 from kcover.faults import catalog
 from kcover.policy.document import rescue_policy, standby_policy
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.console.templatetags import console
 
 # Names that Chinese texts keep: products, Kubernetes kinds and settings. Parameters are excluded from the check.
@@ -53,6 +53,10 @@ NAMES = {
     *("minCount", "kinds", "pciebw", "remapped", "attribute", "labels", "operator", "any", "all", "agent", "required"),
     *("WarmStandbyPolicy", "drain", "cordon", *rescue_policy.KEYS, *rescue_policy.OWN_KEYS, *rescue_policy.APPROVAL),
     *standby_policy.SIDES,
+    # Parameters, headers and values of REST and of the agents' endpoint.
+    *("api", "docs", "CSRF", "If", "Match", "ETag", "Content", "Type", "Encoding", "application", "yaml"),
+    *("null", "NUL", "wait", "next", "previous", "shadow", "approve", "enforce", "check", "nodelabel", "workload"),
+    *("ring", "IP", "gzip", "POST", "enrol", "Authorization", "Bearer", "TOKEN", "KCOVER_SERVICE_ACCOUNTS"),
     # Commands, Kubernetes fields and forms of settings.
     *("manage", "py", "token", "create", "node", "InternalIP", "ReadWriteMany", "pool", "label", "rack", "KEY"),
 }
@@ -67,9 +71,9 @@ def _example(code: str) -> reasons.Reason:
 
 @pytest.mark.parametrize("code", sentences.SENTENCES)
 def test_every_sentence_is_translated_without_english_words(code: str) -> None:
-    english = wording.say(_example(code))
+    english = localization.say(_example(code))
     with translation.override("zh-hans"):
-        chinese = wording.say(_example(code))
+        chinese = localization.say(_example(code))
     assert english == str(_example(code))
     assert [word for word in WORD.findall(chinese) if word not in NAMES] == []
 
@@ -82,9 +86,9 @@ def test_every_text_about_a_fault_is_translated() -> None:
 
 def test_reasons_in_a_row_are_said_in_the_readers_language() -> None:
     row = (reasons.of("paused_because", why="look first"), reasons.of("stays_isolated"))
-    assert wording.sentence(row) == "Automation is paused: look first. The node stays isolated."
+    assert localization.sentence(row) == "Automation is paused: look first. The node stays isolated."
     with translation.override("zh-hans"):
-        assert wording.sentence(row) == "自动化已暂停：look first。节点保持隔离。"
+        assert localization.sentence(row) == "自动化已暂停：look first。节点保持隔离。"
 
 
 def test_the_filter_takes_a_reason_its_json_or_nothing() -> None:

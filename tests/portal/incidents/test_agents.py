@@ -15,7 +15,7 @@ from agents.probes.log import sources
 from agents.uplink.protocol import UplinkError
 from kcover import wire
 from kcover.faults.fault import Inventory
-from kcover_portal.api.agent import report_decoding
+from kcover_portal.api.agent import report_decoder
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
@@ -35,7 +35,7 @@ class Way:
         how = self._fails()
         if how == "down":
             raise UplinkError("nobody there")
-        incoming = report_decoding.read(self._cluster, body, now=self._clock())
+        incoming = report_decoder.read(self._cluster, body, now=self._clock())
         (answer,) = services.ingest([incoming], now=self._clock())
         if how == "lost":
             raise UplinkError("the answer never came")

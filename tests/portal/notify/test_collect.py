@@ -5,15 +5,17 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.utils import translation
 
-from kcover import audit
+from kcover import audit, reasons
 from kcover.faults.fault import Fault
 from kcover.notify import events
+from kcover_portal import localization
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import record_faults
+from kcover_portal.incidents.services import PortalFault, record_faults
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
@@ -109,13 +111,13 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
     for index in range(2, 302):
         seen = Fault(kind="xid", code=79, pci="0000:4e:00", source="kmsg")
         record_faults.keep_fault(world.node(f"gpu-{index}"), seen, boot_id="b", now=world.now)
-    record_faults.keep_storm(world.cluster, kind="storm", code="xid 79", nodes=["gpu-2", "gpu-3"], now=world.now)
+    record_faults.keep_storm(world.cluster, kind="storm", code="code xid 79", nodes=["gpu-2", "gpu-3"], now=world.now)
     storm = Incident.objects.get(node=None)
     opened = audit.StormOpened(incident=storm.pk, trait="code", value="79", nodes=300, reached=3)
     ledger.record("c1", opened, actor="system", now=world.now)
     (document,) = told()
     assert [line.split(" – ")[0] for line in document["lines"]] == [
-        "Storm: xid 79 · 300 nodes · c1",
+        "Storm: code xid 79 · 300 nodes · c1",
         "Incident opened: xid 79 (fatal) · gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7, gpu-8, gpu-9"
         " and 292 more nodes · c1",
     ]
@@ -278,11 +280,25 @@ def test_an_incident_whose_id_was_there_before_it_was_committed(world: World, ch
 
 
 def test_a_silent_agent_is_no_fault_of_the_node(world: World, channel: Channel, told: Told):
-    seen = Fault(kind="agent", code="silent", message="no report of the agent since 8", source="portal")
+    because = reasons.of("agent_silent", since="8")
+    seen = PortalFault(kind="agent", code="silent", because=because, source="portal")
     record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
     Incident.objects.update(is_user_fault=True)
     (document,) = told()
-    assert document["lines"] == ["Agent silent: agent silent (warning) · gpu-1 · c1 – no report of the agent since 8"]
+    assert document["lines"] == [f"Agent silent: agent silent (warning) · gpu-1 · c1 – {because}"]
+
+
+def test_a_silent_agent_is_told_in_the_language_of_the_channel(world: World, channel: Channel, told: Told):
+    services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
+    because = reasons.of("agent_silent", since="8")
+    seen = PortalFault(kind="agent", code="silent", because=because, source="portal")
+    record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
+    Incident.objects.update(is_user_fault=True)
+    (document,) = told()
+    with translation.override("zh-hans"):
+        chinese = localization.say(because)
+    assert chinese != str(because)
+    assert document["lines"][0].endswith(f" – {chinese}")
 
 
 def test_a_channel_that_is_switched_off_gathers_nothing(world: World, channel: Channel, told: Told):

@@ -13,6 +13,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.preflight import services, tasks
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
+from tests.codes import codes_of
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -87,7 +88,9 @@ def test_inv_41_order_duplicates_and_which_end_told_change_nothing(world: World,
     assert services.tell(now=world.now) == 24
     incident = Incident.objects.get()
     assert (incident.kind, incident.code, incident.node.name, incident.count) == ("preflight", "slow", "gpu-2", 24)
-    assert "preflight of ml/job: gpu-2 failed in each of the 3 slots that count." in incident.message
+    because = reasons.from_json(incident.because)
+    assert codes_of(because) == ["preflight_flagged", "preflight_slow"]
+    assert (dict(because.params)["workload"], incident.message) == ("ml/job", str(because))
     assert services.tell(now=world.now) == 0
 
 
@@ -176,6 +179,8 @@ def test_a_refused_report_is_not_counted_and_kept_with_its_reason(world: World) 
         with pytest.raises(preflight.ReportInvalid) as refusal:
             receive(world, body)
         assert refusal.value.path == path
+        stored = PreflightRefusal.objects.latest("pk")
+        assert (stored.path, stored.because) == (path, refusal.value.reason.to_json())
     run = receive(world, raw(1)).run
     assert (run.received, run.rejected) == (1, 4)  # what came before the run's first good report counts with it
     with pytest.raises(preflight.ReportInvalid):

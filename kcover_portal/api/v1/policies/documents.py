@@ -5,13 +5,16 @@ from typing import Any
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
-from rest_framework import exceptions, parsers, serializers
+from rest_framework import parsers, serializers
 from rest_framework.request import Request
 
+from kcover import reasons
+from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.api import body_parsers, idempotency, problems
+from kcover_portal.api import body_parsers, http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
+from kcover_portal.errors import FieldError
 from kcover_portal.policies.services import source
 
 ETAG = re.compile(r'(?:W/)?"?([0-9]{1,9})"?')
@@ -69,7 +72,10 @@ class RollbackBody(base.Act):
 
 
 def text_of(request: Request) -> dict[str, Any]:
-    """Returns the text and the reason of a JSON or YAML body. Raises Unprocessable or ValidationError."""
+    """Returns the text and the reason of a JSON or YAML body.
+
+    Raises Unprocessable for an empty body, TooLarge, FieldErrors or ValidationError.
+    """
     if isinstance(request.data, dict) and isinstance(request.data.get("text"), bytes):
         text, reason = request.data["text"], reason_of(request)
     elif not request.data:
@@ -79,22 +85,17 @@ def text_of(request: Request) -> dict[str, Any]:
         text, reason = body["text"], body["reason"] or reason_of(request)
         size = len(text.encode())
         if size > source.MAX_BYTES:
-            raise body_parsers.TooLarge(f"text has {size} bytes. The limit is {source.MAX_BYTES}.")
+            raise http_errors.TooLarge(reasons.of("text_too_large", bytes=size, limit=source.MAX_BYTES))
     if not text.strip():
-        raise problems.Unprocessable(
-            'The body is empty. Send the policies as YAML (Content-Type: application/yaml) or as JSON {"text": "..."}.',
-            code="body_empty",
-        )
+        raise http_errors.Unprocessable(reasons.of("body_empty", example='{"text": "..."}'))
     return {"text": text, "reason": reason}
 
 
 def reason_of(request: Request) -> str:
-    """Returns the query parameter ``reason``. Raises ValidationError."""
+    """Returns the query parameter ``reason``. Raises FieldError."""
     reason = str(request.query_params.get("reason", ""))
     if len(reason) > base.REASON:
-        raise exceptions.ValidationError(
-            {"reason": [f"Must have at most {base.REASON} characters."]}, code="max_length"
-        )
+        raise FieldError("reason", reasons.of("text_too_long", most=base.REASON))
     return reason
 
 
@@ -108,17 +109,15 @@ def expected(request: Request, *, exists: bool) -> int | None:
     wanted = request.headers.get("If-Match")
     if request.headers.get("If-None-Match") is not None:
         if request.headers["If-None-Match"].strip() != "*":
-            raise exceptions.ValidationError(
-                {"If-None-Match": ["Must be *, which requires that the policy does not exist."]}, code="invalid"
-            )
+            raise FieldError("If-None-Match", reasons.of("if_none_match_invalid"))
         return 0
     if wanted is None:
         return None
     if wanted.strip() == "*":
         if not exists:
-            raise problems.PreconditionFailed("There is no active policy of this name.")
+            raise http_errors.PreconditionFailed(reasons.of("no_active_policy"))
         return None
     tag = ETAG.fullmatch(wanted.strip())
     if tag is None:
-        raise problems.PreconditionFailed(f"If-Match {wanted} is not a policy ETag. Use the revision number in quotes.")
+        raise http_errors.PreconditionFailed(reasons.of("etag_invalid", value=short_text(wanted)))
     return int(tag[1])

@@ -7,17 +7,19 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import plan
+from kcover import plan, reasons
 from kcover.decisions import decide as core
 from kcover.faults import fault
+from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.incidents import code_of
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries, services
@@ -26,7 +28,7 @@ from kcover_portal.rescue.decide import backtest
 MOST_DAYS = 90
 MOST = 1000  # newest incidents per dry run
 
-KIND = OpenApiParameter("kind", str, enum=fault.KINDS, description="default xid")
+KIND = OpenApiParameter("kind", str, enum=fault.INCIDENT_KINDS, description="default xid")
 CODE = OpenApiParameter("code", str, required=True, description="for example 62, or the name of a check")
 NODE = OpenApiParameter("node", str, description="cluster/name of a node, whose labels are used")
 LABEL = OpenApiParameter("label", str, many=True, description="key=value, instead of a node; may be repeated")
@@ -114,7 +116,7 @@ class TryBody(base.Strict):
         """Allows at most one of the three."""
         given = [name for name in ("node", "fleet", "days") if attrs.get(name)]
         if len(given) > 1:
-            raise exceptions.ValidationError({given[1]: [f"Cannot be combined with {given[0]}."]}, code="exclusive")
+            raise FieldError(given[1], reasons.of("exclusive", other=given[0]))
         return attrs
 
 
@@ -182,24 +184,23 @@ def _incidents(request: Request, body: dict[str, Any]) -> QuerySet[Incident]:
 
 
 def _node(request: Request, named: str) -> Node:
-    """Returns the node of ``cluster/name``. Raises ValidationError if it is not visible."""
+    """Returns the node of ``cluster/name``. Raises FieldError if it is not visible."""
     cluster, _, name = named.partition("/")
     visible = accounts.clusters_of(principal(request))
     node = Node.objects.filter(cluster__in=visible, cluster__name=cluster, name=name).first()
     if node is None:
-        raise exceptions.ValidationError({"node": [f"Unknown node {named}. Use cluster/name."]}, code="unknown_node")
+        raise FieldError("node", reasons.of("unknown_node", node=short_text(named)))
     return node
 
 
 def _fault(request: Request) -> tuple[str, str]:
     kind, code = request.query_params.get("kind", "xid"), request.query_params.get("code", "")
-    if kind not in fault.KINDS:
-        raise exceptions.ValidationError({"kind": [f"Must be one of {', '.join(fault.KINDS)}."]}, code="invalid_choice")
+    if kind not in fault.INCIDENT_KINDS:
+        known = ", ".join(fault.INCIDENT_KINDS)
+        raise FieldError("kind", reasons.of("kind_unknown", kind=short_text(kind), known=known))
     numeric = kind in fault.NUMERIC_KINDS
     if not code or (numeric and not (code.isascii() and code.isdecimal() and len(code) <= 10)):
-        raise exceptions.ValidationError(
-            {"code": ["Must be a numeric code such as 62." if numeric else "Must be a code."]}, code="invalid"
-        )
+        raise FieldError("code", reasons.of("code_not_numeric" if numeric else "code_missing"))
     return kind, str(int(code)) if numeric else code
 
 
@@ -210,7 +211,7 @@ def _labels(request: Request) -> dict[str, str]:
     for pair in request.query_params.getlist("label"):
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise exceptions.ValidationError({"label": [f"Must be key=value, not {pair}."]}, code="label")
+            raise FieldError("label", reasons.of("label_selector_invalid", selector=short_text(pair)))
         labels[key] = value
     return labels
 

@@ -8,15 +8,17 @@ from django.db.models import F, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, serializers
+from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover_portal.api import idempotency, pagination, problems
+from kcover import reasons
+from kcover_portal.api import http_errors, idempotency, pagination, problems
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.policies import documents, schemas
+from kcover_portal.errors import FieldError
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.policies.services import source
@@ -172,7 +174,7 @@ class Policies(base.Lists[Revision]):
             return problems.unreadable(reading.problems)
         matching = [item for item in reading.policies if item.key == (self.kind, name)]
         if not matching:
-            raise problems.Unprocessable(f"The text does not contain the policy {name}.", code="policy_missing")
+            raise http_errors.Unprocessable(reasons.of("policy_missing", policy=name))
         names = (f"{name} revision {row.number}", "the text")
         changed = services.compare((row.text, row.document), (matching[0].text, matching[0].document), names=names)
         return Response(_difference(changed, row.number, None))
@@ -238,12 +240,12 @@ class Validate(base.Acts):
 
 
 def _number(request: Request, name: str) -> int | None:
-    """Returns a revision number from the query. Raises ValidationError."""
+    """Returns a revision number from the query. Raises FieldError."""
     text = request.query_params.get(name)
     if text is None:
         return None
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise exceptions.ValidationError({name: ["Must be a revision number."]}, code="invalid")
+        raise FieldError(name, reasons.of("revision_not_a_number"))
     return int(text)
 
 

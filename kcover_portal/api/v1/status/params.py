@@ -4,10 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rest_framework import exceptions
 from rest_framework.request import Request
 
-from kcover import autopilot
+from kcover import autopilot, reasons
+from kcover.quote import short_repr
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.authentication import principal
@@ -53,7 +53,7 @@ class Question:
 def read(request: Request) -> Question:
     """Reads the parameters and checks the permission.
 
-    Raises ValidationError for a parameter, PermissionDenied, or NotAnswered if the cluster does not answer.
+    Raises FieldError or FieldErrors for parameters, Forbidden, or Unanswered if the cluster does not answer.
     """
     base.known_only(request, PARAMETERS)
     cluster = cluster_of(request)
@@ -68,13 +68,11 @@ def read(request: Request) -> Question:
     nodes = _selected(cluster, "host", hosts=() if hosts == ["all"] else hosts, **given)
     peers = _selected(cluster, "pingnodes", hosts=_names(request, "pingnodes")) if pinged else []
     if not nodes:
-        raise exceptions.ValidationError(
-            {"cluster": [f"Cluster {cluster.name} has no GPU nodes."]}, code="no_gpu_nodes"
-        )
+        raise FieldError("cluster", reasons.of("no_gpu_nodes", cluster=cluster.name))
     if "iperf" in checks and min(batch, len(nodes)) > check_runs.MAX_RING_NODES:
-        raise exceptions.ValidationError({"batch": [f"A ring of iperf has at most {check_runs.MAX_RING_NODES} nodes."]})
+        raise FieldError("batch", reasons.of("check_ring_too_large", most=check_runs.MAX_RING_NODES))
     if len(peers) > MOST_PEERS:
-        raise exceptions.ValidationError({"pingnodes": [f"Must name at most {MOST_PEERS} nodes."]}, code="out_of_range")
+        raise FieldError("pingnodes", reasons.of("too_many_peers", most=MOST_PEERS))
     addresses = tuple(peer.address or peer.name for peer in peers)
     return Question(
         cluster=cluster,
@@ -95,9 +93,7 @@ def _traffic(request: Request, checks: Sequence[str]) -> check_runs.Traffic:
         _goes_with(request, name, "iperf")
     workload = request.query_params.get("workload", "ring")
     if workload != "ring":
-        raise exceptions.ValidationError(
-            {"workload": [f"Unknown workload {workload[:40]!r}; supported: ring."]}, code="invalid_choice"
-        )
+        raise FieldError("workload", reasons.of("workload_unknown", workload=short_repr(workload)))
     clients = _whole(request, "pclients", default=autopilot.IPERF_CLIENTS, least=1, most=MOST_CLIENTS)
     port = _whole(request, "startport", default=autopilot.IPERF_START_PORT, least=1024, most=65_000)
     return check_runs.Traffic(clients=clients, port=port)
@@ -108,19 +104,17 @@ def _storage_class(request: Request, checks: Sequence[str]) -> str:
         _goes_with(request, "storageclass", "pvc")
     name = request.query_params.get("storageclass")
     if name is not None and (len(name) > 253 or not re.match(OBJECT_NAME, name)):
-        raise exceptions.ValidationError(
-            {"storageclass": [f"Must be the name of a storage class (a-z, 0-9, '-' and '.'), not {name[:40]!r}."]}
-        )
+        raise FieldError("storageclass", reasons.of("storage_class_invalid", value=short_repr(name)))
     return name or ""
 
 
 def _goes_with(request: Request, name: str, check: str) -> None:
     if name in request.query_params:
-        raise exceptions.ValidationError({name: [f"Requires check={check}."]}, code="requires_check")
+        raise FieldError(name, reasons.of("requires_check", check=check))
 
 
 def _selected(cluster: Cluster, parameter: str, *, hosts: Sequence[str], **given: str) -> list[Node]:
-    """Selects nodes; ``parameter`` is the one with host names. Raises FieldError, NotAnswered."""
+    """Selects nodes; ``parameter`` is the one with host names. Raises FieldError, Unanswered."""
     try:
         return node_selection.nodes(cluster, hosts=hosts, **given)
     except FieldError as error:
@@ -128,7 +122,7 @@ def _selected(cluster: Cluster, parameter: str, *, hosts: Sequence[str], **given
 
 
 def cluster_of(request: Request) -> Cluster:
-    """Returns the given cluster, the token's, or the only visible one. Raises ValidationError."""
+    """Returns the given cluster, the token's, or the only visible one. Raises FieldError."""
     if name := request.query_params.get("cluster"):
         return base.cluster_named(request, name)
     who = principal(request)
@@ -136,20 +130,17 @@ def cluster_of(request: Request) -> Cluster:
         return who.cluster
     seen = list(accounts.clusters_of(who).order_by("name")[:2])
     if len(seen) != 1:
-        reason = "Required: you have access to several clusters." if seen else "You have access to no cluster."
-        raise exceptions.ValidationError({"cluster": [reason]}, code="required")
+        raise FieldError("cluster", reasons.of("cluster_ambiguous" if seen else "cluster_none"))
     return seen[0]
 
 
 def checks_of(names: Sequence[str]) -> tuple[str, ...]:
-    """Returns the checks without repetition; [] and ``all`` mean the periodic ones. Raises ValidationError."""
+    """Returns the checks without repetition; [] and ``all`` mean the periodic ones. Raises FieldError."""
     wanted = [check for name in names or ["all"] for check in (autopilot.PERIODIC_CHECKS if name == "all" else (name,))]
     unknown = [name for name in wanted if name not in OFFERED]
     if unknown:
         known = ", ".join(("all", *OFFERED))
-        raise exceptions.ValidationError(
-            {"check": [f"check not supported: {', '.join(unknown)[:200]}; supported: {known}"]}, code="invalid_choice"
-        )
+        raise FieldError("check", reasons.of("check_unsupported", checks=", ".join(unknown)[:200], known=known))
     return tuple(dict.fromkeys(wanted))
 
 
@@ -157,12 +148,10 @@ def _names(request: Request, name: str) -> list[str]:
     """Reads a comma-separated list without repetition."""
     text = ",".join(request.query_params.getlist(name))
     if len(text) > LONGEST:
-        raise exceptions.ValidationError(
-            {name: [f"Must have at most {LONGEST} characters. Use nodelabel instead."]}, code="max_length"
-        )
+        raise FieldError(name, reasons.of("names_too_long", most=LONGEST))
     listed = [item.strip() for item in text.split(",")]
     if name in request.query_params and not any(listed):
-        raise exceptions.ValidationError({name: ["Must name at least one, or be omitted."]}, code="empty")
+        raise FieldError(name, reasons.of("names_missing"))
     return list(dict.fromkeys(item for item in listed if item))
 
 
@@ -171,7 +160,5 @@ def _whole(request: Request, name: str, *, default: int, least: int, most: int) 
     if text is None:
         return default
     if not text.isascii() or not text.isdigit() or len(text) > 9 or not least <= int(text) <= most:
-        raise exceptions.ValidationError(
-            {name: [f"Must be a whole number from {least} to {most}, not {text[:40]!r}."]}, code="out_of_range"
-        )
+        raise FieldError(name, reasons.of("number_out_of_range", least=least, most=most, value=short_repr(text)))
     return int(text)

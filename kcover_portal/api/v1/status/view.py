@@ -10,17 +10,21 @@ from django.http.response import HttpResponseBase
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
-from rest_framework import exceptions, renderers
+from rest_framework import renderers
 from rest_framework.request import Request
 from rest_framework.reverse import reverse
 
+from kcover import reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.status import params, responses
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun
+
+RETRY_AFTER = 5  # seconds, if too many callers wait already
 
 
 class Text(renderers.BaseRenderer):
@@ -32,18 +36,6 @@ class Text(renderers.BaseRenderer):
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
         """Renders a problem document."""
         return json.dumps(data).encode()
-
-
-class Busy(exceptions.APIException):
-    """429: too many callers wait already."""
-
-    status_code = HTTPStatus.TOO_MANY_REQUESTS
-    default_detail = (
-        f"{responses.LISTENERS} callers are already waiting for check runs. No check was started."
-        " Retry in a moment, or add wait=0 and read the run later."
-    )
-    default_code = "busy"
-    wait = 5  # DRF sends it as Retry-After
 
 
 class Status(base.Acts):
@@ -86,14 +78,13 @@ class Status(base.Acts):
         in the name of a signed-in person.
         """
         if not isinstance(request.auth, ApiToken):
-            raise exceptions.PermissionDenied(
-                "Requires a token. In the browser, use the Checks page.", code="token_required"
-            )
+            raise http_errors.Forbidden(reasons.of("token_required"))
         question = params.read(request)
         try:
             place = responses.Place() if question.wait else None
         except responses.Full as error:
-            raise Busy from error
+            busy = reasons.of("busy", count=responses.LISTENERS)
+            raise http_errors.Later(busy, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=RETRY_AFTER) from error
         try:
             run = self._begin(request, question)
         except BaseException:

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
@@ -39,7 +39,7 @@ def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRes
                 expected=parts.expected(request),
             )
         except services.Conflict as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         except services.Invalid as error:
             form.add_error(None, [_placed(problem) for problem in error.problems])
         else:
@@ -67,7 +67,7 @@ def archive(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResp
                 expected=parts.expected(request),
             )
         except (services.Conflict, services.NotFound) as error:
-            form.add_error(None, wording.say(error.reason))
+            form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, parts.addresses(row)["page"])
     return _ask(request, row, form, verb="archive")
@@ -107,4 +107,4 @@ def _ask(
 def _placed(problem: Problem) -> str:
     """The problem with its position in the text."""
     place = _("Line %(line)s, column %(column)s") % {"line": problem.line, "column": problem.column}
-    return _("%(place)s: %(problem)s") % {"place": place, "problem": wording.say(problem.reason)}
+    return _("%(place)s: %(problem)s") % {"place": place, "problem": localization.say(problem.reason)}

@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
@@ -59,7 +59,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
                 expected=parts.expected(request) if name else None,
             )
         except services.Conflict as error:
-            conflict = wording.say(error.reason)
+            conflict = localization.say(error.reason)
         except services.Invalid as error:
             reading = services.Reading((), error.problems)
         else:

@@ -8,7 +8,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
 from kcover.policy import document
-from kcover_portal import wording
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import lists
 from kcover_portal.console.access import Request, signed_in
@@ -97,7 +97,7 @@ def difference(request: Request, name: str, kind: str = queries.RESCUE) -> HttpR
     try:
         old, new = services.two_revisions(name, older, newer, kind=kind)
     except services.NotFound as error:
-        raise Http404(wording.say(error.reason)) from error
+        raise Http404(localization.say(error.reason)) from error
     found = services.compare_revisions(old, new)
     context = {
         "policy": row,

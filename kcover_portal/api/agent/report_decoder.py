@@ -127,9 +127,9 @@ def _strict(cluster: Cluster, body: bytes, *, now: datetime) -> IncomingReport:
 
 
 def _has_unique_keys(body: bytes) -> bool:
-    """Whether no object in the JSON has a key twice: it is then the same without its whitespace as when written again.
+    """Returns whether no object in the JSON has a key twice. Such JSON equals its encoded tree, apart from whitespace.
 
-    A tree of dicts has each key once. False, too, where a value is spelled differently from how msgspec writes it.
+    A tree of dicts has each key once. Also False if a value is spelled differently from how msgspec writes it.
     """
     return _encode(_tree(body)) == msgspec.json.format(body, indent=-1)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agents.outbox import reports
 from kcover import wire
 from kcover.faults.fault import Check, Gpu, Inventory
-from kcover_portal.api.agent import report_decoding
+from kcover_portal.api.agent import report_decoder
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents
 from tests.portal.api.door import check, fault, report
@@ -157,10 +157,10 @@ def by_the_format(body: bytes) -> incidents.IncomingReport:
 
 
 def accepts(body: bytes) -> bool:
-    """Whether msgspec accepts the body; asserts that its value is then that of the format."""
+    """Returns whether msgspec accepts the body. Asserts that its value is then that of the format."""
     try:
-        strict = report_decoding._strict(EAST, body, now=NOW)
-    except report_decoding._REFUSALS:
+        strict = report_decoder._strict(EAST, body, now=NOW)
+    except report_decoder._REFUSALS:
         return False
     assert wire.decode(body).rejected == ()
     assert strict == by_the_format(body)
@@ -210,7 +210,7 @@ def test_whatever_is_wrong_is_answered_in_the_words_of_the_format(body: bytes) -
         except wire.EnvelopeError as error:
             return error.path, error.reason
 
-    assert outcome(lambda: report_decoding.read(EAST, body, now=NOW)) == outcome(lambda: by_the_format(body))
+    assert outcome(lambda: report_decoder.read(EAST, body, now=NOW)) == outcome(lambda: by_the_format(body))
 
 
 @pytest.fixture
@@ -237,8 +237,8 @@ def test_what_our_own_agents_send_is_decoded_by_msgspec(by_wire: list[bytes], ch
     ]
     sent = reports.heartbeat("gpu-1", boot_id="boot-1", inventory=inventory, results=(), now=NOW)
     spooled = reports.findings_report("gpu-1", (), results, boot_id="boot-1", now=NOW)
-    heartbeat = report_decoding.read(EAST, sent.body, now=NOW)
-    findings = report_decoding.read(EAST, reports.from_spool(spooled, now=NOW).body, now=NOW)
+    heartbeat = report_decoder.read(EAST, sent.body, now=NOW)
+    findings = report_decoder.read(EAST, reports.from_spool(spooled, now=NOW).body, now=NOW)
     assert by_wire == []
     assert heartbeat == by_the_format(sent.body)
     assert (findings.check_count, findings.sent_at) == (checks, NOW)
@@ -257,7 +257,7 @@ def test_the_spelling_of_a_body_does_not_change_its_digests(by_wire: list[bytes]
     ]
     found = {
         (incoming.inventory_digest, incoming.checks_digest)
-        for incoming in (report_decoding.read(EAST, body.encode(), now=NOW) for body in bodies)
+        for incoming in (report_decoder.read(EAST, body.encode(), now=NOW) for body in bodies)
     }
     assert len(found) == 1
     assert len(by_wire) == 2  # the one with a fault, and the one with an escape

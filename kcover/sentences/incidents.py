@@ -1,0 +1,19 @@
+"""The messages of incidents that the portal opens itself."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    "agent_silent": _("The agent has not reported since {since}."),
+    # Faults beyond the bounds of open incidents.
+    "faults_overflow": _("{count} more distinct faults, beyond the limit of {limit} open incidents per kind and node."),
+    "faults_overflow_more": _(
+        "More than {count} distinct faults, beyond the limit of {limit} open incidents per kind and node."
+    ),
+    # Storms, by what their nodes have in common.
+    "storm_of_code": _("{value} occurred on many nodes at once. Look for a common cause."),
+    "storm_of_job": _("Many nodes of job {value} failed at once. Look for a common cause."),
+    "storm_of_switch": _("Many nodes on switch {value} failed at once. Look for a common cause."),
+    "storm_of_agent_version": _("Many nodes with agent {value} failed at once. Look for a common cause."),
+}
