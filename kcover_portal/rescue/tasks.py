@@ -3,6 +3,7 @@
 Tasks that call a cluster run in the cluster's lane of the bulkhead.
 """
 
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +31,8 @@ COUNTED_EVERY = 5.0  # seconds between counts of the clusters
 cluster_lanes = bulkhead.Bulkhead(settings.CELERY_WORKER_CONCURRENCY)
 _rung = services.RecentRings()
 _waiting = WaitingIncidents()
-_calls: dict[int, ThreadPoolExecutor] = {}
+_threads: dict[int, batch.Threads] = {}
+_threads_lock = threading.Lock()
 _counted: tuple[float, int] = (-COUNTED_EVERY, 1)
 
 
@@ -71,10 +73,15 @@ def decide(incident_id: int) -> None:
 
 def _decide(lane: int) -> None:
     while taken := _waiting.take(lane):
-        calls = _executor(lane) if len(taken) > 1 else None
-        left = services.decide_and_run(taken, clock=timezone.now, gate=_deciding(lane), calls=calls)
-        _waiting.add(lane, left)
-        kube_events.write_incidents(taken, calls=calls, now=timezone.now())
+        threads = _threads_of(lane) if len(taken) > 1 else None
+        left: list[int] = []
+        try:
+            left = services.decide_and_run(taken, clock=timezone.now, gate=_deciding(lane), threads=threads)
+            _waiting.add(lane, left)
+        finally:
+            decided = [incident for incident in taken if incident not in left]
+            events = threads.events if threads is not None else None
+            kube_events.write_incidents(decided, threads=events, now=timezone.now())
 
 
 @contextmanager
@@ -89,11 +96,15 @@ def _deciding(lane: int) -> Iterator[None]:
             doorbell.ring("rescue.decide", following)
 
 
-def _executor(lane: int) -> ThreadPoolExecutor:
-    """The threads that make the calls of a batch. Each cluster has its own, so that none waits for another's."""
-    if lane not in _calls:
-        _calls[lane] = ThreadPoolExecutor(batch.CALLS_AT_ONCE, thread_name_prefix=f"calls-{lane}")
-    return _calls[lane]
+def _threads_of(lane: int) -> batch.Threads:
+    """The threads of a lane, which are started as they are needed. No cluster waits for another's."""
+    with _threads_lock:
+        if lane not in _threads:
+            _threads[lane] = batch.Threads(
+                calls=ThreadPoolExecutor(batch.CALLS_AT_ONCE, thread_name_prefix=f"calls-{lane}"),
+                events=ThreadPoolExecutor(kube_events.WRITTEN_AT_ONCE, thread_name_prefix=f"events-{lane}"),
+            )
+        return _threads[lane]
 
 
 @shared_task(name="rescue.run")

@@ -29,7 +29,7 @@ def close(
             rows = rows.filter(last_at__lte=before)
         done = [
             row
-            for row in rows.order_by("pk")
+            for row in rows.order_by("node", "pk")
             if Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
                 state=Incident.State.CLOSED, closed_at=now, closed_because=because.to_json(), decide_at=None
             )

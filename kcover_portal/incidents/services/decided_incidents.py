@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.db import connection
+
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.record_faults import labels_digest
@@ -32,6 +34,12 @@ def mark_decided(decided: Sequence[Decided], *, now: datetime) -> None:
         }
         for row in decided
     ]
+    # Reports lock incidents in the order of their nodes, and so must this.
+    if len(rows) > 1 and connection.vendor == "postgresql":
+        bulk_sql.run(
+            "SELECT id FROM incidents_incident WHERE id = ANY(%s) ORDER BY node_id, id FOR NO KEY UPDATE",
+            [[row.incident.pk for row in decided]],
+        )
     given = bulk_sql.given(id="bigint", labels="text", seen_at="timestamptz", again_at="timestamptz")
     unchanged = "incidents_incident.decide_at <= %s AND incidents_incident.last_at = given.seen_at"
     at = bulk_sql.moment(now)

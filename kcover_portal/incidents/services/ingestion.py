@@ -96,7 +96,7 @@ def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], no
     nodes = Node.objects.select_related("cluster").in_bulk(reports)
     with_faults = [pk for pk, incoming in reports.items() if incoming.faults and pk not in repeated]
     open_now = overflow.open_by_kind(with_faults) if with_faults else {}
-    for pk, incoming in reports.items():
+    for pk, incoming in sorted(reports.items()):  # incidents are locked in the order of their nodes
         node = nodes.get(pk)
         if node is None:
             continue

@@ -7,9 +7,9 @@ decision counts the rescues that the ones before it open (``queries.Situations``
 import contextlib
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 from django.db import transaction
 
@@ -55,30 +55,32 @@ def decide_and_run(
     *,
     clock: Clock,
     gate: contextlib.AbstractContextManager[object] | None = None,
-    calls: Executor | None = None,
+    threads: batch.Threads | None = None,
 ) -> list[int]:
     """Decide incidents of one cluster and run their rescues at once, which saves commits and messages.
 
     Returns those that were left out, because another incident of the same node was decided; they are still due.
-    ``gate``: entered while the incidents are decided, and left before anything is asked or done. ``calls``: makes the
-    first calls to the cluster side by side. Incidents that cannot be decided together are decided one by one; of
-    several errors, the last is raised after all others were decided.
+    ``gate``: entered while the incidents are decided, and left before anything is asked or done. ``threads``: make the
+    first calls to the cluster, and ask other systems, side by side. Incidents that cannot be decided together are
+    decided one by one. Of several errors, the last is raised after everything else was done.
     """
     with gate or contextlib.nullcontext():
         decided = _decide_all(incident_ids, clock=clock)
-    batch.run(decided.opened, clock=clock, calls=calls)
+    errors, calls = decided.errors, threads.calls if threads is not None else None
+    errors += batch.run(decided.opened, clock=clock, threads=threads)
+    to_ask = decided.to_ask
     if decided.jobs_unknown:
-        shared_jobs.refresh(decided.jobs_unknown, now=clock())
-        unknown = [row.pk for row in decided.jobs_unknown]
-        after = _decide(unknown, clock=clock, lease=True, ask_first=True, jobs_known=True)
-        batch.run(after.opened, clock=clock, calls=calls)
-        decided.to_ask.extend(after.to_ask)
-    for incident in decided.to_ask:
-        answer = external_decider.query(incident, now=clock())
-        asked = _decide([incident.pk], clock=clock, lease=True, external=answer)
-        batch.run(asked.opened, clock=clock)
-    if decided.error is not None:
-        raise decided.error
+        shared_jobs.refresh(decided.jobs_unknown, now=clock(), calls=calls)
+        after = _decide_all([row.pk for row in decided.jobs_unknown], clock=clock, jobs_known=True)
+        errors += after.errors + batch.run(after.opened, clock=clock, threads=threads)
+        to_ask = to_ask + after.to_ask
+    query = partial(external_decider.query, now=clock())
+    answers = calls.map(query, to_ask) if calls is not None else map(query, to_ask)
+    for incident, answer in zip(to_ask, answers, strict=True):
+        asked = _decide_all([incident.pk], clock=clock, external=answer, ask_first=False)
+        errors += asked.errors + batch.run(asked.opened, clock=clock)
+    if errors:
+        raise errors[-1]
     return decided.left
 
 
@@ -90,29 +92,38 @@ class _Round:
     jobs_unknown: list[Incident] = field(default_factory=list)  # the cluster is asked for the jobs of faulty nodes
     to_ask: list[Incident] = field(default_factory=list)  # the external decider is asked
     left: list[int] = field(default_factory=list)  # another incident of the same node was decided
-    error: Exception | None = None
+    errors: list[Exception] = field(default_factory=list)
 
 
-def _decide_all(incident_ids: Sequence[int], *, clock: Clock) -> _Round:
+def _decide_all(
+    incident_ids: Sequence[int],
+    *,
+    clock: Clock,
+    external: ExternalAnswer | None = None,
+    ask_first: bool = True,
+    jobs_known: bool = False,
+) -> _Round:
     """Decides incidents together; if that fails, one by one, so that none is stuck because of another."""
+    decide_these = partial(
+        _decide, clock=clock, lease=True, external=external, ask_first=ask_first, jobs_known=jobs_known
+    )
     try:
-        return _decide(incident_ids, clock=clock, lease=True, ask_first=True)
-    except Exception:
+        return decide_these(incident_ids)
+    except Exception as error:
         if len(incident_ids) == 1:
-            raise
+            return _Round(errors=[error])
         log.exception("%d incidents could not be decided together", len(incident_ids))
     found = _Round()
     for pk in incident_ids:
         try:
-            alone = _decide([pk], clock=clock, lease=True, ask_first=True)
+            alone = decide_these([pk])
         except Exception as error:
             log.exception("incident %s could not be decided", pk)
-            found.error = error
+            found.errors.append(error)
             continue
         found.opened += alone.opened
         found.jobs_unknown += alone.jobs_unknown
         found.to_ask += alone.to_ask
-    # Decided one by one, incidents of the same node follow each other.
     return found
 
 
@@ -166,7 +177,8 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
     for row in Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN).order_by("-pk"):
         opened[row.node_id or 0].append(row)
     place = {pk: index for index, pk in enumerate(incident_ids)}
-    cluster, cases, left = nodes[0].cluster, [], []
+    cluster, left = nodes[0].cluster, []
+    cases: list[Case] = []
     for node in nodes:
         due = [row for row in opened[node.pk] if row.pk in place and row.decide_at is not None]
         due.sort(key=lambda row: place[row.pk])
@@ -177,6 +189,7 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
         incident, node.cluster = due[0], cluster
         incident.node, incident.cluster = node, cluster
         cases.append(Case(node=node, incident=incident, opened=opened[node.pk]))
+    cases.sort(key=lambda case: place[case.incident.pk])  # slots go to the oldest faults
     return cases, left
 
 
@@ -226,7 +239,8 @@ def _write(decided: Sequence[Decided], *, clock: Clock, lease: bool, now: dateti
         now=now,
     )
     stored = decision_rows.store(decided, now=now)
-    # The lease runs from this moment, however long this transaction waited for the locks before.
+    # The lease runs from this moment, however long this transaction waited for the locks before. Of several rescues,
+    # those are claimed that begin with one short call; the others are left to the workers.
     lease_until = clock() + node_lock.LEASE_TIME if lease else None
     openings = {
         it.case.node.pk: create.opening_by_policy(
@@ -236,7 +250,7 @@ def _write(decided: Sequence[Decided], *, clock: Clock, lease: bool, now: dateti
             incident=it.case.incident,
             opened=it.case.opened,
             now=now,
-            lease_until=None if node_lock.is_locked(it.case.node, now=now) else lease_until,
+            lease_until=lease_until if _may_run(it, alone=len(decided) == 1, now=now) else None,
             begins=cordon.comes_first(it.decision.steps),
         )
         for it, kept in zip(decided, stored, strict=True)
@@ -255,6 +269,12 @@ def _write(decided: Sequence[Decided], *, clock: Clock, lease: bool, now: dateti
             drafts += _open_storm(it.case.node, it.situation, it.decision.storm)
     ledger.append(decided[0].case.node.cluster.name, drafts)
     return opened
+
+
+def _may_run(decided: Decided, *, alone: bool, now: datetime) -> bool:
+    """Returns whether the rescue that is opened may be claimed with its opening."""
+    begins_short = alone or cordon.comes_first(decided.decision.steps)
+    return begins_short and not node_lock.is_locked(decided.case.node, now=now)
 
 
 def _open_storm(node: Node, situation: core.Situation, storm: guards.Storm) -> list[ledger.Draft]:

@@ -7,7 +7,9 @@ unknown.
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from datetime import datetime
+from functools import partial
 
 from django.db.models import Case, Exists, OuterRef, QuerySet, Value, When
 
@@ -48,18 +50,26 @@ def due(incidents: Sequence[Incident], *, now: datetime) -> list[Incident]:
     return found if found and _unknown(cluster, since=since).exists() else []
 
 
-def refresh(incidents: Sequence[Incident], *, now: datetime) -> None:
-    """Records the jobs of the nodes with recent faults whose jobs are unknown, the incidents' own nodes first."""
+def refresh(incidents: Sequence[Incident], *, now: datetime, calls: Executor | None = None) -> None:
+    """Records the jobs of the nodes with recent faults whose jobs are unknown, the incidents' own nodes first.
+
+    ``calls``: asks the cluster side by side.
+    """
     cluster, own = incidents[0].cluster, [row.node_id for row in incidents]
     unknown = _unknown(cluster, since=now - fleet.guards_of(cluster).storm.window)
     own_first = Case(When(pk__in=own, then=Value(0)), default=Value(1))
-    for node in unknown.order_by(own_first, "-pk")[: max(MAX_NODES_PER_DECISION, len(own))]:
-        try:
-            pods = fleet.connect(cluster).list_pods(node=node.name)
-        except port.KubeError as error:
-            log.info("%s: the jobs of %s are unknown: %s", cluster.name, node.name, error)
-            return
-        incidents_services.note_jobs(node, drain.jobs_of(pods), now=now)
+    nodes = list(unknown.order_by(own_first, "-pk")[: max(MAX_NODES_PER_DECISION, len(own))])
+    try:
+        list_pods = partial(_pods, fleet.connect(cluster))
+        found = calls.map(list_pods, nodes) if calls is not None else map(list_pods, nodes)
+        for node, pods in zip(nodes, found, strict=True):
+            incidents_services.note_jobs(node, drain.jobs_of(pods), now=now)
+    except port.KubeError as error:
+        log.info("%s: the jobs of %d nodes are not all known: %s", cluster.name, len(nodes), error)
+
+
+def _pods(kube: port.Cluster, node: Node) -> Sequence[port.Pod]:
+    return kube.list_pods(node=node.name)
 
 
 def _may_share_jobs(incident: Incident) -> bool:

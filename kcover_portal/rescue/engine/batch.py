@@ -6,11 +6,12 @@ into the common case (the call succeeded, and nothing else happened) is settled 
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import connection, transaction
+from django.db import DatabaseError, connection, transaction
 
 from kcover import audit
 from kcover_portal import doorbell
@@ -28,51 +29,101 @@ log = logging.getLogger(__name__)
 CALLS_AT_ONCE = 8  # calls of one batch, checked by one statement right before they are made
 
 
-def run(opened: Sequence[runner.Begun], *, clock: Callable[[], datetime], calls: Executor | None = None) -> None:
-    """Runs the rescues that the caller has claimed with their opening. ``calls``: makes the calls; None: this thread.
+@dataclass(frozen=True, slots=True)
+class Threads:
+    """The threads of one cluster: Events that hang must not delay calls."""
 
-    Raises the last error, after all rescues were run.
+    calls: Executor
+    events: Executor
+
+
+def run(
+    opened: Sequence[runner.Begun], *, clock: Callable[[], datetime], threads: Threads | None = None
+) -> list[Exception]:
+    """Runs the rescues that the caller has claimed with their opening. ``threads`` None: all in this thread.
+
+    Each wave of calls is settled before the next begins. Returns the errors, after all rescues were run.
     """
     claimed = [(context, steps) for context, steps in opened if context.rescue.lease_until is not None]
     if len(claimed) == 1:
-        runner.go_on(claimed[0][0].rescue, clock=clock, first=claimed[0])
-        return
-    error: Exception | None = None
-    attempts = list(_attempts(claimed, calls))
-    together = [attempt for attempt in attempts if _is_plain(attempt[0], attempt[2])]
-    if together:
-        error = _settle_together(together, calls)
-    for context, steps, outcome in attempts:
-        if not _is_plain(context, outcome):
-            try:
-                runner.go_on_after(context, steps, outcome, clock=clock)
-            except Exception as raised:
-                log.exception("rescue %s", context.rescue.pk)
-                error = raised
-    if error is not None:
-        raise error
+        return _run_alone(claimed[0], clock=clock)
+    errors: list[Exception] = []
+    settled: list[Attempt] = []
+    for start in range(0, len(claimed), CALLS_AT_ONCE):
+        attempts = _attempts(claimed[start : start + CALLS_AT_ONCE], threads)
+        plain = [attempt for attempt in attempts if _is_plain(attempt[0], attempt[2])]
+        try:
+            settled += _settle(plain)
+        except Exception:
+            log.exception("%d rescues could not be settled together", len(plain))
+            plain = []
+        together = {context.claim for context, _, _ in plain}
+        for context, steps, outcome in attempts:
+            if context.claim not in together:
+                errors += _settle_alone(context, steps, outcome, clock=clock)
+    return errors + _write_events(settled, threads)
 
 
 Attempt = tuple[Context, list[Step], Outcome | Exception]
 
 
-def _attempts(claimed: Sequence[runner.Begun], calls: Executor | None) -> Iterable[Attempt]:
-    """Makes the first call of each rescue. ``calls``: in waves, each after one check of all its claims."""
-    if calls is None:  # one after the other, each with its own check
-        yield from ((context, steps, _attempt(context)) for context, steps in claimed)
-        return
-    for start in range(0, len(claimed), CALLS_AT_ONCE):
-        wave = claimed[start : start + CALLS_AT_ONCE]
-        checked = claims.check([context.claim for context, _ in wave], now=wave[0][0].now)
-        for context, _ in wave:
-            context.checked = checked[context.claim]
-        free = [(context, steps) for context, steps in wave if checked[context.claim].error is None]
-        made = calls.map(_attempt_in_thread, [context for context, _ in free])
-        for (context, steps), outcome in zip(free, made, strict=True):
-            yield context, steps, outcome
-        for context, steps in wave:
-            if checked[context.claim].error is not None:  # it writes to the database, in this thread
-                yield context, steps, _attempt(context)
+def _run_alone(first: runner.Begun, *, clock: Callable[[], datetime]) -> list[Exception]:
+    try:
+        runner.go_on(first[0].rescue, clock=clock, first=first)
+    except Exception as error:
+        return [error]
+    return []
+
+
+def _settle_alone(
+    context: Context, steps: list[Step], outcome: Outcome | Exception, *, clock: Callable[[], datetime]
+) -> list[Exception]:
+    try:
+        runner.go_on_after(context, steps, outcome, clock=clock)
+    except Exception as error:
+        log.exception("rescue %s", context.rescue.pk)
+        return [error]
+    return []
+
+
+def _write_events(settled: Sequence[Attempt], threads: Threads | None) -> list[Exception]:
+    if not settled:
+        return []
+    events = [
+        kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
+        for context, _, outcome in settled
+        if not isinstance(outcome, Exception)
+    ]
+    try:
+        kube_events.write(settled[0][0].cluster, events, threads=threads.events if threads is not None else None)
+    except Exception as error:
+        log.exception("the Events of %d steps", len(events))
+        return [error]
+    return []
+
+
+def _attempts(wave: Sequence[runner.Begun], threads: Threads | None) -> list[Attempt]:
+    """Makes the first call of each rescue: side by side after one check of all claims, or one after the other."""
+    if threads is None:
+        return [(context, steps, _attempt(context)) for context, steps in wave]
+    refused = _check([context for context, _ in wave])
+    free = [begun for begun in wave if begun[0].claim not in refused]
+    made = threads.calls.map(_attempt_in_thread, [context for context, _ in free])
+    attempts: list[Attempt] = [(*begun, outcome) for begun, outcome in zip(free, made, strict=True)]
+    # These write to the database, and do so in this thread.
+    return attempts + [(*begun, _attempt(begun[0])) for begun in wave if begun[0].claim in refused]
+
+
+def _check(contexts: Sequence[Context]) -> set[claims.Claim]:
+    """Checks the claims together; returns those whose calls must not be made."""
+    try:
+        checked = claims.check([context.claim for context in contexts], now=contexts[0].now)
+    except DatabaseError as error:  # each attempt checks its own claim then
+        log.warning("%d claims could not be checked together: %s", len(contexts), error)
+        return set()
+    for context in contexts:
+        context.checked = checked[context.claim]
+    return {claim for claim, result in checked.items() if result.error is not None}
 
 
 def _attempt(context: Context) -> Outcome | Exception:
@@ -96,29 +147,13 @@ def _is_plain(context: Context, outcome: Outcome | Exception) -> bool:
     return isinstance(outcome, Done) and plain and context.rescue.origin != Rescue.Origin.MANUAL
 
 
-def _settle_together(attempts: Sequence[Attempt], calls: Executor | None) -> Exception | None:
-    """Settles finished first steps in one transaction, and writes their Events. Returns the error, if it failed.
+def _settle(attempts: Sequence[Attempt]) -> list[Attempt]:
+    """Settles finished first steps in one transaction. Returns the attempts whose rescues were still this worker's.
 
     The rescues that have more steps are handed to the workers.
     """
-    try:
-        settled = _settle(attempts)
-    except Exception as error:
-        log.exception("%d rescues could not be settled together", len(attempts))
-        for context, _, _ in attempts:
-            runner.release_node(context)
-        return error
-    drafts = [
-        kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
-        for context, _, outcome in settled
-        if not isinstance(outcome, Exception)
-    ]
-    kube_events.write(attempts[0][0].cluster, drafts, calls=calls)
-    return None
-
-
-def _settle(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Writes the ends of the steps. Returns the attempts whose rescues were still this worker's."""
+    if not attempts:
+        return []
     cluster, now = attempts[0][0].cluster, attempts[0][0].now
     with transaction.atomic(), ledger.last():
         ours = _lock_ours([context for context, _, _ in attempts])
@@ -139,15 +174,15 @@ def _settle(attempts: Sequence[Attempt]) -> list[Attempt]:
             assert isinstance(outcome, Done)
             drafts += [*context.answers, settle.settled_draft(context.rescue, context.step, outcome, now=now)]
             ending = endings.get(context.rescue.pk)
-            drafts += [_ended(context, ending)] if ending is not None else []
+            drafts += [_ended(context.rescue, ending, now=now)] if ending is not None else []
             doorbell.publish("rescue", context.rescue.pk, cluster=cluster.name)
         ledger.append(cluster.name, drafts)
         for rescue in following:
             doorbell.ring("rescue.run", rescue.pk)
+    for context, _, _ in settled:
+        context.answers, context.marks_changed = [], False
     for context, _, _ in attempts:
-        if context.rescue.pk in ours:
-            context.answers, context.marks_changed = [], False
-        else:
+        if context.rescue.pk not in ours:
             runner.release_node(context)
     return settled
 
@@ -183,18 +218,18 @@ def _end(rescues: Sequence[Rescue], endings: Mapping[int, settle.Ending], *, now
     """Closes rescues whose steps are finished, as ``create.end`` does for one. Nothing is left to be withdrawn."""
     for ending in set(endings.values()):
         rows = Rescue.objects.filter(pk__in=[rescue.pk for rescue in rescues if endings[rescue.pk] == ending])
-        rows.update(**create.ended(ending.outcome, ending.because, needs_human=ending.needs_human, now=now))
+        columns = create.ended("succeeded", ending.outcome, ending.because, needs_human=ending.needs_human, now=now)
+        rows.update(**columns)
 
 
-def _ended(context: Context, ending: settle.Ending) -> ledger.Draft:
-    rescue = context.rescue
+def _ended(rescue: Rescue, ending: settle.Ending, *, now: datetime) -> ledger.Draft:
     act = audit.RescueEnded(
         rescue=rescue.pk,
-        node=context.node.name,
+        node=rescue.node.name,
         state=audit.Ended.SUCCEEDED,
         outcome=ending.outcome,
         needs_human=ending.needs_human,
         because=ending.because,
         withdrawn=None,
     )
-    return ledger.Draft(act=act, actor=f"rescue {rescue.pk}", at=context.now)
+    return ledger.Draft(act=act, actor=f"rescue {rescue.pk}", at=now)

@@ -16,6 +16,7 @@ from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Over
 
 log = logging.getLogger(__name__)
 
+WRITTEN_AT_ONCE = 8  # Events between two looks at the mode
 # The last part of the reason of a step's Event; the first part is the action's ``event_reason``.
 ENDS: dict[type[Outcome], str] = {
     Done: "",
@@ -35,7 +36,7 @@ class NodeEvent:
     draft: port.EventDraft
 
 
-def write_incidents(incident_ids: Sequence[int], *, calls: Executor | None = None, now: datetime) -> None:
+def write_incidents(incident_ids: Sequence[int], *, threads: Executor | None = None, now: datetime) -> None:
     """Writes the Event ``XidError`` about the nodes of incidents of one cluster, each once, in KCE's wording.
 
     See docs/interfaces.md, section 6.
@@ -44,7 +45,7 @@ def write_incidents(incident_ids: Sequence[int], *, calls: Executor | None = Non
     new = list(rows.filter(kind__in=("xid", "sxid"), node__isnull=False))
     for cluster in {row.cluster_id: row.cluster for row in new}.values():
         announced = [row for row in new if row.cluster_id == cluster.pk]
-        written = write(cluster, [_of_incident(row, now=now) for row in announced], calls=calls)
+        written = write(cluster, [_of_incident(row, now=now) for row in announced], threads=threads)
         done = [row.pk for row, ok in zip(announced, written, strict=True) if ok]
         Incident.objects.filter(pk__in=done).update(announced_at=now)
 
@@ -58,18 +59,30 @@ def of_step(rescue: Rescue, done: Step, outcome: Outcome, *, now: datetime) -> N
     return _event(rescue.cluster, rescue.node, name, reason, message, warning=not ok, now=now)
 
 
-def write(cluster: Cluster, events: Sequence[NodeEvent], *, calls: Executor | None = None) -> list[bool]:
-    """Writes Events, side by side with ``calls``. Returns which were written."""
-    mode, _ = fleet.mode_now(cluster)  # read again: the worker's row may be older than a pause
-    if mode in fleet.SILENT:
-        return [False] * len(events)
+def write(cluster: Cluster, events: Sequence[NodeEvent], *, threads: Executor | None = None) -> list[bool]:
+    """Writes Events, side by side with ``threads``. Returns which were written.
+
+    A few at a time: the mode is read before each group, and the rest is given up once a whole group has failed.
+    """
+    written: list[bool] = []
+    while len(written) < len(events):
+        group = events[len(written) : len(written) + WRITTEN_AT_ONCE]
+        mode, _ = fleet.mode_now(cluster)  # read again: the worker's row may be older than a pause
+        done = [] if mode in fleet.SILENT else _write(cluster, group, threads)
+        if not any(done):
+            return written + [False] * (len(events) - len(written))
+        written += done
+    return written
+
+
+def _write(cluster: Cluster, events: Sequence[NodeEvent], threads: Executor | None) -> list[bool]:
     try:
         kube = fleet.connect(cluster)
     except port.KubeError as error:
         log.warning("%s: %d Events could not be written: %s", cluster.name, len(events), error)
-        return [False] * len(events)
+        return []
     each = partial(_emit, kube, cluster.name)
-    return list(calls.map(each, events) if calls is not None else map(each, events))
+    return list(threads.map(each, events) if threads is not None else map(each, events))
 
 
 def _of_incident(seen: Incident, *, now: datetime) -> NodeEvent:

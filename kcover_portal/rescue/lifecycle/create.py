@@ -212,10 +212,12 @@ def create_rescue(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetim
     return save([opening(node, steps, now=now, **fields)])[0]
 
 
-def ended(outcome: str, because: reasons.Reason | None, *, needs_human: bool, now: datetime) -> dict[str, Any]:
-    """The columns of a rescue that has succeeded."""
+def ended(
+    state: str, outcome: str, because: reasons.Reason | None, *, needs_human: bool, now: datetime
+) -> dict[str, Any]:
+    """The columns of a closed rescue."""
     return {
-        "state": Rescue.State.SUCCEEDED,
+        "state": state,
         "outcome": outcome,
         "hold": "",
         "because": because.to_json() if because else {},
@@ -249,8 +251,7 @@ def end(
         rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
         if token is not None:
             rows = rows.filter(token=token)
-        columns = ended(outcome or state, because, needs_human=needs_human, now=now)
-        if not rows.update(**{**columns, "state": state}):
+        if not rows.update(**ended(state, outcome or state, because, needs_human=needs_human, now=now)):
             return False
         rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
         withdrawn = revoke.revoke(rescue, because=reasons.of("its_rescue_ended"), now=now)

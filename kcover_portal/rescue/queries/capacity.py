@@ -55,7 +55,7 @@ def isolating(cluster: Cluster | int, *, since: datetime) -> QuerySet[Rescue]:
 
 
 def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
-    """Distinct GPU nodes whose fault was first seen within each window of the rate limit."""
+    """Distinct nodes of the cluster whose fault was first seen within each window of the rate limit."""
 
     def within(**span: int) -> Count:
         return Count("node", distinct=True, filter=Q(opened_at__gte=now - timedelta(**span)))
@@ -63,7 +63,6 @@ def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
     rows = Incident.objects.filter(
         cluster=cluster,
         node__in_cluster=True,
-        node__gpus__gt=0,
         is_user_fault=False,
         opened_at__gte=now - timedelta(hours=6),
     )

@@ -124,9 +124,7 @@ class Counts:
             serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
             holds_slot=holds,
             symptoms=self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else (),
-            faulty=capacity.faulty(self._cluster, now=self._now)
-            if destructive and settings.rate.enabled
-            else guards.Faulty(),
+            faulty=self._faulty if destructive and settings.rate.enabled else guards.Faulty(),
             last_rescue_ended_at=self._ended.get((node.pk, "")) if settings.cooldown else None,
             maintenance=self._windows if self._has_windows else (),
             rules={it.name: self._rule(it, node) for it in rules if _is_bounded(it)},

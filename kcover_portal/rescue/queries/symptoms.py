@@ -1,6 +1,7 @@
 """What a fault has in common with faults of other nodes: the symptoms of a storm (invariant 33).
 
-Only GPU nodes that the cluster has are counted, as in the limits that are derived from their number.
+Only nodes that the cluster has are counted, so that invented nodes make no storm. A node that lost its GPUs counts,
+because that may be the symptom.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -133,8 +134,8 @@ def _open_storms(cluster: int) -> QuerySet[Incident]:
 
 
 def _recent(cluster: int, *, since: datetime) -> QuerySet[Incident]:
-    """Recent incidents of the cluster's GPU nodes."""
-    return Incident.objects.filter(cluster=cluster, node__in_cluster=True, node__gpus__gt=0, last_at__gte=since)
+    """Recent incidents of the cluster's nodes."""
+    return Incident.objects.filter(cluster=cluster, node__in_cluster=True, last_at__gte=since)
 
 
 def _sharing(node: Node, trait: str, value: str, *, since: datetime) -> QuerySet[Incident]:

@@ -260,7 +260,7 @@ class Context:
     def renew_if_needed(self, _node: port.Node | None = None) -> None:
         """Between two calls of one write: renews the lease if much of it has gone, so that it covers the next call.
 
-        Raises LeaseLost, or turns.Busy, and then the next call is not made.
+        Raises LeaseLost, or node_lock.Busy, and then the next call is not made.
         """
         if self.now - self.renewed_at > node_lock.LEASE_RENEW_AFTER:
             self.renew()

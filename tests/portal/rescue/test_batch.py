@@ -22,16 +22,16 @@ from tests.portal.rescue.world import CORDON, HEAL, World
 pytestmark = pytest.mark.django_db
 
 FAULTS = 150
-STATEMENTS_EACH = 2  # from the claim of due incidents to the last write to a node; the goal is 3
+STATEMENTS_EACH = 3  # from the claim of due incidents to the last write to a node
 
 
 @pytest.fixture(params=[False, True], ids=["one thread", "side by side"])
-def calls(request: pytest.FixtureRequest) -> Iterator[ThreadPoolExecutor | None]:
+def threads(request: pytest.FixtureRequest) -> Iterator[batch.Threads | None]:
     if not request.param:
         yield None
         return
     with ThreadPoolExecutor(batch.CALLS_AT_ONCE) as executor:
-        yield executor
+        yield batch.Threads(calls=executor, events=executor)
 
 
 def make(policy: str = CORDON, *, nodes: int, pools: int = 1, **guards: object) -> World:
@@ -77,9 +77,9 @@ def test_many_faults_share_their_statements() -> None:
     assert before[-1] <= STATEMENTS_EACH * FAULTS  # the settling of earlier batches is among them
 
 
-def test_every_rescue_ends_as_if_it_were_alone(calls: ThreadPoolExecutor | None) -> None:
+def test_every_rescue_ends_as_if_it_were_alone(threads: batch.Threads | None) -> None:
     world = make(nodes=20)
-    services.decide_and_run(hurt(world, range(1, 21)), clock=world.clock, calls=calls)
+    services.decide_and_run(hurt(world, range(1, 21)), clock=world.clock, threads=threads)
     assert len(cordoned(world)) == 20
     alone = make_alone()
     ignored = {"id", "cluster_id", "node_id", "node_uid", "decision_id", "marks", "opened_because"}
@@ -165,35 +165,35 @@ def test_one_incident_of_each_node_is_decided_and_the_others_are_left() -> None:
 
 
 def test_inv_37_a_pause_holds_back_what_is_not_in_flight(
-    calls: ThreadPoolExecutor | None, monkeypatch: pytest.MonkeyPatch
+    threads: batch.Threads | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = 1 if calls is None else batch.CALLS_AT_ONCE
+    at_once = 1 if threads is None else batch.CALLS_AT_ONCE
     world = make(nodes=2 * batch.CALLS_AT_ONCE)
     due = hurt(world, range(1, 2 * batch.CALLS_AT_ONCE + 1))
     real, check = world.kube.apply_node, claims.check
 
     def paused(*args: object, **more: object) -> object:
-        if calls is None:
+        if threads is None:
             Cluster.objects.update(mode="paused")
         return real(*args, **more)
 
     def paused_after(asked: Sequence[claims.Claim], *, now: datetime) -> dict[claims.Claim, claims.Checked]:
         checked = check(asked, now=now)
-        if calls is not None:  # threads do not share the transaction of the test
+        if threads is not None:  # threads do not share the transaction of the test
             Cluster.objects.update(mode="paused")
         return checked
 
     world.kube.apply_node = paused
     monkeypatch.setattr(claims, "check", paused_after)
-    services.decide_and_run(due, clock=world.clock, calls=calls)
+    services.decide_and_run(due, clock=world.clock, threads=threads)
     assert len(cordoned(world)) == at_once
     waiting = Rescue.objects.filter(state="waiting")
     assert [(row.why.code, row.calls_begun) for row in waiting] == [("paused", 0)] * (len(due) - at_once)
 
 
-def test_longer_plans_are_handed_to_the_workers(calls: ThreadPoolExecutor | None) -> None:
+def test_longer_plans_are_handed_to_the_workers(threads: batch.Threads | None) -> None:
     world = make(HEAL, nodes=3)
-    services.decide_and_run(hurt(world, [1, 2, 3]), clock=world.clock, calls=calls)
+    services.decide_and_run(hurt(world, [1, 2, 3]), clock=world.clock, threads=threads)
     rescues = Rescue.objects.order_by("pk")
     assert [row.lease_until for row in rescues] == [None] * 3
     assert [row.steps.first().state for row in rescues] == ["done"] * 3
