@@ -5,12 +5,14 @@ anybody can see the changes with kubectl.
 """
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 ANNOTATION = "kcover.io/rescue"
 STATE_LABEL = "kcover.io/state"
+MAX_INTEGER_DIGITS = 18  # as many as fit into 64 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,12 +78,30 @@ class Marks:
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The JSON of the annotation; empty for an empty text, or for a text that the portal did not write."""
+    """The JSON of the annotation; empty for an empty text, or for a text that the portal did not write.
+
+    Numbers that the database cannot store (NaN, infinity, more than 64 bits) make the whole text unreadable.
+    """
     try:
-        content = json.loads(text) if text else {}
+        content = (
+            json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_short_integer) if text else {}
+        )
     except (ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is not a finite number")
+    return number
+
+
+def _short_integer(text: str) -> int:
+    if len(text) > MAX_INTEGER_DIGITS:
+        raise ValueError(f"the integer has more than {MAX_INTEGER_DIGITS} digits")
+    return int(text)
 
 
 def read(content: Mapping[str, Any]) -> Marks | None:

@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 QUIET_SECONDS: Final = 0.01  # a batch ends when nothing arrives for this long, so a lone event waits no longer
 GATHER_SECONDS: Final = 0.05  # events of a longer burst wait at most this long
 MAX_EVENTS: Final = 500
+MAX_QUEUED_EVENTS: Final = 1_000  # beyond these, the reader of the source waits
+LEFT_POLL_SECONDS: Final = 0.5  # a reader that waits for room notices within this time that the caller has left
 T = TypeVar("T")
 
 
@@ -23,9 +25,10 @@ def batches(source: Iterator[T]) -> Generator[list[T]]:
     """Yields the events of a source that blocks, in their order, with those that arrive shortly after one another.
 
     A thread reads the source. An error of the source is raised after the events that arrived before it. If the caller
-    leaves early, the thread ends with the next event, or when the source ends.
+    leaves early, the thread ends with the next event, or when the source ends. While MAX_QUEUED_EVENTS wait for the
+    caller, the source is not read.
     """
-    arrived: queue.SimpleQueue[T | _End] = queue.SimpleQueue()
+    arrived: queue.Queue[T | _End] = queue.Queue(MAX_QUEUED_EVENTS)
     left = threading.Event()
     threading.Thread(target=_read, args=(source, arrived, left), name="watch-events", daemon=True).start()
     try:
@@ -41,19 +44,29 @@ def batches(source: Iterator[T]) -> Generator[list[T]]:
         left.set()
 
 
-def _read(source: Iterator[T], arrived: "queue.SimpleQueue[T | _End]", left: threading.Event) -> None:
+def _read(source: Iterator[T], arrived: "queue.Queue[T | _End]", left: threading.Event) -> None:
     error = None
     try:
         for event in source:
-            arrived.put(event)
-            if left.is_set():
+            if not _put(arrived, event, left):
                 break
     except BaseException as raised:  # the reader of the batches handles it
         error = raised
-    arrived.put(_End(error))
+    _put(arrived, _End(error), left)
 
 
-def _gather(arrived: "queue.SimpleQueue[T | _End]") -> tuple[list[T], _End | None]:
+def _put(arrived: "queue.Queue[T | _End]", item: T | _End, left: threading.Event) -> bool:
+    """Waits for room in the queue. Returns False once the caller has left."""
+    while not left.is_set():
+        try:
+            arrived.put(item, timeout=LEFT_POLL_SECONDS)
+        except queue.Full:
+            continue
+        return True
+    return False
+
+
+def _gather(arrived: "queue.Queue[T | _End]") -> tuple[list[T], _End | None]:
     """Waits for an event; returns it with those that follow shortly, and the end of the source if it is reached."""
     batch: list[T] = []
     end = _take(arrived, batch, block=True)
@@ -67,7 +80,7 @@ def _gather(arrived: "queue.SimpleQueue[T | _End]") -> tuple[list[T], _End | Non
     return batch, end
 
 
-def _take(arrived: "queue.SimpleQueue[T | _End]", batch: list[T], *, block: bool) -> _End | None:
+def _take(arrived: "queue.Queue[T | _End]", batch: list[T], *, block: bool) -> _End | None:
     """Adds what has arrived to the batch; ``block``: waits for the first event. Returns the end if it is reached."""
     while len(batch) < MAX_EVENTS:
         try:

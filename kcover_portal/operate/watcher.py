@@ -11,14 +11,15 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
-from django.db import close_old_connections
+from django.db import close_old_connections, transaction
 from django.db.utils import Error as DatabaseError
 
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import node_rows
+from kcover_portal.fleet.services import node_rows, storable_values
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
 from kcover_portal.operate import event_batches
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
@@ -115,6 +116,11 @@ class ClusterWatch:
                 log.warning("cluster %s: the database does not answer: %s", self._cluster.name, error)
                 failures += 1
                 version = ""
+            except Exception as error:  # whatever one cluster shows, its watch goes on
+                log.exception("cluster %s: the watch failed", self._cluster.name)
+                failures += 1
+                version = ""
+                self._note(f"{type(error).__name__}: {error}")
             if failures:
                 self._stop.wait(BACK_OFF[min(failures, len(BACK_OFF)) - 1])
 
@@ -122,9 +128,12 @@ class ClusterWatch:
         """Synchronizes the rows of all nodes; returns the resource version to watch from."""
         kube = queries.connect(self._cluster)
         listed = kube.list_nodes()
-        changes = node_rows.sync_list(self._cluster, listed.items, now=self._clock())
-        services.note_watch(self._cluster, now=self._clock(), version=kube.version())
-        self._handle(changes)
+        server_version = kube.version()
+        # One transaction: if the engine cannot be woken, the rows stay as they were, and the next list wakes it.
+        with transaction.atomic(), ledger.last():
+            changes = node_rows.sync_list(self._cluster, listed.items, now=self._clock())
+            services.note_watch(self._cluster, now=self._clock(), version=server_version)
+            self._handle(changes)
         return listed.resource_version
 
     def stream(self, version: str) -> str:
@@ -136,9 +145,10 @@ class ClusterWatch:
             if self._clock() - self._noted_at > NOTED_EVERY:
                 self._noted_at = self._clock()
                 services.note_watch(self._cluster, now=self._noted_at)
-            changes = node_rows.sync_events(self._cluster, events, now=self._clock())
-            # A deleted node may be about to come back. A waiting rescue checks it when it is due.
-            self._handle([change for change in changes if change.node.in_cluster])
+            with transaction.atomic(), ledger.last():
+                changes = node_rows.sync_events(self._cluster, events, now=self._clock())
+                # A deleted node may be about to come back. A waiting rescue checks it when it is due.
+                self._handle([change for change in changes if change.node.in_cluster])
             version = next((event.resource_version for event in reversed(events) if event.resource_version), version)
         services.note_watch(self._cluster, now=self._clock())
         return version
@@ -152,6 +162,6 @@ class ClusterWatch:
 
     def _note(self, error: str) -> None:
         try:
-            services.note_watch(self._cluster, now=self._clock(), error=error)
+            services.note_watch(self._cluster, now=self._clock(), error=storable_values.text(error))
         except DatabaseError as failure:
             log.warning("cluster %s: %s", self._cluster.name, failure)

@@ -17,7 +17,7 @@ from kcover_portal.ledger import services as ledger
 
 MAX_UNKNOWN_NAMES = 20  # that one enrolment token enrols within UNKNOWN_NAMES_WINDOW
 UNKNOWN_NAMES_WINDOW = timedelta(minutes=1)
-PARKED_FULL_RETRY_SECONDS = 600  # the clean-up runs once an hour, but the cluster may list a node at any time
+PARKED_FULL_RETRY_SECONDS = 60  # the clean-up runs once an hour, but the cluster may list a node at any time
 FIRST_LIST_SECONDS = 5  # a new cluster is listed within this time
 
 

@@ -14,7 +14,7 @@ from kcover_portal.api.agent import ingest_counters
 from kcover_portal.api.agent.problem_responses import Refusal
 
 BURST_REPORTS = 20  # of one node at once, after a pause
-SUSTAINED_REPORTS_PER_SECOND = 2  # of one node; an agent sends a heartbeat every 30 s, and faults at once
+SUSTAINED_REPORTS_PER_SECOND = 10  # of one node; an agent sends its spool of 10,000 reports after an outage
 DISTINCT_FAULTS_PER_REPORT = 50  # each further 50 in a report count as one more report; an agent sends at most 32
 MAX_NODES = 200_000  # in memory, twice: nodes that reported lately, and those before them
 NODES_KEPT_SECONDS = 120.0  # longer than any node has to wait
@@ -22,6 +22,7 @@ NODES_KEPT_SECONDS = 120.0  # longer than any node has to wait
 _INTERVAL_SECONDS = 1 / SUSTAINED_REPORTS_PER_SECOND
 _BURST_SECONDS = BURST_REPORTS * _INTERVAL_SECONDS
 _MAX_AHEAD_SECONDS = NODES_KEPT_SECONDS / 2
+_ROUNDING_SECONDS = 1e-6  # sums of intervals are not exact
 
 NodeKey = tuple[int, str]  # key of the cluster, name of the node
 
@@ -44,7 +45,7 @@ class ReportRates:
         if now - self._renewed_at > NODES_KEPT_SECONDS or len(self._current) >= MAX_NODES:
             self._current, self._earlier, self._renewed_at = {}, self._current, now
         ahead = self._ahead(node, now)
-        if ahead > _BURST_SECONDS - _INTERVAL_SECONDS:
+        if ahead > _BURST_SECONDS - _INTERVAL_SECONDS + _ROUNDING_SECONDS:
             wait = ahead - _BURST_SECONDS + _INTERVAL_SECONDS
             limit = reasons.of("report_rate", node=node[1], rate=SUSTAINED_REPORTS_PER_SECOND, burst=BURST_REPORTS)
             ingest_counters.limited()

@@ -4,19 +4,22 @@ A batch costs one SELECT. What differs is written with one UPDATE, and one INSER
 of nodes change no column, so they write nothing.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from django.db import transaction
+from django.db import DataError, IntegrityError, transaction
 
 from kcover import marks
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import bulk_sql
+from kcover_portal.fleet.services import bulk_sql, storable_values
 from kcover_portal.kube import port
+
+log = logging.getLogger(__name__)
 
 MAX_PAST_BOOTS = 8  # reports of earlier boots may still arrive
 MAX_SIGNALS = 20  # pages are told of more changed nodes at once with one signal
@@ -29,6 +32,8 @@ REQUIRED = {
     **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
     "gpus": "integer",
 }
+WIDTHS = {column.name: column.max_length for column in Node._meta.fields if column.max_length}
+UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)  # what a node's values may cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class _Sighting:
             self.deleted = True
         else:
             self.last = node
-            self.boots.append(node.boot_id)
+            self.boots.append(_text("boot_id", node.boot_id))
 
 
 def sync_events(cluster: Cluster, events: Iterable[port.NodeEvent], *, now: datetime) -> list[ChangedNode]:
@@ -73,19 +78,48 @@ def sync_events(cluster: Cluster, events: Iterable[port.NodeEvent], *, now: date
     """
     seen: dict[str, _Sighting] = {}
     for event in events:
-        if event.node is not None:
+        if event.node is not None and _is_named(cluster, event.node):
             seen.setdefault(event.node.name, _Sighting()).add(event.node, deleted=event.kind == "DELETED")
     if not seen:
         return []
-    return _sync(cluster, seen, Node.objects.filter(cluster=cluster, name__in=list(seen)), now=now)
+    return _sync_storable(cluster, seen, Node.objects.filter(cluster=cluster, name__in=list(seen)), now=now)
 
 
 def sync_list(cluster: Cluster, listed: Collection[port.Node], *, now: datetime) -> list[ChangedNode]:
     """Synchronizes all rows with a full list; returns the changes. Nodes that are not listed are gone."""
     rows = list(Node.objects.filter(cluster=cluster))
     seen = {row.name: _Sighting() for row in rows}
-    seen |= {node.name: _Sighting(last=node, boots=[node.boot_id], present=True) for node in listed}
-    return _sync(cluster, seen, rows, now=now)
+    for node in listed:
+        if _is_named(cluster, node):
+            seen[node.name] = _Sighting()
+            seen[node.name].add(node, deleted=False)
+    return _sync_storable(cluster, seen, rows, now=now)
+
+
+def _is_named(cluster: Cluster, node: port.Node) -> bool:
+    """Returns whether the node has a name that the database can store. No Kubernetes cluster accepts another one."""
+    if node.name and _text("name", node.name) == node.name:
+        return True
+    log.error("cluster %s: a node is skipped, because its name cannot be stored: %r", cluster.name, node.name[:300])
+    return False
+
+
+def _sync_storable(
+    cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node], *, now: datetime
+) -> list[ChangedNode]:
+    """Synchronizes what can be stored. A node that the database refuses is skipped; the others are not held back."""
+    try:
+        return _sync(cluster, seen, rows, now=now)
+    except UNSTORABLE as error:
+        names = list(seen)
+        if len(names) == 1:
+            log.error("cluster %s: node %s is skipped, because it cannot be stored: %s", cluster.name, names[0], error)
+            return []
+    changes = []
+    for part in (names[: len(names) // 2], names[len(names) // 2 :]):
+        again = Node.objects.filter(cluster=cluster, name__in=part)
+        changes += _sync_storable(cluster, {name: seen[name] for name in part}, again, now=now)
+    return changes
 
 
 def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node], *, now: datetime) -> list[ChangedNode]:
@@ -174,21 +208,37 @@ def _past_boots(row: Node, boots: Iterable[str]) -> list[str]:
 
 
 def _shown(node: port.Node) -> dict[str, Any]:
+    labels = storable_values.json_value(dict(node.labels))
     return {
-        "uid": node.uid,
+        "uid": _text("uid", node.uid),
         "in_cluster": True,
-        "pool": queries.pool_of(dict(node.labels))[:120],
-        "model": node.labels.get(queries.MODEL_LABEL, "")[:120],
-        "labels": dict(node.labels),
-        "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints],
-        "conditions": dict(node.conditions),
-        "marks": marks.parse(node.annotations.get(marks.ANNOTATION, "")),
+        "pool": _text("pool", queries.pool_of(labels)),
+        "model": _text("model", labels.get(queries.MODEL_LABEL, "")),
+        "labels": labels,
+        "taints": storable_values.json_value(
+            [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints]
+        ),
+        "conditions": storable_values.json_value(dict(node.conditions)),
+        "marks": _marks(node),
         "unschedulable": node.unschedulable,
         "ready": node.ready,
         "ready_since": node.ready_since,
-        "boot_id": node.boot_id,
-        "gpus": node.gpus,
-        "kubelet": node.kubelet,
-        "address": node.internal_ip,
+        "boot_id": _text("boot_id", node.boot_id),
+        "gpus": min(max(node.gpus, 0), storable_values.MAX_INTEGER),
+        "kubelet": _text("kubelet", node.kubelet),
+        "address": _text("address", node.internal_ip),
         "gone_at": None,
     }
+
+
+def _text(column: str, value: str) -> str:
+    return storable_values.text(value, WIDTHS[column])
+
+
+def _marks(node: port.Node) -> dict[str, Any]:
+    """The node's marks; empty if they are nested deeper than any that the portal wrote."""
+    try:
+        stored: dict[str, Any] = storable_values.json_value(marks.parse(node.annotations.get(marks.ANNOTATION, "")))
+    except ValueError:
+        return {}
+    return stored

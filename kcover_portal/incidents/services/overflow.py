@@ -13,45 +13,64 @@ from django.db.models import Count
 
 from kcover import reasons
 from kcover.faults import fault
+from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services.fault_readings import Identity, weight, worst_of
+from kcover_portal.incidents.services.fault_groups import FaultGroup
+from kcover_portal.incidents.services.fault_readings import Identity, Reading, weight, worst_of
 
-MAX_OPEN_INCIDENTS_PER_KIND = 64  # of one node
-MAX_OPENED_INCIDENTS_PER_REPORT = 64
+MAX_OPEN_INCIDENTS_PER_KIND = 64  # of one node; twice: of real faults, and of the others together
+MAX_OPEN_INCIDENTS_PER_KIND_OF_PARKED_NODE = 8  # of a node that the cluster does not list; twice as well
+MAX_FAULTS_PER_REPORT = 64  # distinct faults that get or update incidents of their own
 MAX_DISTINCT_FAULTS = 1_024  # that an overflow incident tells apart
 DIGEST_BYTES = 5  # of a fault's identity
 
 IDENTITY: Identity = (fault.OVERFLOW, "distinct-faults", "")
+Place = tuple[str, bool]  # the kind of an incident, and whether it is of a real fault
 
 
-def open_by_kind(nodes: Collection[int]) -> dict[int, dict[str, int]]:
-    """The number of open incidents of nodes (by key) by kind; one query. Nodes without incidents are left out."""
-    found: dict[int, dict[str, int]] = {}
+def open_by_kind(nodes: Collection[int]) -> dict[int, Counter[Place]]:
+    """The number of open incidents of nodes (by key) by place; one query. Nodes without incidents are left out."""
+    found: dict[int, Counter[Place]] = {}
+    columns = ("kind", "is_user_fault", "severity", "drill")
     rows = Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN).order_by()
-    for node, kind, count in rows.values_list("node_id", "kind").annotate(count=Count("pk")):
-        found.setdefault(node or 0, {})[kind] = count
+    for row in rows.values("node_id", *columns).annotate(count=Count("pk")):
+        place = row["kind"], _is_real(row, drill=row["drill"])
+        found.setdefault(row["node_id"] or 0, Counter())[place] += row["count"]
     return found
 
 
-def exceeding(openings: Mapping[Identity, Sequence[fault.Fault]], *, open_now: Mapping[str, int]) -> set[Identity]:
-    """The faults of one report that must not open incidents of their own.
+def limit_of(node: Node) -> int:
+    """The number of incidents of one kind that the node may have open: so many of real faults, and of others."""
+    return MAX_OPEN_INCIDENTS_PER_KIND if node.in_cluster else MAX_OPEN_INCIDENTS_PER_KIND_OF_PARKED_NODE
 
-    ``openings``: the faults without an open incident. ``open_now``: the node's open incidents by kind. If there is not
-    room for all, the worst faults go first.
+
+def _is_real(reading: Reading, *, drill: bool) -> bool:
+    """Returns whether the fault takes a place of the real faults, which users' programs must not be able to fill."""
+    return not drill and not reading["is_user_fault"] and reading["severity"] != "info"
+
+
+def exceeding(groups: Sequence[FaultGroup], *, open_now: Mapping[Place, int], limit: int) -> set[Identity]:
+    """The faults of one report that are only counted in the overflow incident.
+
+    ``open_now``: the node's open incidents by place. ``limit``: see ``limit_of``. If there is not room for all, the
+    worst faults go first; of equally bad ones, those without an open incident.
     """
-    wanted = Counter(kind for kind, _, _ in openings)
-    fits = all(count + open_now.get(kind, 0) <= MAX_OPEN_INCIDENTS_PER_KIND for kind, count in wanted.items())
-    if fits and len(openings) <= MAX_OPENED_INCIDENTS_PER_REPORT:
-        return set()
+    ranked = []
+    for group in groups:
+        reading = worst_of(group.fresh)
+        is_real = _is_real(reading, drill=all(occurrence.drill for occurrence in group.fresh))
+        ranked.append(((is_real, weight(reading), not group.is_open), group))
     beyond = set()
-    opened: Counter[str] = Counter()
-    for identity in sorted(openings, key=lambda identity: weight(worst_of(openings[identity])), reverse=True):
-        kind = identity[0]
-        is_room = open_now.get(kind, 0) + opened[kind] < MAX_OPEN_INCIDENTS_PER_KIND
-        if is_room and opened.total() < MAX_OPENED_INCIDENTS_PER_REPORT:
-            opened[kind] += 1
+    opened: Counter[Place] = Counter()
+    kept = 0
+    for (is_real, _, _), group in sorted(ranked, key=lambda pair: pair[0], reverse=True):
+        place = group.identity[0], is_real
+        is_room = group.is_open or open_now.get(place, 0) + opened[place] < limit
+        if is_room and kept < MAX_FAULTS_PER_REPORT:
+            opened[place] += not group.is_open
+            kept += 1
         else:
-            beyond.add(identity)
+            beyond.add(group.identity)
     return beyond
 
 
@@ -60,17 +79,17 @@ def in_log_order(seen: Iterable[fault.Fault]) -> list[fault.Fault]:
     return sorted(seen, key=lambda row: row.records[-1][1] if row.records else row.sequence or 0)
 
 
-def columns(incident: Incident | None, identities: Iterable[Identity]) -> dict[str, Any]:
+def columns(incident: Incident | None, identities: Iterable[Identity], *, limit: int) -> dict[str, Any]:
     """The columns of the overflow incident after it counted faults with these identities.
 
-    ``incident``: the open overflow incident of the node, None if there is none.
+    ``incident``: the open overflow incident of the node, None if there is none. ``limit``: see ``limit_of``.
     """
     digests = set(incident.fault_digests if incident is not None else ())
     digests.update(_digest(identity) for identity in identities)
     kept = sorted(digests)[: MAX_DISTINCT_FAULTS + 1]  # one more shows that there are more
     count = min(len(kept), MAX_DISTINCT_FAULTS)
     code = "faults_overflow" if count == len(kept) else "faults_overflow_more"
-    because = reasons.of(code, count=count, limit=MAX_OPEN_INCIDENTS_PER_KIND)
+    because = reasons.of(code, count=count, limit=limit)
     return {
         "fault_digests": kept,
         "because": because.to_json(),

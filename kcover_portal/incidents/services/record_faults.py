@@ -38,12 +38,12 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
 
 
 def keep_faults(
-    node: Node, seen: Sequence[fault.Fault], *, open_now: Mapping[str, int], boot_id: str, now: datetime
+    node: Node, seen: Sequence[fault.Fault], *, open_now: Mapping[overflow.Place, int], boot_id: str, now: datetime
 ) -> int:
     """Adds the faults of one report to the incidents of the node, opening incidents if necessary.
 
-    ``open_now``: the number of the node's open incidents by kind (``overflow.open_by_kind``). Faults beyond the bounds
-    are counted in the node's overflow incident, with as many statements as one fault.
+    ``open_now``: the number of the node's open incidents (``overflow.open_by_kind``). Faults beyond the bounds are
+    counted in the node's overflow incident, with as many statements as one fault.
 
     Returns how many of the faults had only log records that were counted before. A thousand lines of one fault cost as
     many statements as one line, because they are added together. A caller with log records must hold the lock of its
@@ -60,8 +60,7 @@ def keep_faults(
     groups = [group_of(identity, equal, latest, boot_id=boot_id) for identity, equal in alike.items()]
     repeated = sum(len(alike[group.identity]) - len(group.fresh) for group in groups)
     groups = [group for group in groups if group.fresh]
-    openings = {group.identity: group.fresh for group in groups if not group.is_open}
-    beyond = overflow.exceeding(openings, open_now=open_now) if openings else ()
+    beyond = overflow.exceeding(groups, open_now=open_now, limit=overflow.limit_of(node))
     for group in groups:
         if group.identity not in beyond:
             _keep(node, group, boot_id=boot_id, now=now)
@@ -78,7 +77,9 @@ def _keep_overflow(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, no
     total = group_of(overflow.IDENTITY, seen, latest, boot_id=boot_id)
     if total.fresh:
         counted = overflow.columns(
-            total.incident if total.is_open else None, {identity_of(occurrence) for occurrence in total.fresh}
+            total.incident if total.is_open else None,
+            {identity_of(occurrence) for occurrence in total.fresh},
+            limit=overflow.limit_of(node),
         )
         _keep(node, total, columns=counted, boot_id=boot_id, now=now)
     return len(seen) - len(total.fresh)

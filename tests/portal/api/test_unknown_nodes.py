@@ -93,7 +93,7 @@ def test_a_cluster_parks_a_bounded_number_of_names(east: Cluster, monkeypatch: p
     door = enrolment(east)
     list_nodes(east, "gpu-1")
     assert set(enrol_many(door, 3)) == {201}
-    assert refused(door.enrol({"node": "ghost-3"})) == ("parked_nodes_full", parking.PARKED_FULL_RETRY_SECONDS)
+    assert refused(door.enrol({"node": "ghost-3"})) == ("parked_nodes_full", 60)
     assert door.enrol({"node": "ghost-1"}).status == 201  # it is parked already
     assert door.enrol({"node": "gpu-1"}).status == 201
     list_nodes(east, "gpu-1", "ghost-0")

@@ -246,3 +246,77 @@ def test_pages_get_one_signal_for_many_nodes(
     nodes = [replace(GPU_1, name=f"gpu-{index}", uid=f"u{index}") for index in range(count)]
     follow(east, *(event(node, "ADDED") for node in nodes), now=now)
     assert (len(published), 0 in published) == (signals, signals == 1)
+
+
+OTHERS = [replace(GPU_1, name=f"gpu-{index}", uid=f"u{index}") for index in (2, 3)]
+
+
+def annotated(text: str) -> port.Node:
+    return replace(GPU_1, annotations={marks.ANNOTATION: text})
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ('{"rescue": 7, "a": "x\\ud800y"}', {"rescue": 7, "a": "xy"}),
+        ('{"a\\ud800": ["\\u0000x", {"\\u0000": "y"}]}', {"a": ["x", {"": "y"}]}),
+        ('{"a": NaN}', {}),
+        ('{"a": [1, -Infinity]}', {}),
+        ('{"a": 1e999}', {}),
+        ('{"a": 1' + "0" * 40 + "}", {}),
+        ('{"a": ' + "[" * 200 + "]" * 200 + "}", {}),
+        ('{"a": ' + "[" * 9000 + "]" * 9000 + "}", {}),
+    ],
+    ids=["surrogate", "nul", "nan", "infinity", "float", "integer", "nested", "deeply-nested"],
+)
+def test_any_annotation_can_be_stored(east: Cluster, now: datetime, text: str, stored: dict[str, object]) -> None:
+    node_rows.sync_list(east, [annotated(text), *OTHERS], now=now)
+    assert the_row().marks == stored
+    assert Node.objects.filter(in_cluster=True).count() == 3
+    follow(east, event(GPU_1), now=now)
+    follow(east, event(annotated(text)), now=now)  # an update uses another statement
+    assert the_row().marks == stored
+
+
+def test_any_value_of_a_node_can_be_stored(east: Cluster, now: datetime) -> None:
+    bad = "\ud800b\0" + "x" * 400
+    hostile = replace(
+        GPU_1,
+        uid=bad,
+        boot_id=bad,
+        kubelet=bad,
+        internal_ip=bad,
+        gpus=10**30,
+        labels={bad: bad, "nvidia.com/gpu.product": bad},
+        taints=(port.Taint(bad, bad, bad),),
+        conditions={bad: bad},
+    )
+    clean = "b" + "x" * 400
+    follow(east, event(GPU_1), *(event(node) for node in OTHERS), now=now)
+    follow(east, event(replace(GPU_1, boot_id=bad + "1")), event(hostile), event(replace(OTHERS[0], gpus=1)), now=now)
+    row = the_row()
+    assert (row.uid, row.boot_id, row.kubelet, row.address) == (clean[:64], clean[:64], clean[:60], clean[:64])
+    assert (row.model, row.labels[clean], row.past_boots) == (clean[:120], clean, ["boot-1"])
+    assert row.taints == [{"key": clean, "value": clean, "effect": clean}]
+    assert (row.conditions, row.gpus) == ({clean: clean}, 2**31 - 1)
+    assert the_row("gpu-2").gpus == 1
+
+
+@pytest.mark.parametrize("name", ["", "a\0", "a\ud800", "a" * 254])
+def test_a_node_with_an_impossible_name_is_skipped(east: Cluster, now: datetime, name: str) -> None:
+    node_rows.sync_list(east, [replace(GPU_1, name=name), *OTHERS], now=now)
+    follow(east, event(replace(GPU_1, name=name)), event(replace(OTHERS[0], gpus=1)), now=now)
+    assert set(Node.objects.values_list("name", "gpus")) == {("gpu-2", 1), ("gpu-3", 8)}
+
+
+def test_a_node_that_cannot_be_stored_is_skipped(
+    east: Cluster, now: datetime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(node_rows, "_marks", lambda node: {"a": "\ud800"} if node.name == "gpu-1" else {})
+    follow(east, *(event(node) for node in OTHERS), now=now)
+    Node.objects.create(cluster=east, name="gpu-1", created_at=now)
+    nodes = [replace(node, gpus=2) for node in (GPU_1, *OTHERS)]
+    changed = follow(east, *(event(node) for node in nodes), now=now)
+    assert {change.node.name for change in changed} == {"gpu-2", "gpu-3"}
+    assert set(Node.objects.values_list("name", "gpus")) == {("gpu-1", 0), ("gpu-2", 2), ("gpu-3", 2)}
+    assert [record.levelname for record in caplog.records] == ["ERROR"]

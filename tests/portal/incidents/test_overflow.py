@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover import reasons, wire
 from kcover.faults.fault import OVERFLOW, Fault
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import occurrences, overflow, record_faults
@@ -18,9 +18,28 @@ from tests.portal.incidents.conftest import incoming, report, xid
 
 Deliver = Callable[..., wire.Answer]
 
+pytestmark = pytest.mark.usefixtures("listed_nodes")
+
 LIMIT = overflow.MAX_OPEN_INCIDENTS_PER_KIND
+PARKED_LIMIT = overflow.MAX_OPEN_INCIDENTS_PER_KIND_OF_PARKED_NODE
+STATEMENTS_PER_UPDATED_INCIDENT = 5
 STATEMENTS_PER_OPENED_INCIDENT = 5
 STATEMENTS_OF_A_REPORT = 30
+
+
+@pytest.fixture
+def listed_nodes(east: Cluster, now: datetime) -> None:
+    """The nodes of these tests are in the cluster."""
+    for number in range(2):
+        Node.objects.create(cluster=east, name=f"gpu-{number}", created_at=now, in_cluster=True)
+
+
+def xids(count: int, *, code: int, start: int = 0, **more: object) -> list[Fault]:
+    """One Xid on different GPUs."""
+    return [
+        Fault(kind="xid", code=code, pci=f"0000:{n % 256:02x}:{n // 256:02x}", source="kmsg", sequence=n, **more)
+        for n in range(start, start + count)
+    ]
 
 
 def distinct(count: int, *, kind: str = "check", start: int = 0, **more: object) -> list[Fault]:
@@ -69,7 +88,7 @@ def test_the_bound_of_open_incidents_is_by_kind(deliver: Deliver, now: datetime)
 def test_a_report_of_several_kinds_opens_no_more(deliver: Deliver, now: datetime) -> None:
     faults = [*distinct(50), *distinct(50, kind="other", start=50)]
     deliver(report(*faults, now=now))
-    assert own() == overflow.MAX_OPENED_INCIDENTS_PER_REPORT
+    assert own() == overflow.MAX_FAULTS_PER_REPORT
     deliver(report(*distinct(50), *distinct(50, kind="other", start=50), now=now, boot_id="boot-2"))
     assert own() == 100
 
@@ -169,3 +188,67 @@ def test_the_statements_of_a_report_are_bounded(deliver: Deliver, now: datetime)
     with CaptureQueriesContext(connection) as few:
         deliver(report(*distinct(2, start=9_000), now=now))
     assert abs(len(others) - len(few)) <= 2
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [xids(LIMIT, code=13), xids(LIMIT, code=79, drill=True), xids(LIMIT, code=42)],
+    ids=["user", "drill", "info"],
+)
+def test_harmless_faults_take_no_places_of_real_ones(deliver: Deliver, now: datetime, harmless: list[Fault]) -> None:
+    deliver(report(*harmless, now=now))
+    assert own() == LIMIT
+    deliver(report(*xids(1, code=119, start=500), now=now))
+    fatal = Incident.objects.get(kind="xid", code="119", state="open")
+    assert (fatal.is_user_fault, fatal.drill, own()) == (False, False, LIMIT + 1)
+    assert not Incident.objects.filter(kind=OVERFLOW).exists()
+
+
+def test_user_faults_and_drills_share_their_places(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*xids(LIMIT, code=13), now=now))
+    deliver(report(*xids(3, code=79, start=500, drill=True), now=now))
+    assert (own(), counted().count) == (LIMIT, 3)
+
+
+def test_real_faults_have_as_many_places(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*xids(LIMIT, code=79), now=now))
+    deliver(report(*xids(3, code=79, start=500), now=now))
+    assert (own(), counted().count) == (LIMIT, 3)
+
+
+def test_a_real_fault_goes_before_drills_of_the_same_report(deliver: Deliver, now: datetime) -> None:
+    drills = xids(LIMIT, code=79, drill=True)
+    deliver(report(*drills, *xids(1, code=119, start=500), now=now))
+    assert Incident.objects.filter(kind="xid", code="119", state="open").exists()
+    assert (own(), counted().count) == (LIMIT, 1)
+
+
+def test_open_incidents_are_updated_in_a_bounded_number(deliver: Deliver, now: datetime) -> None:
+    kinds = {"check": 0, "other": 1_000, "agent": 2_000}
+    for kind, start in kinds.items():
+        deliver(report(*distinct(LIMIT, kind=kind, start=start), now=now))
+    assert own() == len(kinds) * LIMIT
+    repeated = [fault for kind, start in kinds.items() for fault in distinct(LIMIT, kind=kind, start=start)]
+    with CaptureQueriesContext(connection) as captured:
+        answer = deliver(report(*repeated, now=now, boot_id="boot-2"))
+    most = overflow.MAX_FAULTS_PER_REPORT * STATEMENTS_PER_UPDATED_INCIDENT + STATEMENTS_OF_A_REPORT
+    assert len(captured) <= most
+    assert answer.accepted == len(repeated)
+    assert counted().count == len(repeated) - overflow.MAX_FAULTS_PER_REPORT
+    assert Incident.objects.aggregate(total=Sum("count"))["total"] == 2 * len(repeated)
+
+
+def test_the_worst_of_open_faults_are_updated(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*xids(1, code=79), now=now))
+    deliver(report(*distinct(LIMIT), now=now))
+    again = [*distinct(LIMIT), *xids(1, code=79)]
+    deliver(report(*again, now=now, boot_id="boot-2"))
+    assert Incident.objects.get(kind="xid", code="79").count == 2
+    assert counted().count == 1
+
+
+def test_a_parked_node_has_few_places(deliver: Deliver, now: datetime) -> None:
+    deliver(report(*distinct(LIMIT), node="parked", now=now))
+    assert own() == PARKED_LIMIT
+    assert counted().count == LIMIT - PARKED_LIMIT
+    assert dict(reasons.from_json(counted().because).params)["limit"] == PARKED_LIMIT

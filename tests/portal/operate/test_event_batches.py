@@ -88,3 +88,33 @@ def test_the_source_is_closed_after_the_caller_left() -> None:
     more.set()
     assert closed.wait(10)
     assert read == [1]
+
+
+def test_the_source_waits_while_the_queue_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_batches, "MAX_QUEUED_EVENTS", 5)
+    monkeypatch.setattr(event_batches, "MAX_EVENTS", 3)
+    monkeypatch.setattr(event_batches, "LEFT_POLL_SECONDS", 0.01)
+    read: list[int] = []
+    closed = threading.Event()
+
+    def source() -> Iterator[int]:
+        try:
+            for event in range(1_000):
+                read.append(event)
+                yield event
+        finally:
+            closed.set()
+
+    found = event_batches.batches(source())
+    first = next(found)
+    assert not closed.wait(0.3)
+    assert len(read) <= len(first) + 5 + 1  # those in the queue, and one that waits for room
+    found.close()
+    assert closed.wait(10)  # a reader that waits for room notices that the caller has left
+    assert len(read) <= len(first) + 5 + 1
+
+
+def test_a_slow_caller_gets_every_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_batches, "MAX_QUEUED_EVENTS", 5)
+    found = event_batches.batches(iter(range(200)))
+    assert [event for batch in found for event in batch] == list(range(200))

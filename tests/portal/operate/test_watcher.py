@@ -7,11 +7,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover.faults.fault import Fault
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, http, live, port
 from kcover_portal.kube.fake import FakeCluster
@@ -218,3 +219,40 @@ def test_an_error_of_the_server_is_still_shown(now: datetime) -> None:
     uninstall()
     east.refresh_from_db()
     assert east.watch_error
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_unexpected_error_does_not_end_the_watch(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
+    east = Cluster.objects.create(name="east", created_at=now, kubeconfig="fake")
+    stop = StopsAtWait()
+
+    def broken(*_: object, **__: object) -> None:
+        raise KeyError("unexpected\0")
+
+    monkeypatch.setattr(node_rows, "sync_list", broken)
+    uninstall = connections.install(east.pk, FakeCluster())
+    watcher.ClusterWatch(east, clock=lambda: now, stop=stop).run()
+    uninstall()
+    east.refresh_from_db()
+    assert "KeyError" in east.watch_error
+    assert stop.is_set()  # it waited before the next try
+
+
+def test_a_change_is_seen_again_if_the_engine_could_not_be_woken(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting_rescue(world)
+    following = watch(world)
+    version = following.list()
+    world.kube.set_ready(NODE, False)
+
+    def broken(*_: object, **__: object) -> None:
+        raise DatabaseError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(watcher.rescue, "nudge_changed", broken)
+        with pytest.raises(DatabaseError):
+            following.stream(version)
+        with pytest.raises(DatabaseError):
+            following.list()
+    assert (world.node().ready, world.rescue().state) == (True, "waiting")
+    following.list()
+    assert (world.node().ready, world.rescue().state) == (False, "running")
