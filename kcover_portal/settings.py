@@ -165,7 +165,7 @@ DATABASES = {"default": _database()}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 PASSWORD_HASHERS = [
-    "kcover_portal.accounts.services.password_hashing.BoundedArgon2PasswordHasher",
+    "kcover_portal.accounts.services.password_hasher.BoundedArgon2PasswordHasher",
     "django.contrib.auth.hashers.PBKDF2PasswordHasher",
 ]
 AUTH_PASSWORD_VALIDATORS = [

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
-    # Who sends the request.
+    # The credential of a request.
     "token_invalid": _("The token is unknown, expired or revoked. Create one with manage.py token create."),
     "csrf_failed": _("The CSRF token is missing or incorrect. Reload the page, or send a bearer token."),
     "agent_token": _("Agent tokens can only be used for /api/v1/agent/ and preflight reports."),
@@ -23,7 +23,7 @@ SENTENCES: Mapping[str, str] = {
         " the body: {example}."
     ),
     "signature_invalid": _("{header} must sign the rescue id, a newline and the body with the cluster's secret."),
-    # What is requested.
+    # The content of a request.
     "unknown_endpoint": _("No endpoint at {path}. See /api/docs/."),
     "unknown_action": _("Unknown action {action}. Use one of {known}."),
     "not_found": _("Not found, or not visible to you."),

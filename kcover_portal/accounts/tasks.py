@@ -7,7 +7,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal.accounts import services
-from kcover_portal.accounts.services import failed_attempts, parking, sessions, throttle
+from kcover_portal.accounts.services import failed_attempts, parked_names, sessions, throttle
 
 
 @shared_task(name="accounts.prune")
@@ -17,7 +17,7 @@ def prune() -> None:
     """
     now = timezone.now()
     services.prune(before=now - timedelta(days=settings.KCOVER_KEEP_DAYS))
-    parking.prune(now=now)
+    parked_names.prune(now=now)
     sessions.prune(now=now)
     throttle.prune(now=now)
 

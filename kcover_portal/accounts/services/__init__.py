@@ -2,8 +2,8 @@
 
 from kcover_portal.accounts.services.enrolment import InUse, enrol, enrol_proven
 from kcover_portal.accounts.services.lookup import find_token, find_tokens
-from kcover_portal.accounts.services.parking import UnknownNode
-from kcover_portal.accounts.services.password_hashing import TooManyHashes
+from kcover_portal.accounts.services.parked_names import UnknownNode
+from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.people import (
     bind,
     change_own_password,

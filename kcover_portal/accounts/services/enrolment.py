@@ -8,7 +8,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.accounts.services import parking, tokens
+from kcover_portal.accounts.services import parked_names, tokens
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.ledger import services as ledger
@@ -36,7 +36,7 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
         existing = tokens.of_node(cluster, node, now=now)
         for credential in existing:
             _refuse_if_in_use(credential, now=now)
-        parking.park_unknown(token, cluster, node, now=now)
+        parked_names.park_unknown(token, cluster, node, now=now)
         return _replace(existing, cluster, node, by=token.prefix, expires_at=expires_at, now=now)
 
 

@@ -13,7 +13,7 @@ from kcover.quote import short_repr
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import Role, RoleBinding, User
 from kcover_portal.accounts.services import failed_attempts, sessions, throttle
-from kcover_portal.accounts.services.password_hashing import TooManyHashes
+from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster

@@ -14,7 +14,7 @@ from kcover import audit
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import failed_attempts, throttle
-from kcover_portal.accounts.services.password_hashing import TooManyHashes
+from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.ledger import services as ledger
 
 log = logging.getLogger(__name__)

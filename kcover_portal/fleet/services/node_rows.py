@@ -22,7 +22,7 @@ from kcover_portal.kube import port
 log = logging.getLogger(__name__)
 
 MAX_PAST_BOOTS = 8  # reports of earlier boots may still arrive
-MAX_SIGNALS = 20  # pages are told of more changed nodes at once with one signal
+MAX_SIGNALS = 20  # for one batch; more changed nodes are announced to the pages with a single signal
 
 # The columns of a node's row that come from the cluster, with their SQL types. The first ones may be null.
 NULLABLE = {"ready_since": "timestamptz", "gone_at": "timestamptz"}

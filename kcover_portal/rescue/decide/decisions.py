@@ -206,20 +206,20 @@ def _set_aside(cases: Sequence[Case], found: _Round, *, jobs_known: bool, now: d
 
 def _answers(cases: Sequence[Case], external: ExternalAnswer | None, *, now: datetime) -> list[Decided]:
     """Decide by the external decider's rule, by its silence, or by the policies. The same guards hold for all."""
-    by_rule = external is not None and external.rule is not None
+    rule = external.rule if external is not None else None
     situations = queries.Situations(
         cases[0].node.cluster,
         [(case.node, case.incident) for case in cases],
         now=now,
         lock=True,
         mode=fleet.mode_beside(cases[0].node),
-        rules=(external.rule,) if external is not None and external.rule is not None else None,
+        rules=(rule,) if rule is not None else None,
         external_asked=external is not None,
     )
     decided = []
     for case in cases:
         situation, decision = situations.of(case.node), None
-        if external is not None and not by_rule:
+        if external is not None and rule is None:
             fallback = case.node.cluster.decision_fallback
             decision = external_decider.to_decision(external, situation, fallback=fallback)
         decision = decision or core.decide(situation)

@@ -166,9 +166,12 @@ def _settle(attempts: Sequence[Attempt]) -> list[Attempt]:
         _write_marks([context for context, _, _ in settled])
         following = [context.rescue for context, steps, _ in settled if settle.unfinished(steps) is not None]
         Rescue.objects.filter(pk__in=[rescue.pk for rescue in following]).update(lease_until=None, hold="")
-        ended = [(context, steps) for context, steps, _ in settled if settle.unfinished(steps) is None]
-        endings = {context.rescue.pk: settle.ending_of(context.rescue, steps) for context, steps in ended}
-        _end([context.rescue for context, _ in ended], endings, now=now)
+        endings = {
+            context.rescue.pk: settle.ending_of(context.rescue, steps)
+            for context, steps, _ in settled
+            if settle.unfinished(steps) is None
+        }
+        _end(endings, now=now)
         drafts: list[ledger.Draft] = []
         for context, _, outcome in settled:
             assert isinstance(outcome, Done)
@@ -214,10 +217,10 @@ def _write_marks(contexts: Sequence[Context]) -> None:
     others.exclude(pk__in=[context.rescue.pk for context in changed]).update(marks={})
 
 
-def _end(rescues: Sequence[Rescue], endings: Mapping[int, settle.Ending], *, now: datetime) -> None:
+def _end(endings: Mapping[int, settle.Ending], *, now: datetime) -> None:
     """Closes rescues whose steps are finished, as ``create.end`` does for one. Nothing is left to be withdrawn."""
     for ending in set(endings.values()):
-        rows = Rescue.objects.filter(pk__in=[rescue.pk for rescue in rescues if endings[rescue.pk] == ending])
+        rows = Rescue.objects.filter(pk__in=[rescue for rescue, its in endings.items() if its == ending])
         columns = create.ended("succeeded", ending.outcome, ending.because, needs_human=ending.needs_human, now=now)
         rows.update(**columns)
 

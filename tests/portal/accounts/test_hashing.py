@@ -10,7 +10,7 @@ from django.conf import settings as process_settings
 from django.contrib.auth import hashers
 
 from kcover_portal.accounts.models import User
-from kcover_portal.accounts.services import password_hashing
+from kcover_portal.accounts.services import password_hasher
 from tests.portal.accounts.browsers import PASSWORD, Browser, make_user, wait_of
 
 PRODUCTION = list(process_settings.PASSWORD_HASHERS)  # before a fixture replaces them
@@ -69,12 +69,12 @@ def gauge(monkeypatch: pytest.MonkeyPatch) -> Gauge:
 
 
 def test_two_passwords_are_hashed_at_a_time_two_wait_and_the_others_are_refused(gauge: Gauge) -> None:
-    hasher, answers = password_hashing.BoundedArgon2PasswordHasher(), []
+    hasher, answers = password_hasher.BoundedArgon2PasswordHasher(), []
 
     def hash_one(number: int) -> None:
         try:
             answers.append(hasher.encode("p", "s") if number % 2 else hasher.verify("p", "s"))
-        except password_hashing.TooManyHashes as refused:
+        except password_hasher.TooManyHashes as refused:
             answers.append(refused.reason.code)
 
     threads = [threading.Thread(target=hash_one, args=(number,)) for number in range(16)]
@@ -90,14 +90,14 @@ def test_two_passwords_are_hashed_at_a_time_two_wait_and_the_others_are_refused(
 
 
 def test_who_waits_is_refused_after_a_while(gauge: Gauge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(password_hashing, "PATIENCE_SECONDS", 0.05)
-    hasher = password_hashing.BoundedArgon2PasswordHasher()
+    monkeypatch.setattr(password_hasher, "PATIENCE_SECONDS", 0.05)
+    hasher = password_hasher.BoundedArgon2PasswordHasher()
     threads = [threading.Thread(target=hasher.encode, args=("p", "s")) for _ in range(2)]
     for thread in threads:
         thread.start()
     while gauge.current < 2:
         time.sleep(0.01)
-    with pytest.raises(password_hashing.TooManyHashes):
+    with pytest.raises(password_hasher.TooManyHashes):
         hasher.encode("p", "s")
     gauge.go.set()
     for thread in threads:
@@ -112,9 +112,9 @@ def test_a_sign_in_without_a_place_to_hash_is_a_429_and_counts_for_nobody(
 ) -> None:
     make_user("anna", now)
     with monkeypatch.context() as patched:
-        patched.setattr(password_hashing, "_running", threading.BoundedSemaphore(1))
-        patched.setattr(password_hashing, "PATIENCE_SECONDS", 0.01)
-        password_hashing._running.acquire()
+        patched.setattr(password_hasher, "_running", threading.BoundedSemaphore(1))
+        patched.setattr(password_hasher, "PATIENCE_SECONDS", 0.01)
+        password_hasher._running.acquire()
         busy = [wait_of(Browser().sign_in(name)) for _ in range(7)]
-    assert busy == [password_hashing.RETRY_AFTER_SECONDS] * 7
+    assert busy == [password_hasher.RETRY_AFTER_SECONDS] * 7
     assert Browser().sign_in("anna").status_code == 302

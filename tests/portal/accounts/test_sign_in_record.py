@@ -1,4 +1,4 @@
-"""Who signed in, who failed and who signed out is on record, without passwords and without floods."""
+"""The audit log records sign-ins, failures and sign-outs, without passwords and without floods of entries."""
 
 import logging
 from datetime import datetime, timedelta

@@ -7,7 +7,7 @@ from django.test import Client
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.accounts.services import parking
+from kcover_portal.accounts.services import parked_names
 from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.services import node_rows, parked_nodes
@@ -61,20 +61,20 @@ def test_an_unknown_name_is_parked_until_the_cluster_lists_it(east: Cluster) -> 
 def test_a_token_enrols_a_bounded_number_of_unknown_names_in_a_minute(east: Cluster) -> None:
     list_nodes(east, "gpu-1", "gpu-2")
     door = enrolment(east)
-    assert set(enrol_many(door, parking.MAX_UNKNOWN_NAMES)) == {201}
+    assert set(enrol_many(door, parked_names.MAX_UNKNOWN_NAMES)) == {201}
     code, wait = refused(door.enrol({"node": "ghost-more"}))
     assert code == "unknown_nodes_enrolled"
-    assert 0 < wait <= parking.UNKNOWN_NAMES_WINDOW.total_seconds()
+    assert 0 < wait <= parked_names.UNKNOWN_NAMES_WINDOW.total_seconds()
     assert not Node.objects.filter(name="ghost-more").exists()
     assert not ApiToken.objects.filter(node="ghost-more").exists()
     assert door.enrol({"node": "gpu-1"}).status == 201  # the cluster has it
     assert enrolment(east).enrol({"node": "ghost-of-another"}).status == 201
-    ApiToken.objects.update(created_at=datetime.now(UTC) - parking.UNKNOWN_NAMES_WINDOW)
+    ApiToken.objects.update(created_at=datetime.now(UTC) - parked_names.UNKNOWN_NAMES_WINDOW)
     assert door.enrol({"node": "ghost-more"}).status == 201
 
 
 def test_names_that_the_cluster_has_are_not_limited(east: Cluster) -> None:
-    count = parking.MAX_UNKNOWN_NAMES + 5
+    count = parked_names.MAX_UNKNOWN_NAMES + 5
     list_nodes(east, *(f"gpu-{number}" for number in range(count)))
     door = enrolment(east)
     assert set(enrol_many(door, count, prefix="gpu")) == {201}
@@ -83,8 +83,8 @@ def test_names_that_the_cluster_has_are_not_limited(east: Cluster) -> None:
 
 def test_the_same_unknown_name_again_counts_again(east: Cluster) -> None:
     door = enrolment(east)
-    answers = [door.enrol({"node": "ghost"}) for _ in range(parking.MAX_UNKNOWN_NAMES + 1)]
-    assert [answer.status for answer in answers[:-1]] == [201] * parking.MAX_UNKNOWN_NAMES
+    answers = [door.enrol({"node": "ghost"}) for _ in range(parked_names.MAX_UNKNOWN_NAMES + 1)]
+    assert [answer.status for answer in answers[:-1]] == [201] * parked_names.MAX_UNKNOWN_NAMES
     assert refused(answers[-1])[0] == "unknown_nodes_enrolled"
 
 
@@ -102,10 +102,10 @@ def test_a_cluster_parks_a_bounded_number_of_names(east: Cluster, monkeypatch: p
 
 def test_before_the_first_list_agents_wait_for_seconds_only(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     Cluster.objects.update(watched_at=None)
-    monkeypatch.setattr(parking, "MAX_UNKNOWN_NAMES", 2)
+    monkeypatch.setattr(parked_names, "MAX_UNKNOWN_NAMES", 2)
     door = enrolment(east)
     enrol_many(door, 2)
-    assert refused(door.enrol({"node": "gpu-1"})) == ("unknown_nodes_enrolled", parking.FIRST_LIST_SECONDS)
+    assert refused(door.enrol({"node": "gpu-1"})) == ("unknown_nodes_enrolled", parked_names.FIRST_LIST_SECONDS)
 
 
 def silent_since(name: str, at: datetime) -> None:
@@ -123,7 +123,7 @@ def test_a_silent_parked_node_is_removed_and_its_credential_revoked(east: Cluste
         silent_since(name, past)
     silent_since("alive", now - timedelta(hours=1))
     Node.objects.filter(name="alive").update(created_at=past)
-    assert parking.prune(now=now) == 2
+    assert parked_names.prune(now=now) == 2
     assert sorted(Node.objects.values_list("name", flat=True)) == ["alive", "fresh"]
     assert list(Incident.objects.values_list("node__name", flat=True)) == ["alive"]
     revoked = ApiToken.objects.exclude(revoked_at=None).values_list("node", flat=True)
@@ -132,7 +132,7 @@ def test_a_silent_parked_node_is_removed_and_its_credential_revoked(east: Cluste
     app.known_credentials.forget()
     assert Door(tokens["gone"]).report(report(node="gone")).status == 401
     assert Door(tokens["alive"]).report(report(node="alive")).status == 202
-    assert parking.prune(now=now) == 0
+    assert parked_names.prune(now=now) == 0
 
 
 def test_nodes_that_the_cluster_had_are_not_removed(east: Cluster) -> None:
@@ -140,7 +140,7 @@ def test_nodes_that_the_cluster_had_are_not_removed(east: Cluster) -> None:
     list_nodes(east, "gpu-1")
     list_nodes(east)
     silent_since("gpu-1", now - timedelta(days=30))
-    assert parking.prune(now=now) == 0
+    assert parked_names.prune(now=now) == 0
     assert Node.objects.filter(name="gpu-1").exists()
 
 
