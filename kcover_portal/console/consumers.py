@@ -22,18 +22,21 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
     """One open page.
 
     Frames are ``{"t": topic, "id": record}``; id 0 means several records of the topic, topic ``resync`` means all
-    records.
+    records, and topic ``beat`` none. A page that hears nothing for 12 s takes the connection for dead: a server that
+    hangs does not close it.
     """
 
     flush_seconds = 0.2  # at most five rounds of frames a second, even in a storm
     several = 20  # more records of one topic in a round are sent as one frame
     recheck_seconds = 60.0
+    beat_seconds = 5.0
 
     async def connect(self) -> None:
         """Accept the page of a signed-in person, and start to recheck the session."""
         self.waiting: dict[str, set[int | str]] = {}
         self.flushing: asyncio.Task[None] | None = None
         self.watching: asyncio.Task[None] | None = None
+        self.beating: asyncio.Task[None] | None = None
         session = self.scope.get("session")
         self.session_key: str | None = session.session_key if session else None
         if not _same_site(dict(self.scope["headers"])):
@@ -47,10 +50,11 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         # From here on the page gets every change. Changes since it was rendered may have been missed.
         await self.send_json({"t": "resync", "id": 0})
         self.watching = asyncio.create_task(self._watch())
+        self.beating = asyncio.create_task(self._beat())
 
     async def disconnect(self, code: int) -> None:
         """Cancel the tasks of this page."""
-        for task in (self.flushing, self.watching):
+        for task in (self.flushing, self.watching, self.beating):
             if task is not None:
                 task.cancel()
         await self.channel_layer.group_discard(doorbell.PAGES, self.channel_name)
@@ -82,6 +86,11 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
             if not await self._reload():
                 await self.close(SIGNED_OUT)
                 return
+
+    async def _beat(self) -> None:
+        while True:
+            await asyncio.sleep(self.beat_seconds)
+            await self.send_json({"t": "beat", "id": 0})
 
     async def _reload(self) -> bool:
         """Reload the session, the person and the visible clusters; False if access has ended."""

@@ -108,6 +108,7 @@ urlpatterns = [
     path("account/sessions/end/", account.end_other_sessions, name="sessions-end"),
     path("account/sessions/<slug:public_id>/end/", account.end_session, name="session-end"),
     path("pause/", session.pause, name="pause"),
+    path("pause/reason/", session.pause_reason, name="pause-reason"),
     path("resume/", session.resume, name="resume"),
     path("demo/faults/", demo.inject, name="inject"),
     path("sign-in/", session.SignIn.as_view(), name="sign-in"),

@@ -3,12 +3,15 @@
 // A signal {t: topic, id} becomes an event `live:<topic>` on the body, and a "refresh" of every region whose
 // data-topics names the topic: at once, then at most once a second, the last signal never lost (htmx's own throttle
 // drops it). Without a socket: polling. After a gap, and every half minute: everything (live:resync).
+// A server that hangs closes no socket: "Live" means that the socket was heard and that no refresh has failed since.
 
 const GATHER = 1000;
 const HELD = 3000;
 const RESYNC = 30_000;
 const POLL = 5_000;
 const POLL_AFTER = 10_000;
+const SILENCE = 12_000; // the server sends a beat every 5 s
+const CONNECTS = 10_000;
 const SIGNED_OUT = 4401;
 
 const body = document.body;
@@ -17,6 +20,8 @@ const word = dot?.querySelector(".live-word");
 const since = dot?.querySelector(".live-since");
 
 let fetchedAt = Date.now();
+let heardAt = Date.now();
+let failed = false; // the last refresh
 let lostAt = 0;
 let wait = 500;
 let dirty = new Set();
@@ -91,41 +96,62 @@ document.addEventListener("visibilitychange", () => {
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   const socket = new WebSocket(`${scheme}://${location.host}${body.dataset.ws}`);
+  const patience = setTimeout(() => socket.readyState === WebSocket.CONNECTING && socket.close(), CONNECTS);
+  const silence = setInterval(() => Date.now() - heardAt > SILENCE && lost(), 1000);
+  let over = false;
   socket.onopen = () => {
+    clearTimeout(patience);
+    heardAt = Date.now();
     wait = 500;
-    show("live");
+    show(failed ? "lost" : "live");
     clearInterval(polling);
     polling = 0;
     lostAt = 0; // the server's first word is a resync
   };
   socket.onmessage = (event) => {
+    heardAt = Date.now();
     const { t, id } = JSON.parse(event.data);
-    signal(t, id);
+    if (t !== "beat") signal(t, id);
   };
   socket.onclose = (event) => {
-    if (event.code === SIGNED_OUT) {
-      location.reload();
-      return;
-    }
+    if (event.code === SIGNED_OUT) location.reload();
+    else lost();
+  };
+  function lost() {
+    if (over) return; // a hung server ends the closing handshake late or never
+    over = true;
+    clearTimeout(patience);
+    clearInterval(silence);
+    socket.onopen = socket.onmessage = null;
+    socket.close();
+    heardAt = Date.now(); // the next socket has its own time to answer
     lostAt ||= Date.now();
-    show(polling ? "polling" : "lost");
+    show(polling && !failed ? "polling" : "lost");
     if (!polling) setTimeout(poll, POLL_AFTER);
     setTimeout(connect, wait * (0.75 + Math.random() / 2));
     wait = Math.min(wait * 2, 30_000);
-  };
+  }
 }
 
 function poll() {
   if (!lostAt || polling) return;
-  show("polling");
   polling = setInterval(() => signal("resync"), POLL);
+}
+
+// A refresh that failed makes the page stale, whatever the socket says.
+function refreshed(well) {
+  failed = !well;
+  if (well) fetchedAt = Date.now();
+  if (failed) show("lost");
+  else if (lostAt) show(polling ? "polling" : "lost");
+  else show("live");
 }
 
 function tick() {
   const ago = Math.max(0, Math.round((Date.now() - fetchedAt) / 1000));
   const text = new Intl.RelativeTimeFormat(document.documentElement.lang, { style: "narrow", numeric: "always" });
   since.textContent = body.dataset.sayUpdated.replace("{ago}", text.format(-ago, "second"));
-  body.classList.toggle("stale", lostAt > 0 && ago > 20);
+  body.classList.toggle("stale", (lostAt > 0 || failed) && ago > 20);
 }
 
 if (dot && body.dataset.live) {
@@ -133,7 +159,9 @@ if (dot && body.dataset.live) {
   setInterval(tick, 1000);
   setInterval(() => lostAt || document.hidden || signal("resync"), RESYNC);
   document.addEventListener("htmx:afterRequest", (event) => {
-    if (event.detail.successful && event.detail.target?.id === "live") fetchedAt = Date.now();
+    if (event.detail.target?.id === "live" && event.detail.elt === event.detail.target) {
+      refreshed(event.detail.successful);
+    }
   });
 }
 

@@ -47,11 +47,31 @@ async function copy(text) {
 }
 
 let quiet = 0;
-function say(text) {
+function say(text, milliseconds = 1800) {
   toast.textContent = text;
   clearTimeout(quiet);
-  quiet = setTimeout(() => (toast.textContent = ""), 1800);
+  quiet = setTimeout(() => (toast.textContent = ""), milliseconds);
 }
+
+// A click that got no answer, or an error, says so. A refresh of a region is no click: the live link shows it.
+function unanswered(event, text) {
+  const { elt, target } = event.detail;
+  if (elt === target && elt.dataset.topics !== undefined) return;
+  say(text, 10_000);
+  if (!dialog.open) return;
+  const note = document.createElement("p"); // the toast is behind an open dialog
+  note.className = "note note-error unanswered";
+  note.role = "alert";
+  note.textContent = text;
+  dialog.querySelector(".unanswered")?.remove();
+  dialog.querySelector(".sheet-foot")?.before(note);
+}
+for (const name of ["htmx:sendError", "htmx:timeout"]) {
+  document.addEventListener(name, (event) => unanswered(event, body.dataset.sayUnanswered));
+}
+document.addEventListener("htmx:responseError", (event) => {
+  if (event.detail.xhr.status >= 500) unanswered(event, body.dataset.sayFailed);
+});
 
 document.addEventListener("change", (event) => {
   if (event.target.matches("[data-submits]")) event.target.form.requestSubmit();

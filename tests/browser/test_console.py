@@ -1,6 +1,8 @@
 """The console as people use it: it follows by itself, works by keyboard, fits every screen, and hides from nobody."""
 
+import os
 import re
+import signal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -243,6 +245,45 @@ def test_a_page_that_lost_its_server_says_so_and_catches_up(open_page: Open, pro
     product.start_processes()
     expect(page.locator("#live-dot")).to_contain_text("Live", timeout=40_000)
     assert page.evaluate("window.loaded") == "once"
+
+
+def resume(page: Page) -> None:
+    page.locator("#banner").get_by_role("link", name="Resume").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Reason").fill("the test is over")
+    dialog.get_by_role("button", name="Resume").click()
+    expect(page.locator("#banner")).not_to_contain_text("Paused")
+
+
+def test_a_server_that_hangs_is_not_live_and_a_click_says_that_nothing_answers(open_page: Open, product: Product):
+    page = open_page("/nodes/", tolerant=True)
+    live(page)
+    group = product.processes["standalone"].pid
+    os.killpg(group, signal.SIGSTOP)
+    try:
+        page.get_by_role("button", name="Pause everything").click()
+        expect(page.locator("#live-dot")).to_contain_text("Reconnecting")
+        expect(page.locator("#toast")).to_contain_text("does not answer")
+    finally:
+        os.killpg(group, signal.SIGCONT)
+    expect(page.locator("#live-dot")).to_contain_text("Live", timeout=40_000)
+    page.goto(f"{product.url}/nodes/")
+    if "Paused" in page.locator("#banner").inner_text():  # the click was carried out, only its answer was lost
+        resume(page)
+
+
+def test_one_click_pauses_and_the_reason_follows(open_page: Open, product: Product):
+    page = open_page("/rescues/")
+    page.get_by_role("button", name="Pause everything").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Automation is paused")
+    assert "Paused" in open_page("/nodes/").locator("#banner").inner_text()
+    dialog.get_by_label("Reason").fill("smoke in hall 2")
+    dialog.get_by_role("button", name="Save the reason").click()
+    expect(page.locator("#banner")).to_contain_text("smoke in hall 2")
+    expect(page.get_by_role("button", name="Pause everything")).to_have_count(0)
+    resume(page)
+    expect(page.get_by_role("button", name="Pause everything")).to_be_visible()
 
 
 def test_the_sign_in_page_speaks_both_languages(open_page: Open):

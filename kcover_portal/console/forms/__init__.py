@@ -51,6 +51,14 @@ class Act(forms.Form):
         return name
 
 
+class Pause(Act):
+    """An Act whose reason may follow later, because a pause must not wait for it."""
+
+    def __init__(self, data: Any = None) -> None:
+        super().__init__(data)
+        self.fields["reason"].required = False
+
+
 class NodeAct(Act):
     """An action on a node; ``passable`` are the guards that the person may override."""
 

@@ -19,7 +19,7 @@ from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Approval, Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
-LISTED = 20
+LISTED = 100
 LATELY = 8
 UNANSWERED = ("expired", "void")  # the outcomes of a request that nobody answered
 

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
-from kcover_portal.console.reads import fleet, safety, standbys, trends
+from kcover_portal.console.reads import fleet, needs, safety, standbys, trends
 from kcover_portal.console.reads import overview as reads
 from kcover_portal.fleet import queries as fleet_queries
 
@@ -29,7 +29,7 @@ def overview(request: Request) -> HttpResponse:
         "total": summary.nodes,
         "gpus": summary.gpus,
         "counts": reads.counts(summary.counts),
-        "needs": reads.needs(clusters),
+        "needs": needs.of(clusters),
         "silent": [tile for tile in summary.troubled if tile.state == "silent" and tile.cluster not in away],
         "active": reads.active(clusters, now=now),
         "gauges": safety.gauges(clusters, now=now),

@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone, translation
 from django.utils.http import url_has_allowed_host_and_scheme
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
 from kcover_portal.accounts import queries as accounts
@@ -20,6 +21,8 @@ from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, later, lead, require, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
+from kcover_portal.runtime import queries as runtime
+from kcover_portal.runtime.models import Mode
 
 LANGUAGE_KEPT = 365 * 24 * 3600
 
@@ -99,29 +102,48 @@ def _keep_device(response: HttpResponse, user: User) -> None:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def pause(request: Request) -> HttpResponse:
-    """Stop all actions on all clusters before the next call."""
-    return _switch(request, "pause")
+    """Stop all actions on all clusters before the next call.
+
+    The button of the page header posts no reason. Its answer is a dialog that asks for the reason afterwards.
+    """
+    require(request, Role.OPERATOR, None)
+    form = forms.Pause(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        reason = form.cleaned_data["reason"]
+        services.pause(cluster=None, reason=reason, actor=accounts.actor(request.user), now=timezone.now())
+        if reason or not request.htmx:
+            return lead(request, reverse("console:overview"))
+        return render(request, "console/pages/paused.html", {"form": forms.Act(), "base": dialog(request)})
+    context = {"verb": "pause", "form": form, "base": dialog(request)}
+    return render(request, "console/pages/pause.html", context, status=422 if form.errors else 200)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def pause_reason(request: Request) -> HttpResponse:
+    """Add the reason to a pause that is in force."""
+    require(request, Role.OPERATOR, None)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        paused = runtime.installation().mode == Mode.PAUSED
+        if paused:
+            actor = accounts.actor(request.user)
+            services.pause(cluster=None, reason=form.cleaned_data["reason"], actor=actor, now=timezone.now())
+            return lead(request, reverse("console:overview"))
+        form.add_error(None, _("Automation is no longer paused. Nothing was changed."))
+    context = {"form": form, "base": dialog(request)}
+    return render(request, "console/pages/paused.html", context, status=422 if form.errors else 200)
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def resume(request: Request) -> HttpResponse:
     """Let the portal act again."""
-    return _switch(request, "resume")
-
-
-def _switch(request: Request, verb: str) -> HttpResponse:
     require(request, Role.OPERATOR, None)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        switch = services.pause if verb == "pause" else services.resume
-        switch(
-            cluster=None,
-            reason=form.cleaned_data["reason"],
-            actor=accounts.actor(request.user),
-            now=timezone.now(),
-        )
-        target = reverse("console:overview")
-        return lead(request, target)
-    context = {"verb": verb, "form": form, "base": dialog(request)}
+        actor = accounts.actor(request.user)
+        services.resume(cluster=None, reason=form.cleaned_data["reason"], actor=actor, now=timezone.now())
+        return lead(request, reverse("console:overview"))
+    context = {"verb": "resume", "form": form, "base": dialog(request)}
     return render(request, "console/pages/pause.html", context, status=422 if form.errors else 200)

@@ -125,7 +125,10 @@ def expire_commands(*, now: datetime) -> int:
 
 
 def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) -> None:
-    """Pauses automation in one cluster, or in all, before the next cluster call; remembers the previous mode."""
+    """Pauses automation in one cluster, or in all, before the next cluster call; remembers the previous mode.
+
+    The reason may follow with a second call. A second call without a reason keeps the one that is known.
+    """
     _set_mode(Mode.PAUSED, cluster=cluster, reason=reason, actor=actor, now=now, act=audit.AutomationPaused)
 
 
@@ -146,6 +149,8 @@ def _set_mode(
     row.mode = mode or (row.resumes_as or Mode.ENFORCE if before == Mode.PAUSED else before)
     if row.mode == Mode.PAUSED and before != Mode.PAUSED:
         row.resumes_as = before
+    if before == row.mode == Mode.PAUSED:
+        reason = reason or (row.reason if isinstance(row, Installation) else row.pause_reason)
     if isinstance(row, Installation):
         row.reason, row.changed_by, row.changed_at = reason, actor, now
         row.save(update_fields=["mode", "resumes_as", "reason", "changed_by", "changed_at"])

@@ -43,16 +43,28 @@ def open_storms() -> QuerySet[Incident]:
 
 
 def unhandled_incidents() -> QuerySet[Incident]:
-    """Open faults of nodes that no rescue handles, and that will not be decided again without a person.
+    """Open faults of nodes that no rescue handles, and that nothing will handle without a person.
 
-    Faults of user programs are left out. So are nodes that a rescue has left to people, because that rescue is listed
-    instead.
+    That includes nodes that still take work after a person rejected or cancelled their rescue. Faults of user programs
+    are left out. So are nodes that a rescue has left to people, because that rescue is listed instead.
     """
-    settled = Q(decide_at=None) | Q(pk__in=decisions_for_a_person().values("incident"))
+    settled = Q(decide_at=None) | Q(pk__in=decisions_for_a_person().values("incident")) | _rejected_and_schedulable()
     rescued = Rescue.objects.filter(node=OuterRef("node"), state__in=lifecycle.OPEN_RESCUE)
     left = left_to_people().filter(node=OuterRef("node"))
     rows = Incident.objects.filter(settled, state=Incident.State.OPEN, is_user_fault=False).exclude(node=None)
     return rows.exclude(Exists(rescued)).exclude(Exists(left))
+
+
+def _rejected_and_schedulable() -> Q:
+    """Faults whose rescue was rejected or cancelled, on nodes that still take work.
+
+    These faults are decided again and again, but ``blocking_rescue`` holds each decision back until somebody releases
+    the node.
+    """
+    newest = Rescue.objects.filter(node=OuterRef("node")).order_by("-pk").values("pk")[:1]
+    cancelled = Rescue.objects.filter(pk=Subquery(newest), state=Rescue.State.CANCELLED)
+    blocking = cancelled.filter(Q(closed_at__gte=OuterRef("last_at")) | ~Q(marks={}))
+    return Q(Exists(blocking), node__in_cluster=True, node__unschedulable=False)
 
 
 def decisions_for_a_person() -> QuerySet[Decision]:
@@ -71,8 +83,8 @@ def blocking_rescue(past: Sequence[Rescue], incident: Incident) -> Rescue | None
     ``past``: rescues of the node, newest first. Such a rescue failed, escalated or was stopped by a person, or is an
     operator's own cordon. It counts while its marks are on the node, and for every occurrence before its end. A fault
     seen after the node was taken back is a new one. A later rescue that took nothing back, such as a release of what
-    was cordoned again, does not lift it. A cancelled rescue and an operator's cordon block decisions and are not on the
-    list of what needs a person, because a person has already acted.
+    was cordoned again, does not lift it. A cancelled rescue and an operator's cordon block decisions. They are on
+    the list of what needs a person only if the node still takes work: otherwise a person has already acted.
     """
     closed = [rescue for rescue in past if rescue.state in lifecycle.CLOSED_RESCUE]
     marked = [rescue for rescue in closed if rescue.marks]

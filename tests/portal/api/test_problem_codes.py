@@ -128,7 +128,7 @@ def in_both_languages(answer: Callable[[dict[str, str]], Any]) -> dict[str, Any]
         ("post", "nodes/east/gpu-1/cordon?dry_run=maybe", {"reason": "x"}, "dry_run", "not_a_flag"),
         ("post", "pause", {"colour": "red", "reason": "x"}, "colour", "unknown_field"),
         ("post", "pause", {"cluster": "mars", "reason": "x"}, "cluster", "unknown_cluster"),
-        ("post", "pause", {}, "reason", "required"),
+        ("post", "resume", {}, "reason", "required"),
         ("post", "resume", {"mode": "paused", "reason": "x"}, "mode", "resume_mode"),
         ("get", "policies/effective?kind=yid", None, "kind", "kind_unknown"),
         ("get", "policies/effective?code=x", None, "code", "code_not_numeric"),

@@ -116,6 +116,12 @@ async def test_only_ones_own_clusters_are_heard(listen, now):
     assert await socket.hear_of("node") == [{"t": "node", "id": 2}]
 
 
+async def test_a_page_hears_a_beat_while_nothing_changes(listen, monkeypatch):
+    monkeypatch.setattr(PagesConsumer, "beat_seconds", 0.1)
+    socket = await listen("viewer")
+    assert await socket.hear() == {"t": "beat", "id": 0}
+
+
 async def test_a_role_that_is_taken_away_closes_the_socket(listen, monkeypatch):
     monkeypatch.setattr(PagesConsumer, "recheck_seconds", 0.1)
     socket = await listen("viewer")

@@ -388,7 +388,6 @@ def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):
 
 def test_pausing_everything_is_confirmed_audited_and_shown(person, world: World):
     client = person("operator", name="omar")
-    assert client.post("/pause/", {"reason": ""}).status_code == 422
     assert client.post("/pause/", {"reason": "power works"}).status_code == 302
     assert runtime.installation().mode == "paused"
     page = text(client.get("/nodes/"))
@@ -397,6 +396,20 @@ def test_pausing_everything_is_confirmed_audited_and_shown(person, world: World)
     assert (entry.actor, entry.data["reason"]) == ("user:omar", "power works")
     assert client.post("/resume/", {"reason": "done"}).status_code == 302
     assert runtime.installation().mode == "enforce"
+
+
+def test_a_pause_takes_effect_at_once_and_its_reason_follows(person, world: World):
+    client = person("operator", name="omar")
+    assert client.post("/pause/", headers={"HX-Request": "true"}).status_code == 200
+    assert runtime.installation().mode == "paused"
+    assert client.post("/pause/reason/", {"reason": ""}).status_code == 422
+    assert client.post("/pause/reason/", {"reason": "power works"}).status_code == 302
+    assert client.post("/pause/").status_code == 302  # a second click forgets nothing
+    assert (runtime.installation().mode, runtime.installation().reason) == ("paused", "power works")
+    assert person("viewer").post("/pause/reason/", {"reason": "r"}).status_code == 403
+    assert client.post("/resume/", {"reason": "done"}).status_code == 302
+    late = client.post("/pause/reason/", {"reason": "too late"})
+    assert (late.status_code, runtime.installation().mode) == (422, "enforce")
 
 
 def test_pausing_everything_needs_the_role_everywhere(person, world: World):

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from kcover_portal.console.reads import overview
+from kcover_portal.console.reads import needs
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
@@ -176,11 +176,11 @@ def test_inv_35_what_comes_back_too_often_waits_for_a_person_in_sight(make):
     world.until("succeeded")
     world.sync()
     world.pass_time(60)
-    assert overview.needs([world.cluster]) == []
+    assert needs.of([world.cluster]).rows == []
     world.fault(62)
     world.work()
-    [need] = overview.needs([world.cluster])
+    [need] = needs.of([world.cluster]).rows
     assert (need.node, "A person must look" in need.text) == (NODE, True)
     set_mode(world, "paused")
     world.pass_time(600)
-    assert overview.needs([world.cluster]) == []
+    assert needs.of([world.cluster]).rows == []

@@ -1,0 +1,205 @@
+"""The home page's list of what needs a person: worst first, and complete up to a bound that the list names."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from django.db.models import Case, Count, IntegerField, Min, QuerySet, Value, When
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from kcover.faults import catalog
+from kcover_portal import localization
+from kcover_portal.console import presentation
+from kcover_portal.console.fault_names import fault_name, of_rescue, symptom
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.views import needs_person
+
+LISTED = 60  # rows of one kind; the list links to the rest
+WORST_FIRST = tuple(reversed(catalog.SEVERITIES))
+URGENT = 2  # so many of the worst severities come before approvals: fatal and degraded
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One line of the list of what needs a person: what, why, since when, and where to act."""
+
+    look: presentation.Badge
+    title: str
+    text: str
+    since: datetime | None
+    page: str
+    record: int | None = None
+    cluster: str = ""
+    node: str = ""
+    until: datetime | None = None  # when it expires
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """Rows of one kind beyond the listed ones, and the list that has them all."""
+
+    number: int
+    page: str
+    query: str
+
+
+class _Kind(NamedTuple):
+    """The listed rows of one kind, and the list of all ``total`` of them."""
+
+    rows: list[Need]
+    total: int
+    page: str
+    query: str
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """The list: its rows, how many there are in all, and where those are that it leaves out."""
+
+    rows: list[Need]
+    total: int
+    more: list[More]
+
+
+def of(clusters: Collection[Cluster]) -> Needs:
+    """Everything that needs a person, most urgent first.
+
+    A node with several faults is one row. So a node that reports many faults hides no other node.
+    """
+    waiting = needs_person.of(clusters)
+    urgent, other, nodes = _faulty_nodes(waiting.incidents)
+    unwatched = [_unwatched(cluster) for cluster in waiting.clusters]
+    kinds = (
+        _Kind(*_storms(waiting.storms), "incidents", "needs_person=true&kind=storm"),
+        _Kind(urgent, nodes - len(other), "incidents", "needs_person=true"),
+        _Kind(*_left(waiting.rescues), "rescues", "tab=people"),
+        _Kind(*_approvals(waiting.approvals), "rescues", "tab=approval"),
+        _Kind(other, len(other), "incidents", "needs_person=true"),
+        _Kind(unwatched, len(unwatched), "nodes", ""),
+    )
+    return Needs(
+        rows=[row for kind in kinds for row in kind.rows],
+        total=sum(kind.total for kind in kinds),
+        more=[
+            More(kind.total - len(kind.rows), kind.page, kind.query) for kind in kinds if kind.total > len(kind.rows)
+        ],
+    )
+
+
+def _total(rows: QuerySet[Any], listed: Sequence[object]) -> int:
+    return rows.count() if len(listed) == LISTED else len(listed)
+
+
+def _storms(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
+    found = [
+        Need(
+            presentation.of("guard", "storm"),
+            _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": symptom(storm.code), "n": len(storm.scope)},
+            _("Its nodes are not touched. Find what they share, then close the storm."),
+            storm.opened_at,
+            "incident",
+            storm.pk,
+            storm.cluster.name,
+        )
+        for storm in rows.select_related("cluster").order_by("opened_at", "pk")[:LISTED]
+    ]
+    return found, _total(rows, found)
+
+
+def _left(rows: QuerySet[Rescue]) -> tuple[list[Need], int]:
+    found = [
+        Need(
+            presentation.of("node", "attention"),
+            _("%(node)s needs a person") % {"node": rescue.node.name},
+            localization.stored(rescue.because) or rescue.outcome,
+            rescue.closed_at or rescue.opened_at,
+            "rescue",
+            rescue.pk,
+            rescue.cluster.name,
+            rescue.node.name,
+        )
+        for rescue in rows.select_related("node", "cluster", "decision").order_by("opened_at", "pk")[:LISTED]
+    ]
+    return found, _total(rows, found)
+
+
+def _approvals(rows: QuerySet[Rescue]) -> tuple[list[Need], int]:
+    found = [
+        Need(
+            presentation.of("node", "approval"),
+            _("Approve the rescue of %(node)s?") % {"node": rescue.node.name},
+            " · ".join(part for part in (of_rescue(rescue), rescue.rule) if part),
+            rescue.opened_at,
+            "rescue",
+            rescue.pk,
+            rescue.cluster.name,
+            rescue.node.name,
+            until=rescue.expires_at,
+        )
+        for rescue in rows.select_related("node", "cluster", "decision").order_by("expires_at", "pk")[:LISTED]
+    ]
+    return found, _total(rows, found)
+
+
+def _faulty_nodes(rows: QuerySet[Incident]) -> tuple[list[Need], list[Need], int]:
+    """(Nodes with an urgent fault, the other nodes, the number of nodes): nodes with faults that nothing handles."""
+    rank = Case(
+        *(When(severity=name, then=Value(place)) for place, name in enumerate(WORST_FIRST)),
+        default=Value(WORST_FIRST.index("warning")),
+        output_field=IntegerField(),
+    )
+    ranked = rows.annotate(rank=rank)
+    by_node: QuerySet[Any] = (
+        ranked.order_by().values("node").annotate(worst=Min("rank"), since=Min("opened_at"), faults=Count("pk"))
+    )
+    nodes = list(by_node.order_by("worst", "since", "node")[:LISTED])
+    worst: dict[int, Incident] = {}
+    shown: QuerySet[Any] = ranked.filter(node__in=[node["node"] for node in nodes]).select_related("node", "cluster")
+    for incident in shown.order_by("-rank", "-opened_at", "-pk"):
+        worst[incident.node_id or 0] = incident  # the last one is the worst, and among those the oldest
+    newest = {
+        decision.incident_id: decision
+        for decision in Decision.objects.filter(incident__in=[row.pk for row in worst.values()]).order_by("pk")
+    }
+    urgent: list[Need] = []
+    other: list[Need] = []
+    for node in nodes:
+        incident = worst[node["node"]]
+        need = _unhandled(incident, newest.get(incident.pk), faults=node["faults"])
+        (urgent if node["worst"] < URGENT else other).append(need)
+    total = by_node.count() if len(nodes) == LISTED else len(nodes)
+    return urgent, other, total
+
+
+def _unhandled(incident: Incident, decision: Decision | None, *, faults: int) -> Need:
+    """The worst fault of a node that nothing handles, with the reason of the last decision."""
+    fault = fault_name(incident.kind, incident.code)
+    why = localization.sentence(decision.reasons) if decision else _("no decision yet")
+    if faults > 1:
+        others = ngettext("%(n)d other open fault", "%(n)d other open faults", faults - 1) % {"n": faults - 1}
+        why = f"{why} · {others}"
+    return Need(
+        presentation.of("node", "faulty"),
+        _("%(fault)s on %(node)s: no action taken") % {"fault": fault, "node": incident.where},
+        why,
+        incident.opened_at,
+        "incident",
+        incident.pk,
+        incident.cluster.name,
+        incident.node.name if incident.node else "",
+    )
+
+
+def _unwatched(cluster: Cluster) -> Need:
+    return Need(
+        presentation.Badge("", "ask", "wifi-off"),
+        _("The watch on cluster %(cluster)s is disconnected") % {"cluster": cluster.name},
+        cluster.watch_error,
+        cluster.watched_at,
+        "nodes",
+        cluster=cluster.name,
+    )
