@@ -85,6 +85,7 @@ class TokenCreated(TokenAct):
     VERB: ClassVar[str] = "token.created"
 
     name: str = ""
+    owner: str = ""
     scopes: tuple[str, ...] = ()
     expires_at: datetime | None = None
 

@@ -111,6 +111,13 @@ class ApiToken(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="tokens")
     node = models.CharField(max_length=253, blank=True)
     scopes = models.JSONField(default=list, blank=True)
+    owner = models.ForeignKey(
+        User,
+        on_delete=models.PROTECT,
+        null=True,
+        related_name="tokens",
+        help_text="who counts as the requester of its acts; none for credentials of nodes and tokens of the shell",
+    )
     created_by = models.CharField(max_length=200, blank=True)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)

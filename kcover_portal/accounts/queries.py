@@ -74,9 +74,11 @@ def idle_limit() -> timedelta:
     return timedelta(minutes=settings.KCOVER_SESSION_IDLE_MINUTES)
 
 
-def disabled_actors() -> frozenset[str]:
-    """Returns the disabled users as the audit log and tokens name them."""
-    return frozenset(actor(user) for user in User.objects.filter(is_active=False))
+def owner_of(who: Principal) -> User | None:
+    """Returns the person who counts as the requester: the user, or the owner of the token; None without one."""
+    if isinstance(who, ApiToken):
+        return who.owner
+    return who if isinstance(who, User) else None
 
 
 def _grants(who: Principal) -> list[tuple[str, int | None]]:

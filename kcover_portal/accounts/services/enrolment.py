@@ -25,13 +25,13 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
     raised if one was used within AGENT_SILENT_AFTER. An agent that lost its disk is silent and can enrol again.
     Credentials from earlier enrolments are revoked, on record; one that an administrator bound to the node stays valid.
     A node that the cluster does not have is parked; UnknownNode is raised beyond the bounds for such names.
-    Raises Refused if the enrolment token is expired or revoked, or the user who created it is disabled.
+    Raises Refused if the enrolment token is expired or revoked, or its owner is disabled.
     """
     with transaction.atomic(), ledger.last():
         # Of two concurrent enrolments of one node, the second waits for this lock and sees the first one's credential.
         cluster = Cluster.objects.get(tokens=token)
         tokens.lock_nodes(cluster)
-        if not ApiToken.objects.filter(tokens.in_force(now), tokens.creator_enabled(), pk=token.pk).exists():
+        if not ApiToken.objects.filter(tokens.in_force(now), tokens.owner_enabled(), pk=token.pk).exists():
             raise tokens.Refused(reasons.of("enrolment_token_invalid"))
         existing = tokens.of_node(cluster, node, now=now)
         for credential in existing:

@@ -15,10 +15,10 @@ AGENTS_USE_NOTED_EVERY = timedelta(hours=1)  # there are many agents, and their 
 def find_token(secret: str, *, now: datetime) -> ApiToken | None:
     """Returns the valid token with this secret, or None. Its last use is noted at most once a minute.
 
-    A token that a now disabled user created is refused, unless it is the credential of a node.
+    A token whose owner is disabled is refused, unless it is the credential of a node.
     """
-    valid = tokens.in_force(now) & (tokens.creator_enabled() | ~Q(node=""))
-    rows = ApiToken.objects.select_related("cluster").filter(valid)
+    valid = tokens.in_force(now) & (tokens.owner_enabled() | ~Q(node=""))
+    rows = ApiToken.objects.select_related("cluster", "owner").filter(valid)
     token = rows.filter(digest=tokens.digest(secret)).first()
     if token is None or not renewal.begin_to_use(token, now=now):
         return None

@@ -108,7 +108,7 @@ def change_own_password(user: User, *, old: str, new: str, address: str, now: da
 
 
 def disable(user: User, *, actor: str, now: datetime, reason: str = "") -> None:
-    """Disables the account: ends its sessions; nobody can sign in to it; the tokens that it created are refused.
+    """Disables the account: ends its sessions; nobody can sign in to it; its tokens are refused.
 
     Credentials of nodes stay valid: they belong to the cluster. Disabling it again changes nothing.
     """

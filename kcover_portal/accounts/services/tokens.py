@@ -6,8 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 
 from django.db import connection, transaction
-from django.db.models import Exists, OuterRef, Q
-from django.db.models.functions import Substr
+from django.db.models import Q
 
 from kcover import audit, reasons
 from kcover.quote import short_repr
@@ -19,7 +18,6 @@ from kcover_portal.ledger import services as ledger
 PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
 SHOWN = 8  # characters of a secret that stay readable: the prefix and four more
 PATIENCE_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
-BY_USER = "user:"  # prefix of created_by if a person created the token
 BY_TOKEN = "token:"  # prefix of created_by if another token created this one: an enrolment or a renewal
 
 
@@ -46,11 +44,14 @@ def make_token(
     name: str = "",
     expires_at: datetime | None = None,
     scopes: Collection[str] = (),
+    owner: User | None = None,
     created_by: str,
     now: datetime,
 ) -> tuple[ApiToken, str]:
     """Creates a token and returns it with its secret, of which only the SHA-256 is stored.
 
+    ``owner`` is the person who counts as the requester of the token's acts. An admin must not name another person:
+    whoever knows the secret could then ask in that person's name and approve in their own.
     An agent token requires a cluster. With a node it is that node's credential; without one it can only enrol agents.
     Raises Refused if the arguments do not fit together.
     """
@@ -75,6 +76,7 @@ def make_token(
             prefix=secret[:SHOWN],
             cluster=cluster,
             node=node,
+            owner=owner,
             created_by=created_by,
             created_at=now,
             expires_at=expires_at,
@@ -85,6 +87,7 @@ def make_token(
             kind=kind,
             node=node,
             name=name,
+            owner=owner.username if owner else "",
             scopes=tuple(sorted(set(scopes))),
             expires_at=expires_at,
         )
@@ -144,11 +147,9 @@ def in_force(now: datetime) -> Q:
     return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
-def creator_enabled() -> Q:
-    """Filters tokens that were not created by a disabled user."""
-    name = Substr(OuterRef("created_by"), len(BY_USER) + 1)
-    disabled = User.objects.filter(is_active=False, username=name)
-    return ~Q(created_by__startswith=BY_USER) | ~Q(Exists(disabled))
+def owner_enabled() -> Q:
+    """Filters tokens whose owner, if they have one, is not disabled."""
+    return Q(owner=None) | Q(owner__is_active=True)
 
 
 def _renewal_line(token: ApiToken, *, now: datetime) -> list[ApiToken]:

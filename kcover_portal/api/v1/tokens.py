@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
@@ -24,6 +24,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
     """A token without its secret. ``prefix`` is the start of the secret."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True, allow_null=True)
+    owner = serializers.SlugRelatedField[User](slug_field="username", read_only=True, allow_null=True)
 
     class Meta:
         model = ApiToken
@@ -35,6 +36,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
             "cluster",
             "node",
             "scopes",
+            "owner",
             "created_by",
             "created_at",
             "expires_at",
@@ -81,13 +83,13 @@ class TokenFilter(filters.FilterSet):
 class Tokens(base.Reads[ApiToken]):
     """Tokens, newest first."""
 
-    queryset = ApiToken.objects.select_related("cluster")
+    queryset = ApiToken.objects.select_related("cluster", "owner")
     serializer_class = TokenSerializer
     filterset_class = TokenFilter
 
     def get_queryset(self) -> QuerySet[ApiToken]:
         """Returns the tokens of clusters in which the caller is an admin."""
-        rows = ApiToken.objects.select_related("cluster")
+        rows = ApiToken.objects.select_related("cluster", "owner")
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
         base.require_somewhere(self.request, base.ADMIN)
@@ -111,6 +113,7 @@ class Tokens(base.Reads[ApiToken]):
             name=body["name"],
             expires_at=body["expires_at"],
             scopes=body["scopes"],
+            owner=queries.owner_of(principal(request)),
             created_by=queries.actor(principal(request)),
             now=timezone.now(),
         )

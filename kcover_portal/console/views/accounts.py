@@ -34,14 +34,13 @@ def access(request: Request) -> HttpResponse:
     rows = User.objects.order_by("username").prefetch_related("bindings__cluster")
     users = rows if everywhere else rows.none()
     counts = Counter(queries.live_sessions(now).values_list("user", flat=True)) if everywhere else Counter()
-    disabled = queries.disabled_actors()
     tokens = _tokens(request)
     agents = "agents" in request.GET  # each enrolled agent has a token: they would bury the tokens that people made
     listed = tokens.exclude(node="") if agents else tokens.filter(node="")
     context = {
         "users": [(user, counts.get(user.pk, 0)) for user in users],
         "everywhere": everywhere,
-        "tokens": [(token, _state(token, now, disabled)) for token in listed.select_related("cluster")[:TOKENS]],
+        "tokens": [(token, _state(token, now)) for token in listed.select_related("cluster", "owner")[:TOKENS]],
         "agents": agents,
         "others": tokens.count() - listed.count(),
         "limit": TOKENS,
@@ -69,6 +68,7 @@ def new_token(request: Request) -> HttpResponse:
                 node=given["node"],
                 name=given["name"],
                 expires_at=now + timedelta(days=given["days"]) if given["days"] else None,
+                owner=request.user,
                 created_by=queries.actor(request.user),
                 now=now,
             )
@@ -166,7 +166,7 @@ def disable(request: Request, pk: int) -> HttpResponse:
         services.disable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
     title = _("Disable %(name)s…") % {"name": user.username}
-    text = _("Ends the sessions of the account. Nobody can sign in to it, and the tokens that it created are refused.")
+    text = _("Ends the sessions of the account. Nobody can sign in to it, and its tokens are refused.")
     return _do(
         request,
         form,
@@ -193,7 +193,7 @@ def enable(request: Request, pk: int) -> HttpResponse:
         services.enable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
     title = _("Enable %(name)s…") % {"name": user.username}
-    text = _("The person can sign in again. The tokens that the account created are valid again.")
+    text = _("The person can sign in again. Their tokens are valid again.")
     return _do(request, form, act, title=title, text=text, verb=_("Enable"), icon="user", page="user-enable", pk=pk)
 
 
@@ -249,9 +249,9 @@ def _require_admin_somewhere(request: Request) -> None:
         require(request, Role.ADMIN, None)
 
 
-def _state(token: ApiToken, now: datetime, disabled: frozenset[str]) -> str:
+def _state(token: ApiToken, now: datetime) -> str:
     if token.revoked_at is not None:
         return "revoked"
-    if token.created_by in disabled and not token.node:
+    if token.owner is not None and not token.owner.is_active and not token.node:
         return "suspended"
     return "expired" if token.expires_at is not None and token.expires_at <= now else "live"

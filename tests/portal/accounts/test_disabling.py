@@ -64,8 +64,9 @@ def test_an_admin_disables_an_account_and_enables_it(root: Browser, anna: User) 
 
 @pytest.mark.parametrize("kind", ["viewer", "operator", "decision"])
 def test_the_tokens_of_a_disabled_account_are_refused(kind: str, root: Browser, anna: User, clock: Clock) -> None:
-    _, hers = services.make_token(kind, created_by="user:anna", now=clock.now)
-    _, others = services.make_token(kind, created_by="user:annabel", now=clock.now)
+    annabel = make_user("annabel", clock.now, "operator")
+    _, hers = services.make_token(kind, owner=anna, created_by="user:anna", now=clock.now)
+    _, others = services.make_token(kind, owner=annabel, created_by="user:annabel", now=clock.now)
     _, shells = services.make_token(kind, created_by="command:anna", now=clock.now)
     act(root, anna, "disable")
     assert [read_status(secret) for secret in (hers, others, shells)] == [401, 200, 200]
@@ -78,10 +79,10 @@ def test_the_tokens_of_a_disabled_account_are_refused(kind: str, root: Browser, 
 def test_enrolment_tokens_of_a_disabled_account_enrol_nobody_and_nodes_go_on(
     east: Cluster, anna: User, now: datetime
 ) -> None:
-    enrolment, _ = services.make_token("agent", cluster=east, created_by="user:anna", now=now)
+    enrolment, _ = services.make_token("agent", cluster=east, owner=anna, created_by="user:anna", now=now)
     later = now + timedelta(days=30)
     _, enrolled = services.enrol(enrolment, "gpu-1", expires_at=later, now=now)
-    _, bound = services.make_token("agent", cluster=east, node="gpu-2", created_by="user:anna", now=now)
+    _, bound = services.make_token("agent", cluster=east, node="gpu-2", owner=anna, created_by="user:anna", now=now)
     services.disable(anna, actor="test", now=now)
     with refused(services.Refused, "enrolment_token_invalid"):
         services.enrol(enrolment, "gpu-3", expires_at=later, now=now)

@@ -11,7 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.fleet.models import Cluster
 
 NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
@@ -34,6 +34,7 @@ class Command(BaseCommand):
         create.add_argument(
             "--scope", action="append", default=[], choices=services.SCOPES, help="extra permission: override guards"
         )
+        create.add_argument("--owner", metavar="USER", help="who counts as the requester of its acts; default: nobody")
         create.add_argument("--expires", metavar="90d", help="days (90d) or hours (12h) until expiry")
         create.add_argument("--name", default="", help="a description")
         revoke = verbs.add_parser("revoke", help="revoke a token")
@@ -54,6 +55,7 @@ class Command(BaseCommand):
             "name": options["name"],
             "expires_at": _expiry(options["expires"], now=now),
             "scopes": options["scope"],
+            "owner": _user(options["owner"]),
             "created_by": queries.shell_actor(),
             "now": now,
         }
@@ -105,6 +107,13 @@ def _cluster(name: str | None, *, kind: str) -> Cluster | None:
     if kind == ApiToken.Kind.AGENT and len(clusters) == 1:
         return next(iter(clusters.values()))
     return None
+
+
+def _user(name: str | None) -> User | None:
+    user = None if name is None else queries.find_user(name)
+    if name is not None and user is None:
+        raise CommandError(f"unknown user {name}")
+    return user
 
 
 def _expiry(text: str | None, *, now: datetime) -> datetime | None:

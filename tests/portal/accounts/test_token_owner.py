@@ -1,0 +1,61 @@
+"""Tokens have an owner, who counts as the requester of what they do."""
+
+from datetime import datetime
+from importlib import import_module
+from io import StringIO
+
+import pytest
+from django.apps import apps
+from django.core.management import call_command
+from django.core.management.base import CommandError
+
+from kcover import audit
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.ledger.models import Entry
+from tests.portal.accounts.browsers import Browser, Clock, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+def test_whoever_makes_a_token_owns_it(clock: Clock) -> None:
+    make_user("root", clock.now, "admin")
+    browser = Browser()
+    browser.sign_in("root")
+    assert browser.client.post("/access/tokens/new/", {"kind": "operator", "name": "console"}).status_code == 200
+    made = browser.client.post("/api/v1/tokens", {"kind": "operator", "name": "rest"}, content_type="application/json")
+    assert made.json()["owner"] == "root"
+    foreign = {"kind": "operator", "owner": "anna"}  # nobody acts in another person's name
+    assert browser.client.post("/api/v1/tokens", foreign, content_type="application/json").status_code == 400
+    assert {(token.name, token.owner.username) for token in ApiToken.objects.all() if token.owner} == {
+        ("console", "root"),
+        ("rest", "root"),
+    }
+    acts = [audit.from_entry(entry) for entry in Entry.objects.filter(verb="token.created")]
+    assert [act.owner for act in acts if isinstance(act, audit.TokenCreated)] == ["root", "root"]
+
+
+def test_the_owner_is_the_requester(now: datetime) -> None:
+    anna = make_user("anna", now, "operator")
+    _, hers = services.make_token("operator", owner=anna, created_by="user:anna", now=now)
+    _, nobodys = services.make_token("operator", created_by="command:root", now=now)
+    found = [services.find_token(secret, now=now) for secret in (hers, nobodys)]
+    assert [queries.owner_of(token) for token in found if token] == [anna, None]
+    assert queries.owner_of(anna) == anna
+
+
+def test_the_shell_names_an_owner(now: datetime) -> None:
+    anna = make_user("anna", now, "operator")
+    call_command("token", "create", "--kind", "operator", "--owner", "anna", stdout=StringIO())
+    assert ApiToken.objects.get().owner == anna
+    with pytest.raises(CommandError, match="unknown user bo"):
+        call_command("token", "create", "--kind", "operator", "--owner", "bo", stdout=StringIO())
+
+
+def test_earlier_tokens_get_their_maker_as_owner(now: datetime) -> None:
+    anna = make_user("anna", now, "operator")
+    for maker in ("user:anna", "user:gone", "command:anna", "token:kce_1234"):
+        services.make_token("viewer", created_by=maker, now=now)
+    import_module("kcover_portal.accounts.migrations.0003_fill_token_owner").fill(apps, None)
+    assert ApiToken.objects.get(created_by="user:anna").owner == anna
+    assert ApiToken.objects.filter(owner=None).count() == 3
