@@ -76,6 +76,7 @@ $(CHECKS): export KCOVER_PUBLIC_URL := https://portal.example.com
 $(CHECKS): export KCOVER_ALLOWED_HOSTS := portal.example.com
 $(CHECKS): export KCOVER_REDIS_URL := redis://127.0.0.1:6379/0
 $(CHECKS): export KCOVER_DATABASE_URL := sqlite:///var/check.sqlite3
+$(CHECKS): export KCOVER_SIGNING_KEY := var/check_signing_key.pem
 $(CHECKS): .venv/.stamp-dev
 
 check-format:
@@ -101,6 +102,7 @@ check-migrations:
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
 check-deploy:
+	[ -f $(KCOVER_SIGNING_KEY) ] || $(BIN)/python manage.py ledger key >/dev/null
 	$(BIN)/python manage.py check --deploy --fail-level WARNING
 
 format: .venv/.stamp-dev ## rewrites Python files and templates in the house's format

@@ -4,16 +4,13 @@ A secret can also come from a file named by ``NAME_FILE``. ``docs/operations/set
 """
 
 import os
-import re
-import zoneinfo
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from kcover import autopilot
 from kcover.policy import document
+from kcover_portal import setting_values
 
 
 class SettingsInvalid(Exception):
@@ -32,107 +29,10 @@ class Variable:
     secret: bool = False
 
 
-def _web(text: str) -> str:
-    """A base URL for browsers and programs. Paths are appended to it, so it must not have a query."""
-    parts = urlsplit(text)
-    if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query):
-        raise ValueError
-    return text.rstrip("/")
-
-
-def _database(text: str) -> str:
-    parts = urlsplit(text)
-    if parts.scheme not in DATABASES or len(parts.path) < 2 or parts.port == 0:
-        raise ValueError
-    if parts.scheme == "sqlite" and (parts.netloc or parts.path.endswith((":memory:", "/"))):
-        raise ValueError
-    return text
-
-
-def _redis(text: str) -> str:
-    parts = urlsplit(text)
-    if text and (parts.scheme not in ("redis", "rediss", "unix") or parts.port == 0):
-        raise ValueError
-    if text and not (parts.path if parts.scheme == "unix" else parts.hostname):
-        raise ValueError
-    return text
-
-
-def _mail(text: str) -> str:
-    """A mail server; without a port, the default port of the scheme."""
-    parts = urlsplit(text)
-    if text and (parts.scheme not in MAIL_PORTS or not parts.hostname or parts.port == 0 or parts.path.strip("/")):
-        raise ValueError
-    return text
-
-
-def _checked(is_valid: Callable[[str], object]) -> Callable[[str], str]:
-    def read(text: str) -> str:
-        if not is_valid(text):
-            raise ValueError
-        return text
-
-    return read
-
-
-def _zone(text: str) -> str:
-    try:
-        zoneinfo.ZoneInfo(text)
-    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise ValueError from error
-    return text
-
-
-def _switch(text: str) -> bool:
-    return {"true": True, "1": True, "false": False, "0": False, "": False}[text.lower()]
-
-
-def _hosts(text: str) -> list[str]:
-    hosts = [host.strip() for host in text.split(",") if host.strip()]
-    if not hosts or not all(HOST.fullmatch(host) for host in hosts):
-        raise ValueError
-    return hosts
-
-
-def _accounts(text: str) -> list[str]:
-    accounts = [account.strip() for account in text.split(",") if account.strip() and text != "none"]
-    if not all(ACCOUNT.fullmatch(account) for account in accounts):
-        raise ValueError
-    return accounts
-
-
-def _networks(text: str) -> list[IPv4Network | IPv6Network]:
-    return [ip_network(part.strip()) for part in text.split(",") if part.strip() and text != "none"]
-
-
-def _tests(text: str) -> list[str]:
-    tests = [test.strip() for test in text.split(",") if text != "none"]
-    if not all(TEST.fullmatch(test) for test in tests):
-        raise ValueError
-    return tests
-
-
-def _count(most: int, *, least: int = 1) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        number = int(text)
-        if not least <= number <= most:
-            raise ValueError
-        return number
-
-    return read
-
-
-HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
-ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}")
-TEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,60}")
-MAILBOX = re.compile(r"[^\s@<>]+@[^\s@<>]+|[^<>@\r\n]+ <[^\s@<>]+@[^\s@<>]+>")
-MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
-DATABASES = ("sqlite", "postgres", "postgresql")
-
 VARIABLES = (
     Variable(
         "KCOVER_DATABASE_URL",
-        _database,
+        setting_values.database,
         "sqlite:///var/kcover.sqlite3",
         "sqlite:///PATH or postgres://USER:PASSWORD@HOST:PORT/NAME",
         "the database; it holds everything",
@@ -140,7 +40,7 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_REDIS_URL",
-        _redis,
+        setting_values.redis,
         "",
         "redis://HOST:PORT/DB or rediss://...; empty: embedded, one process only",
         "wakes workers and updates live pages; losing it loses no data",
@@ -148,50 +48,57 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_SECRET_KEY",
-        _checked(lambda text: not text or len(text) >= 32),
+        setting_values.checked(lambda text: not text or len(text) >= 32),
         "",
         "a random text of at least 32 characters; empty: one is created in var/ (one machine only)",
         "signs sessions and approval links",
         secret=True,
     ),
     Variable(
+        "KCOVER_SIGNING_KEY",
+        str,
+        "",
+        "path of a PEM file made by manage.py ledger key; empty: one is created in var/ (one machine only)",
+        "Ed25519 key that signs the audit log; keep it out of the database and of its backups",
+    ),
+    Variable(
         "KCOVER_ALLOWED_HOSTS",
-        _hosts,
+        setting_values.hosts,
         "*",
         "host names, separated by commas; * for any",
         "host names that the portal answers to",
     ),
     Variable(
         "KCOVER_PUBLIC_URL",
-        _web,
+        setting_values.web,
         "",
         "http://HOST:PORT or https://HOST",
         "the address that browsers use, put into links; https switches secure cookies on",
     ),
     Variable(
         "KCOVER_TRUSTED_PROXIES",
-        _networks,
+        setting_values.networks,
         "127.0.0.1,::1",
         "addresses or networks such as 10.0.0.0/8, separated by commas; none to disable",
         "proxies whose X-Forwarded-For names the client; failed sign-ins are counted by its address",
     ),
     Variable(
         "KCOVER_SESSION_IDLE_MINUTES",
-        _count(720, least=5),
+        setting_values.count(720, least=5),
         "480",
         "5 to 720",
         "minutes without a request of the person until a session ends; it ends after 12 hours in any case",
     ),
     Variable(
         "KCOVER_OUTGOING_HOSTS",
-        lambda text: _hosts(text) if text else [],
+        lambda text: setting_values.hosts(text) if text else [],
         "",
         "host names or addresses, separated by commas",
         "link-local or cloud metadata addresses that the portal may call; it never calls any other of that kind",
     ),
     Variable(
         "KCOVER_MAIL_URL",
-        _mail,
+        setting_values.mail,
         "",
         "smtp://, smtp+tls:// (STARTTLS) or smtps://USER:PASSWORD@HOST:PORT",
         "the server that sends notification e-mail; empty: no e-mail",
@@ -199,65 +106,73 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_MAIL_FROM",
-        _checked(MAILBOX.fullmatch),
+        setting_values.checked(setting_values.MAILBOX.fullmatch),
         "kcover portal <kcover@localhost>",
         "an address, or a name and <an address>",
         "the sender of that e-mail",
     ),
     Variable(
         "KCOVER_MODE",
-        _checked(document.MODES.__contains__),
+        setting_values.checked(document.MODES.__contains__),
         "enforce",
         "paused, shadow, approve or enforce",
         "the upper bound for every cluster and rule",
     ),
-    Variable("KCOVER_TIME_ZONE", _zone, "UTC", "a zone such as Asia/Shanghai", "the default time zone of pages"),
+    Variable(
+        "KCOVER_TIME_ZONE", setting_values.zone, "UTC", "a zone such as Asia/Shanghai", "the default time zone of pages"
+    ),
     Variable(
         "KCOVER_DEMO_URL",
-        _web,
+        setting_values.web,
         "",
         "a simulator's address",
         "adds buttons to the console that inject faults into this simulator",
     ),
     Variable(
         "KCOVER_WEB_URL",
-        _web,
+        setting_values.web,
         "",
         "http://HOST:PORT",
         "where the live process forwards pages and REST to; empty: it answers them itself",
     ),
     Variable(
-        "KCOVER_WORKERS", _count(512), "8", "1 to 512", "threads of one worker; each has a connection to the database"
+        "KCOVER_WORKERS",
+        setting_values.count(512),
+        "8",
+        "1 to 512",
+        "threads of one worker; each has a connection to the database",
     ),
     Variable(
         "KCOVER_KEEP_DAYS",
-        _count(3650),
+        setting_values.count(3650),
         "90",
         "1 to 3650",
         "days to keep occurrences of closed incidents, check changes, runs, deliveries; the audit log stays",
     ),
     Variable(
         "KCOVER_SERVICE_ACCOUNTS",
-        _accounts,
+        setting_values.accounts,
         "kcover-system/kcover-agent",
         "NAMESPACE/NAME, separated by commas; none to disable",
         "service accounts whose pod tokens are accepted from agents, each for the node of its pod",
     ),
     Variable(
         "KCOVER_DEEP_CHECKS_HOURS",
-        _count(24, least=0),
+        setting_values.count(24, least=0),
         "0",
         "0 to 24",
         "hours between runs of dcgm level 3 on idle nodes, in clusters with Autopilot labels; 0: none",
     ),
     Variable(
         "KCOVER_DCGM_FATAL_ERRORS",
-        _tests,
+        setting_values.tests,
         ",".join(autopilot.FATAL_DCGM_TESTS),
         "parts of DCGM test names, separated by commas; none to disable",
         "tests whose failure in such a run sets the Autopilot label to EVICT",
     ),
-    Variable("KCOVER_DEBUG", _switch, "false", "true or false", "Django's debug pages; never in production"),
+    Variable(
+        "KCOVER_DEBUG", setting_values.switch, "false", "true or false", "Django's debug pages; never in production"
+    ),
 )
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 from pathlib import Path
 
 
@@ -16,3 +17,39 @@ def make_file(path: Path) -> None:
     """Creates an empty file. An existing file is not changed."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def write_new(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Creates a file with its whole content, durably. Raises FileExistsError, also if another process was first."""
+    draft = _draft(path, content, mode=mode)
+    try:
+        os.link(draft, path)
+    finally:
+        draft.unlink()
+    sync_folder(path.parent)
+
+
+def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+    """Replaces the content of a file in one step, durably. Readers see the old or the new content."""
+    _draft(path, content, mode=mode).replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _draft(path: Path, content: bytes, *, mode: int) -> Path:
+    """Writes a durable file with a unique name beside ``path``."""
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+    return draft

@@ -1,7 +1,6 @@
 """Django's settings, built from the environment (see ``env.py``). Operating settings are rows in the database."""
 
 import contextlib
-import os
 import secrets
 import sys
 from ipaddress import IPv4Network, IPv6Network
@@ -12,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 import dj_database_url
 from csp.constants import SELF
 
-from kcover_portal import env, private_files
+from kcover_portal import env, private_files, setting_values
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
 # checkout. The portal writes to var/ in the working directory if installed, otherwise in the checkout.
@@ -43,12 +42,8 @@ def _secret_key() -> str:
     try:
         if not path.exists():
             private_files.make_folder(VAR_DIR)
-            draft = path.with_name(f"{path.name}.{os.getpid()}")
-            private_files.make_file(draft)
-            draft.write_text(secrets.token_urlsafe(50), encoding="utf-8")
-            with contextlib.suppress(FileExistsError):
-                os.link(draft, path)  # atomic, because other processes may start at the same time
-            draft.unlink()
+            with contextlib.suppress(FileExistsError):  # another process started at the same time
+                private_files.write_new(path, secrets.token_urlsafe(50).encode())
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
         _end(f"KCOVER_SECRET_KEY is not set, and no key can be stored in {path}: {error.strerror}")
@@ -69,6 +64,8 @@ KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
 KCOVER_DEEP_CHECKS_HOURS = cast("int", ENV["KCOVER_DEEP_CHECKS_HOURS"])
 KCOVER_DCGM_FATAL_ERRORS = cast("list[str]", ENV["KCOVER_DCGM_FATAL_ERRORS"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
+# Without a setting one machine keeps its key in var/; `serve` and `standalone` create it there.
+KCOVER_SIGNING_KEY = VAR_DIR.parent / (cast("str", ENV["KCOVER_SIGNING_KEY"]) or VAR_DIR / "signing_key.pem")
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -241,7 +238,7 @@ CELERY_TASK_DEFAULT_QUEUE = "kcover"
 
 _mail = urlsplit(cast("str", ENV["KCOVER_MAIL_URL"]))
 EMAIL_HOST = _mail.hostname or ""
-EMAIL_PORT = _mail.port or env.MAIL_PORTS.get(_mail.scheme, 25)
+EMAIL_PORT = _mail.port or setting_values.MAIL_PORTS.get(_mail.scheme, 25)
 EMAIL_HOST_USER, EMAIL_HOST_PASSWORD = unquote(_mail.username or ""), unquote(_mail.password or "")
 EMAIL_USE_TLS, EMAIL_USE_SSL = _mail.scheme == "smtp+tls", _mail.scheme == "smtps"
 EMAIL_TIMEOUT = 10  # seconds; limits how long an unresponsive server occupies a worker

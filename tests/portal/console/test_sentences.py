@@ -57,6 +57,8 @@ NAMES = {
     *("api", "docs", "CSRF", "If", "Match", "ETag", "Content", "Type", "Encoding", "application", "yaml"),
     *("null", "NUL", "wait", "next", "previous", "shadow", "approve", "enforce", "check", "nodelabel", "workload"),
     *("ring", "IP", "gzip", "POST", "enrol", "Authorization", "Bearer", "TOKEN", "KCOVER_SERVICE_ACCOUNTS"),
+    # Signatures of the audit log.
+    *("PEM", "Ed", "ledger", "rotate", "KCOVER_SIGNING_KEY"),
     # Commands, Kubernetes fields and forms of settings.
     *("manage", "py", "token", "create", "node", "InternalIP", "ReadWriteMany", "pool", "label", "rack", "KEY"),
 }

@@ -1,12 +1,14 @@
-"""``manage.py ledger``: ``verify`` checks every chain; ``replay`` rebuilds a rescue from the audit log alone."""
+"""``manage.py ledger``: verifies the audit log, rebuilds a rescue from it, and makes the key that signs it."""
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from kcover_portal.ledger import queries
+from kcover_portal.ledger import queries, signatures
 from kcover_portal.ledger.queries import rescue_replay
 from kcover_portal.rescue.models import Rescue, Step
 
@@ -14,24 +16,29 @@ RESCUE_FIELDS = ("plan_hash", "outcome", "verified", "needs_human", "opened_at",
 
 
 class Command(BaseCommand):
-    """Verifies the audit log and replays rescues from it."""
+    """Verifies the audit log, replays rescues from it, and makes signing keys."""
 
     help = (
         "verify: check that no entry of the audit log was changed, removed or inserted. "
-        "replay --rescue N: rebuild a rescue's state from the audit log and compare it with its row"
+        "replay --rescue N: rebuild a rescue's state from the audit log and compare it with its row. "
+        "key: create the key that signs the audit log; key --rotate replaces it"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("verb", choices=("verify", "replay"))
+        parser.add_argument("verb", choices=("verify", "replay", "key"))
         parser.add_argument(
             "--cluster", help="verify: only this cluster's chain; replay: required if the rescue's row is gone"
         )
         parser.add_argument("--rescue", type=int, metavar="N", help="replay: the rescue's number")
+        parser.add_argument("--path", type=Path, help="key: the private key's file; default: KCOVER_SIGNING_KEY")
+        parser.add_argument("--rotate", action="store_true", help="key: replace the key and keep its public key")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Prints one line per chain, or the rescue. Fails if a chain is broken or the row differs."""
         if options["verb"] == "verify":
             self._verify([options["cluster"]] if options["cluster"] else queries.chains())
+        elif options["verb"] == "key":
+            self._key(options["path"] or settings.KCOVER_SIGNING_KEY, rotate=options["rotate"])
         elif options["rescue"] is None:
             raise CommandError("replay requires --rescue N")
         else:
@@ -50,6 +57,15 @@ class Command(BaseCommand):
                 self.stdout.write(f"{name}: broken at entry {verdict.broken_at}{row}: {verdict.because}")
         if broken:
             raise CommandError(f"{broken} of {len(clusters)} chains are broken")
+
+    def _key(self, path: Path, *, rotate: bool) -> None:
+        try:
+            key_id = signatures.rotate_key(path) if rotate else signatures.create_key(path)
+        except (signatures.SigningKeyUnusable, signatures.SigningKeyExists) as error:
+            raise CommandError(str(error)) from error
+        except OSError as error:
+            raise CommandError(f"cannot write {path}: {error.strerror}") from error
+        self.stdout.write(f"key {key_id} in {path}; public keys in {path}{signatures.PUBLIC_SUFFIX}")
 
     def _replay(self, rescue: int, *, cluster: str | None) -> None:
         row = Rescue.objects.select_related("cluster", "node").filter(pk=rescue).first()

@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.utils import OperationalError
 
-from kcover_portal.operate import sockets
+from kcover_portal.operate import signing_key, sockets
 from kcover_portal.operate.processes import Child, Children
 
 POLL_SECONDS = 0.2
@@ -44,6 +44,7 @@ class Command(BaseCommand):
             tempfile.TemporaryDirectory(prefix="kcover-") as folder,  # for beat's schedule file, which may be lost
         ):
             _migrate()
+            signing_key.ensure()
             self._warn_of_redis()
             children = Children(
                 processes(front=front.fileno(), back=back.fileno(), schedule_file=f"{folder}/beat"),

@@ -14,7 +14,7 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from kcover_portal.celery import app
-from kcover_portal.operate import demo, sockets
+from kcover_portal.operate import demo, signing_key, sockets
 from kcover_portal.operate.embedded import Embedded
 
 
@@ -34,6 +34,7 @@ class Command(BaseCommand):
         # The web server stops on these signals and raises them again; the exception then stops everything else.
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
+        signing_key.ensure()
         with closing(sockets.listen(options["host"], options["port"])) as listener:
             if not options["demo"]:
                 call_command("migrate", interactive=False, verbosity=0)

@@ -1,0 +1,105 @@
+"""Reads the text of an environment variable. Each function raises ValueError or KeyError for an invalid text."""
+
+import re
+import zoneinfo
+from collections.abc import Callable
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from urllib.parse import urlsplit
+
+
+def web(text: str) -> str:
+    """A base URL for browsers and programs. Paths are appended to it, so it must not have a query."""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or parts.query):
+        raise ValueError
+    return text.rstrip("/")
+
+
+def database(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in DATABASES or len(parts.path) < 2 or parts.port == 0:
+        raise ValueError
+    if parts.scheme == "sqlite" and (parts.netloc or parts.path.endswith((":memory:", "/"))):
+        raise ValueError
+    return text
+
+
+def redis(text: str) -> str:
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("redis", "rediss", "unix") or parts.port == 0):
+        raise ValueError
+    if text and not (parts.path if parts.scheme == "unix" else parts.hostname):
+        raise ValueError
+    return text
+
+
+def mail(text: str) -> str:
+    """A mail server; without a port, the default port of the scheme."""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in MAIL_PORTS or not parts.hostname or parts.port == 0 or parts.path.strip("/")):
+        raise ValueError
+    return text
+
+
+def checked(is_valid: Callable[[str], object]) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if not is_valid(text):
+            raise ValueError
+        return text
+
+    return read
+
+
+def zone(text: str) -> str:
+    try:
+        zoneinfo.ZoneInfo(text)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError from error
+    return text
+
+
+def switch(text: str) -> bool:
+    return {"true": True, "1": True, "false": False, "0": False, "": False}[text.lower()]
+
+
+def hosts(text: str) -> list[str]:
+    hosts = [host.strip() for host in text.split(",") if host.strip()]
+    if not hosts or not all(HOST.fullmatch(host) for host in hosts):
+        raise ValueError
+    return hosts
+
+
+def accounts(text: str) -> list[str]:
+    accounts = [account.strip() for account in text.split(",") if account.strip() and text != "none"]
+    if not all(ACCOUNT.fullmatch(account) for account in accounts):
+        raise ValueError
+    return accounts
+
+
+def networks(text: str) -> list[IPv4Network | IPv6Network]:
+    return [ip_network(part.strip()) for part in text.split(",") if part.strip() and text != "none"]
+
+
+def tests(text: str) -> list[str]:
+    tests = [test.strip() for test in text.split(",") if text != "none"]
+    if not all(TEST.fullmatch(test) for test in tests):
+        raise ValueError
+    return tests
+
+
+def count(most: int, *, least: int = 1) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        number = int(text)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    return read
+
+
+HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]+\]")
+ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}")
+TEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,60}")
+MAILBOX = re.compile(r"[^\s@<>]+@[^\s@<>]+|[^<>@\r\n]+ <[^\s@<>]+@[^\s@<>]+>")
+MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
+DATABASES = ("sqlite", "postgres", "postgresql")
