@@ -9,7 +9,9 @@ SENTENCES: Mapping[str, str] = {
     "token_invalid": _("The token is unknown, expired or revoked. Create one with manage.py token create."),
     "csrf_failed": _("The CSRF token is missing or incorrect. Reload the page, or send a bearer token."),
     "agent_token": _("Agent tokens can only be used for /api/v1/agent/ and preflight reports."),
-    "decision_system_token": _("Decision system tokens cannot change safety limits. Use an operator token."),
+    "decision_system_token": _(
+        "Decision system tokens can only request plans, cancel their own plans, and pause. Use an operator token."
+    ),
     "rescue_of_others": _("Decision systems can only cancel their own plans. Use an operator token."),
     "token_required": _("Requires a token. In the browser, use the Checks page."),
     "person_required": _("Tokens cannot approve rescues or create approval links."),

@@ -2,6 +2,8 @@
 
 The key is stored in the transaction of the action, so a crash leaves both or neither. A refused request stores no key
 and can be repeated with it; only its entry in the audit log stays.
+
+A stored answer is given only while the caller still holds every right that the first request was checked for.
 """
 
 import hashlib
@@ -21,6 +23,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.models import Answered
+from kcover_portal.api.permissions import require_again, rights_of
 from kcover_portal.errors import FieldError
 from kcover_portal.rescue import services as rescue
 
@@ -41,7 +44,7 @@ def once(view: View) -> View:
             return view(self, request, *args, **kwargs)
         if not key.strip() or len(key) > MAX_LENGTH:
             raise FieldError(HEADER, reasons.of("idempotency_key_length", most=MAX_LENGTH))
-        claim = {"actor": accounts.actor(principal(request))[:200], "key": key}
+        claim = {"actor": _caller(request), "key": key}
         digest = _digest(request)
         earlier = Answered.objects.filter(**claim).first()
         if earlier is None:
@@ -57,9 +60,16 @@ def once(view: View) -> View:
                     raise
         if earlier.request != digest:
             raise http_errors.Unprocessable(reasons.of("idempotency_key_reused", header=HEADER, key=key))
+        require_again(request, earlier.rights)
         return Response(earlier.body, status=earlier.status)
 
     return guarded
+
+
+def _caller(request: Request) -> str:
+    """The actor with its id: the names of two tokens can be equal, and a name can be given to another person."""
+    who = principal(request)
+    return f"{accounts.actor(who)[:180]} #{who.pk}"
 
 
 def _first(
@@ -84,7 +94,8 @@ def _first(
     if response.status_code >= HTTPStatus.BAD_REQUEST:
         row.delete()  # a corrected request can be sent with the same key
         return response
-    Answered.objects.filter(pk=row.pk).update(status=response.status_code, body=response.data)
+    rights = rights_of(request)
+    Answered.objects.filter(pk=row.pk).update(status=response.status_code, body=response.data, rights=rights)
     return response
 
 

@@ -11,6 +11,7 @@ class Answered(models.Model):
     request = models.CharField(max_length=64, help_text="SHA-256 of method, address and body")
     status = models.PositiveSmallIntegerField()
     body = models.JSONField()
+    rights = models.JSONField(default=list, help_text="[role, cluster] that the request was checked for")
     at = models.DateTimeField(db_index=True)
 
     class Meta:

@@ -1,6 +1,7 @@
 """Permissions of REST requests, with the same roles and checks as the pages."""
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from rest_framework import permissions
 from rest_framework.request import Request
@@ -12,12 +13,16 @@ from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.fleet.models import Cluster
 
+ANYWHERE = "anywhere"
+CHECKED = "rights_checked"  # attribute of a request
+Right = list[Any]  # [role, cluster id | None (all clusters) | ANYWHERE]; kept as JSON with stored answers
+
 
 class RolePermission(permissions.BasePermission):
     """Lets everyone with any role read. Views check the role of an action themselves (``require``).
 
     A decision system can act only in views that set ``decision_systems``. It must not change or remove its own limits,
-    whatever role its token has.
+    whatever role its token has. A view whose GET acts sets ``acts_on_get``.
     """
 
     def has_permission(self, request: Request, view: Any) -> bool:
@@ -30,7 +35,7 @@ class RolePermission(permissions.BasePermission):
             return False
         if not queries.may_somewhere(who, Role.VIEWER):
             raise http_errors.Forbidden(reasons.of("no_role"))
-        acts = request.method not in permissions.SAFE_METHODS
+        acts = request.method not in permissions.SAFE_METHODS or getattr(view, "acts_on_get", False)
         if acts and decides(request) and not getattr(view, "decision_systems", False):
             raise http_errors.Forbidden(reasons.of("decision_system_token"))
         return True
@@ -51,3 +56,37 @@ def require(request: Request, role: str, cluster: Cluster | None) -> None:
     if not queries.may(principal(request), role, cluster):
         where = reasons.of("in_cluster", cluster=cluster.name) if cluster else reasons.of("in_all_clusters")
         raise http_errors.Forbidden(reasons.of("role_required", role=role, where=where))
+    _note(request, role, cluster.pk if cluster else None)
+
+
+def require_somewhere(request: Request, role: str) -> None:
+    """Raises Forbidden unless the caller has the role in the installation or in any cluster."""
+    if not queries.may_somewhere(principal(request), role):
+        raise http_errors.Forbidden(reasons.of("role_required", role=role, where=reasons.of("in_any_cluster")))
+    _note(request, role, ANYWHERE)
+
+
+def rights_of(request: Request) -> list[Right]:
+    """Returns the rights that this request was checked for so far."""
+    return cast("list[Right]", vars(request).get(CHECKED, []))
+
+
+def require_again(request: Request, rights: Iterable[Right]) -> None:
+    """Checks the rights of an earlier request of the same caller by today's roles.
+
+    Raises NotFound for a cluster that the caller cannot see any more, Forbidden for a role that the caller lacks.
+    """
+    for role, where in rights:
+        if where == ANYWHERE:
+            require_somewhere(request, role)
+            continue
+        cluster = None
+        if where is not None:
+            cluster = queries.clusters_of(principal(request)).filter(pk=where).first()
+            if cluster is None:
+                raise http_errors.NotFound(reasons.of("not_found"))
+        require(request, role, cluster)
+
+
+def _note(request: Request, role: str, where: int | str | None) -> None:
+    vars(request).setdefault(CHECKED, []).append([role, where])

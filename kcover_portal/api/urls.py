@@ -32,6 +32,7 @@ from kcover_portal.api.v1 import (
 
 app_name = "api"
 
+READ: dict[str, Any] = {"http_method_names": ["get", "head"]}  # its templates have no answer to OPTIONS
 LIST: dict[str, Any] = {"get": "list"}
 ITEM: dict[str, Any] = {"get": "retrieve"}
 POLICY: dict[str, Any] = {"get": "retrieve", "put": "update", "delete": "destroy"}
@@ -44,7 +45,7 @@ relaxed = csp_replace({"style-src": [SELF, "'unsafe-inline'"], "img-src": [SELF,
 
 urlpatterns = [
     path("schema/", SpectacularAPIView.as_view(), name="schema"),
-    path("docs/", relaxed(SpectacularSwaggerSplitView.as_view(url_name="api:schema")), name="docs"),
+    path("docs/", relaxed(SpectacularSwaggerSplitView.as_view(url_name="api:schema", **READ)), name="docs"),
     path("v1/clusters", clusters.Clusters.as_view(LIST), name="clusters"),
     path("v1/clusters/<slug:name>", clusters.Clusters.as_view({**ITEM, "patch": "partial_update"}), name="cluster"),
     path("v1/clusters/<slug:name>/guards", safety.Guards.as_view(), name="cluster-guards"),

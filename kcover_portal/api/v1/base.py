@@ -110,12 +110,6 @@ def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Clu
     return cluster
 
 
-def require_somewhere(request: Request, role: str) -> None:
-    """Raises Forbidden unless the caller has the role somewhere."""
-    if not accounts.may_somewhere(principal(request), role):
-        raise http_errors.Forbidden(reasons.of("role_required", role=role, where=reasons.of("in_any_cluster")))
-
-
 def known_only(request: Request, known: Collection[str] = ()) -> None:
     """Raises FieldErrors for query parameters other than the known ones."""
     query_params.refuse_unknown(request, known)

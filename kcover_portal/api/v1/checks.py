@@ -88,8 +88,6 @@ class CheckRuns(base.Reads[CheckRun]):
 class Stop(base.Acts):
     """Stops a check run."""
 
-    decision_systems = True
-
     @extend_schema(operation_id="check_runs_stop", request=base.Act, responses={200: CheckRunSerializer})
     @idempotency.once
     def post(self, request: Request, pk: int) -> Response:

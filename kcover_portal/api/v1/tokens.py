@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, require_somewhere
 from kcover_portal.api.v1 import base
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
@@ -92,7 +92,7 @@ class Tokens(base.Reads[ApiToken]):
         rows = ApiToken.objects.select_related("cluster", "owner")
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
-        base.require_somewhere(self.request, base.ADMIN)
+        require_somewhere(self.request, base.ADMIN)
         who = principal(self.request)
         return (
             rows if queries.sees_all(who, base.ADMIN) else rows.filter(cluster__in=queries.clusters_of(who, base.ADMIN))
@@ -102,7 +102,7 @@ class Tokens(base.Reads[ApiToken]):
     def create(self, request: Request) -> Response:
         """Creates a token. There is no idempotency key, because the secret must not be stored."""
         base.known_only(request)
-        base.require_somewhere(request, base.ADMIN)
+        require_somewhere(request, base.ADMIN)
         body: dict[str, Any] = base.body_of(request, TokenBody)
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
         require(request, base.ADMIN, cluster)

@@ -9,7 +9,7 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
-from kcover_portal.accounts.models import ApiToken, User
+from kcover_portal.accounts.models import ApiToken, RoleBinding, User
 from kcover_portal.api.models import Answered
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger.models import Entry
@@ -278,6 +278,25 @@ def test_keys_of_two_callers_do_not_meet(node: Node, operator: Api, now: datetim
         caller("operator", now).post("nodes/east/gpu-2/cordon", {"reason": "x"}, Idempotency_Key="k").status_code == 201
     )
     assert Rescue.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    ("role", "where", "status"), [("viewer", "east", 403), ("operator", "west", 404), (None, None, 403)]
+)
+def test_a_stored_answer_is_given_only_with_todays_right(
+    node: Node, east: Cluster, west: Cluster, now: datetime, role: str | None, where: str | None, status: int
+) -> None:
+    olga, body = person("olga", "operator", now, cluster=east), {"cluster": "east", "reason": "leak"}
+    first = olga.post("pause", body, Idempotency_Key="p1")
+    assert olga.post("pause", body, Idempotency_Key="p1").json() == first.json()
+    RoleBinding.objects.all().delete()
+    if role and where:
+        user = User.objects.get(username="olga")
+        accounts.bind(user, role, cluster=Cluster.objects.get(name=where), actor="t", now=now)
+    refused = problem(olga.post("pause", body, Idempotency_Key="p1"), status)
+    assert refused["code"] == {403: "role_required", 404: "not_found"}[status] if role else "no_role"
+    accounts.bind(User.objects.get(username="olga"), "operator", cluster=None, actor="t", now=now)
+    assert olga.post("pause", body, Idempotency_Key="p1").json() == first.json()
 
 
 def test_a_refused_request_may_be_sent_again_under_its_key(node: Node, operator: Api, now: datetime) -> None:

@@ -123,8 +123,6 @@ class TryBody(base.Strict):
 class Try(base.Acts):
     """What a text would have decided. Nothing is stored or executed."""
 
-    decision_systems = True
-
     @extend_schema(operation_id="policies_try", request=TryBody, responses={200: TriedOutSerializer})
     def post(self, request: Request) -> Response:
         """Decides the visible incidents by the active rules and by the text. 422 if the text is invalid."""

@@ -49,7 +49,6 @@ class PolicyFilter(filters.FilterSet):
 class Policies(base.Lists[Revision]):
     """The active RescuePolicies by name. They apply to all clusters, so everyone with a role may read them."""
 
-    decision_systems = True  # writing requires an admin; comparing a text does not
     kind = queries.RESCUE
     queryset = Revision.objects.all()
     serializer_class = schemas.PolicySerializer
@@ -216,7 +215,6 @@ class StandbyRevisions(Revisions):
 class Validate(base.Acts):
     """Parses and validates a text without applying it."""
 
-    decision_systems = True
     parser_classes = documents.PARSERS
 
     @extend_schema(

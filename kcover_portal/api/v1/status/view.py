@@ -41,6 +41,7 @@ class Text(renderers.BaseRenderer):
 class Status(base.Acts):
     """Autopilot's on-demand checks."""
 
+    acts_on_get = True
     renderer_classes = (Text, renderers.JSONRenderer)
 
     @extend_schema(
