@@ -117,6 +117,7 @@ from kcover.audit.sign_in import (
     UserEnabled,
 )
 from kcover.audit.steps import (
+    GuardPassed,
     GuardRefused,
     StepAct,
     StepAttemptFailed,
@@ -172,6 +173,7 @@ __all__ = [
     "EvictionBlocked",
     "FailedAttempts",
     "GpuReset",
+    "GuardPassed",
     "GuardRefused",
     "HealthLabel",
     "IncidentClosed",

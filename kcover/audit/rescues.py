@@ -32,7 +32,10 @@ class Ended(StrEnum):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionMade(Act):
-    """A decision about an open incident."""
+    """A decision about an open incident.
+
+    ``facts``: the digest of the facts that it depends on (``Decision.facts``); "" in entries of earlier versions.
+    """
 
     incident: int
     node: str
@@ -41,6 +44,7 @@ class DecisionMade(Act):
     mode: str
     revision: int | None
     because: tuple[Reason, ...]
+    facts: str = ""
 
     @classmethod
     def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
@@ -122,7 +126,9 @@ class RescueOpened(RescueAct):
     """A rescue with its plan.
 
     ``overrides``: guards that a named person may pass over; ``passed_over``: guards that were passed over;
-    ``reason``: a person's own words; ``because``: the portal's reason if no person requested it.
+    ``reason``: a person's own words; ``because``: the portal's reason if no person requested it. ``decision``: the
+    decision that asked for it; None for a request. ``uid``: of the machine. ``gate``: the step that needs approval, by
+    ``approvers`` people within ``approval_seconds``; None if no step needs it.
     """
 
     VERB: ClassVar[str] = "rescue.opened"
@@ -134,6 +140,15 @@ class RescueOpened(RescueAct):
     because: Reason | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
     passed_over: tuple[Reason, ...] = ()
+    origin: str = ""
+    requester: str = ""
+    decision: int | None = None
+    rule: str = ""
+    revision: int | None = None
+    uid: str = ""
+    gate: int | None = None
+    approvers: int = 1
+    approval_seconds: int | None = None
 
 
 @register
@@ -150,10 +165,14 @@ class RescueHeld(RescueAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote(RescueAct):
-    """A person's answer about the gated step. ``via``: the channel of the answer (console, rest or link)."""
+    """A person's answer about the gated step. ``via``: the channel of the answer (console, rest or link).
+
+    ``uid``: of the machine that the answer is about.
+    """
 
     step: int
     plan_hash: str
+    uid: str = ""
     reason: str = ""
     via: str = ""
 

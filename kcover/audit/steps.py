@@ -1,7 +1,8 @@
 """The outcomes of a rescue's steps, and what people did to a step."""
 
-from dataclasses import dataclass
-from typing import ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from kcover.audit.base import Act, register
 from kcover.plan import PlannedStep
@@ -100,6 +101,31 @@ class GuardRefused(StepSettled):
     """A guard, a pause or the mode holds back what the step was about to do."""
 
     VERB: ClassVar[str] = "guard.refused"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuardPassed(Act):
+    """The guards let an act of a rescue pass: the figures by which anybody can evaluate them again.
+
+    ``act``: "isolation", or the destructive step. ``step``: its place in the plan; None: evaluated for the request.
+    ``mode``: the mode that a destructive act was evaluated in.
+    ``figures``: see ``guards.figures``; empty if limits do not apply, because the node has no GPUs.
+    """
+
+    VERB: ClassVar[str] = "guard.passed"
+
+    rescue: int
+    node: str
+    act: str
+    mode: str = ""
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    step: int | None = None
+
+    @property
+    def subject(self) -> str:
+        """The act."""
+        return self.act if self.step is None else f"step {self.step} {self.act}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

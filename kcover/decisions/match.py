@@ -5,10 +5,10 @@ Rules of equal priority are ordered by the age of their policy, then by their pl
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
-from kcover import durations, reasons
+from kcover import digests, durations, reasons
 from kcover.faults import catalog, fault
 from kcover.policy import document
 
@@ -48,6 +48,31 @@ class Matched(NamedTuple):
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates in the order in which they are tried."""
     return sorted(candidates, key=lambda c: (-c.rule.priority, c.created_at, c.policy, c.rule.index))
+
+
+def to_json(candidates: Iterable[Candidate]) -> list[dict[str, Any]]:
+    """The candidates in the order in which they are tried, each rule as its document writes it."""
+    return [
+        {
+            "policy": candidate.policy,
+            "revision": candidate.revision,
+            "created_at": candidate.created_at.astimezone(UTC).isoformat(),
+            "index": candidate.rule.index,
+            "rule": document.render_rule(candidate.rule),
+        }
+        for candidate in rank(candidates)
+    ]
+
+
+_digested: tuple[tuple[Candidate, ...], str] = ((), "")
+
+
+def digest_of(candidates: tuple[Candidate, ...]) -> str:
+    """The digest of ``to_json``. That of the last candidates is kept, because they rarely change."""
+    global _digested
+    if _digested[0] is not candidates or not _digested[1]:
+        _digested = (candidates, digests.digest(to_json(candidates)))
+    return _digested[1]
 
 
 def match(

@@ -31,6 +31,7 @@ TITLES: Mapping[str, str] = {
     "step.retried": _("Step retried by a person"),
     "step.skipped": _("Step skipped by a person"),
     "guard.refused": _("Held back"),
+    "guard.passed": _("Guards passed"),
     "marks.gone": _("Marks missing on the node"),
     "marks.found": _("Marks found on the node"),
     "command.late": _("Late answer of an agent"),

@@ -28,11 +28,13 @@ from kcover.decisions.guards.facts import (
     Slots,
     Symptom,
 )
+from kcover.decisions.guards.figures import ISOLATION, figures
 from kcover.decisions.guards.settings import SettingError, Settings, merge, parse, to_json
 
 __all__ = [
     "EXCLUDE_LABEL",
     "GUARDS",
+    "ISOLATION",
     "MAX_REDECIDE_AFTER",
     "REDECIDE_AFTER",
     "SCOPES",
@@ -50,6 +52,7 @@ __all__ = [
     "Symptom",
     "Verdict",
     "destructive",
+    "figures",
     "isolation",
     "merge",
     "parse",

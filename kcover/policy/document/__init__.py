@@ -24,7 +24,7 @@ from kcover.policy.document.model import (
     StandbyRule,
 )
 from kcover.policy.document.parse import read
-from kcover.policy.document.serialize import render
+from kcover.policy.document.serialize import render, render_rule
 
 __all__ = [
     "DRAIN_TIMEOUTS",
@@ -45,4 +45,5 @@ __all__ = [
     "StandbyRule",
     "read",
     "render",
+    "render_rule",
 ]

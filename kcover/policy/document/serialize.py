@@ -14,7 +14,7 @@ def render(policy: Policy | StandbyPolicy) -> dict[str, Any]:
         pairs = ({"originNode": dict(match.origin), "targetNode": dict(match.target)} for match in policy.matches)
         spec = {"matches": list(pairs)}
     else:
-        spec = {"rules": [_rule(rule) for rule in policy.rules]}
+        spec = {"rules": [render_rule(rule) for rule in policy.rules]}
     return {
         "apiVersion": policy.api_version,
         "kind": policy.kind,
@@ -23,7 +23,8 @@ def render(policy: Policy | StandbyPolicy) -> dict[str, Any]:
     }
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def render_rule(rule: Rule) -> dict[str, Any]:
+    """The rule as a document writes it, without default values."""
     written: Mapping[str, Any] = {
         "priority": rule.priority,
         "mode": rule.mode if rule.mode != "enforce" else None,

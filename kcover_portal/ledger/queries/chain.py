@@ -1,14 +1,14 @@
 """Digest, timeline and verification of a cluster's chain."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from datetime import UTC
+from typing import Any
 
 from django.db.models import QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from kcover import reasons
+from kcover import digests, reasons
 from kcover_portal.ledger.models import Chain, Entry
 
 
@@ -32,9 +32,23 @@ class Verdict:
 
 
 def digest(entry: Entry) -> str:
-    """Returns the SHA-256 over the previous digest and all fields of the entry, as canonical JSON."""
-    content = {
-        "previous": entry.previous,
+    """Returns the SHA-256 over the previous digest and the digest of the entry's content."""
+    return link(entry.previous, content_digest(entry))
+
+
+def link(previous: str, content: str) -> str:
+    """Returns the digest of an entry. An entry can be part of a proof without its content, by ``content`` alone."""
+    return hashlib.sha256(f"{previous}:{content}".encode()).hexdigest()
+
+
+def content_digest(entry: Entry) -> str:
+    """Returns the SHA-256 over all fields of the entry but the digests, as canonical JSON."""
+    return digests.digest(content(entry))
+
+
+def content(entry: Entry) -> dict[str, Any]:
+    """Returns all fields of the entry but the digests, as plain JSON."""
+    return {
         "cluster": entry.cluster,
         "sequence": entry.sequence,
         "at": entry.at.astimezone(UTC).isoformat(timespec="microseconds"),
@@ -45,8 +59,6 @@ def digest(entry: Entry) -> str:
         "rescue": entry.rescue,
         "data": entry.data,
     }
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def timeline(cluster: str, *, node: str = "", rescue: int | None = None) -> QuerySet[Entry]:

@@ -38,6 +38,7 @@ IRRELEVANT = (
     audit.ApprovalLinkMade,
     audit.RescueCalledBack,
     audit.GuardRefused,
+    audit.GuardPassed,
     audit.MarksGone,
     audit.MarksFound,
     audit.CommandAnsweredLate,

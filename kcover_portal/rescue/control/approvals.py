@@ -227,6 +227,7 @@ def _note(
         "node": rescue.node.name,
         "step": rescue.gate or 0,
         "plan_hash": rescue.plan_hash,
+        "uid": rescue.node_uid,
         "reason": reason,
         "via": via,
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import actions, kce_actions, plan, reasons
+from kcover import actions, audit, kce_actions, plan, reasons
 from kcover.decisions import guards
 from kcover.reasons import Reason
 from kcover_portal.fleet import queries as fleet
@@ -84,7 +84,7 @@ def request(
             if before is not None:
                 return before
         overrides = dict.fromkeys([*override, *(BY_HAND if by_person else ())], actor)
-        refusals, passed = _refusals(node, verb, overrides=overrides, now=now)
+        refusals, passed, counted = _refusals(node, verb, overrides=overrides, now=now)
         if origin == Rescue.Origin.API:
             refusals += (
                 plan_limits.beyond_hands(node) if verb in ENDING else plan_limits.beyond_plans(node, steps, now=now)
@@ -115,8 +115,22 @@ def request(
             passed=passed,
             **create.initial_state({} if may_run else NEEDS_APPROVAL, lease_until=None, now=now),
         )
-        ledger.append(node.cluster.name, created.drafts)
+        ledger.append(node.cluster.name, [*created.drafts, *_guards_passed(created.rescue, counted)])
     return created.rescue
+
+
+def _guards_passed(rescue: Rescue, counted: Mapping[str, Any]) -> list[ledger.Draft]:
+    """The entry with the figures that let the request pass; none if no guard was evaluated."""
+    if not counted:
+        return []
+    act = audit.GuardPassed(
+        rescue=rescue.pk,
+        node=rescue.node.name,
+        act=guards.ISOLATION,
+        mode=fleet.mode_of(rescue.cluster)[0],
+        figures=counted,
+    )
+    return [ledger.Draft(act=act, actor=rescue.requested_by, at=rescue.opened_at)]
 
 
 def request_plan(
@@ -146,7 +160,8 @@ def request_plan(
             if repeated == (Rescue.Origin.API, hash_, actor):
                 return under_way, False
             raise Unmet(reasons.of("rescue_open", rescue=str(under_way.pk)))
-        mode, refusals, passed = _may_be_planned(node, asked, overrides=dict.fromkeys(override, actor), now=now)
+        overrides = dict.fromkeys(override, actor)
+        mode, refusals, passed, counted = _may_be_planned(node, asked, overrides=overrides, now=now)
         if refusals:
             raise Unmet(reasons.both(*refusals))
         full = plan_limits.full(node)
@@ -163,36 +178,36 @@ def request_plan(
             opened_because=reasons.of("requested_by_system").to_json(),
             fault_kind="xid" if asked.xid is not None else "",
             fault_code=str(asked.xid) if asked.xid is not None else "",
-            overrides=dict.fromkeys(override, actor),
+            overrides=overrides,
             passed=passed,
             request={**payload, "startBy": asked.start_by.isoformat() if asked.start_by else None},
             **create.initial_state(gate, lease_until=None, now=now),
         )
         seen = incident_queries.open_on(node).filter(is_user_fault=False)
         created.rescue.incidents.add(*seen.values_list("pk", flat=True))
-        ledger.append(node.cluster.name, created.drafts)
+        ledger.append(node.cluster.name, [*created.drafts, *_guards_passed(created.rescue, counted)])
     return created.rescue, True
 
 
 def _may_be_planned(
     node: Node, asked: kce_actions.Request, *, overrides: Mapping[str, str], now: datetime
-) -> tuple[str, list[Reason], list[Reason]]:
-    """The effective mode, the objections to the plan, and the overridden guards."""
+) -> tuple[str, list[Reason], list[Reason], Mapping[str, Any]]:
+    """The effective mode, the objections to the plan, the overridden guards, and the guards' figures."""
     mode, why = fleet.mode_of(node.cluster)
     refusals = [recheck_guards.silent(mode, why)] if mode in fleet.SILENT else []
     refusals += plan_limits.left_to_policies(node)
     acts = [step.name for step in asked.steps]
     code = str(asked.xid) if asked.xid is not None else ""
     refusals += plan_limits.tried_before(node, asked.steps, now=now, code=code)
-    held, passed = _guards(node, acts, overrides=overrides, now=now, code=code)
-    return mode, refusals + held, passed
+    held, passed, counted = _guards(node, acts, overrides=overrides, now=now, code=code)
+    return mode, refusals + held, passed, counted
 
 
 def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> Preview:
     """The dry run of ``request``: writes nothing. Raises ValueError for an unknown verb."""
     steps = plan.manual(verb, by_person=by_person)
     with transaction.atomic():
-        held_back, _ = _refusals(
+        held_back, _, _ = _refusals(
             node, verb, overrides=dict.fromkeys(BY_HAND if by_person else (), "whoever asks"), now=now
         )
     pods: list[dict[str, Any]] | None = None
@@ -215,10 +230,11 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
 
 def _refusals(
     node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime
-) -> tuple[list[Reason], list[Reason]]:
-    """The objections to an operator's request now, and the overridden guards; for the dry run and the refusal."""
+) -> tuple[list[Reason], list[Reason], Mapping[str, Any]]:
+    """The objections to an operator's request now, the overridden guards and the figures; also for the dry run."""
     refusals: list[Reason] = []
     passed: list[Reason] = []
+    counted: Mapping[str, Any] = {}
     mode, why = fleet.mode_of(node.cluster)
     if not node.in_cluster:
         refusals.append(reasons.of("no_such_node", cluster=node.cluster.name, node=node.name))
@@ -228,25 +244,25 @@ def _refusals(
         refusals.append(reasons.of("resume_first"))
     if verb not in ENDING:
         acts = [step.name for step in plan.manual(verb)]
-        held, passed = _guards(node, acts, overrides=overrides, now=now)
+        held, passed, counted = _guards(node, acts, overrides=overrides, now=now)
         refusals += held
         under_way = queries.open_on(node)
         if under_way is not None:
             refusals.append(reasons.of("rescue_in_the_way", rescue=str(under_way.pk)))
-    return refusals, passed
+    return refusals, passed, counted
 
 
 def _guards(
     node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime, code: str = ""
-) -> tuple[list[Reason], list[Reason]]:
+) -> tuple[list[Reason], list[Reason], Mapping[str, Any]]:
     """The guards' findings about a requested act: the same as for a policy's act, unless someone overrides them.
 
-    Returns what holds it back and what is overridden.
+    Returns what holds it back, what is overridden, and the figures of the isolation.
     """
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
-        return [recheck_guards.excluded(node.name)], []
+        return [recheck_guards.excluded(node.name)], [], {}
     if node.gpus < 1:
-        return [], []  # limits are counted over GPU nodes
+        return [], [], {}  # limits are counted over GPU nodes
     settings = fleet.guards_of(node.cluster)
     counts.lock(node.cluster, settings, ())
     facts = counts.facts(node, settings=settings, now=now, kind="xid" if code else "", code=code, destructive=True)
@@ -254,4 +270,5 @@ def _guards(
     for act in [name for name in steps if actions.ACTIONS[name].takes_work_away]:
         verdicts.append(guards.destructive(settings, facts, act=act, now=now, overrides=overrides))
     held = dict.fromkeys(reason for verdict in verdicts for reason in verdict.held)
-    return list(held), list(dict.fromkeys(reason for verdict in verdicts for reason in verdict.overridden))
+    overridden = list(dict.fromkeys(reason for verdict in verdicts for reason in verdict.overridden))
+    return list(held), overridden, guards.figures(settings, facts, act=guards.ISOLATION)

@@ -7,14 +7,19 @@ from typing import Any
 
 from django.db.models import Max
 
-from kcover import audit, reasons
+from kcover import audit, digests, reasons
 from kcover.decisions import decide as core
+from kcover.decisions import guards, match
+from kcover.faults import catalog
+from kcover.faults.fault import NUMERIC_KINDS
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Decision
+
+OPENS = ("rescue", "approve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +72,9 @@ def store(decided: Sequence[Decided], *, now: datetime) -> list[Stored]:
 
 
 def _repeats(decision: core.Decision, last: Decision) -> bool:
+    """A decision that opens a rescue is never a repetition, because its facts are part of the rescue's proof."""
+    if decision.answer in OPENS:
+        return False
     same = (last.answer, last.revision) == (decision.answer, decision.revision)
     return same and reasons.same_but_for_numbers(last.reasons, decision.because)
 
@@ -113,20 +121,37 @@ def _made(it: Decided, row: Decision, *, now: datetime) -> ledger.Draft:
         mode=decision.mode,
         revision=decision.revision,
         because=tuple(decision.because),
+        facts=digests.digest(row.facts) if decision.answer in OPENS else "",
     )
     doorbell.publish("decision", row.pk, cluster=node.cluster.name)
     return ledger.Draft(act=act, actor=create.by_rule(decision.rule) if decision.rule else "system", at=now)
 
 
 def _facts(situation: core.Situation) -> dict[str, Any]:
-    """The facts as plain JSON. Policy and revision identify the rules, because a revision never changes."""
-    seen = situation.fault.last_seen_at
+    """The facts as plain JSON. Policy and revision identify the rules, because a revision never changes.
+
+    ``program_fault`` and ``cataloged``: what the catalog of codes says about the fault. ``candidates``: the digest of
+    the rules, as ``match.to_json`` writes them.
+    """
+    fault = situation.fault
+    seen, numeric = fault.last_seen_at, fault.kind in NUMERIC_KINDS
     return {
         "now": situation.now.isoformat(),
-        "fault": {**asdict(situation.fault), "last_seen_at": seen.isoformat() if seen else None},
+        "fault": {
+            **asdict(fault),
+            "last_seen_at": seen.isoformat() if seen else None,
+            "seen_within": {str(seconds): count for seconds, count in fault.seen_within.items()},
+        },
+        "program_fault": numeric
+        and catalog.is_user_fault(fault.kind, int(fault.code), cause=fault.cause, fatal=fault.fatal),
+        "cataloged": numeric and catalog.describe(fault.kind, int(fault.code)) is not None,
         "node": asdict(situation.node),
         "cluster": asdict(situation.cluster),
+        "settings": guards.to_json(situation.settings),
         "external_asked": situation.external_asked,
         "counts": situation.counts.to_json() if situation.counts else None,
         "rules": sorted({f"{c.policy}@{c.revision}" for c in situation.rules}),
+        "candidates": match.digest_of(situation.rules),
+        # The rule of an external decider is in no policy.
+        **({"given": match.to_json(situation.rules)} if any(c.external for c in situation.rules) else {}),
     }

@@ -199,6 +199,15 @@ def _created(new: Opening) -> Created:
         because=reasons.kept(rescue.opened_because),
         overrides=rescue.overrides,
         passed_over=new.passed,
+        origin=rescue.origin,
+        requester=rescue.requester_kind,
+        decision=rescue.decision_id,
+        rule=rescue.rule,
+        revision=rescue.revision,
+        uid=rescue.node_uid,
+        gate=rescue.gate,
+        approvers=rescue.approvers,
+        approval_seconds=rescue.approval_seconds if rescue.gate is not None else None,
     )
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)

@@ -47,6 +47,7 @@ class Context:
     other_lock: node_lock.NodeLock | None = None  # on another node, while that is written to
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
     passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
+    guards_passed: list[ledger.Draft] = field(default_factory=list)  # their figures, for the ledger before the write
 
     @property
     def now(self) -> datetime:
@@ -137,8 +138,8 @@ class Context:
                 passed = (*passed, *(self.passed_over if destructive else ()))
                 self._keep_passed_over(passed)
                 begun = self.begin(kind, target=target, node=node, wanted=wanted, passed=passed)
-                ledger.append(self.cluster.name, [*self.answers, begun])
-            self.answers, self.marks_changed = [], False
+                ledger.append(self.cluster.name, [*self.answers, *self.guards_passed, begun])
+            self.answers, self.marks_changed, self.guards_passed = [], False, []
         try:
             result = call()
         except (port.KubeError, Stopped, LeaseLost, node_lock.Busy) as error:
@@ -207,9 +208,9 @@ class Context:
         if destructive:
             if recheck_guards.needs_approval(self.rescue, mode=mode):
                 raise recheck_guards.ApprovalNeeded(reasons.of("approve_step", step=self.step.name))
-            self._check_destructive()
+            self._check_destructive(mode)
 
-    def _check_destructive(self) -> None:
+    def _check_destructive(self, mode: str) -> None:
         """Evaluate the destructive guards of ``kcover.decisions.guards``; counts are refreshed every two seconds."""
         now = self.now
         node = Node.objects.get(pk=self.node.pk)
@@ -217,8 +218,9 @@ class Context:
             raise HeldBack(recheck_guards.excluded(node.name))
         if self.counted_at is not None and now - self.counted_at < COUNTED_HOLDS:
             return
-        self.passed_over = recheck_guards.destructive(self.rescue, act=self.step.name, now=now)
-        self.counted_at = now
+        passed = recheck_guards.destructive(self.rescue, self.step, mode=mode, now=now)
+        self.passed_over, self.counted_at = passed.overridden, now
+        self.guards_passed = [*(it for it in self.guards_passed if it.act != passed.act), self._draft(passed.act)]
 
     def _check_isolation(self) -> Sequence[reasons.Reason]:
         """The guards of isolation once more, where they were asked long ago and the node is still in service.
@@ -228,10 +230,11 @@ class Context:
         now = self.now
         if not recheck_guards.isolates_late(self.rescue, step=self.step.name, now=now):
             return ()
-        passed = recheck_guards.isolation(self.rescue, now=now)
+        passed = recheck_guards.isolation(self.rescue, self.step, now=now)
+        self.guards_passed.append(self._draft(passed.act))
         self.rescue.isolating_at = now
         Rescue.objects.filter(pk=self.rescue.pk, token=self.token).update(isolating_at=now)
-        return passed
+        return passed.overridden
 
     def _keep_passed_over(self, passed: Sequence[reasons.Reason]) -> None:
         """Writes what was passed over for this write, as part of the caller's transaction."""

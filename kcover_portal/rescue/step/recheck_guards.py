@@ -4,18 +4,21 @@ They are evaluated before each call that takes work away, and before an isolatio
 allowed it. A rescue that they hold back waits, visibly. What a named person overrode is recorded with its figures.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any
 
-from kcover import actions, reasons
+from kcover import actions, audit, reasons
 from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.policies import queries as policies
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import capacity, counts
 
+NO_FIGURES: Mapping[str, Any] = MappingProxyType({})
 ISOLATION_VALID_FOR = timedelta(minutes=1)  # how long an isolation may take to begin after the guards allowed it
 
 
@@ -37,19 +40,26 @@ def needs_approval(rescue: Rescue, *, mode: str) -> bool:
     return mode == "approve" and rescue.gate is None and not by_person
 
 
-def destructive(rescue: Rescue, *, act: str, now: datetime) -> tuple[reasons.Reason, ...]:
-    """Evaluates the guards before ``act`` takes work away (invariant 37).
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """The guards let an act pass. ``overridden``: those that a named person overrode."""
 
-    Returns the guards that were overridden; raises HeldBack.
-    """
+    overridden: tuple[reasons.Reason, ...]
+    act: audit.GuardPassed
+
+
+def destructive(rescue: Rescue, step: Step, *, mode: str, now: datetime) -> Passed:
+    """Evaluates the guards before the step takes work away (invariant 37). Raises HeldBack."""
     node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
     settings = fleet.guards_of(node.cluster)
     kind, code = rescue.fault_kind, rescue.fault_code
     facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
     asked_for = rescue.origin == Rescue.Origin.MANUAL
     if asked_for and node.gpus < 1 and facts.eligible < 1:
-        return ()  # limits are counted over GPU nodes, and the cluster has none
-    return _let_pass(guards.destructive(settings, facts, act=act, now=now, overrides=rescue.overrides), now=now)
+        return Passed((), _passed(rescue, step, mode, step.name))  # the cluster has no GPU nodes to count over
+    verdict = guards.destructive(settings, facts, act=step.name, now=now, overrides=rescue.overrides)
+    figures = guards.figures(settings, facts, act=step.name)
+    return Passed(_let_pass(verdict, now=now), _passed(rescue, step, mode, step.name, figures))
 
 
 def isolates_late(rescue: Rescue, *, step: str, now: datetime) -> bool:
@@ -62,15 +72,14 @@ def isolates_late(rescue: Rescue, *, step: str, now: datetime) -> bool:
     return rescue.isolating_at is None or now - rescue.isolating_at > ISOLATION_VALID_FOR
 
 
-def isolation(rescue: Rescue, *, now: datetime) -> tuple[reasons.Reason, ...]:
-    """Evaluates again whether the node may be isolated (invariants 29, 36).
+def isolation(rescue: Rescue, step: Step, *, now: datetime) -> Passed:
+    """Evaluates again whether the node may be isolated (invariants 29, 36). Raises HeldBack.
 
-    Returns the guards that were overridden; raises HeldBack. Part of the caller's transaction, and first in it: the
-    cluster's counts are locked before the rescue's row.
+    Part of the caller's transaction, and first in it: the cluster's counts are locked before the rescue's row.
     """
     node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
     if node.gpus < 1:
-        return ()  # limits are counted over GPU nodes
+        return Passed((), _passed(rescue, step, "", guards.ISOLATION))  # limits are counted over GPU nodes
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
         raise HeldBack(excluded(node.name))
     settings = fleet.guards_of(node.cluster)
@@ -94,7 +103,17 @@ def isolation(rescue: Rescue, *, now: datetime) -> tuple[reasons.Reason, ...]:
         for candidate in rules
     ]
     rule = limits[0] if limits else None
-    return _let_pass(guards.isolation(settings, facts, now=now, rule=rule, overrides=rescue.overrides), now=now)
+    verdict = guards.isolation(settings, facts, now=now, rule=rule, overrides=rescue.overrides)
+    figures = guards.figures(settings, facts, act=guards.ISOLATION, rule=rule)
+    return Passed(_let_pass(verdict, now=now), _passed(rescue, step, "", guards.ISOLATION, figures))
+
+
+def _passed(
+    rescue: Rescue, step: Step, mode: str, act: str, figures: Mapping[str, Any] = NO_FIGURES
+) -> audit.GuardPassed:
+    return audit.GuardPassed(
+        rescue=rescue.pk, node=rescue.node.name, act=act, mode=mode, figures=figures, step=step.index
+    )
 
 
 def _let_pass(verdict: guards.Verdict, *, now: datetime) -> tuple[reasons.Reason, ...]:

@@ -1,0 +1,41 @@
+"""The figures of one evaluation of the guards, as small JSON from which anybody can repeat it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from kcover import limits
+from kcover.decisions.guards.evaluate import RuleLimits
+from kcover.decisions.guards.facts import EXCLUDE_LABEL, Facts
+from kcover.decisions.guards.settings import Settings, to_json
+
+ISOLATION = "isolation"  # the act whose figures are those of ``guards.isolation``
+
+_SETTINGS = {
+    True: ("storm", "breaker", "budget", "floor", "cooldown"),
+    False: ("storm", "rate", "floor"),
+}
+_FACTS = {
+    True: ("isolated_lately", "slots", "pool", "holds_slot", "last_rescue_ended_at", "rules"),
+    False: ("faulty", "pool"),
+}
+_ALWAYS = ("cluster", "node", "eligible", "serving", "symptoms", "maintenance")
+
+
+def figures(settings: Settings, facts: Facts, *, act: str, rule: RuleLimits | None = None) -> dict[str, Any]:
+    """``{"settings", "facts", "excluded", "rule"}`` with what the guards of the act read, times in seconds."""
+    isolates, plain, known = act == ISOLATION, to_json(settings), facts.to_json()
+    return {
+        "settings": {name: plain[name] for name in _SETTINGS[isolates]},
+        "facts": {name: known[name] for name in (*_ALWAYS, *_FACTS[isolates]) if known[name] not in ([], {}, None)},
+        "excluded": facts.labels.get(EXCLUDE_LABEL) == "true",
+        **({"rule": rule_limits(rule)} if rule is not None else {}),
+    }
+
+
+def rule_limits(rule: RuleLimits) -> Mapping[str, Any]:
+    """The limits of a rule as plain JSON; the cooldown in seconds."""
+    return {
+        "name": rule.name,
+        "budget": limits.render(rule.budget) if rule.budget is not None else None,
+        "cooldown": int(rule.cooldown.total_seconds()) if rule.cooldown is not None else None,
+    }
