@@ -16,10 +16,15 @@ SENTENCES: Mapping[str, str] = {
     "preflight_size": _(
         "{node} reports a run of {size} nodes, not {before}. The {received} earlier reports are dropped."
     ),
+    "preflight_size_beside": _(
+        "{node} reports a run of {size} nodes. {received} other nodes report {before}, and their run continues."
+    ),
     "preflight_flagged": _("Preflight run {run} of {workload}: {why}"),
     "preflight_again": _("{node} reported again after the verdict. A new run begins."),
     # Reports that are not counted.
     "preflight_nul": _("must not contain NUL characters"),
+    "preflight_no_pod": _("cluster {cluster} shows no pod of {workload} on node {node}"),
+    "preflight_open_runs": _("this node has {most} open runs; wait until one has ended"),
     "preflight_node_unknown": _("cluster {cluster} has no node {node}"),
     "preflight_not_object": _("a report must be a JSON object"),
     "preflight_not_json": _("the report is not valid JSON: {error}"),

@@ -35,9 +35,9 @@ class PreflightRun(models.Model):
         ordering = ("-id",)
         constraints = (
             models.UniqueConstraint(
-                fields=("cluster", "namespace", "workload", "uid"),
+                fields=("cluster", "namespace", "workload", "uid", "size"),
                 condition=models.Q(state="waiting"),
-                name="one_waiting_run_a_workload",
+                name="one_waiting_run_a_workload_and_size",
             ),
         )
         indexes = (

@@ -36,6 +36,8 @@ MAX_FIELD_CHARS = 200  # meaningful values are shorter
 NUL = "\\u0000"  # PostgreSQL cannot store it
 MAX_VERDICTS = 200  # reported as faults per round
 MAX_REFUSALS = 100  # stored per workload
+MAX_OPEN_RUNS = 16  # that one node has reports in
+AGREED = 2  # nodes that report one size; another node that reports another size does not end their run
 MAX_NAMED_NODES = 50  # in an entry of the audit log
 PRUNE_BATCH = 500  # runs per DELETE
 
@@ -97,7 +99,10 @@ def receive(workload: Workload, body: Mapping[str, Any], *, now: datetime) -> Ta
 
 def _take(workload: Workload, node: Node, report: preflight.Report, body: Mapping[str, Any], *, now: datetime) -> Taken:
     within = timedelta(seconds=workload.cluster.preflight_within)
-    run = PreflightRun.objects.select_for_update(no_key=True).filter(**workload.key).order_by("-pk").first()
+    runs = PreflightRun.objects.select_for_update(no_key=True).filter(**workload.key).order_by("-pk")
+    run = runs.filter(state=Waiting, size=report.size).first() or runs.first()
+    if run is None or not run.reports.filter(node=node).exists():
+        _bound_open_runs(node)
     head = earlier = row = None
     if run is not None and run.state != Expired:
         head = preflight.RunSummary(size=run.size, first_at=run.first_at, received=run.received)
@@ -106,9 +111,15 @@ def _take(workload: Workload, node: Node, report: preflight.Report, body: Mappin
     change = preflight.classify(head, earlier, report, now=now, within=within)
     if change.name == "same" and run is not None:
         return Taken(run=run, change="same", because=None)
+    beside = run is not None and not change.over and _agreed_on_another_size(run, node, report)
+    if beside and run is not None:
+        others = {"size": report.size, "before": run.size, "received": run.received}
+        change = preflight.ReportChange(
+            name="counted", because=reasons.of("preflight_size_beside", node=node.name, **others)
+        )
     if change.name == "restarted" and run is not None and run.state == Waiting:
         _end(run, now=now, dropped=change.because)
-    if run is None or head is None or change.name == "restarted":
+    if run is None or head is None or beside or change.name == "restarted":
         run, row = _begin(workload, report, within=within, now=now), None
     verdict = Verdict.ABNORMAL if report.failed_checks else Verdict.NONE
     PreflightReport.objects.update_or_create(
@@ -134,6 +145,19 @@ def _take(workload: Workload, node: Node, report: preflight.Report, body: Mappin
         doorbell.ring("preflight.tell")
     doorbell.publish("preflight", run.pk, cluster=workload.cluster.name)
     return Taken(run=run, change=change.name, because=change.because)
+
+
+def _agreed_on_another_size(run: PreflightRun, node: Node, report: preflight.Report) -> bool:
+    """Returns whether several other nodes collect for a size that the report contradicts."""
+    return (
+        run.state == Waiting and run.size != report.size and run.reports.exclude(node=node)[:AGREED].count() == AGREED
+    )
+
+
+def _bound_open_runs(node: Node) -> None:
+    """Raises preflight.ReportInvalid if the node has reports in too many runs that wait for others."""
+    if PreflightReport.objects.filter(node=node, run__state=Waiting)[:MAX_OPEN_RUNS].count() == MAX_OPEN_RUNS:
+        raise preflight.ReportInvalid("", "preflight_open_runs", most=MAX_OPEN_RUNS)
 
 
 def _begin(workload: Workload, report: preflight.Report, *, within: timedelta, now: datetime) -> PreflightRun:

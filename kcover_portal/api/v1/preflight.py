@@ -20,7 +20,7 @@ from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, status
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.preflight import services
+from kcover_portal.preflight import members, services
 from kcover_portal.preflight.filtersets import PreflightRunFilter
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
 
@@ -98,6 +98,8 @@ class Reports(base.Acts):
         workload = services.Workload(
             cluster=cluster, namespace=body["namespace"], name=_name(body, report), uid=body["workload_uid"] or ""
         )
+        if _is_agent(request):
+            _takes_part(workload, str(report["node_name"]))
         try:
             taken = services.receive(workload, report, now=timezone.now())
         except rule.ReportInvalid as refusal:
@@ -128,6 +130,17 @@ def _cluster(request: Request) -> Cluster:
     cluster = status.cluster_of(request)
     require(request, base.OPERATOR, cluster)
     return cluster
+
+
+def _is_agent(request: Request) -> bool:
+    return isinstance(request.auth, ApiToken) and request.auth.kind == ApiToken.Kind.AGENT
+
+
+def _takes_part(workload: services.Workload, node: str) -> None:
+    """Raises FieldError unless the cluster shows a pod of the workload on the node."""
+    cluster, name = workload.cluster, short_text(f"{workload.namespace}/{workload.name}")
+    if not members.has_pod(cluster, node, namespace=workload.namespace, workload=workload.name):
+        raise FieldError("workload", reasons.of("preflight_no_pod", cluster=cluster.name, workload=name, node=node))
 
 
 def _speaks_for(request: Request, node: object, cluster: Cluster) -> None:
@@ -183,13 +196,15 @@ class Runs(base.Reads[PreflightRun]):
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Returns the runs.
 
-        With ``namespace``, ``workload`` and ``uid``, the fields of the newest run are also returned beside ``results``.
-        A program that waits for one run then does not have to search the list.
+        With ``namespace``, ``workload`` and ``uid``, the fields of one run are also returned beside ``results``: of
+        the waiting run with the most reports, or else of the newest run. A program that waits for one run then does
+        not have to search the list.
         """
         answer = super().list(request, *args, **kwargs)
         rows = answer.data["results"]
         if rows and {"namespace", "workload", "uid"} <= set(request.query_params):
-            answer.data = {**rows[0], **answer.data}
+            waiting = [row for row in rows if row["state"] == PreflightRun.State.WAITING]
+            answer.data = {**max(waiting or rows[:1], key=lambda row: row["received"]), **answer.data}
         return answer
 
     @extend_schema(operation_id="preflight_runs_read", responses={200: OpenApiTypes.OBJECT})

@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube.errors import Unavailable
+from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.preflight.models import PreflightRun
 from tests.portal.api.conftest import Api, add_node, caller, fields, problem
 
@@ -21,6 +24,14 @@ def nodes(east: Cluster, node: Node, now: datetime) -> list[Node]:
 
 def agent(cluster: Cluster, node: str, now: datetime) -> Api:
     return Api(accounts.make_token("agent", cluster=cluster, node=node, created_by="test", now=now)[1])
+
+
+def in_job(cluster: Cluster, *numbers: int) -> None:
+    """Runs a pod of the workload on these nodes."""
+    kube = fleet.connect(cluster)
+    assert isinstance(kube, FakeCluster)
+    for number in numbers:
+        kube.add_pod("ml", f"job-{number}", node=f"gpu-{number}", labels={"batch.kubernetes.io/job-name": "job"})
 
 
 def body(number: int, *, status: str = "ok", **more: Any) -> dict[str, Any]:
@@ -63,6 +74,7 @@ def test_a_run_waits_and_then_is_complete(nodes: list[Node], operator: Api, view
 def test_inv_47_an_agent_reports_about_its_own_node_only(
     nodes: list[Node], east: Cluster, west: Cluster, now: datetime
 ) -> None:
+    in_job(east, 1)
     mine = agent(east, "gpu-1", now)
     assert mine.post("preflight/reports", body(1)).status_code == 202
     assert problem(mine.post("preflight/reports", body(2)), 403)["code"] == "other_node"
@@ -72,6 +84,31 @@ def test_inv_47_an_agent_reports_about_its_own_node_only(
     assert refused["code"] == "enrolment_token"
     problem(mine.get("preflight/runs"), 403)  # and reads nothing
     assert PreflightRun.objects.get().received == 1
+
+
+def test_an_agent_reports_only_for_workloads_with_a_pod_on_its_node(
+    nodes: list[Node], east: Cluster, now: datetime
+) -> None:
+    in_job(east, 1)
+    assert agent(east, "gpu-1", now).post("preflight/reports", body(1)).status_code == 202
+    stranger = agent(east, "gpu-2", now)
+    refused = problem(stranger.post("preflight/reports", body(2)), 400)["errors"]
+    assert [(error["field"], error["code"]) for error in refused] == [("workload", "preflight_no_pod")]
+    other = {**body(1), "namespace": "other"}
+    assert agent(east, "gpu-1", now).post("preflight/reports", other).status_code == 400
+    assert PreflightRun.objects.get().received == 1
+    in_job(east, 2)
+    assert stranger.post("preflight/reports", body(2)).json()["state"] == "complete"
+
+
+def test_an_agents_report_waits_for_the_cluster_to_answer(nodes: list[Node], east: Cluster, now: datetime) -> None:
+    in_job(east, 1)
+    kube = fleet.connect(east)
+    assert isinstance(kube, FakeCluster)
+    kube.fail("list_pods", Unavailable("it is away"))
+    late = agent(east, "gpu-1", now).post("preflight/reports", body(1))
+    assert (late.status_code, "Retry-After" in late.headers) == (503, True)
+    assert not PreflightRun.objects.exists()
 
 
 def test_everybody_else_needs_the_role_operator(nodes: list[Node], west: Cluster, viewer: Api, now: datetime) -> None:

@@ -160,6 +160,39 @@ def test_a_rerun_a_size_of_its_own_and_late_reports_begin_anew(world: World) -> 
     assert done.run.state == "complete"
 
 
+def test_one_node_does_not_end_the_run_of_nodes_that_agree_on_its_size(world: World) -> None:
+    agreed = [receive(world, raw(node)).run for node in (1, 2)][-1]
+    for size in (6, 8, 6):  # a node that is no part of the job, as often as it likes
+        other = receive(world, raw(3, workload_size=size))
+        assert other.run.pk != agreed.pk
+    agreed.refresh_from_db()
+    assert (agreed.state, agreed.received) == ("waiting", 2)
+    for node in (3, 4):
+        done = receive(world, raw(node))
+    assert (done.run.pk, done.run.state, done.run.received) == (agreed.pk, "complete", 4)
+
+
+def test_a_run_whose_size_really_changed_is_collected_beside_the_old_one(world: World) -> None:
+    old = [receive(world, raw(node)).run for node in (3, 4)][-1]
+    first = receive(world, raw(1, size=2))
+    assert (first.change, first.because and first.because.code) == ("counted", "preflight_size_beside")
+    assert receive(world, raw(2, size=2)).run.state == "complete"
+    world.now += timedelta(minutes=31)
+    services.expire(old.pk, now=world.now)
+    old.refresh_from_db()
+    assert old.state == "expired"
+
+
+def test_a_node_has_a_bounded_number_of_open_runs(world: World) -> None:
+    for number in range(services.MAX_OPEN_RUNS):
+        receive(world, raw(1), name=f"job-{number}")
+    with pytest.raises(preflight.ReportInvalid) as refused:
+        receive(world, raw(1), name="one-more")
+    assert refused.value.reason.code == "preflight_open_runs"
+    assert receive(world, raw(2), name="one-more").change == "counted"  # other nodes do not wait for it
+    assert receive(world, raw(1, gpu_check=2), name="job-0").change == "replaced"
+
+
 def test_the_time_to_collect_is_the_clusters_and_nothing_extends_it(world: World) -> None:
     world.cluster.preflight_within = 120
     run = receive(world, raw(1)).run
