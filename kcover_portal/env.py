@@ -4,6 +4,7 @@ A secret can also come from a file named by ``NAME_FILE``. ``docs/operations/set
 """
 
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,6 +61,20 @@ VARIABLES = (
         "",
         "path of a PEM file made by manage.py ledger key; empty: one is created in var/ (one machine only)",
         "Ed25519 key that signs the audit log; keep it out of the database and of its backups",
+    ),
+    Variable(
+        "KCOVER_ENCRYPTION_KEY_FILE",
+        str,
+        "",
+        "the path of a file with one key a line; empty: with SQLite a key is created in var/, otherwise no encryption",
+        "the keys that encrypt secrets in the database; the first encrypts, all decrypt",
+    ),
+    Variable(
+        "KCOVER_ENCRYPTION_KEY_COMMAND",
+        setting_values.checked(lambda text: not text or shlex.split(text)),
+        "",
+        "a program with arguments, run without a shell",
+        "prints those keys, for example from a key management service; instead of the file",
     ),
     Variable(
         "KCOVER_ALLOWED_HOSTS",

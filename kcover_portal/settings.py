@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 from urllib.parse import unquote, urlsplit
 
-import dj_database_url
 from csp.constants import SELF
 
-from kcover_portal import env, private_files, setting_values
+from kcover_portal import database_config, env, private_files, setting_values
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
 # checkout. The portal writes to var/ in the working directory if installed, otherwise in the checkout.
@@ -50,6 +49,14 @@ def _secret_key() -> str:
 
 
 SECRET_KEY = _secret_key()
+KCOVER_ENCRYPTION_KEY_FILE = cast("str", ENV["KCOVER_ENCRYPTION_KEY_FILE"])
+KCOVER_ENCRYPTION_KEY_COMMAND = cast("str", ENV["KCOVER_ENCRYPTION_KEY_COMMAND"])
+if KCOVER_ENCRYPTION_KEY_FILE and KCOVER_ENCRYPTION_KEY_COMMAND:
+    _end("set only one of KCOVER_ENCRYPTION_KEY_FILE and KCOVER_ENCRYPTION_KEY_COMMAND")
+# SQLite means one machine. With PostgreSQL, a key in var/ could vanish with its pod, and all secrets with it.
+KCOVER_OWN_ENCRYPTION_KEY = (
+    VAR_DIR / "encryption_key" if cast("str", ENV["KCOVER_DATABASE_URL"]).startswith("sqlite") else None
+)
 DEBUG = cast("bool", ENV["KCOVER_DEBUG"])
 ALLOWED_HOSTS = cast("list[str]", ENV["KCOVER_ALLOWED_HOSTS"])
 KCOVER_MODE = cast("str", ENV["KCOVER_MODE"])
@@ -132,33 +139,10 @@ TEMPLATES = [
 ]
 
 
-def _database() -> dict[str, Any]:
-    config: dict[str, Any] = dict(dj_database_url.parse(cast("str", ENV["KCOVER_DATABASE_URL"])))
-    options = config.setdefault("OPTIONS", {})
-    if config["ENGINE"].endswith("sqlite3"):
-        path = VAR_DIR.parent / config["NAME"]
-        config["NAME"] = str(path)
-        try:
-            private_files.make_folder(path.parent)
-            private_files.make_file(path)  # SQLite would make it world-readable; its journals copy the mode
-        except OSError as error:
-            _end(f"KCOVER_DATABASE_URL: cannot create {path}: {error.strerror}")
-        # IMMEDIATE: a transaction that writes waits for the lock at its start instead of failing in the middle.
-        options |= {
-            "timeout": 20,
-            "transaction_mode": "IMMEDIATE",
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
-        }
-    else:
-        config["CONN_MAX_AGE"] = 60
-        config["CONN_HEALTH_CHECKS"] = True
-        # Detects a vanished server after seconds; Linux's default is a quarter of an hour.
-        options |= {"connect_timeout": 5, "tcp_user_timeout": 10_000}
-        options |= {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2}
-    return config
-
-
-DATABASES = {"default": _database()}
+try:
+    DATABASES = {"default": database_config.of_url(cast("str", ENV["KCOVER_DATABASE_URL"]), folder=VAR_DIR.parent)}
+except OSError as error:
+    _end(f"KCOVER_DATABASE_URL: cannot create {error.filename}: {error.strerror}")
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 PASSWORD_HASHERS = [

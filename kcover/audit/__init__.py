@@ -43,6 +43,7 @@ from kcover.audit.calls import (
     ClusterCallDone,
     ClusterCallFailed,
 )
+from kcover.audit.encryption import SecretsRotated
 from kcover.audit.fleet import (
     SECRET_CHANGED,
     AutomationPaused,
@@ -214,6 +215,7 @@ __all__ = [
     "RouteAct",
     "RouteCreated",
     "RouteDeleted",
+    "SecretsRotated",
     "SessionsEnded",
     "SignInFailed",
     "SignedIn",

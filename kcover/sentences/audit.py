@@ -51,6 +51,7 @@ TITLES: Mapping[str, str] = {
     "preflight.expired": _("Preflight expired"),
     "policy.applied": _("Policy applied"),
     "policy.deleted": _("Policy deleted"),
+    "secrets.rotated": _("Secrets encrypted with another key"),
     "token.created": _("Token created"),
     "token.revoked": _("Token revoked"),
     "password.changed": _("Password changed"),

@@ -19,6 +19,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers, http_errors
 from kcover_portal.checks import services as check_runs
+from kcover_portal.encryption import KeysUnusable, SecretUnreadable
 from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.incidents import services as incidents
@@ -130,6 +131,8 @@ def _known(error: Exception, context: dict[str, Any]) -> Exception:
     if isinstance(error, node_selection.Unanswered):
         status = HTTPStatus.SERVICE_UNAVAILABLE
         return http_errors.Later(error.reason, status=status, retry_after=error.retry_after or 5)
+    if isinstance(error, SecretUnreadable | KeysUnusable):
+        return http_errors.Later(error.reason, status=HTTPStatus.SERVICE_UNAVAILABLE, retry_after=60)
     if isinstance(error, Http404):
         return http_errors.NotFound(reasons.of("not_found"))
     if isinstance(error, PermissionDenied):

@@ -2,17 +2,18 @@
 
 import uuid
 
-from django.core.validators import RegexValidator
+from django.core.validators import MaxLengthValidator, RegexValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.runtime.models import Mode
 
 # The name of a Kubernetes object: a DNS subdomain (RFC 1123).
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z"
 
 
-class Cluster(models.Model):
+class Cluster(ModelWithSecrets):
     """A Kubernetes cluster and how the portal may act on it."""
 
     class Reboot(models.TextChoices):
@@ -34,7 +35,7 @@ class Cluster(models.Model):
         RECORD = "record", _("Record only")
 
     name = models.SlugField(max_length=100, unique=True)
-    kubeconfig = models.TextField(blank=True)
+    kubeconfig = EncryptedTextField(bound_to="name", blank=True)
     context = models.CharField(max_length=253, blank=True)
     in_cluster = models.BooleanField(default=False)
     mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
@@ -51,7 +52,12 @@ class Cluster(models.Model):
         default=dict, help_text="settings that differ from the guards' defaults (kcover.decisions.guards)"
     )
     decision_url = models.URLField(max_length=500, blank=True, help_text="URL of the external decision system")
-    decision_secret = models.CharField(max_length=200, blank=True, help_text="signs its requests and responses")
+    decision_secret = EncryptedTextField(
+        bound_to="name",
+        blank=True,
+        validators=(MaxLengthValidator(200),),
+        help_text="signs its requests and responses",
+    )
     decision_timeout = models.PositiveSmallIntegerField(default=5, help_text="seconds to wait for its response")
     decision_fallback = models.CharField(
         max_length=10,

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet, Subquery
 
 from kcover.decisions import decide, guards, health
 from kcover.faults.fault import Command as WireCommand
+from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet.models import (
     Agent,
     Cluster,
@@ -163,8 +164,12 @@ def unwatched(clusters: Iterable[Cluster]) -> list[Cluster]:
 
 def connect(cluster: Cluster) -> port.Cluster:
     """Returns the cluster's client. Raises port.KubeError if its credentials are unusable."""
+    try:
+        kubeconfig = cluster.kubeconfig
+    except SecretUnreadable as unreadable:
+        raise port.Unavailable(str(unreadable)) from unreadable
     return connections.connect(
-        cluster.pk, kubeconfig=cluster.kubeconfig, context=cluster.context, in_cluster=cluster.in_cluster
+        cluster.pk, kubeconfig=kubeconfig, context=cluster.context, in_cluster=cluster.in_cluster
     )
 
 

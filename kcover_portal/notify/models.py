@@ -9,11 +9,12 @@ from django.utils.translation import pgettext_lazy
 from kcover import reasons
 from kcover.faults import catalog
 from kcover_portal.accounts.models import User
+from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets, peek
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue.models import Step
 
 
-class Channel(models.Model):
+class Channel(ModelWithSecrets):
     """A way to reach people or another system. Its address and secret are never shown again."""
 
     class Kind(models.TextChoices):
@@ -32,8 +33,12 @@ class Channel(models.Model):
 
     name = models.CharField(max_length=63, unique=True, help_text="the name that policies use")
     kind = models.CharField(max_length=10, choices=Kind.choices)
-    url = models.CharField(max_length=1000, blank=True, help_text="a secret: most services put their key into it")
-    secret = models.CharField(max_length=200, blank=True, help_text="signs what is sent, or is a pager's key")
+    url = EncryptedTextField(
+        bound_to="name", blank=True, help_text="a secret: most services put their key into it; at most 1000 characters"
+    )
+    secret = EncryptedTextField(
+        bound_to="name", blank=True, help_text="signs what is sent, or is a pager's key; at most 200 characters"
+    )
     recipients = models.JSONField(default=list, help_text="addresses of e-mail")
     language = models.CharField(max_length=10, default="en")
     person = models.ForeignKey(
@@ -71,7 +76,7 @@ class Channel(models.Model):
     @property
     def host(self) -> str:
         """The part of the address that may be shown."""
-        return urlsplit(self.url).hostname or ""
+        return urlsplit(peek(self, "url") or "").hostname or ""
 
 
 class Route(models.Model):

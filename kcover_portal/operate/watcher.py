@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from django.db import close_old_connections, transaction
 from django.db.utils import Error as DatabaseError
 
+from kcover_portal.encryption import stored
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_rows, storable_values
@@ -66,7 +67,7 @@ class Watch:
     def _follow(self, clusters: list[Cluster]) -> None:
         """Starts and stops threads, so that each registered cluster has one that uses its current access."""
         wanted = {
-            cluster.pk: (cluster.name, cluster.kubeconfig, cluster.context, str(cluster.in_cluster))
+            cluster.pk: (cluster.name, stored(cluster, "kubeconfig"), cluster.context, str(cluster.in_cluster))
             for cluster in clusters
         }
         for pk, (access, stop, _thread) in list(self._threads.items()):

@@ -13,6 +13,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.faults import catalog
 from kcover.notify import events
+from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.api import http_errors, idempotency, pagination
@@ -47,7 +48,7 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
         )
 
     def get_signed(self, row: Channel) -> bool:
-        return bool(row.secret)
+        return encryption.is_set(row, "secret")
 
 
 class ChannelSettings(base.Strict):

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from kcover import audit
-from kcover_portal import doorbell
+from kcover_portal import doorbell, encryption
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 
@@ -28,7 +28,7 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
     cluster = Cluster.objects.filter(name=name).first()
     if cluster is not None and not replace:
         raise ClusterRefused(f"cluster {name} already exists; add --replace to change it")
-    before = {field: getattr(cluster, field) for field in fields} if cluster is not None else None
+    before = {field: encryption.peek(cluster, field) for field in fields} if cluster is not None else None
     if cluster is None:
         cluster = Cluster(name=name, created_at=now)
     for field, value in fields.items():
@@ -40,7 +40,10 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
         reasons = [f"{field}: {' '.join(messages)}" for field, messages in error.message_dict.items()]
         raise ClusterRefused("; ".join(reasons)) from error
     with transaction.atomic():
-        cluster.save()
+        try:
+            cluster.save()
+        except encryption.KeysUnusable as error:
+            raise ClusterRefused(str(error)) from error
         ledger.record(name, _registered(name, before, fields), actor=actor, now=now)
     doorbell.publish("cluster", cluster.pk, cluster=name)
     return cluster

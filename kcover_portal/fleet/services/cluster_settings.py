@@ -1,7 +1,7 @@
 """Changes to a cluster's guards, settings and maintenance windows. Every change is in the audit log."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.decisions import guards
-from kcover_portal import doorbell
+from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Maintenance
@@ -57,7 +57,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
     """
     with transaction.atomic():
         row = Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
-        before = {name: getattr(row, name) for name in changes}
+        before = {name: encryption.peek(row, name) for name in changes}
         for name, value in changes.items():
             if name not in SETTINGS:
                 raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
@@ -71,7 +71,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
         if changed:
             if row.mode == Mode.PAUSED and "mode" in changed:
                 row.resumes_as, row.pause_reason = before["mode"], reason
-            row.save(update_fields=[*changed, "resumes_as", "pause_reason"])
+            _save(row, changed)
             if DECIDES & changed.keys():
                 note_change(row)
             shown = {
@@ -82,6 +82,14 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             _note(row, entry, actor=actor, now=now)
     cluster.refresh_from_db()
     return cluster
+
+
+def _save(row: Cluster, changed: Collection[str]) -> None:
+    """Raises FieldError if a secret cannot be encrypted."""
+    try:
+        row.save(update_fields=[*changed, "resumes_as", "pause_reason"])
+    except encryption.KeysUnusable as error:
+        raise FieldError("", error.reason, conflict=True) from error
 
 
 def note_change(cluster: Cluster | None) -> None:

@@ -4,7 +4,11 @@ Belongs here: what a service expects, and how its answer is read. Never here: wh
 retried.
 """
 
+import contextlib
+from collections.abc import Iterator
+
 from kcover import reasons
+from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import chat, mail, pagers, webhook
 from kcover_portal.notify.senders.message import Message, PagerEvent, SendError
@@ -14,13 +18,24 @@ __all__ = ["Message", "PagerEvent", "SendError", "page", "send"]
 
 def page(channel: Channel, event: PagerEvent, *, key: str) -> reasons.Reason:
     """Sends a pager one event, once; ``key`` names the delivery. Returns its answer. Raises SendError."""
-    return pagers.send(channel, event, key=key)
+    with _readable():
+        return pagers.send(channel, event, key=key)
 
 
 def send(channel: Channel, message: Message) -> reasons.Reason:
     """Sends the message once; returns the other side's answer in a few words. Raises SendError."""
-    if channel.kind == Channel.Kind.MAIL:
-        return mail.send(channel, message)
-    if channel.kind == Channel.Kind.WEBHOOK:
-        return webhook.send(channel, message)
-    return chat.send(channel, message)
+    with _readable():
+        if channel.kind == Channel.Kind.MAIL:
+            return mail.send(channel, message)
+        if channel.kind == Channel.Kind.WEBHOOK:
+            return webhook.send(channel, message)
+        return chat.send(channel, message)
+
+
+@contextlib.contextmanager
+def _readable() -> Iterator[None]:
+    """A channel whose secret cannot be read is tried again, because its key may come back. Raises SendError."""
+    try:
+        yield
+    except SecretUnreadable as unreadable:
+        raise SendError(unreadable.reason, later=True) from unreadable

@@ -14,7 +14,7 @@ from kcover import audit, reasons
 from kcover.actions import attributes
 from kcover.faults import catalog
 from kcover.notify import events, pager
-from kcover_portal import doorbell
+from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -52,6 +52,8 @@ def make_channel(name: str, kind: str, given: Mapping[str, Any], *, actor: str, 
             )
     except IntegrityError as error:
         raise FieldError("name", reasons.of("channel_exists", channel=name)) from error
+    except encryption.KeysUnusable as error:
+        raise FieldError("", error.reason, conflict=True) from error
     return row
 
 
@@ -59,12 +61,12 @@ def change_channel(channel: Channel, given: Mapping[str, Any], *, actor: str, re
     """Changes the named settings, all or none. Raises FieldError."""
     with transaction.atomic():
         row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
-        before = {name: getattr(row, name) for name in given if name in SETTINGS}
+        before = {name: encryption.peek(row, name) for name in given if name in SETTINGS}
         shown = _shown(row, before)
         _set(row, given)
         changed = [name for name, value in before.items() if getattr(row, name) != value]
         if changed:
-            row.save(update_fields=changed)
+            _save(row, changed)
             after = _shown(row, changed)
             recorded = {
                 name: audit.SECRET_CHANGED if name in SECRET else audit.Change(before=shown[name], after=after[name])
@@ -146,8 +148,11 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
         setattr(row, name, value)
     if row.kind in Channel.PAGERS:
         row.url = row.url or pagers.SERVICES[row.kind].url
-    _check_address(row)
-    _check_secret(row)
+    try:
+        _check_address(row)
+        _check_secret(row)
+    except encryption.SecretUnreadable as unreadable:
+        raise FieldError(unreadable.place.column.rpartition(".")[2], unreadable.reason) from unreadable
     languages = [code for code, _name in settings.LANGUAGES]
     if row.language not in languages:
         raise FieldError(
@@ -155,6 +160,14 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
         )
     _check_person(row)
     _check_times(row)
+
+
+def _save(row: Channel, changed: Collection[str]) -> None:
+    """Raises FieldError if a secret cannot be encrypted."""
+    try:
+        row.save(update_fields=changed)
+    except encryption.KeysUnusable as error:
+        raise FieldError("", error.reason, conflict=True) from error
 
 
 def _check_person(row: Channel) -> None:

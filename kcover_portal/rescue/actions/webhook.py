@@ -19,6 +19,7 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.actions import webhook as core
 from kcover_portal import outgoing
+from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
@@ -71,8 +72,11 @@ def _notify_system(context: Context) -> Outcome:
 def _hand_over(context: Context, wait: timedelta) -> Outcome:
     """Makes the call that hands the node over."""
     node_marks.expect_isolated(context)
-    if not context.cluster.decision_secret:
-        return Hold(reasons.of("no_callback_secret"))
+    try:
+        if not context.cluster.decision_secret:
+            return Hold(reasons.of("no_callback_secret"))
+    except SecretUnreadable as unreadable:
+        return Hold(unreadable.reason)
     context.check_guards(destructive=False)
     tries = context.step.progress_as(core.Progress).tries + 1
     context.remember(tries=tries, given_at=context.now)
@@ -145,6 +149,8 @@ def _post(context: Context, *, key: str, until: datetime | None) -> Reply:
             headers={DELIVERY: key},
             most=0,
         )
+    except SecretUnreadable as unreadable:
+        return Reply(taken=False, unclear=False, later=False, reason=unreadable.reason)
     except outgoing.Silent as silence:
         failed = reasons.of("host_unreachable", error=silence.reason)
         return Reply(taken=False, unclear=silence.arrived, later=not silence.arrived, reason=failed)

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from kcover import kce_actions, reasons
 from kcover.decisions import decide, guards, match
 from kcover_portal import outgoing
+from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 
@@ -52,7 +53,7 @@ def query(incident: Incident, *, now: datetime) -> ExternalAnswer | None:
             seconds=cluster.decision_timeout,
         )
         return _read(answer.body, origin, now=now)
-    except outgoing.Silent as silence:
+    except (outgoing.Silent, SecretUnreadable) as silence:
         return ExternalAnswer(**origin, rule=None, silence=silence.reason)
 
 

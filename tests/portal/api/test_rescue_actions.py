@@ -230,7 +230,8 @@ def test_settings_of_a_cluster_are_changed_all_or_none(east: Cluster, now: datet
 @pytest.fixture
 def given(node: Node, now: datetime) -> Rescue:
     """A rescue whose node another system has."""
-    Cluster.objects.update(decision_secret="shared")
+    node.cluster.decision_secret = "shared"
+    node.cluster.save()
     rescue = Rescue.objects.create(
         cluster=node.cluster,
         node=node,

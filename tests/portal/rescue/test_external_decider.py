@@ -82,8 +82,9 @@ def decider() -> Iterator[Decider]:
 @pytest.fixture
 def world(decider: Decider) -> Iterator[World]:
     one = World(policy=HEAL, nodes=4)
-    fields = {"decision_mode": "external", "decision_url": decider.url, "decision_secret": SECRET}
-    Cluster.objects.update(decision_timeout=1, **fields)
+    one.cluster.decision_secret = SECRET
+    one.cluster.save()
+    Cluster.objects.update(decision_timeout=1, decision_mode="external", decision_url=decider.url)
     yield one
     one.uninstall()
 

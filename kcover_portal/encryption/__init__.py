@@ -1,0 +1,11 @@
+"""Encrypts secrets in the database: kubeconfigs, addresses and keys of channels, shared secrets, TOTP seeds.
+
+Belongs here: the keys, the format of an encrypted value, the model field, and rotation. Never here: who may see or
+change a secret. ``docs/operations/secrets.md`` describes keys and their rotation.
+"""
+
+from kcover_portal.encryption.envelope import SecretUnreadable
+from kcover_portal.encryption.fields import EncryptedTextField, ModelWithSecrets, is_set, peek, stored
+from kcover_portal.encryption.keyring import KeysUnusable
+
+__all__ = ["EncryptedTextField", "KeysUnusable", "ModelWithSecrets", "SecretUnreadable", "is_set", "peek", "stored"]

@@ -1,0 +1,76 @@
+"""All encrypted values of the database: under which keys they are, which cannot be read, and their rotation."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from django.apps import apps
+from django.db import models
+
+from kcover_portal.encryption import envelope, fields, keyring
+
+BATCH = 500  # rows read at a time
+
+
+@dataclass(slots=True)
+class Rotation:
+    """How many values were encrypted anew, were so already, and could not be read."""
+
+    changed: int = 0
+    unchanged: int = 0
+    unreadable: list[envelope.SecretUnreadable] = field(default_factory=list)
+
+
+def models_with_secrets() -> list[type[models.Model]]:
+    """Returns the models that have encrypted fields."""
+    return [model for model in apps.get_models() if fields.fields_of(model)]
+
+
+def rotate(chosen: Iterable[type[models.Model]]) -> Rotation:
+    """Encrypts every value of the models with the first key; safe at any time, and while the portal runs.
+
+    A value that was changed meanwhile is left to its writer. Raises KeysUnusable before any change.
+    """
+    keyring.load()
+    done = Rotation()
+    for row, column in _values(chosen):
+        before = fields.stored(row, column.attname)
+        try:
+            after = envelope.reseal(before, column.place(row))
+        except envelope.SecretUnreadable as unreadable:
+            done.unreadable.append(unreadable)
+            continue
+        if after == before:
+            done.unchanged += 1
+            continue
+        rows = type(row)._default_manager.filter(pk=row.pk, **{column.attname: fields.Stored(before)})
+        done.changed += rows.update(**{column.attname: fields.Stored(after)})
+    return done
+
+
+def unreadable() -> list[envelope.SecretUnreadable]:
+    """Returns every secret that cannot be read, with the reason."""
+    found = []
+    for row, column in _values(models_with_secrets()):
+        try:
+            getattr(row, column.attname)
+        except envelope.SecretUnreadable as error:
+            found.append(error)
+    return found
+
+
+def counts() -> dict[str, int]:
+    """Returns the number of values by the id of their key; "" counts those that are not encrypted."""
+    by_key: dict[str, int] = {}
+    for row, column in _values(models_with_secrets()):
+        key = envelope.key_of(fields.stored(row, column.attname))
+        by_key[key] = by_key.get(key, 0) + 1
+    return by_key
+
+
+def _values(chosen: Iterable[type[models.Model]]) -> Iterator[tuple[models.Model, fields.EncryptedTextField]]:
+    """Each row and each of its encrypted fields that has a value."""
+    for model in chosen:
+        encrypted = fields.fields_of(model)
+        names = {"pk", *(name for column in encrypted for name in (column.attname, column.bound_to))}
+        for row in model._default_manager.only(*names).order_by("pk").iterator(BATCH):
+            yield from ((row, column) for column in encrypted if fields.is_set(row, column.attname))

@@ -1,0 +1,65 @@
+"""``manage.py secrets``: the keys that encrypt secrets in the database."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.contrib.auth.management import get_system_username
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from kcover import audit
+from kcover_portal.encryption import KeysUnusable, keyring, rotation
+from kcover_portal.ledger import services as ledger
+
+
+class Command(BaseCommand):
+    """Makes keys, shows which keys are in use, and encrypts all secrets with the first key."""
+
+    help = (
+        "key: print a new key for the key file. "
+        "status: count the secrets in the database by their key, and list those that cannot be read. "
+        "rotate: encrypt all secrets with the first key; then the other keys can be removed"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("verb", choices=("key", "status", "rotate"))
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Fails if a secret cannot be read, or the keys cannot."""
+        if options["verb"] == "key":
+            self.stdout.write(keyring.new_key())
+            return
+        try:
+            known = keyring.load()
+            if options["verb"] == "rotate":
+                self._rotate(known)
+            else:
+                self._status(known)
+        except KeysUnusable as error:
+            raise CommandError(str(error)) from error
+
+    def _status(self, known: tuple[keyring.Key, ...]) -> None:
+        counts = rotation.counts()
+        for key in known:
+            use = "encrypts and decrypts" if key is known[0] else "decrypts"
+            self.stdout.write(f"key {key.id} {use}: {counts.pop(key.id, 0)} secrets")
+        for key_id, count in sorted(counts.items()):
+            self.stdout.write(f"unknown key {key_id}: {count} secrets" if key_id else f"not encrypted: {count} secrets")
+        unreadable = rotation.unreadable()
+        for secret in unreadable:
+            self.stderr.write(str(secret))
+        if unreadable:
+            raise CommandError(f"{len(unreadable)} secrets cannot be read")
+
+    def _rotate(self, known: tuple[keyring.Key, ...]) -> None:
+        if not known:
+            raise CommandError("no key is configured; set KCOVER_ENCRYPTION_KEY_FILE or KCOVER_ENCRYPTION_KEY_COMMAND")
+        done = rotation.rotate(rotation.models_with_secrets())
+        for secret in done.unreadable:
+            self.stderr.write(str(secret))
+        if done.changed:
+            act = audit.SecretsRotated(key=known[0].id, changed=done.changed, unreadable=len(done.unreadable))
+            ledger.record("", act, actor=f"command:{get_system_username() or 'unknown'}", now=timezone.now())
+        self.stdout.write(f"{done.changed} secrets encrypted with key {known[0].id}; {done.unchanged} already were")
+        if done.unreadable:
+            raise CommandError(f"{len(done.unreadable)} secrets cannot be read and were left; keep the other keys")
