@@ -16,44 +16,46 @@ KIND_LABELS = {"xid": "Xid", "sxid": "SXid"}
 
 def shared(first: document.Rule, second: document.Rule) -> Reason | str | None:
     """A fault that both rules match, for people to read, if one node's labels can satisfy both selectors."""
-    if not any(_compatible(left, right) for left in _label_sets(first) for right in _label_sets(second)):
+    if not any(_compatible(left, right) for left in label_sets(first) for right in label_sets(second)):
         return None
     for rule, other in ((first, second), (second, first)):
-        for kind, code in _listed(rule):
-            if (kind, code) in _listed(other) or (kind in _whole_kinds(other) and _is_node_fault(kind, code)):
+        for kind, code in listed(rule):
+            if (kind, code) in listed(other) or (kind in whole_kinds(other) and is_node_fault(kind, code)):
                 return f"{KIND_LABELS.get(kind, kind)} {code}"
     if first.any_fault and second.any_fault:
         return reasons.of("any_fault")
-    both = [kind for kind in fault.INCIDENT_KINDS if kind in _whole_kinds(first) and kind in _whole_kinds(second)]
+    both = [kind for kind in fault.INCIDENT_KINDS if kind in whole_kinds(first) and kind in whole_kinds(second)]
     return reasons.of("any_fault_of_kind", kind=both[0]) if both else None
 
 
 def covers(first: document.Rule, second: document.Rule) -> bool:
     """Return whether ``first`` matches everything that ``second`` matches, so ``second`` never applies after it."""
-    means = _whole_kinds(second) <= _whole_kinds(first) and all(
-        key in _listed(first) or (key[0] in _whole_kinds(first) and _is_node_fault(*key)) for key in _listed(second)
+    means = whole_kinds(second) <= whole_kinds(first) and all(
+        key in listed(first) or (key[0] in whole_kinds(first) and is_node_fault(*key)) for key in listed(second)
     )
-    selects = all(any(left.items() <= right.items() for left in _label_sets(first)) for right in _label_sets(second))
+    selects = all(any(left.items() <= right.items() for left in label_sets(first)) for right in label_sets(second))
     return means and selects and _implies_minimum(first.minimum, second.minimum)
 
 
-def _listed(rule: document.Rule) -> list[tuple[str, str]]:
+def listed(rule: document.Rule) -> list[tuple[str, str]]:
+    """The kind and code of each fault that the rule lists."""
     named = {"xid": rule.codes or (), "sxid": rule.sxids, "check": rule.checks}
     return [(kind, code) for kind, codes in named.items() for code in codes]
 
 
-def _whole_kinds(rule: document.Rule) -> frozenset[str]:
+def whole_kinds(rule: document.Rule) -> frozenset[str]:
+    """The kinds of which the rule selects every fault of the node."""
     return frozenset(fault.NUMERIC_KINDS if rule.any_fault else rule.kinds)
 
 
-def _is_node_fault(kind: str, code: str) -> bool:
+def is_node_fault(kind: str, code: str) -> bool:
     """Return whether a rule that names only the kind covers this code."""
     if kind not in fault.NUMERIC_KINDS:
         return True
     return catalog.describe(kind, int(code)) is not None and not catalog.is_user_fault(kind, int(code))
 
 
-def _label_sets(rule: document.Rule) -> list[Mapping[str, str]]:
+def label_sets(rule: document.Rule) -> list[Mapping[str, str]]:
     """Each set of labels that satisfies the rule's selector."""
     if not rule.labels:
         return [{}]

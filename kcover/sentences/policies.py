@@ -132,6 +132,7 @@ SENTENCES: Mapping[str, str] = {
     "second_never_runs": _("; {second} never runs"),
     "rule_covered": _("{second} never runs: {first} comes before it and matches the same faults{note}"),
     "rule_shadowed": _("{first} overrides {second} for {fault}{note}"),
+    "overlaps_left_out": _("only the first {most} overlaps of rules are listed; correct them and validate again"),
     "shadow_does_nothing": _("; {first} is in shadow mode and does nothing"),
     # Revisions.
     "policy_unknown": _("unknown policy {policy}"),

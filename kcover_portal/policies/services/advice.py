@@ -1,13 +1,16 @@
 """Warnings about rules that are valid but may have unexpected effects."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import islice
 
 from kcover import reasons
-from kcover.decisions import match, overlap
+from kcover.decisions import match, overlap, rule_pairs
 from kcover.faults import catalog
 from kcover.reasons import Reason, Value
+
+MAX_COMPARED = 50_000  # pairs of rules; half a second
+MAX_OVERLAPS = 1_000  # warnings about pairs; more than a person reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +23,30 @@ class Advice:
 
 
 def weigh(rules: Iterable[match.Candidate], *, fresh: Collection[str]) -> list[Advice]:
-    """Returns warnings about the rules of the ``fresh`` policies; ``rules`` are all that would be active with them."""
+    """Returns warnings about the rules of the ``fresh`` policies; ``rules`` are all that would be active with them.
+
+    Of many overlaps the first ones are returned, and one warning that there may be more.
+    """
     ranked = match.rank(rules)
     warnings = [advice for candidate in ranked if candidate.policy in fresh for advice in _about_codes(candidate)]
-    for first, second in combinations(ranked, 2):
-        if first.policy in fresh or second.policy in fresh:
-            warnings += _about_pair(first, second, fresh=fresh)
+    pairs = _pairs(ranked, fresh)
+    overlaps = (advice for first, second in islice(pairs, MAX_COMPARED) for advice in _about_pair(first, second, fresh))
+    warnings += islice(overlaps, MAX_OVERLAPS)
+    left = next(pairs, None)
+    if left is not None:
+        about = left[1] if left[1].policy in fresh else left[0]
+        reason = reasons.of("overlaps_left_out", most=MAX_OVERLAPS)
+        warnings.append(Advice(about.policy, ("spec", "rules", about.rule.index), reason))
     return warnings
+
+
+def _pairs(
+    ranked: Sequence[match.Candidate], fresh: Collection[str]
+) -> Iterator[tuple[match.Candidate, match.Candidate]]:
+    for earlier, later in rule_pairs.related([candidate.rule for candidate in ranked]):
+        first, second = ranked[earlier], ranked[later]
+        if first.policy in fresh or second.policy in fresh:
+            yield first, second
 
 
 def _about_codes(candidate: match.Candidate) -> Iterator[Advice]:
@@ -44,7 +64,7 @@ def _about_codes(candidate: match.Candidate) -> Iterator[Advice]:
                 yield Advice(candidate.policy, (*path, index), unknown)
 
 
-def _about_pair(first: match.Candidate, second: match.Candidate, *, fresh: Collection[str]) -> Iterator[Advice]:
+def _about_pair(first: match.Candidate, second: match.Candidate, fresh: Collection[str]) -> Iterator[Advice]:
     """The most important warning about the order of two rules; ``first`` is evaluated first."""
     fault = overlap.shared(first.rule, second.rule)
     if fault is None:

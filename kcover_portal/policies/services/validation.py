@@ -58,6 +58,7 @@ def validate(text: str | bytes) -> Reading:
         documents, problems = source.read(source.decode(text))
     except source.Unreadable as error:
         return Reading((), (error.problem,))
+    channels = queries.channels()
     parsed: list[Parsed] = []
     places: dict[tuple[str, str], source.Document] = {}
     for item in documents:
@@ -66,7 +67,7 @@ def validate(text: str | bytes) -> Reading:
         except document.PolicyInvalid as error:
             problems += [_problem_at(item, problem.path, problem.reason) for problem in error.problems]
             continue
-        problems += [_problem_at(item, path, reason) for path, reason in _channels_missing(policy)]
+        problems += [_problem_at(item, path, reason) for path, reason in _channels_missing(policy, channels)]
         parsed_policy = Parsed(policy, item.content, item.text)
         if parsed_policy.key in places:
             first = places[parsed_policy.key].at(("metadata", "name"))[0]
@@ -113,22 +114,21 @@ def _rescue_policies(parsed: list[Parsed]) -> list[document.Policy]:
     return [item.policy for item in parsed if isinstance(item.policy, document.Policy)]
 
 
-def _channels_missing(policy: document.Policy | document.StandbyPolicy) -> list[tuple[source.Path, Reason]]:
+def _channels_missing(
+    policy: document.Policy | document.StandbyPolicy, known: Collection[str]
+) -> list[tuple[source.Path, Reason]]:
     """Returns the unknown channels that the policy's rules name, with their paths."""
     if not isinstance(policy, document.Policy):
         return []
     return [
         (("spec", "rules", rule.index, *problem.path), problem.reason)
         for rule in policy.rules
-        for problem in _channels(rule)
+        for problem in _channels(rule, known)
     ]
 
 
-def _channels(rule: document.Rule) -> list[document.Problem]:
+def _channels(rule: document.Rule, known: Collection[str]) -> list[document.Problem]:
     """Returns the unknown channels of one rule; paths are relative to the rule."""
-    if not rule.channels:
-        return []
-    known = queries.channels()
     return [
         document.Problem(("actions", index, "attribute", "channel"), _unknown_channel(name, known))
         for index, name in rule.channels
