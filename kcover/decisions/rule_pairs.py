@@ -88,7 +88,7 @@ class _Covering:
 
     def find(self, rule: document.Rule) -> set[int]:
         """A covering rule covers each fault and each label set of this one, so it is enough to look for one of each."""
-        faults = overlap.listed(rule) or [(kind, None) for kind in overlap.whole_kinds(rule)]
+        faults: list[Key] = [*overlap.listed(rule), *((kind, None) for kind in overlap.whole_kinds(rule))]
         if not faults:
             return set()
         kind, code = min(faults, key=lambda key: self._faults[key])

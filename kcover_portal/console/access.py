@@ -1,6 +1,7 @@
 """Who may open a page: signed in, with a role, and seeing only the clusters that the role covers."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from functools import wraps
 from http import HTTPStatus
 from typing import Concatenate, ParamSpec, cast
@@ -8,17 +9,19 @@ from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.runtime.services import places
 
 P = ParamSpec("P")
 
@@ -48,7 +51,10 @@ def signed_in(
             return HttpResponseClientRedirect(sign_in) if person_request.htmx else redirect(sign_in)
         if not accounts.may_somewhere(person_request.user, Role.VIEWER):
             raise PermissionDenied(_("Your account has no role yet. Ask an administrator to assign one."))
-        response = view(person_request, *args, **kwargs)
+        try:
+            response = view(person_request, *args, **kwargs)
+        except places.Busy as refusal:
+            response = _busy(person_request, refusal)
         response.headers.setdefault("Cache-Control", "private, no-store")
         patch_vary_headers(response, ("HX-Request", "Cookie"))
         return response
@@ -67,7 +73,20 @@ def dialog(request: Request) -> str:
     return "console/dialog.html" if request.htmx else "console/base.html"
 
 
-def later(response: HttpResponse, refusal: services.Later) -> HttpResponse:
+def place(request: Request, pool: places.Pool) -> AbstractContextManager[places.Place]:
+    """Holds one of the pool's places for the person. Raises Busy, which ``signed_in`` turns into a 429."""
+    return places.held(pool, accounts.place_key(request.user))
+
+
+def _busy(request: Request, refusal: places.Busy) -> HttpResponse:
+    """The refusal as a page, or as a fragment that loads itself again."""
+    again = request.get_full_path() if request.htmx and request.method == "GET" else ""
+    context = {"reason": localization.say(refusal.reason), "again": again, "wait": refusal.retry_after}
+    template = "console/parts/busy.html" if request.htmx else "429.html"
+    return later(render(request, template, context), refusal)
+
+
+def later(response: HttpResponse, refusal: services.Later | places.Busy) -> HttpResponse:
     """Make the response a 429 that says when to try again."""
     response.status_code = HTTPStatus.TOO_MANY_REQUESTS
     response.headers["Retry-After"] = str(refusal.retry_after)

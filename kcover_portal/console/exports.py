@@ -3,28 +3,66 @@
 import csv
 import json
 from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from io import StringIO
 from itertools import islice
 from typing import Any
 
 from django.http import StreamingHttpResponse
+from django.utils import timezone
 
 from kcover_portal.console import lists
+from kcover_portal.runtime.services import places
 
 ROWS = 500  # rows per chunk
+MAX_LENGTH = timedelta(minutes=10)  # of one export
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # text that a spreadsheet reads as the beginning of a formula (OWASP)
 
 
-def response(found: lists.Found, shape: str, *, today: date) -> StreamingHttpResponse:
-    """The export as a streamed response; ``shape`` is ``csv`` or ``jsonl``."""
+class TooSlow(Exception):
+    """The client reads too slowly. The response ends early, and the client notices that it is incomplete."""
+
+
+class Stream:
+    """The chunks of an export, which holds a place until it ends. Raises TooSlow.
+
+    A slow reader ends after ``MAX_SECONDS``. One that stops reading occupies its place until the lease ends, and its
+    thread until the web server's write times out (see docs/operations/install.md).
+    """
+
+    def __init__(self, chunks: Iterator[str], place: places.Place, *, clock: Callable[[], datetime]) -> None:
+        self._chunks = chunks
+        self._place = place
+        self._clock = clock
+        self._began_at = self._renewed_at = clock()
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        now = self._clock()
+        if now - self._began_at > MAX_LENGTH:
+            raise TooSlow
+        if now - self._renewed_at > self._place.pool.lasts / 4:
+            if not self._place.renew(now=now):
+                raise TooSlow  # no chunk was read for so long that another export may have the place
+            self._renewed_at = now
+        return next(self._chunks)
+
+    def close(self) -> None:
+        """Gives the place back; called at the end of the response, whatever ends it."""
+        self._place.give_back(now=self._clock())
+
+
+def response(found: lists.Found, shape: str, *, today: date, place: places.Place) -> StreamingHttpResponse:
+    """The export as a streamed response, which gives the place back; ``shape`` is ``csv`` or ``jsonl``."""
     content_type, write = SHAPES[shape]
     columns = found.listing.columns
     rows = found.rows.order_by("-pk").values_list(*columns.values()).iterator(chunk_size=2000)
     converters = [found.listing.convert.get(name, _as_it_is) for name in columns]
     rows_out = (tuple(say(value) for say, value in zip(converters, row, strict=True)) for row in rows)
     return StreamingHttpResponse(
-        write(list(columns), rows_out),
+        Stream(write(list(columns), rows_out), place, clock=timezone.now),
         content_type=content_type,
         headers={
             "Content-Disposition": f'attachment; filename="kcover-{found.listing.name}-{today.isoformat()}.{shape}"',

@@ -1,6 +1,7 @@
 """Base classes of the views: visibility by cluster, strict input, the schema."""
 
 from collections.abc import Collection
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 from django.db.models import Model, QuerySet
@@ -21,6 +22,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1.schema import Schema
 from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.runtime.services import places
 
 Row = TypeVar("Row", bound=Model)
 REASON = 500  # characters, as in the database
@@ -108,6 +110,11 @@ def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Clu
     if cluster is None:
         raise FieldError(field, reasons.of("unknown_cluster", cluster=short_text(name)))
     return cluster
+
+
+def place(request: Request, pool: places.Pool) -> AbstractContextManager[places.Place]:
+    """Holds one of the pool's places for the caller. Raises Busy, a 429."""
+    return places.held(pool, accounts.place_key(principal(request)))
 
 
 def known_only(request: Request, known: Collection[str] = ()) -> None:

@@ -24,6 +24,7 @@ from kcover_portal.api.v1.rescues import RescueSerializer, detailed
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.runtime.services import places
 
 VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
 
@@ -103,7 +104,8 @@ class NodeAct(base.Acts):
         node = get_object_or_404(rows, cluster__name=cluster, name=name)
         if base.flag(request, "dry_run"):
             base.body_of(request, base.Act)
-            return self._preview(node, verb, by_person=isinstance(principal(request), User))
+            with base.place(request, places.CLUSTER_READS):
+                return self._preview(node, verb, by_person=isinstance(principal(request), User))
         require(request, base.OPERATOR, node.cluster)
         body = base.body_of(request, NodeActBody)
         if body["override"]:

@@ -14,11 +14,12 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.access import Request, dialog, place, require, signed_in
 from kcover_portal.console.reads import approvals as reads
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.runtime.services import places
 
 # The HTTP status for a link that opens nothing, for programs; people read the page.
 STATUS = {approval_links.BAD: 404, approval_links.NOBODY: 403}
@@ -38,7 +39,9 @@ def approvals(request: Request) -> HttpResponse:
 @signed_in
 def pods(request: Request, pk: int) -> HttpResponse:
     """The pods that an approval would evict; a separate request, since the inbox is reloaded with every signal."""
-    plan = services.preview(_find(request, pk).node, "drain", now=timezone.now())
+    row = _find(request, pk)
+    with place(request, places.CLUSTER_READS):
+        plan = services.preview(row.node, "drain", now=timezone.now())
     return render(request, "console/parts/pods.html", {"pods": plan.pods})
 
 

@@ -2,11 +2,13 @@
 
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.access import Request, place, signed_in
 from kcover_portal.ledger import queries
+from kcover_portal.runtime.services import places
 from kcover_portal.views import audit as shared
 
 PAGE = 100
@@ -38,5 +40,9 @@ def audit(request: Request) -> HttpResponse:
 def verify(request: Request) -> HttpResponse:
     """Verify every chain that the person can see."""
     seen = shared.entries(request.user).order_by()
-    verdicts = [queries.verify(chain) for chain in sorted(set(seen.values_list("cluster", flat=True).distinct()))]
+    with place(request, places.VERIFICATIONS) as held:
+        verdicts = []
+        for chain in sorted(set(seen.values_list("cluster", flat=True).distinct())):
+            verdicts.append(queries.verify(chain))
+            held.renew(now=timezone.now())
     return render(request, "console/parts/verdicts.html", {"verdicts": verdicts})

@@ -4,14 +4,16 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import exports, lists
 from kcover_portal.console.access import Request, signed_in
+from kcover_portal.runtime.services import places
 
 
 @require_GET
 @signed_in
 def export(request: Request, name: str, shape: str) -> HttpResponseBase:
-    """The whole list with the same filters as the page; 400 for a bad filter."""
+    """The whole list with the same filters as the page; 400 for a bad filter, 429 while no place is free."""
     listing = lists.LISTINGS.get(name)
     if listing is None or shape not in exports.SHAPES:
         raise Http404
@@ -19,4 +21,6 @@ def export(request: Request, name: str, shape: str) -> HttpResponseBase:
     if not found.filter.is_valid():
         problems = (f"{field}: {' '.join(map(str, errors))}" for field, errors in found.filter.errors.items())
         return HttpResponse("\n".join(problems), status=400, content_type="text/plain; charset=utf-8")
-    return exports.response(found, shape, today=timezone.now().date())
+    now = timezone.now()
+    place = places.take(places.EXPORTS, accounts.place_key(request.user), now=now)
+    return exports.response(found, shape, today=now.date(), place=place)

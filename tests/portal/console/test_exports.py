@@ -44,7 +44,7 @@ kind: RescuePolicy
 metadata: {name: p%d}
 spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
 """
-# What every answer costs: the session, the user, their roles; and one query for all rows of the list.
+# What every answer costs beside its place: the session, the user, their roles; one query for all rows of the list.
 QUERIES = 4
 
 
@@ -111,7 +111,8 @@ def test_every_list_is_streamed_in_one_query(person, cluster: Cluster, name: str
     asked = "?verb=request" if name == "audit" else ""
     with CaptureQueriesContext(connection) as queries:
         found = table(client.get(f"/export/{name}.csv{asked}"))
-    assert len(queries) == QUERIES
+    of_the_place = ("runtime_lease", "SAVEPOINT")
+    assert sum(not any(word in query["sql"] for word in of_the_place) for query in queries) == QUERIES
     assert len(found) == rows
     assert list(found[0]) == HEADERS[name].split()
     lines = body(client.get(f"/export/{name}.jsonl{asked}")).splitlines()

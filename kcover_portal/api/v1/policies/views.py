@@ -22,6 +22,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.policies.services import source
+from kcover_portal.runtime.services import places
 
 FROM = OpenApiParameter("from", int, description="the earlier revision; default: the one before", required=False)
 TO = OpenApiParameter("to", int, description="the later revision; default: the active one", required=False)
@@ -168,7 +169,9 @@ class Policies(base.Lists[Revision]):
         """Returns what the text would change in the active policy. 422 with the line of each error."""
         base.known_only(request)
         row = get_object_or_404(self.get_queryset(), policy__name=name)
-        reading = services.validate(documents.text_of(request)["text"])
+        text = documents.text_of(request)["text"]
+        with base.place(request, places.VALIDATIONS):
+            reading = services.validate(text)
         if reading.problems:
             return problems.unreadable(reading.problems)
         matching = [item for item in reading.policies if item.key == (self.kind, name)]
@@ -225,7 +228,9 @@ class Validate(base.Acts):
     def post(self, request: Request) -> Response:
         """Returns the parsed policies and warnings. 422 with the line and column of each error."""
         base.known_only(request)
-        reading = services.validate(documents.text_of(request)["text"])
+        text = documents.text_of(request)["text"]
+        with base.place(request, places.VALIDATIONS):
+            reading = services.validate(text)
         if reading.problems:
             return problems.unreadable(reading.problems)
         return Response(

@@ -12,10 +12,11 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.console import forms
-from kcover_portal.console.access import Request, require, signed_in
+from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.views.policies import parts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
+from kcover_portal.runtime.services import places
 
 SAMPLE = """\
 apiVersion: kcover.io/v1
@@ -84,7 +85,8 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
 def validate(request: Request) -> HttpResponse:
     """Validation of a text that is being edited, with its changes."""
     require(request, Role.ADMIN, None)
-    reading = services.validate(request.POST.get("text", ""))
+    with place(request, places.VALIDATIONS):
+        reading = services.validate(request.POST.get("text", ""))
     context = {"reading": reading, "changed": _changed(reading), "checked": _("just now")}
     return render(request, "console/parts/problems.html", context)
 

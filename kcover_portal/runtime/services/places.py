@@ -1,0 +1,95 @@
+"""Places for expensive requests: few at a time in the whole portal, and fewer for one person.
+
+A place is a lease in the database, so the bound holds across processes and needs no Redis. A caller that finds no place
+is refused at once and told when to try again, because a caller that waits occupies a thread of the web process. The
+place of a process that died becomes free when its lease ends.
+"""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from kcover import reasons
+from kcover_portal.runtime.models import Lease
+from kcover_portal.runtime.services import leases
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """``size`` places, of which a person or token may hold ``per_person``; a holder renews within ``lasts``."""
+
+    name: str
+    size: int
+    per_person: int
+    lasts: timedelta
+    retry_after: int = 2  # seconds
+
+
+EXPORTS = Pool(name="export", size=4, per_person=1, lasts=timedelta(minutes=1), retry_after=10)
+VALIDATIONS = Pool(name="validation", size=2, per_person=1, lasts=timedelta(seconds=30))
+VERIFICATIONS = Pool(name="verification", size=1, per_person=1, lasts=timedelta(minutes=5), retry_after=10)
+CLUSTER_READS = Pool(name="cluster read", size=6, per_person=2, lasts=timedelta(minutes=1))
+
+
+class Busy(reasons.ExplainedError):
+    """All places are taken, or those of this person. It can be tried again after ``retry_after`` seconds."""
+
+    def __init__(self, pool: Pool, *, own: bool) -> None:
+        self.retry_after = pool.retry_after
+        wait = reasons.span(timedelta(seconds=pool.retry_after))
+        super().__init__(reasons.of("places_own_taken" if own else "places_taken", wait=wait))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place that is held until ``give_back``, or until it was not renewed in time."""
+
+    pool: Pool
+    holder: str
+    names: tuple[str, str]  # of the leases: of the person, of the portal
+
+    def renew(self, *, now: datetime) -> bool:
+        """Returns whether the place was still held."""
+        until = now + self.pool.lasts
+        rows = Lease.objects.filter(name__in=self.names, holder=self.holder, until__gt=now)
+        return rows.update(until=until, renewed_at=now) == len(self.names)
+
+    def give_back(self, *, now: datetime) -> None:
+        own, shared = self.names
+        leases.release(shared, holder=self.holder, now=now)
+        Lease.objects.filter(name=own, holder=self.holder).delete()  # one row a person would otherwise stay for ever
+
+
+def take(pool: Pool, who: str, *, now: datetime) -> Place:
+    """Takes a place for ``who``, such as ``user:3``. Raises Busy."""
+    holder = secrets.token_hex(16)
+    own = _first_free(f"{pool.name} {who}", pool.per_person, pool, holder=holder, now=now)
+    if own is None:
+        raise Busy(pool, own=True)
+    shared = _first_free(f"{pool.name} place", pool.size, pool, holder=holder, now=now)
+    if shared is None:
+        Lease.objects.filter(name=own, holder=holder).delete()
+        raise Busy(pool, own=False)
+    return Place(pool, holder, (own, shared))
+
+
+@contextmanager
+def held(pool: Pool, who: str) -> Iterator[Place]:
+    """Holds a place for the block. Raises Busy."""
+    place = take(pool, who, now=timezone.now())
+    try:
+        yield place
+    finally:
+        place.give_back(now=timezone.now())
+
+
+def _first_free(name: str, size: int, pool: Pool, *, holder: str, now: datetime) -> str | None:
+    for number in range(1, size + 1):
+        lease = f"{name} {number}"
+        if leases.acquire(lease, holder=holder, until=now + pool.lasts, now=now):
+            return lease
+    return None
