@@ -105,6 +105,13 @@ VARIABLES = (
         "minutes without a request of the person until a session ends; it ends after 12 hours in any case",
     ),
     Variable(
+        "KCOVER_SECOND_FACTOR",
+        setting_values.checked(setting_values.SECOND_FACTOR.__contains__),
+        "off",
+        "off, approvers or all",
+        "who needs a second factor: nobody, people who may approve somewhere, or everybody",
+    ),
+    Variable(
         "KCOVER_OUTGOING_HOSTS",
         lambda text: setting_values.hosts(text) if text else [],
         "",

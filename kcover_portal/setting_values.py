@@ -101,5 +101,6 @@ HOST = re.compile(r"\*|\.?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*\.?|\[[0-9A-Fa-f:.]
 ACCOUNT = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[a-z0-9][a-z0-9.-]{0,252}")
 TEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,60}")
 MAILBOX = re.compile(r"[^\s@<>]+@[^\s@<>]+|[^<>@\r\n]+ <[^\s@<>]+@[^\s@<>]+>")
+SECOND_FACTOR = ("off", "approvers", "all")
 MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
 DATABASES = ("sqlite", "postgres", "postgresql")

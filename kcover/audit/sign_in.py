@@ -12,16 +12,19 @@ from kcover.reasons import Reason
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn(UserAct):
-    """A person signed in from ``address``."""
+    """A person signed in from ``address``. ``factor``: the second factor; "" if none was needed."""
 
     VERB: ClassVar[str] = "user.signed_in"
 
     address: str = ""
+    factor: str = ""
 
     @property
     def explanation(self) -> Reason | None:
-        """The address; None if it is unknown."""
-        return reasons.of("from_address", address=self.address) if self.address else None
+        """The factor and the address; None if neither is known."""
+        factor = reasons.of(f"factor.{self.factor}") if self.factor else None
+        address = reasons.of("from_address", address=self.address) if self.address else None
+        return reasons.both(factor, address) if factor or address else None
 
 
 @register

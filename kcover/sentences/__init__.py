@@ -31,6 +31,7 @@ from kcover.sentences import (
     requests,
     rescues,
     rest,
+    second_factors,
     standbys,
 )
 from kcover.sentences.i18n import gettext_noop as _
@@ -55,6 +56,7 @@ SENTENCES: Mapping[str, str] = {
     **audit.SENTENCES,
     **ledger.SENTENCES,
     **access.SENTENCES,
+    **second_factors.SENTENCES,
     **guard_settings.SENTENCES,
     **checks.SENTENCES,
     **notices.SENTENCES,

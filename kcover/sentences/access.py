@@ -14,6 +14,7 @@ SENTENCES: Mapping[str, str] = {
     "attempts_throttled": _("Too many failed attempts. Try again in {wait}."),
     "hashing_busy": _("Too many people are signing in at this moment. Try again in {wait}."),
     "old_password_wrong": _("The old password is wrong."),
+    "password_wrong": _("The password is wrong."),
     "password_of_person": _("A token has no password. Only a signed-in person can change their password."),
     "password_unchanged": _("The new password is the old one. Choose another."),
     # Tokens.

@@ -62,6 +62,14 @@ TITLES: Mapping[str, str] = {
     "user.sessions_ended": _("Sessions ended"),
     "user.disabled": _("Account disabled"),
     "user.enabled": _("Account enabled"),
+    "user.invited": _("Person invited"),
+    "user.invitation_accepted": _("Invitation accepted"),
+    "factor.confirmed": _("Second factor given"),
+    "factor.enrolled": _("Second factor added"),
+    "factor.removed": _("Second factor removed"),
+    "factor.failed": _("Second factor wrong"),
+    "factor.reset": _("Second factors reset"),
+    "factor.recovery_codes": _("Recovery codes created"),
     "role.given": _("Role granted"),
     "role.taken": _("Role removed"),
     "channel.created": _("Channel created"),
@@ -110,10 +118,8 @@ SENTENCES: Mapping[str, str] = {
     "token_enrolled_again": _("The node enrolled again: {token}."),
     "token_node_not_listed": _("The cluster never listed the node, and its agent has not reported for {time}."),
     "from_address": _("From {address}."),
-    "failed_attempts": _("From {address}: {count} failed, {refused} of them refused without a check of the password."),
-    "failed_attempts_elsewhere": _(
-        "From several addresses: {count} failed, {refused} of them refused without a check of the password."
-    ),
+    "failed_attempts": _("From {address}: {count} failed, {refused} of them refused unchecked."),
+    "failed_attempts_elsewhere": _("From several addresses: {count} failed, {refused} of them refused unchecked."),
     "late_answer": _("The agent answered after the deadline: {status} {message}"),
     "late_answer_withdrawn": _(
         "The command was revoked after the agent had fetched it. The agent answered: {status} {message}"

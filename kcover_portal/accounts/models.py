@@ -68,6 +68,61 @@ class Session(AbstractBaseSession):
         return hashlib.sha256(self.session_key.encode()).hexdigest()[:32]
 
 
+class TotpDevice(models.Model):
+    """The authenticator app of a person. It exists once the person has given a code of it."""
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="totp")
+    seed = models.TextField(help_text="encrypted; see services.totp")
+    last_step = models.BigIntegerField(help_text="the 30-second step of the last code; only later ones are valid")
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+
+
+class Passkey(models.Model):
+    """A WebAuthn credential of a person: its public key, and how often it was used."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="passkeys")
+    name = models.CharField(max_length=80)
+    credential = models.CharField(max_length=1400, unique=True, help_text="the credential's id, as base64url")
+    public_key = models.BinaryField()
+    sign_count = models.BigIntegerField(help_text="the authenticator's counter; 0 if it has none")
+    transports = models.JSONField(default=list)
+    created_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("pk",)
+
+
+class RecoveryCode(models.Model):
+    """A code that replaces a lost second factor once. Only its SHA-256 is stored: it has 80 random bits."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="recovery_codes")
+    digest = models.CharField(max_length=64)
+    used_at = models.DateTimeField(null=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("user", "digest"), name="one_row_a_recovery_code"),)
+
+
+class SpentChallenge(models.Model):
+    """A WebAuthn challenge that was answered. A second answer is refused until the challenge has expired."""
+
+    digest = models.CharField(max_length=64, primary_key=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+
+class Invitation(models.Model):
+    """A link by which a person chooses the first password of their account. Only the SHA-256 of its token is stored."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="invitations")
+    digest = models.CharField(max_length=64, unique=True)
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, help_text="accepted, or replaced by a later invitation")
+
+
 class AttemptCounter(models.Model):
     """Failed password attempts of one account, address or browser. See ``services.throttle``."""
 

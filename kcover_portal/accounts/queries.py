@@ -11,7 +11,7 @@ from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet, prefetch_related_objects
 
-from kcover_portal.accounts.models import ApiToken, Role, Session, User
+from kcover_portal.accounts.models import ApiToken, Role, Session, TotpDevice, User
 from kcover_portal.fleet.models import Cluster
 
 Principal = User | ApiToken | AnonymousUser
@@ -68,6 +68,17 @@ def shell_actor() -> str:
 
 def find_user(name: str) -> User | None:
     return User.objects.filter(username=name).first()
+
+
+def has_second_factor(user: User) -> bool:
+    """Returns whether the user has an authenticator app or a passkey."""
+    return TotpDevice.objects.filter(user=user).exists() or user.passkeys.exists()
+
+
+def second_factor_required(user: User) -> bool:
+    """Returns whether KCOVER_SECOND_FACTOR asks this user for a second factor."""
+    required = settings.KCOVER_SECOND_FACTOR
+    return required == "all" or (required == "approvers" and may_somewhere(user, Role.APPROVER))
 
 
 def live_sessions(now: datetime) -> QuerySet[Session]:

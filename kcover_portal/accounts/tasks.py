@@ -7,19 +7,20 @@ from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal.accounts import services
-from kcover_portal.accounts.services import failed_attempts, parked_names, sessions, throttle
+from kcover_portal.accounts.services import challenges, failed_attempts, parked_names, sessions, throttle
 
 
 @shared_task(name="accounts.prune")
 def prune() -> None:
     """Deletes nodes' credentials that ended more than KCOVER_KEEP_DAYS ago, silent parked nodes, ended sessions and
-    old counters.
+    old counters and challenges.
     """
     now = timezone.now()
     services.prune(before=now - timedelta(days=settings.KCOVER_KEEP_DAYS))
     parked_names.prune(now=now)
     sessions.prune(now=now)
     throttle.prune(now=now)
+    challenges.prune(now=now)
 
 
 @shared_task(name="accounts.record_failed_attempts")

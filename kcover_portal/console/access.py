@@ -33,13 +33,21 @@ class Request(HttpRequest):
     htmx: HtmxDetails
 
 
+class Interruption(Exception):
+    """Ends a view with this response instead of its own."""
+
+    def __init__(self, response: HttpResponse) -> None:
+        super().__init__()
+        self.response = response
+
+
 def signed_in(
     view: Callable[Concatenate[Request, P], HttpResponseBase],
 ) -> Callable[Concatenate[HttpRequest, P], HttpResponseBase]:
     """Admits only people with a role.
 
     Others are redirected to sign in, also from a fragment whose session ended. The answer is never cached, because one
-    address serves both the page and its fragment.
+    address serves both the page and its fragment. A view can end with an Interruption.
     """
 
     @wraps(view)
@@ -55,6 +63,8 @@ def signed_in(
             response = view(person_request, *args, **kwargs)
         except places.Busy as refusal:
             response = _busy(person_request, refusal)
+        except Interruption as interruption:
+            response = interruption.response
         response.headers.setdefault("Cache-Control", "private, no-store")
         patch_vary_headers(response, ("HX-Request", "Cookie"))
         return response

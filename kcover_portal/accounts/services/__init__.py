@@ -23,7 +23,15 @@ from kcover_portal.accounts.services.renewal import (
     renew,
     takes_over,
 )
-from kcover_portal.accounts.services.sign_ins import DEVICE_KEPT, device_cookie, sign_in, sign_out
+from kcover_portal.accounts.services.sign_ins import (
+    DEVICE_KEPT,
+    check_passkey,
+    check_password,
+    device_cookie,
+    device_of,
+    sign_in,
+    sign_out,
+)
 from kcover_portal.accounts.services.throttle import Throttled
 from kcover_portal.accounts.services.tokens import SCOPES, SHOWN, Later, Refused, digest, make_token, revoke_token
 
@@ -43,8 +51,11 @@ __all__ = [
     "begin_to_use",
     "bind",
     "change_own_password",
+    "check_passkey",
+    "check_password",
     "client_address",
     "device_cookie",
+    "device_of",
     "digest",
     "disable",
     "enable",

@@ -61,4 +61,6 @@ def flush(*, now: datetime) -> None:
     FailedAttempts.objects.filter(recorded_at__lte=now - RECORDED_EVERY, count=0).delete()
 
 
-KINDS: dict[str, Kind] = {kind.VERB: kind for kind in (audit.SignInFailed, audit.PasswordChangeFailed)}
+KINDS: dict[str, Kind] = {
+    kind.VERB: kind for kind in (audit.SignInFailed, audit.PasswordChangeFailed, audit.FactorFailed)
+}

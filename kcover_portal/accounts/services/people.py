@@ -87,6 +87,18 @@ def change_own_password(user: User, *, old: str, new: str, address: str, now: da
     Raises FieldError for ``old_password`` or ``new_password``, Refused for a weak password, Throttled and
     TooManyHashes.
     """
+    check_own_password(user, old, field="old_password", address=address, now=now)
+    if new == old:
+        raise FieldError("new_password", reasons.of("password_unchanged"))
+    set_password(user, new, actor=queries.actor(user), now=now, keep_session=keep_session)
+
+
+@sensitive_variables("password")
+def check_own_password(user: User, password: str, *, field: str, address: str, now: datetime) -> None:
+    """Checks the password that a signed-in person gives again.
+
+    Raises FieldError for ``field`` if it is wrong, Throttled and TooManyHashes.
+    """
     attempt = throttle.of_password_change(user)
     try:
         throttle.charge(attempt, now=now)
@@ -94,17 +106,14 @@ def change_own_password(user: User, *, old: str, new: str, address: str, now: da
         failed_attempts.note(audit.PasswordChangeFailed, user.username, address=address, refused=True, now=now)
         raise
     try:
-        correct = user.check_password(old)
+        correct = user.check_password(password)
     except TooManyHashes:
         throttle.refund(attempt, now=now)
         raise
     if not correct:
         failed_attempts.note(audit.PasswordChangeFailed, user.username, address=address, refused=False, now=now)
-        raise FieldError("old_password", reasons.of("old_password_wrong"))
+        raise FieldError(field, reasons.of("old_password_wrong" if field == "old_password" else "password_wrong"))
     throttle.forgive(attempt, now=now)
-    if new == old:
-        raise FieldError("new_password", reasons.of("password_unchanged"))
-    set_password(user, new, actor=queries.actor(user), now=now, keep_session=keep_session)
 
 
 def disable(user: User, *, actor: str, now: datetime, reason: str = "") -> None:

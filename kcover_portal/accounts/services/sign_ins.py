@@ -1,4 +1,4 @@
-"""Signing in with a name and a password, throttled and on record; signing out."""
+"""Signing in with a password or a passkey, throttled and on record; signing out."""
 
 import logging
 import secrets
@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 
 from django.contrib.auth import authenticate
 from django.core import signing
-from django.db import transaction
 from django.http import HttpRequest
 from django.views.decorators.debug import sensitive_variables
 
-from kcover import audit
+from kcover import audit, reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import User
-from kcover_portal.accounts.services import failed_attempts, throttle
+from kcover_portal.accounts.services import failed_attempts, passkeys, throttle
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
+from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.ledger import services as ledger
 
 log = logging.getLogger(__name__)
@@ -24,12 +24,13 @@ SALT = "kcover_portal.accounts.device"
 
 
 @sensitive_variables("password")
-def sign_in(
+def check_password(
     request: HttpRequest, name: str, password: str, *, address: str, device_cookie: str, now: datetime
 ) -> User | None:
     """Returns the user, or None if the account does not exist, is disabled or has another password.
 
-    The caller logs the user in. Raises Throttled and TooManyHashes; both have ``retry_after`` in seconds.
+    The caller asks for a second factor if one is due, then calls ``sign_in``. Raises Throttled and TooManyHashes; both
+    have ``retry_after`` in seconds.
     """
     attempt = throttle.of_sign_in(name, address=address, device=device_of(device_cookie, name))
     try:
@@ -45,12 +46,40 @@ def sign_in(
     if not isinstance(user, User):
         failed_attempts.note(audit.SignInFailed, name, address=address, refused=False, now=now)
         return None
-    with transaction.atomic():
-        throttle.forgive(attempt, now=now)
-        act = audit.SignedIn(user=user.username, address=address)
-        ledger.record("", act, actor=queries.actor(user), now=now)
-    log.info("%s: user %s, address %s", act.verb, user.username, address or "unknown")
+    throttle.forgive(attempt, now=now)
+    log.info("password accepted: user %s, address %s", user.username, address or "unknown")
     return user
+
+
+def check_passkey(answer: passkeys.Answer, *, site: passkeys.Site, address: str, now: datetime) -> User:
+    """Returns the person who signs in with a passkey alone. The caller calls ``sign_in``.
+
+    Raises Refused if the answer is wrong or the account is disabled, and Throttled.
+    """
+    attempt = throttle.of_passkey(address=address)
+    try:
+        throttle.charge(attempt, now=now)
+    except throttle.Throttled:
+        failed_attempts.note(audit.SignInFailed, "", address=address, refused=True, now=now)
+        raise
+    try:
+        passkey = passkeys.accept(None, answer, site=site, now=now)
+    except Refused:
+        throttle.refund(attempt, now=now)
+        raise
+    if passkey is None or not passkey.user.is_active:
+        name = passkey.user.username if passkey else ""
+        failed_attempts.note(audit.SignInFailed, name, address=address, refused=False, now=now)
+        raise Refused(reasons.of("passkey_refused"))
+    throttle.forgive(attempt, now=now)
+    return passkey.user
+
+
+def sign_in(user: User, *, factor: str, address: str, now: datetime) -> None:
+    """Records that the person signed in. The caller logs them in. ``factor``: as in ``audit.SignedIn``."""
+    act = audit.SignedIn(user=user.username, address=address, factor=factor)
+    ledger.record("", act, actor=queries.actor(user), now=now)
+    log.info("%s: user %s, address %s, factor %s", act.verb, user.username, address or "unknown", factor or "none")
 
 
 def sign_out(user: User, *, now: datetime) -> None:

@@ -10,7 +10,8 @@ pair              one account from one address                from the sixth att
 address           one address, all accounts                   from the 21st attempt on, up to 1 min
 account           one account, all addresses                  an address that is new to the account waits up to 30 s
 device            one browser that signed in before           like pair; the other three do not apply to it
-own               a signed-in person who gives the password   like pair
+own               a person who gives the password or a second  like pair
+                  factor
 ================  ==========================================  =====================================================
 
 So a stranger cannot lock an account. A browser that signed in before waits only for its own failures. Another address
@@ -80,6 +81,25 @@ def of_sign_in(name: str, *, address: str, device: str) -> Attempt:
 
 def of_password_change(user: User) -> Attempt:
     return {"own": _key("own", str(user.pk))}
+
+
+def of_second_factor(user: User, *, device: str) -> Attempt:
+    """The second factor of a sign-in. ``device``: as in ``of_sign_in``.
+
+    The counter of all other browsers is one an account, whatever their addresses: six digits can be guessed from many
+    addresses. Only somebody who knows the password can use it up.
+    """
+    return {"device": _key("factor device", device)} if device else {"own": _key("factor", str(user.pk))}
+
+
+def of_step_up(user: User) -> Attempt:
+    """The second factor of a signed-in person."""
+    return {"own": _key("step-up", str(user.pk))}
+
+
+def of_passkey(*, address: str) -> Attempt:
+    """A sign-in with a passkey alone: nothing can be guessed, but the address is counted."""
+    return {"address": _key("address", proxies.network(address))}
 
 
 def charge(attempt: Attempt, *, now: datetime) -> None:

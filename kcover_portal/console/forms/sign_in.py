@@ -25,7 +25,7 @@ class SignIn(AuthenticationForm):
         if name is None or not password or self.request is None:
             return self.cleaned_data
         try:
-            user = services.sign_in(
+            user = services.check_password(
                 self.request,
                 name,
                 password,

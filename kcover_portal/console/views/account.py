@@ -1,4 +1,4 @@
-"""The person's own account: password and sessions."""
+"""The person's own account: password, second factors and sessions."""
 
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
@@ -12,7 +12,8 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.services import sessions
+from kcover_portal.accounts.models import TotpDevice
+from kcover_portal.accounts.services import recovery_codes, sessions
 from kcover_portal.console.access import Request, dialog, later, lead, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.errors import FieldError
@@ -21,10 +22,16 @@ from kcover_portal.errors import FieldError
 @require_GET
 @signed_in
 def account(request: Request) -> HttpResponse:
-    """The person's sessions, the last used first."""
+    """The person's second factors, and their sessions, the last used first."""
     live = queries.live_sessions(timezone.now()).filter(user=request.user)
     shown = [(session, session.session_key == request.session.session_key) for session in live]
-    context = {"sessions": shown, "others": any(not current for _session, current in shown)}
+    context = {
+        "sessions": shown,
+        "others": any(not current for _session, current in shown),
+        "app": TotpDevice.objects.filter(user=request.user).first(),
+        "passkeys": list(request.user.passkeys.all()),
+        "codes_left": recovery_codes.count_left(request.user),
+    }
     return render(request, "console/pages/account.html", context)
 
 

@@ -9,7 +9,7 @@ from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone, translation
+from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
@@ -17,32 +17,24 @@ from django.views.decorators.http import require_http_methods, require_POST
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts import services as account_services
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.console import forms
+from kcover_portal.console import admission, forms
 from kcover_portal.console.access import Request, dialog, later, lead, require, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 
-LANGUAGE_KEPT = 365 * 24 * 3600
-
 
 class SignIn(LoginView):
-    """The sign-in page. A signed-in person is redirected; their language is restored."""
+    """The sign-in page. A signed-in person is redirected."""
 
     template_name = "console/pages/sign_in.html"
     authentication_form = sign_in.SignIn
     redirect_authenticated_user = True
 
     def form_valid(self, form: Any) -> HttpResponse:
-        response = super().form_valid(form)
-        user: User = form.get_user()
-        self.request.session["address"] = account_services.client_address(self.request)
-        self.request.session["browser"] = self.request.headers.get("User-Agent", "")
-        _keep_device(response, user)
-        if user.language in dict(settings.LANGUAGES):
-            _keep_language(response, user.language)
-        return response
+        """Signs in, or asks for a second factor."""
+        return admission.after_password(self.request, form.get_user(), target=self.get_success_url())
 
     def form_invalid(self, form: Any) -> HttpResponse:
         response = super().form_invalid(form)
@@ -66,37 +58,12 @@ def preferences(request: HttpRequest) -> HttpResponse:
     user = request.user if isinstance(request.user, User) else None
     language, zone = request.POST.get("language"), request.POST.get("zone")
     if language in dict(settings.LANGUAGES):
-        _keep_language(response, language)
+        admission.keep_language(response, language)
         if user:
             User.objects.filter(pk=user.pk).update(language=language)
     if user and zone is not None and (zone == "" or zone in zoneinfo.available_timezones()):
         User.objects.filter(pk=user.pk).update(zone=zone)
     return response
-
-
-def _keep_language(response: HttpResponse, language: str) -> None:
-    translation.activate(language)
-    response.set_cookie(
-        settings.LANGUAGE_COOKIE_NAME,
-        language,
-        max_age=LANGUAGE_KEPT,
-        secure=settings.SESSION_COOKIE_SECURE,
-        httponly=True,
-        samesite="Lax",
-    )
-
-
-def _keep_device(response: HttpResponse, user: User) -> None:
-    """Lets the browser sign in to this account again without waiting for the failures of others."""
-    response.set_cookie(
-        sign_in.DEVICE_COOKIE,
-        account_services.device_cookie(user),
-        max_age=account_services.DEVICE_KEPT,
-        path=reverse("console:sign-in"),
-        secure=settings.SESSION_COOKIE_SECURE,
-        httponly=True,
-        samesite="Lax",
-    )
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,0 +1,42 @@
+"""A sign-in whose password was correct and whose second factor is due.
+
+The session of the browser is not signed in meanwhile: no page, request or socket accepts it. It gets a new key here,
+and again when the person is signed in, so that a key that somebody planted in the browser is worth nothing.
+"""
+
+from datetime import datetime, timedelta
+
+from django.contrib.sessions.backends.base import SessionBase
+from django.utils.crypto import constant_time_compare
+
+from kcover_portal.accounts.models import User
+
+VALID = timedelta(minutes=10)
+KEY = "pending_sign_in"
+
+
+def begin(session: SessionBase, user: User, *, target: str, now: datetime) -> None:
+    """Notes in a fresh session that the person gave the password. ``target``: where to go after the sign-in."""
+    session.flush()
+    session[KEY] = {
+        "user": user.pk,
+        "hash": user.get_session_auth_hash(),
+        "at": now.timestamp(),
+        "target": target,
+    }
+
+
+def person(session: SessionBase, *, now: datetime) -> User | None:
+    """Returns the person whose factor is due; None after VALID, a change of password or a disabling."""
+    pending = session.get(KEY)
+    if not isinstance(pending, dict) or not 0 <= now.timestamp() - pending["at"] <= VALID.total_seconds():
+        return None
+    user = User.objects.filter(pk=pending["user"], is_active=True).first()
+    if user is None or not constant_time_compare(pending["hash"], user.get_session_auth_hash()):
+        return None
+    return user
+
+
+def target(session: SessionBase) -> str:
+    """Where to go after the sign-in."""
+    return str(session.get(KEY, {}).get("target", ""))
