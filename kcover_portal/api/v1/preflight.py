@@ -20,9 +20,10 @@ from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, status
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.preflight import members, services
+from kcover_portal.preflight import services
 from kcover_portal.preflight.filtersets import PreflightRunFilter
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
+from kcover_portal.preflight.services import members
 
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
