@@ -128,7 +128,8 @@ class RescueOpened(RescueAct):
     ``overrides``: guards that a named person may pass over; ``passed_over``: guards that were passed over;
     ``reason``: a person's own words; ``because``: the portal's reason if no person requested it. ``decision``: the
     decision that asked for it; None for a request. ``uid``: of the machine. ``gate``: the step that needs approval, by
-    ``approvers`` people within ``approval_seconds``; None if no step needs it.
+    ``approvers`` people within ``approval_seconds``; None if no step needs it. ``requesters``:
+    the people who count as the requester.
     """
 
     VERB: ClassVar[str] = "rescue.opened"
@@ -149,6 +150,7 @@ class RescueOpened(RescueAct):
     gate: int | None = None
     approvers: int = 1
     approval_seconds: int | None = None
+    requesters: tuple[str, ...] = ()
 
 
 @register
@@ -168,6 +170,7 @@ class Vote(RescueAct):
     """A person's answer about the gated step. ``via``: the channel of the answer (console, rest or link).
 
     ``uid``: of the machine that the answer is about.
+    ``controllers``: others who could have used the person's account, or made the link.
     """
 
     step: int
@@ -175,6 +178,7 @@ class Vote(RescueAct):
     uid: str = ""
     reason: str = ""
     via: str = ""
+    controllers: tuple[str, ...] = ()
 
 
 @register
@@ -193,6 +197,18 @@ class RescueRejected(Vote):
     """A person rejected the step."""
 
     VERB: ClassVar[str] = "rescue.rejected"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionCancelled(RescueAct):
+    """An approver, or the requester, cancelled a request for the approval of two or more people."""
+
+    VERB: ClassVar[str] = "rescue.question_cancelled"
+
+    step: int
+    plan_hash: str
+    reason: str = ""
 
 
 @register

@@ -3,6 +3,9 @@
 An approval is bound to the rescue, the step, the plan's hash and the node. A change of any of them voids it. Requesters
 cannot approve their own request, each person counts once, one rejection is enough, and approvals expire (invariants 43
 to 45).
+
+Whoever set the password or the role of an account a short time ago could use it. So accounts with a common controller
+count as one person, and none of them approves what one of them requested.
 """
 
 from collections.abc import Iterable
@@ -10,6 +13,8 @@ from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
 from kcover import reasons
+
+PROGRAM = "token:"  # names of programs begin with it; a program never stands for a person
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +33,13 @@ class Request:
     """The request for approval.
 
     ``holds``: how long the request and each approval stay valid. ``approvers``: how many people must approve.
-    ``requested_by``: the requester, named as votes name people.
+    ``requested_by``: the requester, named as votes name people. ``requesters``: others who count as the requester: the
+    owner of the token, and who could have used the requester's account.
     """
 
     subject: Subject
     requested_by: str
+    requesters: tuple[str, ...] = ()
     asked_at: datetime
     holds: timedelta
     approvers: int = 1
@@ -45,13 +52,19 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """One person's vote, and what the person saw."""
+    """One person's vote, and what the person saw. ``controllers``: others who could have used the person's account."""
 
     subject: Subject
     approved: bool
     by: str
     at: datetime
     reason: str = ""
+    controllers: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Everybody who may have cast the vote."""
+        return frozenset((self.by, *self.controllers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,11 +127,13 @@ def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: b
     for vote in counted:
         if not vote.approved:
             return Rejected(by=vote.by, because=(_rejection(vote), *ignored))
-    standing = {vote.by: vote.at + request.holds for vote in counted if now < vote.at + request.holds}
-    missing = request.approvers - len(standing)
+    people = _people([vote for vote in counted if now < vote.at + request.holds])
+    ignored = (*ignored, *_repeats(people))
+    missing = request.approvers - len(people)
     if missing <= 0:
-        until = sorted(standing.values(), reverse=True)[request.approvers - 1]
-        names = tuple(standing)
+        standing = [max(vote.at for vote in votes) + request.holds for votes in people]
+        until = sorted(standing, reverse=True)[request.approvers - 1]
+        names = tuple(votes[0].by for votes in people)
         granted = reasons.of("approval_granted", by=", ".join(names), until=reasons.moment(until))
         return Approved(by=names, until=until, because=(granted, *ignored))
     ends = reasons.moment(request.expires_at)
@@ -126,6 +141,36 @@ def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: b
         return Expired(because=(reasons.of("approval_expired", until=ends), *ignored))
     waits = reasons.of("approval_waits", missing=missing, needed=request.approvers, until=ends)
     return Waiting(missing=missing, because=(waits, *ignored))
+
+
+def objection(request: Request, votes: Iterable[Vote], vote: Vote) -> reasons.Reason | None:
+    """Why this approval would not count beside the earlier votes; None if it would."""
+    refusal = _refusal(vote, request)
+    if refusal is not None or not vote.approved:
+        return refusal
+    earlier = [one for one in votes if one.approved and one.by != vote.by and _refusal(one, request) is None]
+    before, after = _people(earlier), _people([*earlier, vote])
+    return None if len(after) > len(before) else _repeats([next(one for one in after if vote in one)])[-1]
+
+
+def _people(votes: Iterable[Vote]) -> list[list[Vote]]:
+    """The votes by person: votes with a name in common are one person's."""
+    people: list[list[Vote]] = []
+    for vote in votes:
+        same = [one for one in people if any(vote.names & other.names for other in one)]
+        people = [one for one in people if one not in same]
+        people.append([*(other for one in same for other in one), vote])
+    return people
+
+
+def _repeats(people: Iterable[list[Vote]]) -> tuple[reasons.Reason, ...]:
+    """Why a person's further votes do not count."""
+    return tuple(
+        reasons.of("vote_same_person", by=vote.by, other=first.by)
+        for first, *further in people
+        for vote in further
+        if vote.by != first.by
+    )
 
 
 def _difference(expected: Subject, actual: Subject) -> tuple[str, str, str] | None:
@@ -143,8 +188,13 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
     if changed is not None:
         part, requested, voted = changed
         return reasons.of("vote_void", by=vote.by, part=part, asked=requested, voted=voted)
-    if vote.by == request.requested_by:
+    if vote.by.startswith(PROGRAM):
+        return reasons.of("vote_of_program", by=vote.by)
+    if vote.by in (request.requested_by, *request.requesters):
         return reasons.of("vote_of_requester", by=vote.by)
+    shared = sorted(vote.names & {request.requested_by, *request.requesters})
+    if vote.approved and shared:
+        return reasons.of("vote_controlled", by=vote.by, requester=shared[0])
     if vote.at < request.asked_at:
         return reasons.of("vote_early", by=vote.by, at=reasons.moment(vote.at))
     if vote.at >= request.expires_at:

@@ -14,6 +14,15 @@ SENTENCES: Mapping[str, str] = {
     "rejected_because": _("{by} denied the request: {why}"),
     "vote_void": _("The answer of {by} does not count: it was for {part} {voted}, not {asked}."),
     "vote_of_requester": _("{by} made the request; someone else must approve it."),
+    "vote_of_program": _("{by} is a program. Only people can approve."),
+    "vote_controlled": _(
+        "The answer of {by} does not count: {requester} made the request, and could use the account of {by}. Passwords"
+        " and roles that another person set count for a day."
+    ),
+    "vote_same_person": _(
+        "The answers of {by} and {other} count as one person's: one of them set the other's password or role within a"
+        " day, or the same admin did so for both."
+    ),
     "vote_early": _("{by} answered at {at}, before the request was made; the answer does not count."),
     "vote_late": _("{by} answered at {at}, too late; the answer does not count."),
     "awaiting_approval": _("Waiting for approval."),
@@ -24,6 +33,16 @@ SENTENCES: Mapping[str, str] = {
     "may_not_approve": _("{user} may not approve in cluster {cluster}."),
     "approver_is_requester": _("{user} made the request and cannot approve it."),
     "own_request_link": _("You cannot hand out approval links for your own request."),
+    "link_needs_sign_in": _("This request needs two people. Sign in as {user} to answer; a link alone is not enough."),
+    "link_of_another": _("You are signed in as {user}, and this link is for another person. Sign out to use it."),
+    "hand_approval": _("Actions by hand need an approval in cluster {cluster}. Another person must approve."),
+    "two_person_node": _(
+        "Rescue {rescue} asked {needed} people about this node. The same number must approve an action by hand."
+    ),
+    "question_first": _(
+        "Rescue {rescue} waits for {needed} people. An approver must deny or cancel it on Approvals first."
+    ),
+    "question_of_approver": _("Only an approver can cancel a request that needs {needed} people."),
     "admin_makes_links": _("If two approvals are required, only an admin can create a link for another person."),
     "role_needed": _("Requires the {role} role."),
 }

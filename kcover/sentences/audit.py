@@ -16,6 +16,7 @@ TITLES: Mapping[str, str] = {
     "rescue.held": _("Waiting for approval"),
     "rescue.approved": _("Approved"),
     "rescue.rejected": _("Denied"),
+    "rescue.question_cancelled": _("Two-person request cancelled"),
     "rescue.link_made": _("Approval link created"),
     "rescue.called_back": _("Callback received"),
     "rescue.succeeded": _("Rescue succeeded"),

@@ -11,10 +11,17 @@ from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet, prefetch_related_objects
 
+from kcover import audit
 from kcover_portal.accounts.models import ApiToken, Role, Session, TotpDevice, User
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.ledger import queries as ledger
 
 Principal = User | ApiToken | AnonymousUser
+
+USER = "user:"  # names of people begin with it
+CONTROL_LASTS = timedelta(days=1)
+# After these, whoever did them can use the account that they are about.
+CONTROL_VERBS = (audit.PasswordChanged.VERB, audit.RoleGiven.VERB, audit.RoleTaken.VERB, audit.UserEnabled.VERB)
 
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
 
@@ -51,7 +58,32 @@ def actor(who: Principal) -> str:
     """Returns the name of the user or token in the audit log: ``user:anna``, ``token:decision kcd_Ab12``."""
     if isinstance(who, ApiToken):
         return f"token:{who.kind} {who.prefix}"
-    return f"user:{who.get_username()}" if who.is_authenticated else "nobody"
+    return f"{USER}{who.get_username()}" if who.is_authenticated else "nobody"
+
+
+def person(who: Principal) -> str:
+    """Returns the name of the person behind a principal; a token without an owner stands for itself."""
+    return actor(owner_of(who) or who)
+
+
+def controllers(name: str, *, at: datetime) -> list[str]:
+    """Returns the people who could have used the account of an actor at that time, besides its owner.
+
+    They set the password or the role of the account, or enabled it, within the day before, or did so with the account
+    of such a person. The shell is left out: whoever has it needs no account.
+    """
+    found, pending = {name}, [(name, at)]
+    while pending:
+        account, until = pending.pop()
+        if not account.startswith(USER):
+            continue
+        subject = f"user {account.removeprefix(USER)}"
+        changes = ledger.about(subject, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
+        by_people = changes.filter(actor__startswith=USER).exclude(actor__in=found)
+        news = list(by_people.values_list("actor", "at"))
+        found.update(by for by, _ in news)
+        pending += news
+    return sorted(found - {name})
 
 
 def place_key(who: Principal) -> str:

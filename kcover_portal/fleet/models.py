@@ -34,6 +34,11 @@ class Cluster(ModelWithSecrets):
         ACT = "act", _("Act")
         RECORD = "record", _("Record only")
 
+    class HandApproval(models.TextChoices):
+        MODE = "mode", _("In mode approve")
+        ALWAYS = "always", _("Always")
+        NEVER = "never", _("Never")
+
     name = models.SlugField(max_length=100, unique=True)
     kubeconfig = EncryptedTextField(bound_to="name", blank=True)
     context = models.CharField(max_length=253, blank=True)
@@ -44,6 +49,13 @@ class Cluster(ModelWithSecrets):
     decision_mode = models.CharField(max_length=10, choices=DecisionMode.choices, default=DecisionMode.BOTH)
     drills = models.CharField(max_length=10, choices=Drills.choices, default=Drills.ACT)
     reboot = models.CharField(max_length=10, choices=Reboot.choices, default=Reboot.AUTO)
+    hand_approval = models.CharField(
+        max_length=10,
+        choices=HandApproval.choices,
+        default=HandApproval.MODE,
+        help_text="when actions by hand that take work away need another person's approval",
+    )
+    second_admin = models.BooleanField(default=False, help_text="another admin must confirm what loosens a limit")
     job_image = models.CharField(max_length=300, default="docker.io/library/busybox:1.36")
     job_namespace = models.CharField(max_length=63, default="kcover-system")
     event_namespace = models.CharField(max_length=63, default="kce-rescue-system")

@@ -88,6 +88,7 @@ class Rescue(models.Model):
     incidents = models.ManyToManyField(Incident, related_name="rescues")
     origin = models.CharField(max_length=10, choices=Origin.choices)
     requested_by = models.CharField(max_length=200)
+    requesters = models.JSONField(default=list, help_text="the people who count as the requester")
     requester_kind = models.CharField(max_length=10, choices=Requester.choices)
     reason = models.CharField(max_length=500, blank=True, help_text="a person's own words")
     opened_because = models.JSONField(default=dict, help_text="a Reason: why no person but the portal opened it")
@@ -226,9 +227,7 @@ class Step(models.Model):
 
     @property
     def leftovers(self) -> tuple[str, ...]:
-        """``namespace/name`` of the jobs that it requested, or was about to request, and that are not known to be
-        deleted.
-        """
+        """``namespace/name`` of the jobs that it requested, or was about to, and that are not known to be deleted."""
         return self.progress_as(actions.JobsProgress).leftovers if self.spec.leaves_jobs else ()
 
     def reserve(self, *, now: datetime) -> None:
@@ -250,6 +249,7 @@ class Approval(models.Model):
     by = models.CharField(max_length=200)
     reason = models.CharField(max_length=500, blank=True)
     via = models.CharField(max_length=10, blank=True, help_text="console, rest or link")
+    controllers = models.JSONField(default=list, help_text="others who could have used the account or the link")
     at = models.DateTimeField()
 
     class Meta:

@@ -2,6 +2,7 @@
 
 from kcover_portal.rescue.control.approvals import approve, reject
 from kcover_portal.rescue.control.callbacks import callback, take_over
+from kcover_portal.rescue.control.hand_approval import is_held_question, question_about
 from kcover_portal.rescue.control.operator_commands import cancel, retry, skip
 from kcover_portal.rescue.control.requests import LimitReached, Preview, Unmet, preview, request, request_plan
 from kcover_portal.rescue.decide.decisions import decide, decide_and_run
@@ -23,9 +24,11 @@ __all__ = [
     "cancel",
     "decide",
     "decide_and_run",
+    "is_held_question",
     "nudge",
     "nudge_changed",
     "preview",
+    "question_about",
     "reconcile",
     "reject",
     "request",

@@ -236,3 +236,66 @@ def test_inv_43_no_step_runs_without_enough_of_the_right_people(
     shuffled = list(votes)
     chance.shuffle(shuffled)
     assert type(approval.check(asked, shuffled, actual=SUBJECT, healed=False, now=now)) is type(answer)
+
+
+def controlled(by: str, *controllers: str, **more: Any) -> approval.Vote:
+    return vote(by, controllers=controllers, **more)
+
+
+def codes(answer: approval.Answer) -> list[str]:
+    return [one.code for one in answer.because]
+
+
+def test_inv_44_accounts_with_a_common_controller_are_one_person() -> None:
+    answer = check(controlled("user:anna", "user:eve"), controlled("user:bert", "user:eve"), approvers=2)
+    assert isinstance(answer, approval.Waiting)
+    assert (answer.missing, codes(answer)) == (1, ["approval_waits", "vote_same_person"])
+    third = check(
+        controlled("user:anna", "user:eve"), controlled("user:bert", "user:eve"), vote("user:dora"), approvers=2
+    )
+    assert isinstance(third, approval.Approved)
+
+
+def test_inv_44_a_vote_that_joins_two_people_leaves_one() -> None:
+    answer = check(vote("user:anna"), vote("user:bert"), controlled("user:eve", "user:anna", "user:bert"), approvers=2)
+    assert isinstance(answer, approval.Waiting)
+
+
+@pytest.mark.parametrize(
+    ("cast", "code"),
+    [
+        (vote("token:operator kco_1"), "vote_of_program"),
+        (vote("user:olga"), "vote_of_requester"),
+        (controlled("user:anna", "user:olga"), "vote_controlled"),
+        (controlled("user:anna", "user:carl"), "vote_controlled"),
+    ],
+)
+def test_inv_44_nobody_who_counts_as_the_requester_approves(cast: approval.Vote, code: str) -> None:
+    asked = request(requesters=("user:olga",))
+    assert codes(check(cast, requesters=("user:olga",))) == ["approval_waits", code]
+    refusal = approval.objection(asked, [], cast)
+    assert refusal is not None
+    assert refusal.code == code
+
+
+def test_an_objection_names_the_earlier_vote() -> None:
+    earlier = [vote("user:anna"), vote("user:bert", approved=False)]
+    refusal = approval.objection(request(approvers=2), earlier, controlled("user:eve", "user:anna"))
+    assert refusal is not None
+    assert (refusal.code, dict(refusal.params)) == ("vote_same_person", {"by": "user:eve", "other": "user:anna"})
+    assert approval.objection(request(approvers=2), earlier, controlled("user:eve", "user:bert")) is None
+    assert approval.objection(request(), [], controlled("user:anna", "user:carl", approved=False)) is None
+
+
+NAMES = st.sampled_from(["user:a", "user:b", "user:c", "user:d", "user:e"])
+
+
+@given(st.lists(st.tuples(NAMES, st.lists(NAMES, max_size=2)), max_size=5, unique_by=lambda one: one[0]))
+def test_inv_44_no_admin_makes_more_people_than_there_are(cast: list[tuple[str, list[str]]]) -> None:
+    """However accounts control each other, those that approve never share a controller, and none is a requester."""
+    answer = check(*(controlled(by, *others) for by, others in cast), approvers=2, requested_by="user:a")
+    if isinstance(answer, approval.Approved):
+        reach = [{by, *others} for by, others in cast if by in answer.by]
+        assert len(answer.by) >= 2
+        assert all(not (one & other) for at, one in enumerate(reach) for other in reach[at + 1 :])
+        assert not any("user:a" in one for one in reach)

@@ -66,6 +66,7 @@ class RescueActions(base.Acts):
                 node,
                 plan,
                 actor=accounts.actor(principal(request)),
+                person=accounts.person(principal(request)),
                 payload=dict(request.data),
                 now=timezone.now(),
                 override=override,

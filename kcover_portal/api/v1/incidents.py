@@ -17,6 +17,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.filtersets import OccurrenceFilter
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.rescue import services as rescue
 from kcover_portal.views.filtersets import IncidentFilter
 
 NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
@@ -138,7 +139,8 @@ class Close(base.Acts):
         who = principal(request)
         visible = Incident.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
         row = get_object_or_404(visible, pk=pk)
-        require(request, base.OPERATOR, row.cluster)
+        # Closing the fault of a two-person question would end the question.
+        require(request, base.APPROVER if rescue.question_about(row) else base.OPERATOR, row.cluster)
         reason = base.body_of(request, CloseBody)["reason"]
         services.close_by_hand(row, actor=accounts.actor(who), reason=reason, now=timezone.now())
         row.refresh_from_db()

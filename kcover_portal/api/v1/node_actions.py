@@ -55,6 +55,7 @@ class PreviewSerializer(serializers.Serializer[Any]):
     held_back = serializers.ListField(child=serializers.CharField())
     held_back_reasons = ReasonSerializer(many=True)
     pods = PodSerializer(many=True, allow_null=True)
+    approvers = serializers.IntegerField(help_text="how many other people must approve before it starts")
     plan_hash = serializers.CharField()
 
 
@@ -80,7 +81,11 @@ class NodeActBody(ReasonBody):
 
 
 class NodeAct(base.Acts):
-    """Actions on a node. Each opens a rescue under the same guards as a policy."""
+    """Actions on a node. Each opens a rescue under the same guards as a policy.
+
+    It waits for an approval (state ``held``) if it takes work away and the cluster asks for approvals of actions by
+    hand, by default in mode approve. On a node that a two-person question is about, it needs as many approvals.
+    """
 
     decision_systems = True
 
@@ -124,6 +129,7 @@ class NodeAct(base.Acts):
                 "held_back": [str(reason) for reason in preview.held_back],
                 "held_back_reasons": [reason.to_json() for reason in preview.held_back],
                 "pods": preview.pods,
+                "approvers": preview.approvers,
                 "plan_hash": preview.plan_hash,
             }
         )
@@ -135,6 +141,7 @@ class NodeAct(base.Acts):
             node,
             verb,
             actor=accounts.actor(who),
+            person=accounts.person(who),
             reason=reason,
             now=timezone.now(),
             origin=Rescue.Origin.API.value if decides(request) else Rescue.Origin.MANUAL.value,

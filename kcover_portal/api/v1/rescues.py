@@ -1,5 +1,6 @@
 """Decisions, rescues, approvals, and actions on a rescue."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -14,6 +15,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require
@@ -33,7 +35,7 @@ def _take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_h
 
 
 # Actions on a rescue, and the required role.
-VERBS = {
+VERBS: dict[str, tuple[Callable[..., Rescue], str]] = {
     "approve": (services.approve, base.APPROVER),
     "reject": (services.reject, base.APPROVER),
     "cancel": (services.cancel, base.OPERATOR),
@@ -168,6 +170,7 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
             "needs_person",
             "origin",
             "requested_by",
+            "requesters",
             "requester_kind",
             "reason",
             "opened_because",
@@ -197,7 +200,19 @@ class ApprovalSerializer(serializers.ModelSerializer[Approval]):
 
     class Meta:
         model = Approval
-        fields = ("id", "rescue", "cluster", "node", "plan_hash", "approved", "by", "reason", "at")
+        fields = (
+            "id",
+            "rescue",
+            "cluster",
+            "node",
+            "plan_hash",
+            "approved",
+            "by",
+            "controllers",
+            "via",
+            "reason",
+            "at",
+        )
 
 
 class Decisions(base.Reads[Decision]):
@@ -231,6 +246,17 @@ class Approvals(base.Lists[Approval]):
     cluster_field = "rescue__cluster"
 
 
+def _canceller(who: accounts.Principal, rescue: Rescue) -> dict[str, Any]:
+    """Who cancels: the requester's name, and whether the caller may cancel questions that need two people.
+
+    Raises Forbidden if the question is neither the caller's own nor may the caller cancel it.
+    """
+    person, approver = accounts.person(who), isinstance(who, User) and accounts.may(who, base.APPROVER, rescue.cluster)
+    if services.is_held_question(rescue) and not approver and person not in rescue.requesters[:1]:
+        raise http_errors.Forbidden(reasons.of("question_of_approver", needed=rescue.approvers))
+    return {"person": person, "approver": approver}
+
+
 class SteerBody(base.Act):
     """``plan_hash``: the plan that the caller saw. ``step``: the index of the step to retry or skip.
 
@@ -242,7 +268,10 @@ class SteerBody(base.Act):
 
 
 class RescueAct(base.Acts):
-    """Actions on a rescue in progress. Decision systems can only cancel plans of decision systems."""
+    """Actions on a rescue in progress. Decision systems can only cancel plans of decision systems.
+
+    Only people approve and reject. A rescue that waits for two people is cancelled by its requester or an approver.
+    """
 
     decision_systems = True
 
@@ -266,6 +295,8 @@ class RescueAct(base.Acts):
         rescue = get_object_or_404(visible, pk=pk)
         steer, role = VERBS[verb]
         require(request, role, rescue.cluster)
+        if role == base.APPROVER and not isinstance(who, User):
+            raise http_errors.Forbidden(reasons.of("person_required"))
         if decides(request) and (verb != "cancel" or rescue.origin != Rescue.Origin.API):
             raise http_errors.Forbidden(reasons.of("rescue_of_others"))
         body: dict[str, Any] = base.body_of(request, SteerBody)
@@ -276,6 +307,7 @@ class RescueAct(base.Acts):
             now=timezone.now(),
             plan_hash=body["plan_hash"],
             **({"via": "rest"} if role == base.APPROVER else {}),
+            **(_canceller(who, rescue) if verb == "cancel" else {}),
             **({"step": body["step"]} if verb in ("retry", "skip") else {}),
         )
         return Response(RescueSerializer(detailed().get(pk=pk)).data)

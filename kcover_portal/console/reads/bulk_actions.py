@@ -20,7 +20,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 
 NODE_VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
-RESCUE_VERBS = {
+RESCUE_VERBS: dict[str, tuple[Callable[..., Rescue], Role]] = {
     "approve": (services.approve, Role.APPROVER),
     "reject": (services.reject, Role.APPROVER),
     "cancel": (services.cancel, Role.OPERATOR),
@@ -150,7 +150,12 @@ def _act_on_rescues(
         try:
             if not accounts.may(user, role, rescue.cluster):
                 raise services.RescueRefused(_lacking(role))
-            say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=seen[str(rescue.pk)])
+            more = (
+                {"approver": accounts.may(user, Role.APPROVER, rescue.cluster)}
+                if verb == "cancel"
+                else {"via": "console"}
+            )
+            say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=seen[str(rescue.pk)], **more)
         except services.RescueRefused as error:
             answers.append(Answer(name, page, localization.say(error.reason), refused=True))
         else:

@@ -21,6 +21,7 @@ from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue import services as rescue
 
 PAGE = 50
 OCCURRENCES = 50
@@ -104,7 +105,8 @@ def close(request: Request, pk: int) -> HttpResponse:
     """Close an incident or a storm by hand; what the storm blocked is evaluated again."""
     seen = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
-    require(request, Role.OPERATOR, row.cluster)
+    # Closing the fault of a two-person question would end the question.
+    require(request, Role.APPROVER if rescue.question_about(row) else Role.OPERATOR, row.cluster)
     form = forms.Act(request.POST or None)
     page = reverse("console:incident", args=(pk,))
     if request.method == "POST" and form.is_valid():

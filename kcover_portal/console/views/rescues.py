@@ -1,5 +1,6 @@
 """Rescues: the list by tabs, one rescue step by step, and actions on it."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -95,7 +96,7 @@ def rescue(request: Request, pk: int) -> HttpResponse:
         "held_back": reads.held_back(row),
         "passed_over": reads.passed_over(row),
         "incidents": list(row.incidents.all()),
-        "verbs": [verb for verb in reads.offered(row, steps) if accounts.may(request.user, ROLES[verb], row.cluster)],
+        "verbs": [verb for verb in reads.offered(row, steps) if _may(request, verb, row)],
     }
     return render(request, "console/pages/rescue.html", context)
 
@@ -107,16 +108,10 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     if verb not in ROLES:
         raise Http404
     row = _find(request, pk)
-    require(request, ROLES[verb], row.cluster)
+    require(request, _role(request, verb, row), row.cluster)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
-        say = {
-            "approve": services.approve,
-            "reject": services.reject,
-            "cancel": services.cancel,
-            "retry": services.retry,
-            "skip": services.skip,
-        }[verb]
+        say: Callable[..., Rescue] = getattr(services, verb)
         try:
             say(
                 row,
@@ -125,6 +120,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
                 now=timezone.now(),
                 plan_hash=request.POST.get("plan_hash") or None,
                 **({"via": "console"} if verb in ("approve", "reject") else {}),
+                **({"approver": accounts.may(request.user, Role.APPROVER, row.cluster)} if verb == "cancel" else {}),
                 **({"step": _number(request.POST.get("step", ""))} if verb in ("retry", "skip") else {}),
             )
         except services.RescueRefused as error:
@@ -138,6 +134,16 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     if verb in ("approve", "reject"):
         context["question"] = approvals.question(row, user=request.user)
     return render(request, "console/pages/rescue_act.html", context, status=422 if form.errors else 200)
+
+
+def _may(request: Request, verb: str, row: Rescue) -> bool:
+    return accounts.may(request.user, _role(request, verb, row), row.cluster)
+
+
+def _role(request: Request, verb: str, row: Rescue) -> Role:
+    """The role for an action. Whoever requested what two people must approve withdraws it without another role."""
+    own = accounts.actor(request.user) in row.requesters[:1]
+    return Role.APPROVER if verb == "cancel" and services.is_held_question(row) and not own else ROLES[verb]
 
 
 def _number(text: str) -> int | None:

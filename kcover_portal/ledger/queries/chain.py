@@ -1,8 +1,9 @@
 """Digest, timeline and verification of a cluster's chain."""
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db.models import QuerySet, Subquery
@@ -59,6 +60,11 @@ def content(entry: Entry) -> dict[str, Any]:
         "rescue": entry.rescue,
         "data": entry.data,
     }
+
+
+def about(subject: str, *, verbs: Collection[str], since: datetime, until: datetime) -> QuerySet[Entry]:
+    """Returns the entries of all chains about a subject, later than ``since`` and not later than ``until``."""
+    return Entry.objects.filter(subject=subject, verb__in=verbs, at__gt=since, at__lte=until)
 
 
 def timeline(cluster: str, *, node: str = "", rescue: int | None = None) -> QuerySet[Entry]:

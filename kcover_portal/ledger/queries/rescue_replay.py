@@ -34,6 +34,7 @@ HANDLED = (
 # callback by the step's end; a guard's refusal leaves the step unfinished.
 IRRELEVANT = (
     audit.ClusterCall,
+    audit.QuestionCancelled,
     audit.RescueRejected,
     audit.ApprovalLinkMade,
     audit.RescueCalledBack,

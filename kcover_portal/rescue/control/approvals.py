@@ -4,7 +4,8 @@
 Both happen under the lock of the rescue's row, so that two simultaneous clicks are processed one after the other.
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from django.db.models import Exists, OuterRef, Q
 from kcover import audit, reasons
 from kcover.decisions import approval
 from kcover_portal import doorbell
+from kcover_portal.accounts import queries as accounts
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
@@ -22,18 +24,35 @@ from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Approval, Rescue, Step
 
 
-def approve(
-    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, via: str = ""
-) -> Rescue:
-    """Approves a rescue. Raises RescueRefused, also where it was answered before or the fault has cleared."""
-    return _vote(rescue, True, actor=actor, reason=reason, now=now, plan_hash=plan_hash, via=via)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A person's answer. ``via``: console, rest or link; ``link_maker``: who made the link, "" if a channel carried it.
+
+    ``plan_hash``: the plan that the person saw, None to answer for the present one.
+    """
+
+    actor: str
+    reason: str
+    via: str = ""
+    link_maker: str = ""
+    plan_hash: str | None = None
 
 
-def reject(
-    rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None, via: str = ""
-) -> Rescue:
+def approve(rescue: Rescue, *, now: datetime, **answer: Any) -> Rescue:
+    """Approves a rescue by an ``Answer``. Raises RescueRefused, also where it was answered before, the fault has
+    cleared, or the vote would not count.
+    """
+    return _vote(rescue, True, Answer(**answer), now=now)
+
+
+def reject(rescue: Rescue, *, now: datetime, **answer: Any) -> Rescue:
     """Rejects a rescue that waits for approval: it ends, and the node stays as it is. Raises RescueRefused."""
-    return _vote(rescue, False, actor=actor, reason=reason, now=now, plan_hash=plan_hash, via=via)
+    return _vote(rescue, False, Answer(**answer), now=now)
+
+
+def needs_two_people(rescue: Rescue) -> bool:
+    """Returns whether two people take part: two must approve, or one person must approve what another requested."""
+    return rescue.approvers > 1 or any(name.startswith(accounts.USER) for name in rescue.requesters)
 
 
 def expire(*, now: datetime) -> int:
@@ -105,22 +124,17 @@ def move_gate(rescue: Rescue, step: Step) -> None:
         Rescue.objects.filter(pk=rescue.pk).update(gate=following, expires_at=None)
 
 
-def _vote(
-    rescue: Rescue, approved: bool, *, actor: str, reason: str, now: datetime, plan_hash: str | None, via: str
-) -> Rescue:
+def _vote(rescue: Rescue, approved: bool, given: Answer, *, now: datetime) -> Rescue:
+    actor, reason = given.actor, given.reason
     with transaction.atomic(), ledger.last():
         row = Rescue.objects.select_for_update(of=("self",)).select_related("node", "cluster").get(pk=rescue.pk)
-        if plan_hash is not None and plan_hash != row.plan_hash:
-            raise RescueRefused(reasons.of("plan_changed"))
-        if row.state != Rescue.State.HELD or row.hold != Rescue.Hold.APPROVAL:
-            raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(row.pk)))
-        if approved and actor == row.requested_by:
-            raise RescueRefused(reasons.of("own_request"))
-        if row.approvals.filter(
-            by=actor, step=row.gate or 0, plan_hash=row.plan_hash, at__gte=_requested_at(row)
-        ).exists():
-            raise RescueRefused(reasons.of("already_answered"))
-        Approval.objects.update_or_create(
+        _check_vote(row, approved, given)
+        controllers = accounts.controllers(actor, at=now)
+        if given.link_maker not in ("", actor):
+            controllers = sorted({*controllers, given.link_maker})
+        if approved:
+            _check_person(row, actor, controllers, now=now)
+        vote, _ = Approval.objects.update_or_create(
             rescue=row,
             step=row.gate or 0,
             plan_hash=row.plan_hash,
@@ -130,15 +144,40 @@ def _vote(
                 "node_uid": row.node_uid,
                 "approved": approved,
                 "reason": reason,
-                "via": via,
+                "via": given.via,
+                "controllers": controllers,
                 "at": now,
             },
         )
         answer = _answer(row, now=now)
-        _note(row, approved, answer, actor=actor, reason=reason, via=via, now=now)
+        _note(row, vote, answer, now=now)
         _settle(row, answer, actor=actor, now=now)
     rescue.refresh_from_db()
     return rescue
+
+
+def _check_vote(row: Rescue, approved: bool, given: Answer) -> None:
+    """Raises RescueRefused unless the question is open and this person may still answer it."""
+    if given.plan_hash is not None and given.plan_hash != row.plan_hash:
+        raise RescueRefused(reasons.of("plan_changed"))
+    if row.state != Rescue.State.HELD or row.hold != Rescue.Hold.APPROVAL:
+        raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(row.pk)))
+    if approved and given.actor in (row.requested_by, *row.requesters[:1]):
+        raise RescueRefused(reasons.of("own_request"))
+    if given.via == "link" and needs_two_people(row):
+        raise RescueRefused(reasons.of("link_needs_sign_in", user=given.actor.removeprefix(accounts.USER)))
+    answered = row.approvals.filter(by=given.actor, step=row.gate or 0, plan_hash=row.plan_hash)
+    if answered.filter(at__gte=_requested_at(row)).exists():
+        raise RescueRefused(reasons.of("already_answered"))
+
+
+def _check_person(row: Rescue, actor: str, controllers: Sequence[str], *, now: datetime) -> None:
+    """Raises RescueRefused if the approval would not count as another person's."""
+    request = _request(row)
+    vote = approval.Vote(subject=request.subject, approved=True, by=actor, at=now, controllers=tuple(controllers))
+    refusal = approval.objection(request, _votes(row), vote)
+    if refusal is not None:
+        raise RescueRefused(refusal)
 
 
 def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetime) -> None:
@@ -162,6 +201,13 @@ def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetim
 
 
 def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
+    request = _request(rescue)
+    node = rescue.node
+    actual = replace(request.subject, uid=node.uid) if rescue.node_uid and node.in_cluster else request.subject
+    return approval.check(request, _votes(rescue), actual=actual, healed=healed(rescue), now=now)
+
+
+def _request(rescue: Rescue) -> approval.Request:
     subject = approval.Subject(
         rescue=rescue.pk,
         step=rescue.gate or 0,
@@ -169,14 +215,18 @@ def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
         node=rescue.node.name,
         uid=rescue.node_uid,
     )
-    request = approval.Request(
+    return approval.Request(
         subject=subject,
         requested_by=rescue.requested_by,
+        requesters=tuple(rescue.requesters),
         asked_at=_requested_at(rescue),
         holds=timedelta(seconds=rescue.approval_seconds),
         approvers=rescue.approvers,
     )
-    votes = [
+
+
+def _votes(rescue: Rescue) -> list[approval.Vote]:
+    return [
         approval.Vote(
             subject=approval.Subject(
                 rescue=rescue.pk, step=vote.step, plan_hash=vote.plan_hash, node=vote.node, uid=vote.node_uid
@@ -185,11 +235,10 @@ def _answer(rescue: Rescue, *, now: datetime) -> approval.Answer:
             by=vote.by,
             at=vote.at,
             reason=vote.reason,
+            controllers=tuple(vote.controllers),
         )
         for vote in rescue.approvals.all()
     ]
-    actual = replace(subject, uid=rescue.node.uid) if rescue.node_uid and rescue.node.in_cluster else subject
-    return approval.check(request, votes, actual=actual, healed=healed(rescue), now=now)
 
 
 def _requested_at(rescue: Rescue) -> datetime:
@@ -219,18 +268,17 @@ def _end(rescue: Rescue, because: reasons.Reason, *, outcome: str, actor: str, n
     )
 
 
-def _note(
-    rescue: Rescue, approved: bool, answer: approval.Answer, *, actor: str, reason: str, via: str, now: datetime
-) -> None:
-    vote: dict[str, Any] = {
+def _note(rescue: Rescue, vote: Approval, answer: approval.Answer, *, now: datetime) -> None:
+    fields: dict[str, Any] = {
         "rescue": rescue.pk,
         "node": rescue.node.name,
-        "step": rescue.gate or 0,
-        "plan_hash": rescue.plan_hash,
-        "uid": rescue.node_uid,
-        "reason": reason,
-        "via": via,
+        "step": vote.step,
+        "plan_hash": vote.plan_hash,
+        "uid": vote.node_uid,
+        "reason": vote.reason,
+        "via": vote.via,
+        "controllers": tuple(vote.controllers),
     }
     granted = isinstance(answer, approval.Approved)
-    act = audit.RescueApproved(**vote, granted=granted) if approved else audit.RescueRejected(**vote)
-    ledger.record(rescue.cluster.name, act, actor=actor, now=now)
+    act = audit.RescueApproved(**fields, granted=granted) if vote.approved else audit.RescueRejected(**fields)
+    ledger.record(rescue.cluster.name, act, actor=vote.by, now=now)

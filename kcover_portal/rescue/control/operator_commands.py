@@ -11,18 +11,40 @@ from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.control import approvals
+from kcover_portal.rescue.control import approvals, hand_approval
 from kcover_portal.rescue.lifecycle import create, revoke
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Rescue, Step
 
 
-def cancel(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_hash: str | None = None) -> Rescue:
-    """Ends an open rescue; an isolated node stays isolated until it is released. Raises RescueRefused."""
+def cancel(
+    rescue: Rescue,
+    *,
+    actor: str,
+    reason: str,
+    now: datetime,
+    plan_hash: str | None = None,
+    person: str = "",
+    approver: bool = False,
+) -> Rescue:
+    """Ends an open rescue; an isolated node stays isolated until it is released. Raises RescueRefused.
+
+    A question that needs two people is cancelled by its requester (``person``, by default ``actor``) or by an
+    ``approver``, as the caller has checked.
+    """
     _check_plan(rescue, plan_hash)
     because = reasons.with_why("cancelled_by", reason, by=actor)
-    if not create.end(rescue, state="cancelled", because=because, actor=actor, now=now):
-        raise RescueRefused(reasons.of("rescue_has_ended", rescue=str(rescue.pk)))
+    with transaction.atomic(), ledger.last():
+        row = Rescue.objects.select_related("node", "cluster").get(pk=rescue.pk)
+        if hand_approval.is_held_question(row):
+            if not approver and (person or actor) not in (row.requested_by, *row.requesters[:1]):
+                raise RescueRefused(reasons.of("question_of_approver", needed=row.approvers))
+            act = audit.QuestionCancelled(
+                rescue=row.pk, node=row.node.name, step=row.gate or 0, plan_hash=row.plan_hash, reason=reason
+            )
+            ledger.record(row.cluster.name, act, actor=actor, now=now)
+        if not create.end(rescue, state="cancelled", because=because, actor=actor, now=now):
+            raise RescueRefused(reasons.of("rescue_has_ended", rescue=str(rescue.pk)))
     rescue.refresh_from_db()
     return rescue
 

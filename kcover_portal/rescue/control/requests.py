@@ -10,6 +10,7 @@ from django.db import transaction
 from kcover import actions, audit, kce_actions, plan, reasons
 from kcover.decisions import guards
 from kcover.reasons import Reason
+from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incident_queries
@@ -17,7 +18,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import drain
-from kcover_portal.rescue.control import plan_limits, refused_requests
+from kcover_portal.rescue.control import hand_approval, plan_limits, refused_requests
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import counts
@@ -41,9 +42,10 @@ class LimitReached(create.RescueRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a request would do, and what would hold it back."""
+    """What a request would do, what would hold it back, and how many people must approve it first."""
 
     steps: list[dict[str, Any]]
+    approvers: int
     held_back: list[Reason]
     pods: list[dict[str, Any]] | None
     plan_hash: str
@@ -61,13 +63,14 @@ def request(
     key: str | None = None,
     override: Collection[str] = (),
     requester: str = Rescue.Requester.PERSON,
+    person: str = "",
 ) -> Rescue:
     """Opens the rescue behind a button or REST call; the same ``key`` finds the rescue that it opened before.
 
     ``reason``: a person's own words; ``because``: the portal's reason if nobody made the request.
     ``override``: guards that ``actor`` overrides, as the caller has authorised; it is recorded. A person's request
-    always overrides the guards that stop runaway automation, and is its own approval. A program's request does not, and
-    waits for a person in approve mode.
+    always overrides the guards that stop runaway automation; a program's request does not. ``person``: who counts as
+    the requester, by default ``actor``; for a token, its owner. ``hand_approval`` says how many others must approve.
 
     Raises RescueRefused if a guard or an open rescue is in the way, ValueError for an unknown verb.
     """
@@ -91,7 +94,6 @@ def request(
             )
         if refusals:
             raise create.RescueRefused(reasons.both(*refusals))
-        may_run = by_person or verb in ENDING or fleet.mode_of(node.cluster)[0] != "approve"
         under_way = queries.open_on(node)
         if under_way is not None:  # a call of its worker may be in flight, and keeps the node's lock
             create.end(
@@ -107,13 +109,14 @@ def request(
             now=now,
             origin=origin,
             requested_by=actor,
+            requesters=counted_as(person or actor, now=now),
             requester_kind=requester,
             reason=reason,
             opened_because=because.to_json() if because else {},
             key=key,
             overrides=overrides,
             passed=passed,
-            **create.initial_state({} if may_run else NEEDS_APPROVAL, lease_until=None, now=now),
+            **create.initial_state(_gate(node, verb, steps, by_person=by_person, now=now), lease_until=None, now=now),
         )
         ledger.append(node.cluster.name, [*created.drafts, *_guards_passed(created.rescue, counted)])
     return created.rescue
@@ -133,6 +136,21 @@ def _guards_passed(rescue: Rescue, counted: Mapping[str, Any]) -> list[ledger.Dr
     return [ledger.Draft(act=act, actor=rescue.requested_by, at=rescue.opened_at)]
 
 
+def _gate(
+    node: Node, verb: str, steps: Sequence[plan.PlannedStep], *, by_person: bool, now: datetime
+) -> dict[str, Any]:
+    """The columns of a request that needs an approval; {} if it may start at once."""
+    if verb in ENDING:
+        return {}
+    needed = hand_approval.needed(node, steps, by_person=by_person, mode=fleet.mode_of(node.cluster)[0], now=now)
+    return {**NEEDS_APPROVAL, "approvers": needed} if needed else {}
+
+
+def counted_as(person: str, *, now: datetime) -> list[str]:
+    """The people who count as the requester: the person, and who could have used the person's account."""
+    return [person, *accounts.controllers(person, at=now)]
+
+
 def request_plan(
     node: Node,
     asked: kce_actions.Request,
@@ -141,11 +159,12 @@ def request_plan(
     payload: dict[str, Any],
     now: datetime,
     override: Collection[str] = (),
+    person: str = "",
 ) -> tuple[Rescue, bool]:
     """Opens the rescue that a decision system requests. A repeated request finds the open rescue (False).
 
     Raises Unmet if the plan is not possible now, LimitReached at the cluster's limit of plans. The guards are those of
-    a policy's rescue (invariant 11). In approve mode the rescue waits for a person.
+    a policy's rescue (invariant 11). In approve mode the rescue waits for a person. ``person``: as for ``request``.
     """
     hash_, names = plan.digest(asked.steps), [step.name for step in asked.steps]
     record = refused_requests.on_record(
@@ -167,13 +186,15 @@ def request_plan(
         full = plan_limits.full(node)
         if full is not None:
             raise LimitReached(full)
-        gate = NEEDS_APPROVAL if mode == "approve" else {}
+        needed = hand_approval.needed(node, asked.steps, by_person=False, mode=mode, now=now)
+        gate = {**NEEDS_APPROVAL, "approvers": needed} if needed else {}
         created = create.create_rescue(
             node,
             asked.steps,
             now=now,
             origin=Rescue.Origin.API,
             requested_by=actor,
+            requesters=counted_as(person or actor, now=now),
             requester_kind=Rescue.Requester.TOKEN,
             opened_because=reasons.of("requested_by_system").to_json(),
             fault_kind="xid" if asked.xid is not None else "",
@@ -220,7 +241,9 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
             ]
         except port.KubeError as error:
             held_back.append(errors.reason_of(error))
+    gate = _gate(node, verb, steps, by_person=by_person, now=now)
     return Preview(
+        approvers=gate.get("approvers", 0),
         steps=[{"name": step.name, "args": dict(step.args)} for step in steps],
         held_back=held_back,
         pods=pods,
@@ -242,11 +265,14 @@ def _refusals(
         refusals.append(recheck_guards.silent(mode, why))
     if mode == "paused":
         refusals.append(reasons.of("resume_first"))
-    if verb not in ENDING:
+    under_way = queries.open_on(node)
+    if verb in ENDING:
+        question = hand_approval.release_objection(under_way)
+        refusals += [question] if question is not None else []
+    else:
         acts = [step.name for step in plan.manual(verb)]
         held, passed, counted = _guards(node, acts, overrides=overrides, now=now)
         refusals += held
-        under_way = queries.open_on(node)
         if under_way is not None:
             refusals.append(reasons.of("rescue_in_the_way", rescue=str(under_way.pk)))
     return refusals, passed, counted

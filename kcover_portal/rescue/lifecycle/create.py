@@ -208,6 +208,7 @@ def _created(new: Opening) -> Created:
         gate=rescue.gate,
         approvers=rescue.approvers,
         approval_seconds=rescue.approval_seconds if rescue.gate is not None else None,
+        requesters=tuple(rescue.requesters),
     )
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)

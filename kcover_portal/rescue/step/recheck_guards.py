@@ -13,7 +13,7 @@ from typing import Any
 from kcover import actions, audit, reasons
 from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import capacity, counts
@@ -35,9 +35,10 @@ class ApprovalNeeded(HeldBack):
 
 
 def needs_approval(rescue: Rescue, *, mode: str) -> bool:
-    """Returns whether a person must approve before it takes work away; a person's own request is its own approval."""
+    """Returns whether a person must approve before it takes work away, because approve mode was set meanwhile."""
     by_person = rescue.origin == Rescue.Origin.MANUAL and rescue.requester_kind != Rescue.Requester.TOKEN
-    return mode == "approve" and rescue.gate is None and not by_person
+    exempt = by_person and rescue.cluster.hand_approval == Cluster.HandApproval.NEVER
+    return mode == "approve" and rescue.gate is None and not exempt
 
 
 @dataclass(frozen=True, slots=True)

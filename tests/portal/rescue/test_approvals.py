@@ -257,7 +257,19 @@ def test_inv_43_a_yes_to_what_was_under_way_runs_out_like_any_other(world: World
     world.until_reboot_is_asked()
 
 
-def test_what_a_person_asked_for_is_its_own_approval_in_approve_mode(world: World) -> None:
+def test_what_a_person_asked_for_waits_once_approve_mode_is_set(world: World) -> None:
+    services.request(world.node(), "reboot", actor="user:ann", reason="", now=world.now)
+    _approve_mode(world)
+    assert world.until("held").hold == "approval"
+    assert world.step("drain").state == "waiting"
+    with refused(services.RescueRefused, "own_request"):
+        vote(world, "ann")
+    vote(world, "bob")
+    world.until_reboot_is_asked()
+
+
+def test_a_cluster_may_leave_acts_by_hand_to_their_person(world: World) -> None:
+    Cluster.objects.update(hand_approval="never")
     services.request(world.node(), "reboot", actor="user:ann", reason="", now=world.now)
     _approve_mode(world)
     world.until_reboot_is_asked()

@@ -1,0 +1,62 @@
+"""How many people must approve what a person or a program requests by hand (invariants 11, 44).
+
+In approve mode somebody else approves each act that takes work away. A node that a two-person question is or was about
+takes such acts only with as many approvals: otherwise one person cancels the question and acts alone.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from django.db.models import Q
+
+from kcover import actions, lifecycle, plan, reasons
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue
+
+REMEMBERED = timedelta(days=1)  # how long an unanswered two-person question binds its node after its faults are closed
+
+
+def needed(node: Node, steps: Sequence[plan.PlannedStep], *, by_person: bool, mode: str, now: datetime) -> int:
+    """The number of approvals that the request needs; 0 if it may start at once.
+
+    A person's cordon needs none. A program's plan waits in approve mode even if it only isolates.
+    """
+    takes_away = any(actions.takes_away(step.name, step.args) for step in steps)
+    if not takes_away:
+        return int(not by_person and mode == "approve")
+    asked = two_person_question(node, now=now)
+    return max(asked.approvers if asked else 0, int(asks(node.cluster, by_person=by_person, mode=mode)))
+
+
+def asks(cluster: Cluster, *, by_person: bool, mode: str) -> bool:
+    """Returns whether the cluster's settings ask for an approval of a request that takes work away."""
+    if not by_person:
+        return mode == "approve"
+    always = cluster.hand_approval == Cluster.HandApproval.ALWAYS
+    return always or (mode == "approve" and cluster.hand_approval == Cluster.HandApproval.MODE)
+
+
+def two_person_question(node: Node, *, now: datetime) -> Rescue | None:
+    """The question about this node that asked for most people and was not settled by a success; None without one."""
+    bound = Q(state__in=lifecycle.OPEN_RESCUE) | Q(closed_at__gt=now - REMEMBERED)
+    bound |= Q(incidents__state=Incident.State.OPEN)
+    rows = Rescue.objects.filter(bound, node=node, approvers__gt=1, gate__isnull=False)
+    return rows.exclude(state=Rescue.State.SUCCEEDED).order_by("-approvers", "-pk").first()
+
+
+def is_held_question(rescue: Rescue) -> bool:
+    """Returns whether the rescue waits for the approval of two or more people."""
+    return rescue.approvers > 1 and rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL
+
+
+def question_about(incident: Incident) -> Rescue | None:
+    """The held two-person question that closing the incident would end; None without one."""
+    return next((rescue for rescue in incident.rescues.all() if is_held_question(rescue)), None)
+
+
+def release_objection(under_way: Rescue | None) -> reasons.Reason | None:
+    """Why a release must not end the rescue on the node: it would end a question that only approvers may end."""
+    if under_way is None or not is_held_question(under_way):
+        return None
+    return reasons.of("question_first", rescue=str(under_way.pk), needed=under_way.approvers)
