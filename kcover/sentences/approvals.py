@@ -35,10 +35,6 @@ SENTENCES: Mapping[str, str] = {
     "own_request_link": _("You cannot hand out approval links for your own request."),
     "link_needs_sign_in": _("This request needs two people. Sign in as {user} to answer; a link alone is not enough."),
     "link_of_another": _("You are signed in as {user}, and this link is for another person. Sign out to use it."),
-    "hand_approval": _("Actions by hand need an approval in cluster {cluster}. Another person must approve."),
-    "two_person_node": _(
-        "Rescue {rescue} asked {needed} people about this node. The same number must approve an action by hand."
-    ),
     "question_first": _(
         "Rescue {rescue} waits for {needed} people. An approver must deny or cancel it on Approvals first."
     ),
