@@ -5,6 +5,7 @@ are stable: a class may be renamed, its verbs may not. Free text of people and o
 everything that the portal says itself is a ``Reason``.
 """
 
+from kcover.audit.approvals import ApprovalLinkMade, QuestionCancelled, RescueApproved, RescueRejected, Vote
 from kcover.audit.base import (
     REGISTRY,
     Act,
@@ -64,7 +65,6 @@ from kcover.audit.fleet import (
     ModeAct,
 )
 from kcover.audit.rescues import (
-    ApprovalLinkMade,
     CommandAnsweredLate,
     Decided,
     DecisionMade,
@@ -72,17 +72,13 @@ from kcover.audit.rescues import (
     MarksAct,
     MarksFound,
     MarksGone,
-    QuestionCancelled,
     RequestRefused,
     RescueAct,
-    RescueApproved,
     RescueCalledBack,
     RescueEnded,
     RescueHeld,
     RescueOpened,
-    RescueRejected,
     StormOpened,
-    Vote,
 )
 from kcover.audit.second_factors import (
     FactorConfirmed,

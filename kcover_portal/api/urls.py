@@ -10,6 +10,7 @@ from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitVie
 from kcover_portal.api.v1 import (
     account,
     approval_links,
+    approvals,
     audit,
     base,
     checks,
@@ -77,7 +78,7 @@ urlpatterns = [
     path("v1/rescues/<int:pk>/approval-links", approval_links.ApprovalLinks.as_view(), name="approval-links"),
     path("v1/rescues/<int:pk>/callback", decisions.Callback.as_view(), name="rescue-callback"),
     path("v1/rescues/<int:pk>/<slug:verb>", rescues.RescueAct.as_view(), name="rescue-act"),
-    path("v1/approvals", rescues.Approvals.as_view(LIST), name="approvals"),
+    path("v1/approvals", approvals.Approvals.as_view(LIST), name="approvals"),
     path("v1/policies", policies.Policies.as_view({"get": "list", "post": "create"}), name="policies"),
     path("v1/policies/validate", policies.Validate.as_view(), name="policies-validate"),
     path("v1/policies/try", policies.Try.as_view(), name="policies-try"),

@@ -24,8 +24,8 @@ from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
-from kcover_portal.rescue.filtersets import ApprovalFilter, DecisionFilter, RescueFilter
-from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
+from kcover_portal.rescue.filtersets import DecisionFilter, RescueFilter
+from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
 
@@ -192,29 +192,6 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
         )
 
 
-class ApprovalSerializer(serializers.ModelSerializer[Approval]):
-    """A person's approval or rejection, bound to a plan."""
-
-    cluster = serializers.CharField(source="rescue.cluster.name", read_only=True)
-    node = serializers.CharField(source="rescue.node.name", read_only=True)
-
-    class Meta:
-        model = Approval
-        fields = (
-            "id",
-            "rescue",
-            "cluster",
-            "node",
-            "plan_hash",
-            "approved",
-            "by",
-            "controllers",
-            "via",
-            "reason",
-            "at",
-        )
-
-
 class Decisions(base.Reads[Decision]):
     """Decisions, newest first."""
 
@@ -235,15 +212,6 @@ class Rescues(base.Reads[Rescue]):
     queryset = detailed()
     serializer_class = RescueSerializer
     filterset_class = RescueFilter
-
-
-class Approvals(base.Lists[Approval]):
-    """Approvals and rejections by people, newest first."""
-
-    queryset = Approval.objects.select_related("rescue__cluster", "rescue__node")
-    serializer_class = ApprovalSerializer
-    filterset_class = ApprovalFilter
-    cluster_field = "rescue__cluster"
 
 
 def _canceller(who: accounts.Principal, rescue: Rescue) -> dict[str, Any]:
