@@ -2,7 +2,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("fleet", "0002_heartbeat_fillfactor")]
+    dependencies = [("fleet", "0003_encrypted_secrets")]
 
     operations = [
         migrations.AddField(
