@@ -1,6 +1,7 @@
 """Creates folders and files that only the portal's user can read."""
 
 import contextlib
+import errno
 import os
 import secrets
 from pathlib import Path
@@ -33,6 +34,23 @@ def replace(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Replaces the content of a file in one step, durably. Readers see the old or the new content."""
     _draft(path, content, mode=mode).replace(path)
     sync_folder(path.parent)
+
+
+def append_line(path: Path, line: str, *, mode: int = 0o640) -> None:
+    """Appends a line durably. The text goes out in one write, so that lines of several processes stay whole."""
+    created = not path.exists()
+    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, mode)
+    try:
+        size = os.fstat(descriptor).st_size
+        cut = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"  # a crash may have cut the last line
+        content = f"{chr(10) if cut else ''}{line}\n".encode()
+        if os.write(descriptor, content) != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    if created:
+        sync_folder(path.parent)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,9 +1,11 @@
 """Reads the text of an environment variable. Each function raises ValueError or KeyError for an invalid text."""
 
+import hashlib
 import re
 import zoneinfo
 from collections.abc import Callable
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
 from urllib.parse import urlsplit
 
 
@@ -15,6 +17,14 @@ def web(text: str) -> str:
     return text.rstrip("/")
 
 
+def web_call(text: str) -> str:
+    """The URL of a call to another system, with its query."""
+    parts = urlsplit(text)
+    if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0):
+        raise ValueError
+    return text
+
+
 def database(text: str) -> str:
     parts = urlsplit(text)
     if parts.scheme not in DATABASES or len(parts.path) < 2 or parts.port == 0:
@@ -22,6 +32,15 @@ def database(text: str) -> str:
     if parts.scheme == "sqlite" and (parts.netloc or parts.path.endswith((":memory:", "/"))):
         raise ValueError
     return text
+
+
+def anchor_file(text: str, *, database: str, var: Path) -> Path | None:
+    """The configured file, or one in ``var`` for each database, so that a new database has no old anchor."""
+    if text:
+        return None if text == "none" else var.parent / text
+    parts = urlsplit(database)
+    place = f"{parts.hostname}:{parts.port}{parts.path}" if parts.hostname else str(var.parent / parts.path[1:])
+    return var / "anchors" / f"{hashlib.sha256(place.encode()).hexdigest()[:12]}.jsonl"
 
 
 def redis(text: str) -> str:

@@ -74,6 +74,11 @@ KCOVER_DCGM_FATAL_ERRORS = cast("list[str]", ENV["KCOVER_DCGM_FATAL_ERRORS"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
 # Without a setting one machine keeps its key in var/; `serve` and `standalone` create it there.
 KCOVER_SIGNING_KEY = VAR_DIR.parent / (cast("str", ENV["KCOVER_SIGNING_KEY"]) or VAR_DIR / "signing_key.pem")
+KCOVER_ANCHOR = setting_values.anchor_file(
+    cast("str", ENV["KCOVER_ANCHOR"]), database=cast("str", ENV["KCOVER_DATABASE_URL"]), var=VAR_DIR
+)
+KCOVER_ANCHOR_WEBHOOK = cast("str", ENV["KCOVER_ANCHOR_WEBHOOK"])
+KCOVER_ANCHOR_WEBHOOK_SECRET = cast("str", ENV["KCOVER_ANCHOR_WEBHOOK_SECRET"])
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -93,6 +98,7 @@ INSTALLED_APPS = [
     "kcover_portal.accounts",
     "kcover_portal.policies",
     "kcover_portal.incidents",
+    "kcover_portal.anchors",
     "kcover_portal.rescue",
     "kcover_portal.checks",
     "kcover_portal.preflight",

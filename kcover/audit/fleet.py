@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from kcover.audit.base import Act, register
+from kcover.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,22 @@ class AutomationResumed(ModeAct):
     """Automation was resumed after a pause."""
 
     VERB: ClassVar[str] = "automation.resumed"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseDiverged(Act):
+    """The database was restored or rewritten: it lacks what was published of the audit log at ``anchored_at``."""
+
+    VERB: ClassVar[str] = "ledger.diverged"
+
+    anchored_at: datetime
+    because: tuple[Reason, ...]
+
+    @property
+    def subject(self) -> str:
+        """The installation."""
+        return "installation"
 
 
 @register

@@ -39,6 +39,7 @@ TITLES: Mapping[str, str] = {
     "incident.closed": _("Incident closed"),
     "automation.paused": _("Automation paused"),
     "automation.resumed": _("Automation resumed"),
+    "ledger.diverged": _("Database differs from an anchor"),
     "cluster.added": _("Cluster added"),
     "cluster.changed": _("Cluster settings changed"),
     "cluster.guards": _("Guards changed"),

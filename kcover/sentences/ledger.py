@@ -15,4 +15,27 @@ SENTENCES: Mapping[str, str] = {
     ),
     "signing_key_exists": _("{path} exists. To replace the key, use manage.py ledger key --rotate."),
     "public_keys_missing": _("{path} contains no public key in PEM format."),
+    # Anchors.
+    "anchor_unreadable": _("The anchor {path} cannot be read: {error}."),
+    "anchor_line_invalid": _("not a line of signed heads: {error}"),
+    "anchor_not_written": _("The anchor {path} cannot be written: {error}."),
+    "anchor_webhook_refused": _("The anchor webhook answered with status {status}."),
+    "chain_missing": _("the chain is missing: every registered cluster has entries"),
+    # What an anchor says and the database does not.
+    "anchored_chain_missing": _(
+        "Chain {cluster} is missing. At {at} it had {number} entries. What they record is unknown."
+    ),
+    "anchored_chain_behind": _(
+        "Chain {cluster} ends at entry {newest}. At {at} it had {number} entries. What the missing entries record is"
+        " unknown."
+    ),
+    "anchored_chain_rewritten": _(
+        "Entry {number} of chain {cluster} is not the entry that was published at {at}. It or an earlier entry was"
+        " rewritten."
+    ),
+    "database_diverged": _(
+        "The database does not have the audit log that was published at {at}. It was restored from a backup, or"
+        " rewritten. Changes of that time are unknown: rescues, approvals, revoked tokens, roles. Check the nodes,"
+        " revoke tokens again, then resume."
+    ),
 }

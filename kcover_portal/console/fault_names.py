@@ -21,11 +21,13 @@ KINDS: Final[dict[str, str | Promise]] = {
     "other": gettext_lazy("Other"),
     fault.OVERFLOW: gettext_lazy("Overflow"),
     "storm": gettext_lazy("Storm"),
+    "ledger": gettext_lazy("Audit log"),
 }
 
 # Faults that the portal finds itself: their codes are words.
 FOUND: Final[dict[tuple[str, str], str | Promise]] = {
     ("agent", "silent"): gettext_lazy("Agent silent"),
+    ("ledger", "diverged"): gettext_lazy("Audit log differs from its anchor"),
     ("preflight", "slow"): gettext_lazy("Preflight slow"),
     ("preflight", "abnormal"): gettext_lazy("Preflight abnormal"),
 }

@@ -56,6 +56,8 @@ def begin_afresh() -> None:
     if path.is_relative_to(settings.VAR_DIR / "demo"):
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
+        if settings.KCOVER_ANCHOR is not None and settings.KCOVER_ANCHOR.is_relative_to(settings.VAR_DIR):
+            settings.KCOVER_ANCHOR.unlink(missing_ok=True)  # it anchors the database that was just deleted
 
 
 @contextlib.contextmanager

@@ -10,6 +10,8 @@ from django.db.utils import Error as DatabaseError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from kcover import reasons
+from kcover_portal.anchors import queries as anchors
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.operate import watcher
@@ -18,6 +20,7 @@ from kcover_portal.runtime import queries as runtime
 BROKER_SECONDS = 1.0
 SWEEP_LATE = timedelta(seconds=30)
 WATCH_LATE = timedelta(seconds=30)  # age of the watch's lease: twice its duration
+HEADS_LATE = timedelta(minutes=3)  # age of the last signed heads, which are published once a minute
 CONTACT_LATE = timedelta(seconds=120)  # age of the last answer of a cluster
 
 
@@ -44,6 +47,7 @@ def findings(*, now: datetime) -> list[Finding]:
         return [Finding("database", False, str(error).strip()), _broker()]
     clusters = fleet.clusters()
     found = [Finding("database", True, connection.vendor), _broker(), _sweep(now), _watch(now, clusters)]
+    found += [*_heads(now), *_divergence()]
     return found + [_contact(cluster, now) for cluster in clusters]
 
 
@@ -78,6 +82,31 @@ def _watch(now: datetime, clusters: list[Cluster]) -> Finding:
     if at is None:
         return Finding("watch", False, "never ran: is a watch running?")
     return Finding("watch", now - at <= WATCH_LATE, f"led {_seconds(now - at)} ago")
+
+
+def _heads(now: datetime) -> list[Finding]:
+    """Whether signed heads of the audit log get to each place outside of the database."""
+    rows = {row.place: row for row in anchors.publications()}
+    found = []
+    for place in sorted({"key", "log", *rows}):
+        row, name = rows.get(place), f"audit log {place}"
+        if row is None:
+            found.append(Finding(name, False, "never published: is a worker and beat running?", needed=False))
+        elif row.why is not None:
+            found.append(Finding(name, False, str(row.why), needed=False))
+        else:
+            age = now - (row.published_at or now)
+            found.append(Finding(name, age <= HEADS_LATE, f"signed heads {_seconds(age)} ago", needed=False))
+    return found
+
+
+def _divergence() -> list[Finding]:
+    row = anchors.unanswered_divergence()
+    if row is None:
+        return []
+    return [
+        Finding("audit log anchor", False, " ".join(str(reasons.from_json(each)) for each in row.because), needed=False)
+    ]
 
 
 def _contact(cluster: Cluster, now: datetime) -> Finding:

@@ -12,10 +12,12 @@ from prometheus_client.registry import Collector
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover_portal.anchors import queries as anchors
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import queries as ledger
 from kcover_portal.notify import queries as notify
 from kcover_portal.operate import autopilot, health
 from kcover_portal.preflight.models import PreflightRun
@@ -93,6 +95,7 @@ class Rows(Collector):
         oldest = notify.oldest_waiting()
         waiting.add_metric((), (now - oldest).total_seconds() if oldest else 0.0)
         yield waiting
+        yield from _heads(now=now)
         swept_at = runtime.heartbeat("sweep")
         age = GaugeMetricFamily("kcover_sweep_age_seconds", "Seconds since the last sweep")
         if swept_at is not None:
@@ -155,6 +158,29 @@ def _ingest() -> Iterable[Metric]:
     for end in ("accepted", "duplicates", "rejected"):
         items.add_metric((end,), counts.get(end, 0))
     yield items
+
+
+def _heads(*, now: datetime) -> Iterable[Metric]:
+    """The heads of the audit log's chains. Prometheus keeps them outside of the database, so they are an anchor too."""
+    text = "Newest entry of the audit log by chain; cluster empty: the installation"
+    newest = GaugeMetricFamily("kcover_ledger_sequence", text, labels=("cluster",))
+    text = "First 48 bits of that entry's digest, as a number"
+    digest = GaugeMetricFamily("kcover_ledger_digest", text, labels=("cluster",))
+    for cluster, sequence, hexadecimal in ledger.heads():
+        newest.add_metric((cluster,), sequence)
+        digest.add_metric((cluster,), int(hexadecimal[:12] or "0", 16))
+    yield from (newest, digest)
+    age = GaugeMetricFamily("kcover_ledger_heads_age_seconds", "Age of the last signed heads", labels=("place",))
+    failing = GaugeMetricFamily("kcover_ledger_heads_failing", "1 if the last attempt failed", labels=("place",))
+    for row in anchors.publications():
+        failing.add_metric((row.place,), float(bool(row.problem)))
+        if row.published_at is not None:
+            age.add_metric((row.place,), (now - row.published_at).total_seconds())
+    yield from (age, failing)
+    unanswered = anchors.unanswered_divergence()
+    diverged = GaugeMetricFamily("kcover_ledger_diverged", "1 if the database lacks what an anchor says")
+    diverged.add_metric((), float(unanswered is not None))
+    yield diverged
 
 
 def _counted(name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:

@@ -69,4 +69,5 @@ class IncidentFilter(incidents.IncidentFilter):
         """Incidents that need a person, or those that do not."""
         waiting = Q(pk__in=needs_person.unhandled_incidents().values("pk"))
         waiting |= Q(pk__in=needs_person.open_storms().values("pk"))
+        waiting |= Q(pk__in=needs_person.open_ledger_incidents().values("pk"))
         return rows.filter(waiting if value else ~waiting)

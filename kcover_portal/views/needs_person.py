@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from django.db.models import Count, QuerySet
 
@@ -12,13 +13,14 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person as rescue
 
-KINDS = ("storm", "rescue", "approval", "incident", "watch")
+KINDS = ("ledger", "storm", "rescue", "approval", "incident", "watch")
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsPerson:
     """The rows that wait for a person, by what they wait for; each app defines its own part."""
 
+    ledgers: QuerySet[Incident]  # the audit log differs from an anchor; to be examined and closed
     storms: QuerySet[Incident]  # to be examined and closed
     rescues: QuerySet[Rescue]  # left to people
     approvals: QuerySet[Rescue]  # to be approved or rejected
@@ -29,6 +31,7 @@ class NeedsPerson:
 def of(clusters: Collection[Cluster]) -> NeedsPerson:
     """What needs a person in these clusters. The querysets are not evaluated."""
     return NeedsPerson(
+        ledgers=rescue.open_ledger_incidents().filter(cluster__in=clusters),
         storms=rescue.open_storms().filter(cluster__in=clusters),
         rescues=rescue.left_to_people().filter(cluster__in=clusters),
         approvals=rescue.awaiting_approval().filter(cluster__in=clusters),
@@ -38,9 +41,15 @@ def of(clusters: Collection[Cluster]) -> NeedsPerson:
 
 
 def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
-    """The number of rows that need a person, by cluster and kind; zeros included. Four queries."""
+    """The number of rows that need a person, by cluster and kind; zeros included. Five queries."""
     found = of(clusters)
-    rows = {"storm": found.storms, "rescue": found.rescues, "approval": found.approvals, "incident": found.incidents}
+    rows: dict[str, QuerySet[Any]] = {
+        "ledger": found.ledgers,
+        "storm": found.storms,
+        "rescue": found.rescues,
+        "approval": found.approvals,
+        "incident": found.incidents,
+    }
     numbers = Counter({(cluster.name, "watch"): 1 for cluster in found.clusters})
     for kind, queryset in rows.items():
         for name, n in queryset.order_by().values_list("cluster__name").annotate(n=Count("pk")):

@@ -66,6 +66,8 @@ def test_a_service_of_the_namespace_is_not_taken_for_a_setting():
 
 def test_the_documentation_makes_the_secret_that_is_mounted():
     files = {Path(path).name for name, path in SETTINGS.items() if name.endswith("_FILE")}
+    key = Path(SETTINGS["KCOVER_SIGNING_KEY"]).name
+    files |= {key, f"{key}.pub"}
     name = only(
         {volume["secret"]["secretName"] for pod in PODS.values() for volume in pod["volumes"] if "secret" in volume}
     )

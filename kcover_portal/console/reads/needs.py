@@ -74,6 +74,7 @@ def of(clusters: Collection[Cluster]) -> Needs:
     urgent, other, nodes = _faulty_nodes(waiting.incidents)
     unwatched = [_unwatched(cluster) for cluster in waiting.clusters]
     kinds = (
+        _Kind(*_ledgers(waiting.ledgers), "incidents", "needs_person=true&kind=ledger"),
         _Kind(*_storms(waiting.storms), "incidents", "needs_person=true&kind=storm"),
         _Kind(urgent, nodes - len(other), "incidents", "needs_person=true"),
         _Kind(*_left(waiting.rescues), "rescues", "tab=people"),
@@ -92,6 +93,22 @@ def of(clusters: Collection[Cluster]) -> Needs:
 
 def _total(rows: QuerySet[Any], listed: Sequence[object]) -> int:
     return rows.count() if len(listed) == LISTED else len(listed)
+
+
+def _ledgers(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
+    found = [
+        Need(
+            presentation.Badge("", "bad", "bolt"),
+            _("The audit log differs from its anchor; automation is paused"),
+            _("The database was restored or rewritten. Read the incident, check the nodes, resume, then close it."),
+            row.opened_at,
+            "incident",
+            row.pk,
+            row.cluster.name,
+        )
+        for row in rows.select_related("cluster").order_by("opened_at", "pk")[:LISTED]
+    ]
+    return found, _total(rows, found)
 
 
 def _storms(rows: QuerySet[Incident]) -> tuple[list[Need], int]:

@@ -8,6 +8,7 @@ from kcover_portal.incidents.services.node_jobs import note_jobs
 from kcover_portal.incidents.services.portal_fault import PortalFault
 from kcover_portal.incidents.services.record_faults import (
     decided_with_other_labels,
+    keep_cluster_incident,
     keep_fault,
     keep_storm,
     redecide_cluster,
@@ -24,6 +25,7 @@ __all__ = [
     "close_by_hand",
     "decided_with_other_labels",
     "ingest",
+    "keep_cluster_incident",
     "keep_fault",
     "keep_storm",
     "mark_decided",

@@ -197,7 +197,23 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
     """
     trait, _, value = code.partition(" ")
     because = reasons.of(f"storm_of_{trait}", value=value)
-    storm, opened = Incident.objects.get_or_create(
+    storm, opened = keep_cluster_incident(cluster, kind=kind, code=code, because=because, now=now)
+    if not set(nodes).issubset(storm.scope):
+        locked = Incident.objects.select_for_update().get(pk=storm.pk)  # a concurrent call must not lose its nodes
+        scope = sorted({*locked.scope, *nodes})
+        Incident.objects.filter(pk=storm.pk).update(scope=scope, count=len(scope), last_at=now)
+        doorbell.publish("incident", storm.pk, cluster=cluster.name)
+    return storm, opened
+
+
+def keep_cluster_incident(
+    cluster: Cluster, *, kind: str, code: str, because: reasons.Reason, now: datetime
+) -> tuple[Incident, bool]:
+    """Finds or opens the one open incident of this kind and code without a node. Returns it, and whether it is new.
+
+    It is never decided: it stays open until a person closes it.
+    """
+    return Incident.objects.get_or_create(
         cluster=cluster,
         node=None,
         kind=kind,
@@ -211,12 +227,6 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
             "last_at": now,
         },
     )
-    if not set(nodes).issubset(storm.scope):
-        locked = Incident.objects.select_for_update().get(pk=storm.pk)  # a concurrent call must not lose its nodes
-        scope = sorted({*locked.scope, *nodes})
-        Incident.objects.filter(pk=storm.pk).update(scope=scope, count=len(scope), last_at=now)
-        doorbell.publish("incident", storm.pk, cluster=cluster.name)
-    return storm, opened
 
 
 def redecide_if_labels_changed(node: Node, *, now: datetime) -> None:

@@ -1,6 +1,16 @@
 """Reads the ledger: timelines, verification and the replay of a rescue."""
 
-from kcover_portal.ledger.queries.chain import Verdict, about, chains, content, content_digest, digest, timeline, verify
+from kcover_portal.ledger.queries.chain import (
+    Verdict,
+    about,
+    chains,
+    content,
+    content_digest,
+    digest,
+    heads,
+    timeline,
+    verify,
+)
 from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay
 
 __all__ = [
@@ -12,6 +22,7 @@ __all__ = [
     "content",
     "content_digest",
     "digest",
+    "heads",
     "replay",
     "timeline",
     "verify",

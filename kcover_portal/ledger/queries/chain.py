@@ -83,6 +83,11 @@ def chains() -> list[str]:
     return sorted({*heads, *Entry.objects.order_by().values_list("cluster", flat=True).distinct()})
 
 
+def heads() -> list[tuple[str, int, str]]:
+    """Returns cluster, sequence number and digest of the head of every chain."""
+    return list(Chain.objects.order_by("cluster").values_list("cluster", "sequence", "digest"))
+
+
 def verify(cluster: str) -> Verdict:
     """Verifies one chain from its first entry, reading a thousand rows at a time.
 

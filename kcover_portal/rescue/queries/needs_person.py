@@ -15,6 +15,7 @@ AWAITING_APPROVAL = Q(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
 LEFT_TO_PEOPLE = (Q(needs_human=True, state__in=lifecycle.OPEN_RESCUE) & ~AWAITING_APPROVAL) | (
     (Q(needs_human=True) | Q(state=Rescue.State.FAILED)) & Q(state__in=lifecycle.CLOSED_RESCUE) & ~Q(marks={})
 )
+LEDGER = "ledger"  # the kind of an incident about the audit log
 KINDS = {"approval": AWAITING_APPROVAL, "people": LEFT_TO_PEOPLE}
 
 
@@ -40,6 +41,11 @@ def kind_of(rescue: Rescue) -> str:
 def open_storms() -> QuerySet[Incident]:
     """Storms that are still open."""
     return Incident.objects.filter(node=None, kind=symptoms.STORM, state=Incident.State.OPEN)
+
+
+def open_ledger_incidents() -> QuerySet[Incident]:
+    """Open incidents of clusters whose audit log differs from an anchor."""
+    return Incident.objects.filter(node=None, kind=LEDGER, state=Incident.State.OPEN)
 
 
 def unhandled_incidents() -> QuerySet[Incident]:

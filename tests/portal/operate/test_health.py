@@ -7,6 +7,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from kcover_portal.anchors.models import Publication
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.operate import watcher
 from kcover_portal.runtime.models import Heartbeat, Lease
@@ -24,6 +25,8 @@ def _running(settings: Any) -> None:
     leases.acquire(watcher.LEASE, holder="here", until=now + timedelta(seconds=15), now=now)
     for name in ("east", "west"):
         Cluster.objects.create(name=name, created_at=now, watched_at=now)
+    for place in ("key", "log"):
+        Publication.objects.create(place=place, published_at=now)
 
 
 def readyz() -> tuple[int, dict[str, Any]]:
@@ -40,9 +43,10 @@ def late(name: str, **time: float) -> None:
 def test_all_is_well() -> None:
     status, found = readyz()
     assert status == 200
-    assert list(found) == ["database", "broker", "sweep", "watch", "watch east", "watch west"]
+    heads = ["audit log key", "audit log log"]
+    assert list(found) == ["database", "broker", "sweep", "watch", *heads, "watch east", "watch west"]
     assert all(one["well"] for one in found.values())
-    assert [name for name, one in found.items() if not one["needed"]] == ["watch east", "watch west"]
+    assert [name for name, one in found.items() if not one["needed"]] == [*heads, "watch east", "watch west"]
     assert found["broker"]["fact"] == "embedded"
 
 

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from kcover_portal.ledger import queries, signatures
 from kcover_portal.ledger.queries import rescue_replay
+from kcover_portal.operate.ledger_verification import LedgerVerification
 from kcover_portal.rescue.models import Rescue, Step
 
 RESCUE_FIELDS = ("plan_hash", "outcome", "verified", "needs_human", "opened_at", "closed_at")
@@ -19,7 +21,9 @@ class Command(BaseCommand):
     """Verifies the audit log, replays rescues from it, and makes signing keys."""
 
     help = (
-        "verify: check that no entry of the audit log was changed, removed or inserted. "
+        "verify: check that no entry of the audit log was changed, removed or inserted, and with --anchor that "
+        "the database has everything that was published. Exit status 1: it was, or it has not; 3: an anchor proves "
+        "nothing. "
         "replay --rescue N: rebuild a rescue's state from the audit log and compare it with its row. "
         "key: create the key that signs the audit log; key --rotate replaces it"
     )
@@ -30,33 +34,32 @@ class Command(BaseCommand):
             "--cluster", help="verify: only this cluster's chain; replay: required if the rescue's row is gone"
         )
         parser.add_argument("--rescue", type=int, metavar="N", help="replay: the rescue's number")
+        parser.add_argument(
+            "--anchor", type=Path, action="append", metavar="FILE", help="verify: compare with published heads"
+        )
+        parser.add_argument(
+            "--keys", type=Path, help="verify: PEM file of the public keys to trust; default: the portal's"
+        )
+        parser.add_argument(
+            "--since", type=datetime.fromisoformat, metavar="TIME", help="verify: leave older lines of the anchor out"
+        )
         parser.add_argument("--path", type=Path, help="key: the private key's file; default: KCOVER_SIGNING_KEY")
         parser.add_argument("--rotate", action="store_true", help="key: replace the key and keep its public key")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Prints one line per chain, or the rescue. Fails if a chain is broken or the row differs."""
         if options["verb"] == "verify":
-            self._verify([options["cluster"]] if options["cluster"] else queries.chains())
+            verification = LedgerVerification(say=self.stdout.write)
+            verification.chains([options["cluster"]] if options["cluster"] else None)
+            for path in options["anchor"] or ():
+                verification.anchor(path, keys=options["keys"], since=options["since"])
+            verification.conclude()
         elif options["verb"] == "key":
             self._key(options["path"] or settings.KCOVER_SIGNING_KEY, rotate=options["rotate"])
         elif options["rescue"] is None:
             raise CommandError("replay requires --rescue N")
         else:
             self._replay(options["rescue"], cluster=options["cluster"])
-
-    def _verify(self, clusters: list[str]) -> None:
-        broken = 0
-        for cluster in clusters:
-            verdict = queries.verify(cluster)
-            name = cluster or "(installation)"
-            if verdict.intact:
-                self.stdout.write(f"{name}: {verdict.entries} entries, intact")
-            else:
-                broken += 1
-                row = f" (row {verdict.row})" if verdict.row else ""
-                self.stdout.write(f"{name}: broken at entry {verdict.broken_at}{row}: {verdict.because}")
-        if broken:
-            raise CommandError(f"{broken} of {len(clusters)} chains are broken")
 
     def _key(self, path: Path, *, rotate: bool) -> None:
         try:
