@@ -24,7 +24,7 @@ def of_url(url: str, *, folder: Path) -> dict[str, Any]:
         options |= {
             "timeout": 20,
             "transaction_mode": "IMMEDIATE",
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA recursive_triggers=ON;",
         }
     else:
         config["CONN_MAX_AGE"] = 60

@@ -35,6 +35,8 @@ REWRITES = {
     "delete everything": lambda: _execute("DELETE FROM ledger_entry"),
     "remove the head": lambda: Chain.objects.filter(cluster="c1").delete(),
     "set the head back": lambda: Chain.objects.filter(cluster="c1").update(sequence=2),
+    "set the head forward": lambda: Chain.objects.filter(cluster="c1").update(sequence=9),
+    "another digest for the head": lambda: Chain.objects.filter(cluster="c1").update(digest="0" * 64),
     "rename the head": lambda: _execute("UPDATE ledger_chain SET cluster = 'c9' WHERE cluster = 'c1'"),
 }
 
@@ -56,6 +58,32 @@ def test_inv_46_postgresql_refuses_to_truncate_it(chain: list[Entry]) -> None:
         pytest.skip("SQLite has no TRUNCATE")
     with pytest.raises(IntegrityError, match="append-only: TRUNCATE on ledger_entry"), transaction.atomic():
         _execute("TRUNCATE ledger_entry CASCADE")
+
+
+ROW = "(id, cluster, sequence, at, actor, verb, subject, node, data, previous, digest)"
+REPLACEMENTS = {
+    "by id": f"INSERT OR REPLACE INTO ledger_entry {ROW} SELECT id, 'c9', 7, at, 'mallory', verb, subject, node, data,"
+    " previous, digest FROM ledger_entry WHERE sequence = 2",
+    "by sequence": f"REPLACE INTO ledger_entry {ROW} SELECT NULL, cluster, sequence, at, 'mallory', verb, subject,"
+    " node, data, previous, digest FROM ledger_entry WHERE cluster = 'c1' AND sequence = 2",
+    "of the head": "INSERT OR REPLACE INTO ledger_chain (cluster, sequence, digest) VALUES ('c1', 2, '')",
+    "by update": "UPDATE OR REPLACE ledger_entry SET sequence = 3 WHERE cluster = 'c1' AND sequence = 2",
+}
+
+
+@pytest.mark.parametrize("recursive", ["ON", "OFF"])
+@pytest.mark.parametrize("how", REPLACEMENTS)
+def test_inv_46_sqlite_refuses_to_replace_an_entry(chain: list[Entry], how: str, recursive: str) -> None:
+    """Whatever the connection's setting of recursive_triggers, which every client can switch off."""
+    if connection.vendor != "sqlite":
+        pytest.skip("PostgreSQL has no REPLACE")
+    _execute(f"PRAGMA recursive_triggers={recursive}")
+    try:
+        with pytest.raises(IntegrityError, match="ledger"), transaction.atomic():
+            _execute(REPLACEMENTS[how])
+    finally:
+        _execute("PRAGMA recursive_triggers=ON")
+    assert queries.verify("c1") == queries.Verdict("c1", 5)
 
 
 @pytest.mark.django_db(transaction=True)

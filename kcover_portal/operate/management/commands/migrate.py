@@ -11,6 +11,8 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.utils import Error as DatabaseError
 
+from kcover_portal.operate import database_roles
+
 LOCK = 0x6B636F766572  # "kcover" as a number: the key of a PostgreSQL advisory lock, per database
 POLL_SECONDS = 0.5
 LOCK_TIMEOUT_SECONDS = 600.0  # then the process exits and its supervisor restarts it
@@ -32,8 +34,17 @@ class Command(migrate.Command):
         if connection.vendor == "postgresql":
             with _alone(connection, say=self.stderr.write):
                 super().handle(*args, **options)
+                if not options["plan"] and not options["check_unapplied"]:
+                    _grant(connection)
         else:
             super().handle(*args, **options)
+
+
+def _grant(connection: BaseDatabaseWrapper) -> None:
+    """Gives the application roles their rights on new tables (``manage.py database roles``)."""
+    if database_roles.is_owner(connection):
+        for role in database_roles.application_roles(connection):
+            database_roles.grant(connection, role)
 
 
 @contextlib.contextmanager
