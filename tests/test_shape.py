@@ -15,7 +15,9 @@ FOLDERS = ("kcover", "agents", "kcover_portal", "simulator", "tools")
 LONGEST = 300  # lines
 
 # Files that may be longer, each with the reason.
-LONGER: dict[str, str] = {}
+LONGER: dict[str, str] = {
+    "tools/verify_proof.py": "a stranger gets one file",
+}
 
 # Lookups through a relation that a higher app declares: (app, name of the relation). This list only shrinks.
 UPWARD: dict[tuple[str, str], str] = {}

@@ -15,13 +15,17 @@ from kcover.policy import document
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A rule and its origin. ``external``: an external decider gave it as its answer; no policy contains it."""
+    """A rule and its origin. ``external``: an external decider gave it as its answer; no policy contains it.
+
+    ``source``: the SHA-256 of the text of the policy's revision.
+    """
 
     policy: str
     revision: int
     created_at: datetime
     rule: document.Rule
     external: bool = False
+    source: str = ""
 
     @property
     def name(self) -> str:
@@ -59,6 +63,7 @@ def to_json(candidates: Iterable[Candidate]) -> list[dict[str, Any]]:
             "created_at": candidate.created_at.astimezone(UTC).isoformat(),
             "index": candidate.rule.index,
             "rule": document.render_rule(candidate.rule),
+            "source": candidate.source,
         }
         for candidate in rank(candidates)
     ]

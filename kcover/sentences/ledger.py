@@ -38,4 +38,6 @@ SENTENCES: Mapping[str, str] = {
         " rewritten. Changes of that time are unknown: rescues, approvals, revoked tokens, roles. Check the nodes,"
         " revoke tokens again, then resume."
     ),
+    # Proofs of rescues.
+    "proof_without_entries": _("The audit log has no entries of rescue {rescue}, so it has no proof."),
 }

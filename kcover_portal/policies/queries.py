@@ -1,5 +1,6 @@
 """Reads the active policies, as rows and as rules."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -66,15 +67,32 @@ def candidates() -> tuple[match.Candidate, ...]:
     return _cached[1]
 
 
+def revision_numbered(policy: str, number: int) -> Revision | None:
+    """Returns a revision of a rescue policy, active or not; None if there is none."""
+    rows = Revision.objects.filter(policy__kind=RESCUE, policy__name=policy, number=number)
+    return rows.select_related("policy").first()
+
+
+def candidates_of(policy: str, number: int) -> tuple[match.Candidate, ...]:
+    """Returns the rules of one revision, active or not, as the core matches them; empty if there is none."""
+    row = revision_numbered(policy, number)
+    return tuple(_rules_of(row)) if row is not None else ()
+
+
 def _read() -> Iterator[match.Candidate]:
     for row in in_force():
-        policy = _parse(row)
-        if not isinstance(policy, document.Policy):
-            continue
-        for rule in policy.rules:
-            yield match.Candidate(
-                policy=row.policy.name, revision=row.number, created_at=row.policy.created_at, rule=rule
-            )
+        yield from _rules_of(row)
+
+
+def _rules_of(row: Revision) -> Iterator[match.Candidate]:
+    policy = _parse(row)
+    if not isinstance(policy, document.Policy):
+        return
+    source = hashlib.sha256(row.text.encode()).hexdigest()
+    for rule in policy.rules:
+        yield match.Candidate(
+            policy=row.policy.name, revision=row.number, created_at=row.policy.created_at, rule=rule, source=source
+        )
 
 
 def standby_rules() -> tuple[document.StandbyRule, ...]:

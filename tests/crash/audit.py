@@ -1,6 +1,6 @@
 """Asks the ledger commands about everything in one process; prints as JSON what is wrong, and the engine's steps.
 
-``{"chains": "", "rescues": {"1": ""}, "steps": ["cordon"]}``: empty texts where all is well.
+``{"chains": "", "rescues": {"1": ""}, "proofs": {"1": ""}, "steps": ["cordon"]}``: empty texts where all is well.
 """
 
 import io
@@ -14,6 +14,7 @@ django.setup()
 
 from kcover_portal.rescue.actions.registry import ACTIONS  # noqa: E402 - Django must be set up first
 from kcover_portal.rescue.models import Rescue  # noqa: E402
+from tests import proofs  # noqa: E402
 
 
 def wrong(*command: str) -> str:
@@ -33,6 +34,7 @@ json.dump(
             str(pk): wrong("ledger", "replay", "--rescue", str(pk))
             for pk in Rescue.objects.values_list("pk", flat=True)
         },
+        "proofs": {str(rescue.pk): proofs.broken_claim(rescue) for rescue in Rescue.objects.all()},
         "steps": sorted(ACTIONS),
     },
     sys.stdout,

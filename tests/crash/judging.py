@@ -48,6 +48,7 @@ def _wrong_ends(product: Installation, trial: Trial, mine: Sequence[Any], audit:
     if ends != PLANS[trial.plan].ends:
         yield f"rescues ended {ends}: {_story(product, trial)}"
     yield from (text for row in mine if (text := audit["rescues"][str(row.pk)]))
+    yield from (f"proof: {text}" for row in mine if (text := audit["proofs"][str(row.pk)]))
 
 
 def _wrong_standbys(product: Installation, trial: Trial) -> Iterator[str]:

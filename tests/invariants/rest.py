@@ -13,6 +13,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
+from tests import proofs
 from tests.invariants.bed import Bed
 from tests.invariants.watched import must
 
@@ -77,6 +78,7 @@ def _check_end(bed: Bed) -> None:
         told = ledger.replay("c1", rescue=rescue.pk)
         row = (rescue.state, rescue.outcome, rescue.needs_human)
         must((told.state, told.outcome, told.needs_human) == row, 46, f"{rescue} is {row}, the ledger says {told}")
+        must(not (broken := proofs.broken_claim(rescue)), 46, f"the proof of {rescue} is not valid: {broken}")
 
 
 def _check_node(bed: Bed, name: str) -> None:

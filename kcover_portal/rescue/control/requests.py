@@ -31,6 +31,8 @@ BY_HAND = ("breaker", "rate")  # guards that a person's own request always overr
 ENDING = tuple(actions.names(lambda spec: spec.returns_node))
 DRAIN = actions.drain.SPEC.name
 
+Figures = Mapping[str, Any] | None  # of the guards; empty: limits do not apply; None: no guard was asked
+
 
 class Unmet(create.RescueRefused):
     """A precondition of a decision system's plan is not met."""
@@ -122,9 +124,9 @@ def request(
     return created.rescue
 
 
-def _guards_passed(rescue: Rescue, counted: Mapping[str, Any]) -> list[ledger.Draft]:
-    """The entry with the figures that let the request pass; none if no guard was evaluated."""
-    if not counted:
+def _guards_passed(rescue: Rescue, counted: Figures) -> list[ledger.Draft]:
+    """The entry with the figures that let the request pass; none if no guard was asked."""
+    if counted is None:
         return []
     act = audit.GuardPassed(
         rescue=rescue.pk,
@@ -212,7 +214,7 @@ def request_plan(
 
 def _may_be_planned(
     node: Node, asked: kce_actions.Request, *, overrides: Mapping[str, str], now: datetime
-) -> tuple[str, list[Reason], list[Reason], Mapping[str, Any]]:
+) -> tuple[str, list[Reason], list[Reason], Figures]:
     """The effective mode, the objections to the plan, the overridden guards, and the guards' figures."""
     mode, why = fleet.mode_of(node.cluster)
     refusals = [recheck_guards.silent(mode, why)] if mode in fleet.SILENT else []
@@ -253,11 +255,11 @@ def preview(node: Node, verb: str, *, now: datetime, by_person: bool = True) -> 
 
 def _refusals(
     node: Node, verb: str, *, overrides: Mapping[str, str], now: datetime
-) -> tuple[list[Reason], list[Reason], Mapping[str, Any]]:
+) -> tuple[list[Reason], list[Reason], Figures]:
     """The objections to an operator's request now, the overridden guards and the figures; also for the dry run."""
     refusals: list[Reason] = []
     passed: list[Reason] = []
-    counted: Mapping[str, Any] = {}
+    counted: Figures = None
     mode, why = fleet.mode_of(node.cluster)
     if not node.in_cluster:
         refusals.append(reasons.of("no_such_node", cluster=node.cluster.name, node=node.name))
@@ -280,7 +282,7 @@ def _refusals(
 
 def _guards(
     node: Node, steps: Sequence[str], *, overrides: Mapping[str, str], now: datetime, code: str = ""
-) -> tuple[list[Reason], list[Reason], Mapping[str, Any]]:
+) -> tuple[list[Reason], list[Reason], Figures]:
     """The guards' findings about a requested act: the same as for a policy's act, unless someone overrides them.
 
     Returns what holds it back, what is overridden, and the figures of the isolation.

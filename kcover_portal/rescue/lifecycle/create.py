@@ -207,7 +207,7 @@ def _created(new: Opening) -> Created:
         uid=rescue.node_uid,
         gate=rescue.gate,
         approvers=rescue.approvers,
-        approval_seconds=rescue.approval_seconds if rescue.gate is not None else None,
+        approval_seconds=rescue.approval_seconds,
         requesters=tuple(rescue.requesters),
     )
     if rescue.lease_until is None:

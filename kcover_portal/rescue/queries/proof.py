@@ -1,0 +1,129 @@
+"""The proof of a rescue: a small signed document that a stranger can verify (``tools/verify_proof.py``).
+
+It contains the entries of the rescue with their place in the chain, the facts of its decision and all rules in force at
+that time. Entries of others are present as the digests of their content only.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.db.models import QuerySet
+
+from kcover import digests, lifecycle
+from kcover.decisions import match
+from kcover_portal.ledger import queries as ledger
+from kcover_portal.ledger import signatures
+from kcover_portal.ledger.models import Entry
+from kcover_portal.policies import queries as policies
+from kcover_portal.rescue.models import Rescue
+
+KIND = "kcover.io/rescue-proof/v1"
+MAX_DIGESTS = 2_000  # of entries of others; longer runs are left out, so that a proof stays small
+
+Json = dict[str, Any]
+
+
+class NoEntries(LookupError):
+    """The audit log has no opening of the rescue."""
+
+
+def signed(rescue: Rescue) -> Json:
+    """``{"proof", "key_id", "signature"}``. Raises NoEntries, and SigningKeyUnusable if there is no signing key."""
+    proof = unsigned(rescue)
+    made = signatures.sign(digests.canonical(proof))
+    return {"proof": proof, "key_id": made.key_id, "signature": made.signature}
+
+
+def unsigned(rescue: Rescue) -> Json:
+    """The statements of the proof. Raises NoEntries."""
+    entries = _entries(rescue)
+    decision = rescue.decision
+    return {
+        "kind": KIND,
+        "rescue": {
+            "id": rescue.pk,
+            "cluster": rescue.cluster.name,
+            "node": rescue.node.name,
+            "state": rescue.state if rescue.state in lifecycle.CLOSED_RESCUE else "open",
+        },
+        "policy": _policy(rescue),
+        "facts": decision.facts if decision is not None else None,
+        "rules": _rules(decision.facts) if decision is not None else [],
+        "segment": _segment(rescue.cluster.name, entries),
+    }
+
+
+def _entries(rescue: Rescue) -> list[Entry]:
+    """The entry of the decision, if there is one, and all entries of the rescue."""
+    cluster = rescue.cluster.name
+    own = list(Entry.objects.filter(cluster=cluster, rescue=rescue.pk).order_by("sequence"))
+    if not own:
+        raise NoEntries(f"the audit log of cluster {cluster!r} has no rescue {rescue.pk}")
+    if rescue.decision_id is None:
+        return own
+    decided = ledger.timeline(cluster, node=rescue.node.name).filter(
+        verb__in=("decision.rescue", "decision.approve"),
+        sequence__lt=own[0].sequence,
+        data__decision=rescue.decision_id,
+    )
+    return [*decided[:1], *own]
+
+
+def _segment(cluster: str, entries: Sequence[Entry]) -> Json:
+    """The part of the chain from the first of the entries to the last."""
+    omitted = _omitted([entry.sequence for entry in entries])
+    shown = {entry.sequence: entry for entry in entries}
+    links: list[Any] = []
+    for entry in _between(cluster, entries, omitted):
+        count = omitted.get(entry.sequence)
+        if count is not None:
+            links.append({"omitted": count, "digest": entry.previous})
+        links.append(ledger.content(entry) if entry.sequence in shown else ledger.content_digest(entry))
+    first, last = entries[0], entries[-1]
+    return {
+        "cluster": cluster,
+        "first": first.sequence,
+        "previous": first.previous,
+        "links": links,
+        "head": last.digest,
+    }
+
+
+def _omitted(own: Sequence[int]) -> dict[int, int]:
+    """The longest runs of entries of others that exceed the bound: the number of each by the entry that follows."""
+    gaps = sorted((after - before - 1, after) for before, after in itertools.pairwise(own))
+    total, omitted = sum(count for count, _ in gaps), {}
+    while total > MAX_DIGESTS:
+        count, after = gaps.pop()
+        omitted[after] = count
+        total -= count
+    return omitted
+
+
+def _between(cluster: str, entries: Sequence[Entry], omitted: dict[int, int]) -> Iterator[Entry]:
+    """The entries from the first to the last that are not left out, in order."""
+    rows: QuerySet[Entry] = Entry.objects.filter(cluster=cluster).order_by("sequence")
+    start = entries[0].sequence
+    for end, count in sorted(omitted.items()):
+        yield from rows.filter(sequence__gte=start, sequence__lt=end - count)
+        start = end
+    yield from rows.filter(sequence__gte=start, sequence__lte=entries[-1].sequence)
+
+
+def _rules(facts: Json) -> list[Json]:
+    """All rules that were in force when the facts were gathered."""
+    given: list[Json] | None = facts.get("given")
+    if given is not None:
+        return given
+    found: list[match.Candidate] = []
+    for name in facts.get("rules", ()):
+        policy, _, number = name.rpartition("@")
+        found += policies.candidates_of(policy, int(number))
+    return match.to_json(found)
+
+
+def _policy(rescue: Rescue) -> Json | None:
+    """The text of the policy by which the rescue was opened, as its author wrote it."""
+    row = policies.revision_numbered(rescue.policy, rescue.revision) if rescue.revision else None
+    return {"name": rescue.policy, "revision": row.number, "text": row.text} if row is not None else None

@@ -1,0 +1,176 @@
+"""Each rescue carries its proof, and lies about it are refused although they are signed with the valid key."""
+
+import copy
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.ledger.models import Entry
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import proof
+from tests import forgeries, proofs
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+
+APPROVED = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: careful}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      approval: {required: true, approvers: 2, expires: 1h}
+      actions: [{name: cordon}, {name: drain}, {name: reboot, attribute: {unCordon: "true"}}]
+"""
+
+
+def healed(**more: Any) -> dict[str, Any]:
+    """The statements about a rescue by a rule, with a pod that was evicted."""
+    world = World(**more)
+    world.kube.add_pod("train", "worker-1", node="gpu-1")
+    world.fault(62)
+    for _ in range(5):
+        world.work()
+        world.now += timedelta(seconds=1)
+    world.uninstall()
+    return proof.unsigned(Rescue.objects.get())
+
+
+def approved() -> dict[str, Any]:
+    """The statements about a rescue that two people approved."""
+    world = World(policy=APPROVED)
+    world.kube.add_pod("train", "worker-1", node="gpu-1")
+    world.fault(62)
+    world.work()
+    for who in ("user:ann", "user:bob"):
+        services.approve(Rescue.objects.get(), actor=who, reason="", now=world.now)
+    world.work()
+    world.uninstall()
+    return proof.unsigned(Rescue.objects.get())
+
+
+def verbs(statements: dict[str, Any]) -> list[str]:
+    return [entry["verb"] for entry in forgeries.entries(statements)]
+
+
+def test_the_proof_of_a_rescue_by_a_rule_is_valid() -> None:
+    statements = healed()
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    assert {"decision.rescue", "rescue.opened", "guard.passed", "evict.begun"} <= set(verbs(statements))
+    assert proofs.broken_claim(Rescue.objects.get()) == ""
+
+
+def test_the_proof_of_an_approved_rescue_is_valid_and_bound_to_its_votes() -> None:
+    statements = approved()
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    assert "evict.begun" in verbs(statements)
+    for lie in (
+        {"actor": "user:ann"},
+        {"actor": "policy:careful#1"},
+        {"node": "gpu-2"},
+        {"data": {"plan_hash": "0" * 16}},
+        {"data": {"step": 2}},
+        {"data": {"uid": "another"}},
+    ):
+        forged = copy.deepcopy(statements)
+        second = forgeries.entries(forged, "rescue.approved")[1]
+        data = {**second["data"], **lie.pop("data", {})}  # type: ignore[dict-item]
+        second.update(lie, data=data)
+        forgeries.rewrite(forged)
+        assert proofs.refusal(proofs.sign(forged)) == "votes", lie
+
+
+def test_the_proof_of_a_persons_request_is_valid() -> None:
+    world = World(policy="")
+    services.request(world.node(), "reboot", actor="user:ann", reason="so", now=world.now)
+    world.work()
+    world.uninstall()
+    statements = proof.unsigned(Rescue.objects.get())
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    assert (statements["facts"], statements["rules"], statements["policy"]) == (None, [], None)
+
+
+def test_a_decision_that_opens_another_rescue_has_facts_of_its_own() -> None:
+    world = World()
+    for _ in range(2):
+        world.fault(62)
+        world.work()
+        rescue = Rescue.objects.order_by("-pk").first()
+        assert rescue is not None
+        services.cancel(rescue, actor="user:ann", reason="", now=world.now)
+        services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
+        world.work()
+        world.now += timedelta(minutes=1)
+    world.uninstall()
+    by_rule = Rescue.objects.filter(origin="policy")
+    assert by_rule.count() == 2 == Decision.objects.filter(answer="rescue").count()
+    assert [proofs.broken_claim(rescue) for rescue in Rescue.objects.all()] == [""] * 4
+
+
+def test_a_policy_that_changed_since_changes_no_proof() -> None:
+    world = World()
+    world.fault(62)
+    world.work()
+    policies.apply(APPROVED.replace("careful", "heal"), author="ann", reason="", now=world.now)
+    world.uninstall()
+    assert proofs.broken_claim(Rescue.objects.get()) == ""
+
+
+def test_entries_of_others_are_digests_and_a_long_run_of_them_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(nodes=2)
+    world.fault(62)
+    world.fault(62, node="gpu-2")
+    world.work()
+    world.uninstall()
+    first = Rescue.objects.order_by("pk")[0]
+    statements = proof.unsigned(first)
+    links = statements["segment"]["links"]
+    assert any(isinstance(link, str) for link in links)
+    assert {entry["node"] for entry in forgeries.entries(statements)} == {"gpu-1"}
+    monkeypatch.setattr(proof, "MAX_DIGESTS", 0)
+    shorter = proof.unsigned(first)
+    assert not any(isinstance(link, str) for link in shorter["segment"]["links"])
+    assert proofs.refusal(proofs.sign(shorter)) == ""
+
+
+def test_published_heads_find_a_history_that_was_rewritten_as_a_whole() -> None:
+    statements = healed()
+    last = Entry.objects.order_by("-sequence")[0]
+    heads = [{"cluster": "c1", "sequence": last.sequence, "digest": last.digest}]
+    assert proofs.refusal(proofs.sign(statements), heads) == ""
+    forgeries.entries(statements, "step.done")[0]["data"]["because"] = None
+    forgeries.rewrite(statements)
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    assert proofs.refusal(proofs.sign(statements), heads) == "anchor"
+    assert proofs.refusal(proofs.sign(statements), []) == "anchor_missing"
+
+
+@pytest.mark.parametrize("kind", forgeries.KINDS)
+def test_signed_forgeries_are_refused(kind: str) -> None:
+    genuine = [approved()]
+    chance = random.Random(kind)
+    for _ in range(100):
+        forged, lie = forgeries.forge(genuine, kind, form="signed", chance=chance)
+        assert proofs.refusal(proofs.sign(forged)), lie
+
+
+@pytest.mark.parametrize(
+    ("lie", "code"),
+    [
+        ({"eligible": 0}, "guards"),
+        ({"symptoms": [{"trait": "code", "value": "xid 62", "nodes": 50}]}, "guards"),
+        ({"faulty": {"ten_minutes": 9, "hour": 9, "six_hours": 9}}, "guards"),
+        ({"node": "gpu-9"}, "guards"),
+    ],
+)
+def test_the_guards_arithmetic_is_repeated(lie: dict[str, Any], code: str) -> None:
+    statements = healed()
+    forgeries.entries(statements, "guard.passed")[0]["data"]["figures"]["facts"].update(lie)
+    forgeries.rewrite(statements)
+    assert proofs.refusal(proofs.sign(statements)) == code

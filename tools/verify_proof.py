@@ -1,0 +1,1044 @@
+"""Verify the proof of a rescue: ``verify_proof.py FILE --key PUBLIC_KEY [--anchor FILE]``.
+
+This file needs Python 3.11 and the package ``cryptography``: no portal, no database, and no code of the portal. It
+prints ``valid``, or the first broken claim as a code and a sentence, and exits with 0 or 1.
+
+What a proof states, and how each statement is derived again:
+
+1. *Signature.* The portal's Ed25519 key signed exactly these statements.
+2. *Chain.* The entries of the rescue are a segment of the cluster's audit log. The digest of an entry is SHA-256 over
+   the previous digest and the digest of its content. So entries of others are present as the digest of their content,
+   and the links can be computed. A long run of such entries may be left out; then only its last digest is given.
+   ``--anchor`` compares the digests with heads that the portal published elsewhere. It finds a history that was
+   rewritten as a whole and signed again, which no other statement can show.
+3. *Decision.* The entry of the decision has the digest of the facts: the fault, the node, the modes, the guards'
+   settings and counts, and the digest of all rules in force. From these the decision is derived again: which rule
+   applies, whether something else prevents the rescue, whether each guard lets it pass, which mode holds, which steps
+   the rule asks for, and which approval it needs. The reasons that the entry gives must be the derived ones.
+4. *Votes.* A vote counts only if it is about this plan (its hash), step, node and machine, in time, by a person who
+   neither requested the rescue nor voted before. Accounts that one person controls are one person. The portal's own
+   count must agree.
+5. *Order.* The entries are played again: a step begins after all steps before it ended; no call of a gated step
+   precedes its approval; each answer follows its call; each attempt that ended has all its answers; a reboot ends one
+   boot once; and the rescue ends as its steps say.
+6. *Guards.* Before each call that takes work away, and before a late isolation, the log has the figures of the guards.
+   Their arithmetic is repeated: the act must pass, or a named person must have overridden the guard.
+
+A proof does not show that the facts were true when they were recorded, nor that calls had the effect they report.
+"""
+
+import argparse
+import base64
+import hashlib
+import itertools
+import json
+import math
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+KIND = "kcover.io/rescue-proof/v1"
+MODES = ("paused", "shadow", "approve", "enforce")  # strictest first
+CLOCKS_DIFFER = timedelta(seconds=5)  # of two workers
+COUNTED_BEFORE = timedelta(minutes=1)  # how old the guards' figures may be when a call begins
+
+# The fixed order of a plan's steps, and the steps that one implies.
+ORDER = (
+    *("cordon", "taint", "label", "notify", "standby", "restart_jobs", "drain", "webhook", "reset", "reboot", "ready"),
+    *("run_checks", "verify", "uncordon", "release", "escalate"),
+)
+NAMES = {
+    "gpuReset": "reset",
+    "restartJobs": "restart_jobs",
+    "runChecks": "run_checks",
+    "unCordon": "uncordon",
+    "enableWarmStandby": "standby",
+}
+IMPLIED = {"drain": ("cordon",), "reset": ("cordon", "verify"), "reboot": ("cordon", "ready", "verify")}
+ISOLATES = ("cordon", "taint", "restart_jobs", "drain", "reset", "reboot")
+TAKES_AWAY = ("restart_jobs", "drain", "reset", "reboot")
+MENDS = ("reset", "reboot")
+RETURNS = ("uncordon", "release")
+MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
+DESTRUCTIVE = ("evict", "delete", "reboot", "reset")  # calls; a taint with NoExecute is one, too
+ISOLATING = ("cordon", "taint", *DESTRUCTIVE)
+CLEANS_UP = ("withdraw", "yield", "release", "give_back")  # calls that only take back what the portal did
+FINISHED = ("done", "skipped", "cancelled")
+CLOSED = ("succeeded", "failed", "cancelled")
+AFTER_END = ("step.failed", "step.started_over", "step.overruled", "step.replaced", "command.late", "marks.")
+REMARKS = (
+    "rescue.question_cancelled",
+    "rescue.link_made",
+    "rescue.called_back",
+    "command.late",
+    "marks.gone",
+    "marks.found",
+)
+
+ORIGINS = ("policy", "api", "manual")
+REQUESTERS = ("person", "token", "policy", "system", "external")
+
+Json = dict[str, Any]
+
+
+class Broken(Exception):
+    """A claim of the proof does not hold."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def claim(holds: bool, code: str, sentence: str) -> None:
+    """Raises Broken unless the claim holds."""
+    if not holds:
+        raise Broken(code, sentence)
+
+
+# ------------------------------------------------------------------------------------------------------- the document
+
+
+def canonical(value: Any) -> bytes:
+    """The JSON value with sorted keys and without spaces, in UTF-8."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest(value: Any) -> str:
+    """The SHA-256 of the canonical JSON."""
+    return hashlib.sha256(canonical(value)).hexdigest()
+
+
+def moment(text: Any) -> datetime:
+    """A time with its zone."""
+    at = datetime.fromisoformat(text)
+    claim(at.tzinfo is not None, "format", f"the time {text} has no time zone")
+    return at
+
+
+def read_keys(path: Path) -> dict[str, Ed25519PublicKey]:
+    """The public keys of a PEM file by their ids. Raises ValueError if it has none."""
+    found = {}
+    for pem in re.findall(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----", path.read_bytes(), re.DOTALL):
+        key = serialization.load_pem_public_key(pem)
+        if not isinstance(key, Ed25519PublicKey):
+            raise ValueError(f"{path} has a key that is not Ed25519")
+        raw = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw)
+        found[hashlib.sha256(raw).hexdigest()[:16]] = key
+    if not found:
+        raise ValueError(f"{path} has no public key; write the PEM file of the portal")
+    return found
+
+
+def read(text: str) -> Json:
+    """The document of a file. Raises Broken."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> Json:
+        claim(len(dict(pairs)) == len(pairs), "format", "a key occurs twice in one object")
+        return dict(pairs)
+
+    try:
+        document = json.loads(text, object_pairs_hook=unique)
+    except (ValueError, RecursionError) as error:
+        raise Broken("format", f"the file is not JSON: {error}") from error
+    claim(isinstance(document, dict), "format", "the file is not a JSON object")
+    return dict(document)
+
+
+def verify(document: Json, keys: Mapping[str, Ed25519PublicKey], heads: Iterable[Json] | None = None) -> "Story":
+    """Checks every claim. Raises Broken for the first one that does not hold."""
+    try:
+        proof = check_signature(document, keys, "proof", KIND)
+        chain = Chain(proof["segment"])
+        chain.check()
+        if heads is not None:
+            chain.compare(heads)
+        story = Story(proof, chain.entries)
+        story.check()
+    except Broken:
+        raise
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+        raise Broken("format", f"a part of the proof is missing or malformed: {error!r}") from error
+    return story
+
+
+def check_signature(document: Json, keys: Mapping[str, Ed25519PublicKey], part: str, kind: str) -> Json:
+    """The signed part of a document. Raises Broken."""
+    signed = document.get(part)
+    claim(isinstance(signed, dict), "format", f"the document has no {part}")
+    key = keys.get(str(document.get("key_id")))
+    claim(key is not None, "key", f"the key {document.get('key_id')} is not among the given public keys")
+    try:
+        key.verify(base64.b64decode(str(document.get("signature")), validate=True), canonical(signed))
+    except (InvalidSignature, ValueError) as error:
+        raise Broken("signature", f"the signature is not one of the key over this {part}") from error
+    claim(signed.get("kind") == kind, "format", f"the document is not a {kind}")
+    return dict(signed)
+
+
+class Chain:
+    """A segment of a cluster's audit log: entries of the rescue, and digests of the others."""
+
+    def __init__(self, segment: Json) -> None:
+        self.cluster: str = segment["cluster"]
+        self._segment = segment
+        self.entries: list[Json] = []
+        self._parts: list[dict[int, str]] = [{}]  # digest by sequence number, anew after entries that were left out
+
+    def check(self) -> None:
+        """Computes every digest."""
+        previous, sequence = self._segment["previous"], self._segment["first"]
+        for item in self._segment["links"]:
+            if isinstance(item, str):
+                previous = self._link(previous, item)
+            elif "omitted" in item:
+                claim(item["omitted"] > 0, "chain", "a run of entries that was left out is empty")
+                sequence, previous = sequence + item["omitted"] - 1, item["digest"]
+                self._parts.append({})
+            else:
+                claim(item["sequence"] == sequence, "chain_sequence", f"entry {sequence} has another number")
+                claim(item["cluster"] == self.cluster, "chain_cluster", f"entry {sequence} is of another cluster")
+                previous = self._link(previous, digest(item))
+                self.entries.append(item)
+            self._parts[-1][sequence] = previous
+            sequence += 1
+        claim(previous == self._segment["head"], "chain", "the entries do not lead to the head of the segment")
+
+    def compare(self, heads: Iterable[Json]) -> None:
+        """Compares with published heads; every part between entries that were left out must have one."""
+        covered = set()
+        for head in heads:
+            if head["cluster"] != self.cluster:
+                continue
+            for number, part in enumerate(self._parts):
+                if head["sequence"] in part:
+                    same = part[head["sequence"]] == head["digest"]
+                    claim(same, "anchor", f"the published head {head['sequence']} has another digest")
+                    covered.add(number)
+        claim(len(covered) == len(self._parts), "anchor_missing", "no published head is in a part of the segment")
+
+    @staticmethod
+    def _link(previous: str, content: str) -> str:
+        return hashlib.sha256(f"{previous}:{content}".encode()).hexdigest()
+
+
+def read_heads(path: Path, keys: Mapping[str, Ed25519PublicKey]) -> list[Json]:
+    """The published heads of a file with one signed head a line. Raises Broken."""
+    lines = [read(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return [check_signature(line, keys, "head", HEAD_KIND) for line in lines]
+
+
+HEAD_KIND = "kcover.io/chain-head/v1"
+
+
+# --------------------------------------------------------------------------------------------------------- the guards
+
+
+def limit_of(limit: int | str, total: int) -> int:
+    """A count, or a percentage of the total, rounded down to at least one."""
+    if isinstance(limit, int):
+        return limit
+    return max(1, total * int(limit.removesuffix("%")) // 100) if total > 0 else 0
+
+
+def improbable(nodes: int, hours: float) -> int:
+    """From how many faulty nodes on chance is an unlikely explanation (p < 1e-4)."""
+    expected = 1.55e-4 * nodes * hours
+    if expected <= 0:
+        return 2
+    fewer, count = math.exp(-expected) * (1 + expected), 2
+    while 1 - fewer >= 1e-4:
+        fewer += math.exp(count * math.log(expected) - expected - math.lgamma(count + 1))
+        count += 1
+    return count
+
+
+def span(seconds: int) -> str:
+    """A duration as reasons write it."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds and seconds % length == 0:
+            return f"{seconds // length} {unit}"
+    return f"{seconds} s"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one guard says: whether it holds the act back, and otherwise its reason with the figures."""
+
+    guard: str
+    holds: bool
+    code: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Guards:
+    """The arithmetic of the guards over recorded settings and counts."""
+
+    def __init__(self, settings: Json, facts: Json, *, at: datetime, rule: Json | None, excluded: bool) -> None:
+        self.settings, self.facts, self.at, self.rule, self.excluded = settings, facts, at, rule or {}, excluded
+        self.eligible: int = facts["eligible"]
+
+    def check(self, act: str, overrides: Iterable[str]) -> list[Finding]:
+        """Returns the guards that let the act pass. Raises Broken if one holds it back."""
+        claim(self.eligible >= 1, "guards", f"no node was eligible, so {act} had to wait")
+        found = list(self._isolation() if act == "isolation" else self._destructive())
+        held = [finding.guard for finding in found if finding.holds and finding.guard not in overrides]
+        claim(not held, "guards", f"by its figures the guard {', '.join(held)} holds back {act}")
+        return [finding for finding in found if not finding.holds]
+
+    def _isolation(self) -> Iterable[Finding]:
+        settings, facts, rule = self.settings, self.facts, self.rule
+        mine = facts.get("rules", {}).get(rule.get("name"), {})
+        yield self._maintenance()
+        if settings["storm"]["enabled"]:
+            yield self._storm()
+        if settings["breaker"]["enabled"]:
+            yield self._breaker()
+        if settings["budget"]["limit"] is not None:
+            yield self._budget(facts["slots"], settings["budget"]["limit"])
+        if rule.get("budget") is not None:
+            yield self._budget(mine["slots"], rule["budget"])
+        if settings["floor"]["percent"] is not None:
+            yield self._floor()
+        if settings["cooldown"]:
+            yield self._cooldown(settings["cooldown"], facts.get("last_rescue_ended_at"))
+        if rule.get("cooldown") is not None:
+            yield self._cooldown(rule["cooldown"], mine.get("last_ended_at"))
+
+    def _destructive(self) -> Iterable[Finding]:
+        yield Finding("exclusion", self.excluded)
+        yield self._maintenance()
+        if self.settings["storm"]["enabled"]:
+            yield self._storm()
+        if self.settings["rate"]["enabled"]:
+            yield self._rate()
+        if self.settings["floor"]["percent"] is not None:
+            yield self._floor()
+
+    def _maintenance(self) -> Finding:
+        facts = self.facts
+        names = {"cluster": facts["cluster"], "pool": facts.get("pool", {}).get("name"), "node": facts["node"]}
+        covers = [
+            window
+            for window in facts.get("maintenance", ())
+            if moment(window["start"]) <= self.at < moment(window["end"])
+            and (window["scope"] == "all" or window["name"] == names[window["scope"]])
+        ]
+        return Finding("maintenance", bool(covers), "no_maintenance")
+
+    def _storm(self) -> Finding:
+        storm = self.settings["storm"]
+        reached = max(storm["nodes"], limit_of(f"{storm['percent']}%", self.eligible))
+        nodes = max((symptom["nodes"] for symptom in self.facts.get("symptoms", ())), default=0)
+        params = {"nodes": nodes, "limit": reached, "within": span(storm["window"])}
+        return Finding("storm", nodes >= reached, "no_storm", params)
+
+    def _rate(self) -> Finding:
+        faulty = self.facts.get("faulty", {})
+        windows = {"ten_minutes": 1 / 6, "hour": 1.0, "six_hours": 6.0}
+        trips = any(faulty.get(name, 0) >= improbable(self.eligible, hours) for name, hours in windows.items())
+        return Finding("rate", trips, "rate_of_chance")
+
+    def _breaker(self) -> Finding:
+        breaker, isolated = self.settings["breaker"], self.facts.get("isolated_lately", 0)
+        limit = limit_of(breaker["limit"], self.eligible)
+        params = {"isolated": isolated, "limit": limit, "eligible": self.eligible, "within": span(breaker["window"])}
+        return Finding("breaker", not self.facts.get("holds_slot") and isolated >= limit, "breaker_closed", params)
+
+    def _budget(self, slots: Json, limit: int | str) -> Finding:
+        most = limit_of(limit, slots["eligible"])
+        params = {"scope": slots["scope"], "taken": slots["taken"], "limit": most, "eligible": slots["eligible"]}
+        return Finding("budget", not self.facts.get("holds_slot") and slots["taken"] >= most, "budget_left", params)
+
+    def _floor(self) -> Finding:
+        pool = self.facts["pool"]
+        floor = limit_of(f"{self.settings['floor']['percent']}%", pool["eligible"])
+        params = {"pool": pool["name"], "healthy": pool["healthy"], "floor": floor, "eligible": pool["eligible"]}
+        return Finding("floor", self.facts["serving"] and pool["healthy"] - 1 < floor, "above_floor", params)
+
+    def _cooldown(self, seconds: int, ended: str | None) -> Finding:
+        holds = ended is not None and self.at < moment(ended) + timedelta(seconds=seconds)
+        return Finding("cooldown", holds, "cooled_down", {"within": span(seconds)})
+
+
+# ------------------------------------------------------------------------------------------------------- the decision
+
+
+def seconds_of(text: str) -> int:
+    """The seconds of a duration of a policy: ``1day2h3min``."""
+    units = {"day": 86400, "h": 3600, "min": 60}
+    return sum(int(count) * units[unit] for count, unit in re.findall(r"([0-9]+)(day|h|min)", text))
+
+
+class Rule:
+    """A rule as its policy writes it."""
+
+    def __init__(self, candidate: Json) -> None:
+        self.candidate, self.written = candidate, candidate["rule"]
+        self.name = f"{candidate['policy']}#{candidate['index'] + 1}"
+        self.priority: int = self.written["priority"]
+        self.mode: str = self.written.get("mode", "enforce")
+        self.approval: Json | None = self.written.get("approval")
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """The order in which rules are tried."""
+        candidate = self.candidate
+        return -self.priority, moment(candidate["created_at"]), candidate["policy"], candidate["index"]
+
+    def limits(self) -> Json:
+        """Its budget and cooldown."""
+        cooldown = self.written.get("cooldown")
+        return {
+            "name": self.name,
+            "budget": self.written.get("budget"),
+            "cooldown": seconds_of(cooldown) if cooldown is not None else None,
+        }
+
+    def matches(self, facts: Json) -> bool:
+        """Whether it covers the fault on the node."""
+        return self._covers(facts) and self._selects(facts["node"]["labels"]) and self._often(facts["fault"])
+
+    def _covers(self, facts: Json) -> bool:
+        match, codes = self.written.get("match", {}), self.written.get("errorCode")
+        kind, code = facts["fault"]["kind"], facts["fault"]["code"]
+        listed = {"xid": codes or (), "sxid": match.get("sxid", ()), "check": match.get("checks", ())}
+        if code in listed.get(kind, ()):
+            return True
+        numeric = kind in ("xid", "sxid")
+        names_none = codes is None and not any(match.get(key) for key in ("sxid", "checks", "kinds"))
+        if kind not in match.get("kinds", ()) and not (names_none and numeric):
+            return False
+        return not numeric or (facts["cataloged"] and not facts["program_fault"])
+
+    def _selects(self, labels: Json) -> bool:
+        selector = self.written.get("nodeSelector")
+        if not selector or not selector["labels"]:
+            return True
+        hits = [labels.get(key) == value for key, value in selector["labels"].items()]
+        return any(hits) if selector["operator"] == "any" else all(hits)
+
+    def _often(self, fault: Json) -> bool:
+        match = self.written.get("match", {})
+        if "minCount" not in match:
+            return True
+        return bool(fault["seen_within"].get(str(seconds_of(match["within"])), 1) >= match["minCount"])
+
+    def steps(self, code: str) -> list[Json]:
+        """The plan of the rule for a fault with this code."""
+        listed = {NAMES.get(action["name"], action["name"]): action.get("attribute", {}) for action in self.actions}
+        wanted = set(listed)
+        if self.written.get("verify"):
+            wanted.add("verify")
+        if any(action.get("attribute", {}).get("unCordon") == "true" for action in self.actions):
+            wanted.add("uncordon")
+        if self.written.get("escalate") is not None:
+            wanted.add("escalate")
+        wanted |= {implied for name in wanted for implied in IMPLIED.get(name, ())}
+        return [
+            {"name": name, "args": self._args(name, listed.get(name, {}), code)} for name in ORDER if name in wanted
+        ]
+
+    @property
+    def actions(self) -> list[Json]:
+        """Its actions as written."""
+        return list(self.written["actions"])
+
+    def _args(self, name: str, attribute: Json, code: str) -> Json:
+        wait = seconds_of(attribute.get("waittime", ""))
+        verify = self.written.get("verify")
+        made: Mapping[str, Callable[[], Json]] = {
+            "taint": lambda: {
+                "key": attribute.get("key", "kcover.io/unhealthy"),
+                "value": label_value(attribute.get("value", "<code>"), code),
+                "effect": attribute.get("effect", "NoSchedule"),
+            },
+            "label": lambda: {"key": attribute["key"], "value": label_value(attribute.get("value", "true"), code)},
+            "notify": lambda: present(
+                channel=attribute.get("channel"),
+                message=attribute["message"].replace("<code>", code) if "message" in attribute else None,
+            ),
+            "drain": lambda: {
+                "seconds": wait if attribute.get("waittime") else 600,
+                "on_timeout": self.written.get("onDrainTimeout", "hold"),
+            },
+            "webhook": lambda: {"url": attribute["url"], **present(wait_seconds=wait or None)},
+            "reboot": lambda: present(wait_seconds=wait or None),
+            "run_checks": lambda: present(checks=attribute["checks"].split(",") if attribute.get("checks") else None),
+            "verify": lambda: {"agent": verify.get("agent", True) if isinstance(verify, dict) else True},
+            "escalate": lambda: {"message": self.written.get("escalate") or ""},
+        }
+        return made[name]() if name in made else {}
+
+
+def label_value(text: str, code: str) -> str:
+    """A label's value with the code inserted."""
+    return re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$", "", text.replace("<code>", code)[:63])
+
+
+def present(**values: Any) -> Json:
+    """The values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def takes_away(step: Json) -> bool:
+    """Whether a step ends running work."""
+    return step["name"] in TAKES_AWAY or (step["name"] == "taint" and step["args"].get("effect") == "NoExecute")
+
+
+class Decision:
+    """The decision, derived again from its facts."""
+
+    def __init__(self, entry: Json, proof: Json) -> None:
+        self.entry, self.data, self.facts, self.policy = entry, entry["data"], proof["facts"], proof["policy"]
+        self.rules = sorted((Rule(rule) for rule in proof["rules"]), key=lambda rule: rule.rank)
+        self.at = moment(self.facts["now"])
+
+    def check(self, opened: Json) -> None:
+        """Compares the decision and the opening of the rescue with what follows from the facts."""
+        facts, data, told = self.facts, self.data, opened["data"]
+        claim(digest(facts) == data["facts"], "facts", "the facts are not those that the decision's entry names")
+        self._check_rules()
+        rule = self._matched()
+        claim(told.get("rule") == rule.name, "rule", f"by the facts the rule {rule.name} applies")
+        revision = rule.candidate["revision"]
+        claim(told.get("revision") == revision == data["revision"], "rule", "the revision of the rule differs")
+        self._check_text(rule, told)
+        self._check_node(opened)
+        steps = rule.steps(facts["fault"]["code"])
+        claim(steps == plan_of(told["steps"]), "plan", "the plan is not the one that the rule asks for")
+        self._check_preconditions(steps)
+        mode = min(facts["cluster"]["installation_mode"], facts["cluster"]["mode"], rule.mode, key=MODES.index)
+        claim(mode in ("approve", "enforce"), "mode", f"nothing may be done in mode {mode}")
+        asks = mode == "approve" or rule.approval is not None
+        self._check_guards(rule)
+        self._check_reasons(rule, mode, asks, opened)
+        self._check_gate(rule, mode, asks, steps, told)
+
+    def _check_rules(self) -> None:
+        claim(
+            digest([rule.candidate for rule in self.rules]) == self.facts["candidates"],
+            "rules",
+            "the rules are not those that the facts name",
+        )
+        given = self.facts.get("given")
+        if given is not None:
+            claim([rule.candidate for rule in self.rules] == given, "rules", "the rule of the other system differs")
+
+    def _check_text(self, rule: Rule, told: Json) -> None:
+        if told["requester"] == "external":
+            return
+        policy = self.policy or {}
+        text = hashlib.sha256(str(policy.get("text")).encode()).hexdigest()
+        named = (policy.get("name"), policy.get("revision")) == (rule.candidate["policy"], rule.candidate["revision"])
+        claim(named and text == rule.candidate["source"], "policy", "the text is not that of the policy's revision")
+
+    def _matched(self) -> Rule:
+        rule = next((rule for rule in self.rules if rule.matches(self.facts)), None)
+        if rule is None:
+            raise Broken("rule", "by the facts no rule applies")
+        return rule
+
+    def _check_node(self, opened: Json) -> None:
+        node, cluster = self.facts["node"], self.facts["cluster"]
+        same = node["name"] == opened["node"] == self.entry["node"] and cluster["name"] == opened["cluster"]
+        claim(same, "node", "the decision is about another node")
+        claim(node["known"] and node["gpus"] >= 1, "node", "the node is unknown or has no GPUs")
+        apart = abs(moment(self.entry["at"]) - self.at) + abs(moment(opened["at"]) - self.at)
+        claim(apart <= CLOCKS_DIFFER, "time", "the decision, its facts and the opening are of different times")
+
+    def _check_preconditions(self, steps: Sequence[Json]) -> None:
+        node, fault, settings = self.facts["node"], self.facts["fault"], self.facts["settings"]
+        drill = fault["drill"] and self.facts["cluster"]["drills"] == "record"
+        external = self.facts["cluster"]["decision_mode"] == "external" and not self.facts["external_asked"]
+        claim(not drill and not external, "precondition", "this fault was to be recorded only, or left to others")
+        claim(node["labels"].get("kcover.io/exclude") != "true", "precondition", "the node was excluded")
+        taken = node["open_rescue"] is not None or node["left_to_people"] is not None
+        claim(not taken, "precondition", "another rescue or a person had the node")
+        claim(not node["rebooted_since"] and not node["unshown_boot"], "precondition", "the fault was of another boot")
+        done = node["isolated_by"] is not None and plan_hash(steps) == node["isolated_plan"]
+        claim(not done, "precondition", "the same plan had been carried out")
+        mending = [step["name"] for step in steps if step["name"] in MENDS]
+        repeats, ladder = settings["repeats"], settings["ladder"]
+        claim(not mending or node["recent_rescues"] < repeats["limit"], "precondition", "the reboots were too many")
+        climbs = "reboot" in mending and ladder["reboots"] is not None
+        claim(not climbs or node["reboots_for_code"] < ladder["reboots"], "precondition", "an inspection was due")
+
+    def _check_guards(self, rule: Rule) -> None:
+        counts = self.facts["counts"]
+        names = {step["name"] for step in rule.steps(self.facts["fault"]["code"])}
+        if not names.intersection(ISOLATES):
+            return
+        claim(counts is not None, "guards", "the guards were not evaluated")
+        of_node = (counts["node"], counts["cluster"]) == (self.facts["node"]["name"], self.facts["cluster"]["name"])
+        claim(of_node and counts["labels"] == self.facts["node"]["labels"], "guards", "the counts are of another node")
+        guards = Guards(self.facts["settings"], counts, at=self.at, rule=rule.limits(), excluded=False)
+        passed = [{"code": it.code, "params": dict(it.params)} for it in guards.check("isolation", ())]
+        claim(passed == self.facts["passed"], "guards", "the recorded figures of the guards do not follow")
+
+    def _check_reasons(self, rule: Rule, mode: str, asks: bool, opened: Json) -> None:
+        fault = self.facts["fault"]
+        matched = {"rule": rule.name, "priority": rule.priority, "kind": fault["kind"], "code": fault["code"]}
+        answer = "approve" if mode == "approve" else "approval_required" if asks else "nothing_holds_back"
+        expected = [{"code": "rule_matches", "params": matched}, {"code": answer, "params": {}}]
+        claim(self.data["because"] == expected, "reasons", "the reasons are not those that follow from the facts")
+        claim(self.entry["verb"] == ("decision.approve" if asks else "decision.rescue"), "answer", "the answer differs")
+        claim(self.data["mode"] == mode, "mode", f"the mode that follows is {mode}")
+        both = {"code": "all", "params": {"reasons": expected}}
+        claim(opened["data"].get("because") == both, "reasons", "the rescue was opened for other reasons")
+
+    @staticmethod
+    def _check_gate(rule: Rule, mode: str, asks: bool, steps: Sequence[Json], told: Json) -> None:
+        approval = rule.approval or {}
+        first = next((place for place, step in enumerate(steps) if takes_away(step)), 0)
+        gate = (0 if mode == "approve" else first) if asks else None
+        claim(told.get("gate") == gate, "gate", f"the step that needs approval is {gate}")
+        if asks:
+            people, expires = approval.get("approvers", 1), approval.get("expires")
+            seconds = seconds_of(expires) if expires else 86400
+            same = (told.get("approvers", 1), told["approval_seconds"]) == (people, seconds)
+            claim(same, "gate", f"{people} people must approve within {seconds} s")
+
+
+def plan_of(steps: Iterable[Json]) -> list[Json]:
+    """Steps with their arguments, as a plan."""
+    return [{"name": step["name"], "args": step.get("args", {})} for step in steps]
+
+
+def plan_hash(steps: Iterable[Json]) -> str:
+    """The hash of a plan, to which votes are bound."""
+    text = json.dumps([[step["name"], step["args"]] for step in steps], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+# ---------------------------------------------------------------------------------------------------------- the story
+
+
+Ballot = tuple[datetime, frozenset[str]]  # when, and the names of all who could have given it
+
+
+def persons(votes: Iterable[Ballot]) -> list[list[Ballot]]:
+    """The votes by person: votes with a name in common are one person's."""
+    people: list[list[Ballot]] = []
+    for vote in votes:
+        same = [one for one in people if any(vote[1] & names for _, names in one)]
+        people = [one for one in people if one not in same]
+        people.append([vote, *itertools.chain(*same)])
+    return people
+
+
+@dataclass
+class Attempted:
+    """A step of the plan as the entries tell it."""
+
+    name: str
+    args: Json
+    state: str = "pending"
+    attempt: int = 0
+    made: set[str] = field(default_factory=set)  # calls that were answered with success
+
+    @property
+    def planned(self) -> Json:
+        """The step as its plan has it."""
+        return {"name": self.name, "args": self.args}
+
+
+class Story:
+    """The entries of a rescue, played again one after the other."""
+
+    def __init__(self, proof: Json, entries: Sequence[Json]) -> None:
+        self.proof, self.entries = proof, list(entries)
+        self.steps: list[Attempted] = []
+        self.state = ""
+        self._opened: Json = {}
+        self._hash = ""
+        self._gate: int | None = None
+        self._granted_until: datetime | None = None
+        self._asked_at: datetime | None = None
+        self._votes: dict[str, Ballot] = {}
+        self._must_end = self._failing = self._rejected = False
+        self._granted_by: tuple[str, str] | None = None
+        self._began: dict[tuple[str, str, int | None], list[tuple[int | None, datetime]]] = {}
+        self._counted: dict[str, datetime] = {}
+        self._isolated = False
+        self._reboots: Counter[str] = Counter()
+        self._words = 0
+        self._at = datetime.min.replace(tzinfo=UTC)
+
+    def check(self) -> None:
+        """Plays every entry."""
+        claim(bool(self.entries), "opened", "the segment has no entry of the rescue")
+        decided, rest = None, self.entries
+        if rest[0]["verb"].startswith("decision."):
+            decided, rest = rest[0], rest[1:]
+        self._open(rest[0], decided)
+        for entry in rest[1:]:
+            self._check_place(entry)
+            self._play(entry)
+        self._check_end()
+
+    # --- the opening
+
+    def _open(self, entry: Json, decided: Json | None) -> None:
+        claim(entry["verb"] == "rescue.opened", "opened", "the first entry does not open the rescue")
+        told, about = entry["data"], self.proof["rescue"]
+        self._opened, self._at = entry, moment(entry["at"])
+        same = (entry["rescue"], entry["cluster"], entry["node"]) == (about["id"], about["cluster"], about["node"])
+        claim(same, "opened", "the rescue that was opened is not the one that the proof names")
+        self.steps = [Attempted(**step) for step in plan_of(told["steps"])]
+        self._set_plan(told["plan_hash"])
+        claim(self._ordered(0), "plan", "the steps are not in the order of plans")
+        self._gate = told.get("gate")
+        self.state = told["state"]
+        claim(self.state in ("held", "running"), "opened", f"a rescue is not opened as {self.state}")
+        claim(told["origin"] in ORIGINS and told["requester"] in REQUESTERS, "opened", "its origin is unknown")
+        claim((self.state == "held") == (self._gate == 0), "gate", "the first step needs approval, or it does not")
+        if self.state == "held":
+            self._asked_at = self._at
+        if told["origin"] == "policy" or told["requester"] == "external":
+            claim(decided is not None, "decision", "the entry of the decision is missing")
+            claim(decided["data"]["decision"] == told.get("decision"), "decision", "it was opened by another decision")
+            apart = decided["sequence"] < entry["sequence"] and decided["rescue"] is None
+            claim(apart, "decision", "the decision is not an entry before the opening")
+            Decision(decided, self.proof).check(entry)
+            self._check_actor(decided)
+            self._counted["isolation"] = moment(self.proof["facts"]["now"])
+            claim(not told.get("overrides"), "overrides", "nobody can override a guard for a policy")
+        else:
+            none = decided is None and told.get("decision") is None and not self.proof["rules"]
+            none = none and self.proof["facts"] is None and self.proof["policy"] is None
+            claim(none, "decision", "a request has no decision")
+
+    def _check_actor(self, decided: Json) -> None:
+        rule = self._opened["data"]["rule"]
+        external = self._opened["data"]["requester"] == "external"
+        policy = rule.rpartition("#")[0]
+        actor = policy if external else f"policy:{rule}"[:200]
+        claim(self._opened["actor"] == actor, "actor", "the rescue was not opened by its rule")
+        claim(decided["actor"] == f"policy:{rule}"[:200], "actor", "the decision was not made by its rule")
+
+    def _set_plan(self, named: str) -> None:
+        self._hash = plan_hash(step.planned for step in self.steps)
+        claim(named == self._hash, "plan_hash", "the hash of the plan is not that of its steps")
+
+    def _ordered(self, first: int) -> bool:
+        places = [ORDER.index(step.name) for step in self.steps[first:]]
+        return all(left < right for left, right in itertools.pairwise(places))
+
+    # --- one entry
+
+    def _check_place(self, entry: Json) -> None:
+        verb = entry["verb"]
+        claim(entry["rescue"] == self._opened["rescue"], "entry", f"entry {entry['sequence']} is of another rescue")
+        claim(not self._must_end or verb == "rescue.cancelled", "votes", "after this vote the rescue had to end")
+        at, answers = moment(entry["at"]), verb.endswith((".done", ".failed")) and not verb.startswith("step.")
+        claim(at >= moment(self._opened["at"]) - CLOCKS_DIFFER, "time", f"{verb} is earlier than the rescue")
+        if not answers:
+            claim(at >= self._at - CLOCKS_DIFFER, "time", f"{verb} is earlier than the entry before it")
+            self._at = max(self._at, at)
+        if self.state in CLOSED and not answers:
+            cleans = verb.removesuffix(".begun") in CLEANS_UP
+            claim(cleans or verb.startswith(AFTER_END), "ended", f"{verb} is later than the end of the rescue")
+
+    def _play(self, entry: Json) -> None:
+        verb = entry["verb"]
+        family, _, phase = verb.rpartition(".")
+        if phase == "begun":
+            self._begin(entry, family)
+        elif verb.startswith("step."):
+            self._settle(entry, phase)
+        elif verb == "guard.passed":
+            self._count(entry)
+        elif verb == "guard.refused":
+            self._refuse(entry)
+        elif verb in ("rescue.approved", "rescue.rejected"):
+            self._vote(entry)
+        elif verb == "rescue.held":
+            self._hold(entry)
+        elif verb in ("rescue.succeeded", "rescue.failed", "rescue.cancelled"):
+            self._end(entry)
+        elif phase in ("done", "failed"):
+            self._answer(entry, family, phase)
+        else:
+            claim(verb in REMARKS, "verb", f"the proof has an entry {verb}, which no claim covers")
+
+    def _refuse(self, entry: Json) -> None:
+        place, step = self._step_of(entry)
+        self._check_turn(place)
+        waits = entry["data"]["state"] == "waiting" and step.state == "pending"
+        claim(waits, "state", f"step {place} did not wait for a guard")
+        approved = self._gate is None or place < self._gate or self._granted_until is not None
+        claim(approved, "votes", f"step {place} began without its approval")
+        self._check_answered(place, entry)
+
+    def _step_of(self, entry: Json) -> tuple[int, Attempted]:
+        place = entry["data"]["step"]
+        claim(0 <= place < len(self.steps), "step", f"the plan has no step {place}")
+        step = self.steps[place]
+        claim(entry["data"]["name"] == step.name, "step", f"step {place} is {step.name}")
+        return place, step
+
+    def _check_turn(self, place: int) -> None:
+        late = [step.name for step in self.steps[:place] if step.state not in FINISHED]
+        claim(not late, "order", f"step {place} is earlier than the end of {', '.join(late)}")
+
+    # --- calls
+
+    def _begin(self, entry: Json, call: str) -> None:
+        data, at = entry["data"], moment(entry["at"])
+        place, step = self._step_of(entry)
+        key = (call, entry["subject"], place)
+        self._began.setdefault(key, []).append((data.get("attempt"), at))
+        if call in CLEANS_UP:
+            return
+        told = self._opened["data"]
+        same = (data.get("rule", ""), data.get("revision")) == (told.get("rule", ""), told.get("revision"))
+        claim(same, "rule", f"{call} names another rule")
+        self._check_turn(place)
+        claim(step.state == "pending", "order", f"{call} is later than the end of its step {step.name}")
+        self._check_attempt(step, data["attempt"])
+        self._check_gate(place, call, at)
+        destructive = call in DESTRUCTIVE or (call == "taint" and takes_away(step.planned))
+        claim(not destructive or takes_away(step.planned), "step", f"a step {step.name} makes no call {call}")
+        if destructive:
+            self._check_counted(step.name, call, at)
+        if call in ISOLATING and step.name in ISOLATES and not self._isolated:
+            self._check_counted("isolation", call, at)
+        if call == "reboot":
+            self._reboots[data["wanted"]["boot_id"] + data["wanted"]["key"]] += 1
+            asked = {name for name in self._reboots if name.startswith(data["wanted"]["boot_id"])}
+            claim(len(asked) <= 1 + self._words, "reboot", "one boot was asked to end twice")
+
+    def _check_attempt(self, step: Attempted, attempt: int) -> None:
+        claim(attempt >= step.attempt and attempt >= 1, "attempt", f"the attempts of {step.name} are not in order")
+        step.attempt = attempt
+
+    def _check_gate(self, place: int, call: str, at: datetime) -> None:
+        if self._gate is None or place < self._gate:
+            return
+        until = self._granted_until
+        if until is None:
+            raise Broken("votes", f"{call} of step {place} was not approved")
+        if place == self._gate and not self.steps[place].made:
+            claim(at < until + COUNTED_BEFORE, "votes", f"{call} of step {place} is later than its approval's end")
+
+    def _check_counted(self, act: str, call: str, at: datetime) -> None:
+        counted = self._counted.get(act)
+        fresh = counted is not None and at - counted <= COUNTED_BEFORE + CLOCKS_DIFFER
+        claim(fresh, "guards", f"no figures of the guards precede {call}")
+
+    def _answer(self, entry: Json, call: str, phase: str) -> None:
+        place, step = self._step_of(entry)
+        begun = self._began.get((call, entry["subject"], place))
+        claim(bool(begun), "answer", f"an answer to {call} of {entry['subject']} has no call")
+        at = moment(entry["at"])
+        claim(min(began for _, began in begun) <= at + CLOCKS_DIFFER, "answer", f"{call} was answered too early")
+        begun.pop()
+        if phase == "done":
+            step.made.add(call)
+            self._isolated = self._isolated or (call in ISOLATING and step.name in ISOLATES)
+
+    # --- guards
+
+    def _count(self, entry: Json) -> None:
+        data, told = entry["data"], self._opened["data"]
+        act, figures, at = data["act"], data.get("figures", {}), moment(entry["at"])
+        if act != "isolation":
+            place, step = data["step"], self.steps[data["step"]]
+            self._check_turn(place)
+            claim(step.name == act and takes_away(step.planned), "guards", f"step {place} is not {act}")
+            self._check_mode(data["mode"])
+        by_hand = told["origin"] == "manual"
+        if not figures:
+            claim(by_hand or act == "isolation", "guards", f"the figures of {act} are missing")
+        else:
+            facts = figures["facts"]
+            same = (facts["cluster"], facts["node"]) == (entry["cluster"], entry["node"])
+            claim(same, "guards", "the figures are of another node")
+            rule, excluded = figures.get("rule"), figures["excluded"]
+            Guards(figures["settings"], facts, at=at, rule=rule, excluded=excluded).check(
+                act, told.get("overrides", ())
+            )
+        self._counted[act] = at
+
+    def _check_mode(self, mode: str) -> None:
+        told = self._opened["data"]
+        asked = self._gate is not None or (told["origin"] == "manual" and told["requester"] != "token")
+        claim(mode == "enforce" or (mode == "approve" and asked), "mode", f"in mode {mode} a person had to approve")
+
+    # --- votes
+
+    def _hold(self, entry: Json) -> None:
+        place, _ = self._step_of(entry)
+        self._check_turn(place)
+        at, seconds = moment(entry["at"]), timedelta(seconds=self._opened["data"]["approval_seconds"])
+        if self._asked_at is None or self._gate != place or at >= self._asked_at + seconds:
+            self._asked_at = at
+        self._gate, self._granted_until, self.state = place, None, "held"
+
+    def _vote(self, entry: Json) -> None:
+        data, told, at, by = entry["data"], self._opened["data"], moment(entry["at"]), entry["actor"]
+        claim(self.state == "held" and self._asked_at is not None, "votes", "nobody was asked for this vote")
+        same = (data["step"], data["plan_hash"]) == (self._gate, self._hash)
+        claim(same, "votes", f"the vote of {by} is about another plan or step")
+        machine = (entry["node"], data.get("uid", "")) == (self._opened["node"], told.get("uid", ""))
+        claim(machine, "votes", f"the vote of {by} is about another machine")
+        seconds = timedelta(seconds=told["approval_seconds"])
+        claim(by not in self._votes or self._votes[by][0] < self._asked_at, "votes", f"{by} voted twice")
+        if entry["verb"] == "rescue.rejected":
+            self._must_end = self._rejected = True
+            return
+        names = frozenset((by, *data.get("controllers", ())))
+        claim(not by.startswith("token:"), "votes", f"{by} is a program")
+        requesters = {self._opened["actor"], *told.get("requesters", ())}
+        claim(not names & requesters, "votes", f"{by} requested the rescue and approved it")
+        if at < self._asked_at + seconds:
+            self._votes[by] = at, names
+        people = persons([vote for vote in self._votes.values() if at < vote[0] + seconds])
+        standing = sorted((max(vote for vote, _ in votes) + seconds for votes in people), reverse=True)
+        needed = told.get("approvers", 1)
+        enough = len(standing) >= needed
+        claim(enough or not data["granted"], "votes", f"{len(standing)} of {needed} people had approved")
+        self._must_end = enough and not data["granted"]
+        if data["granted"]:
+            self._granted_until, self.state = standing[needed - 1], "running"
+            self._granted_by = by, entry["at"]
+
+    # --- steps
+
+    def _settle(self, entry: Json, phase: str) -> None:
+        data = entry["data"]
+        place, step = self._step_of(entry)
+        if phase in ("retried", "skipped"):
+            self._command(entry, phase, place, step)
+            return
+        self._check_turn(place)
+        may_be = {"pending"}
+        may_be |= {"cancelled"} if self.state in CLOSED else set()
+        may_be |= {"failed"} if phase in ("overruled", "replaced") else set()  # held when a person took the node
+        claim(step.state in may_be, "order", f"step {place} had ended before {phase}")
+        states = {"done": "done", "attempt_failed": "waiting", "held": "failed", "failed": "failed"}
+        state = states.get(phase, "failed" if phase == "started_over" and not data.get("steps") else "cancelled")
+        claim(data["state"] == state, "state", f"the state of the step is {data['state']} after {phase}")
+        self._check_attempt(step, data["attempt"])
+        self._check_answered(place, entry)
+        if phase == "done":
+            self._check_done(place, step)
+        if phase == "started_over" and data.get("steps"):
+            self._start_over(place, data)
+        elif state != "waiting":
+            step.state = state
+        self.state = "held" if phase == "held" else self.state
+        self._failing = self._failing and state == "waiting"
+
+    def _check_answered(self, place: int, entry: Json) -> None:
+        """An attempt that its worker settled has the answers of all its calls."""
+        died = (entry["data"].get("because") or {}).get("code") == "no_outcome"
+        if died or not entry["actor"].startswith("rescue "):
+            return
+        attempt = entry["data"]["attempt"]
+        open_ = [
+            key[0] for key, begun in self._began.items() if key[2] == place and any(n == attempt for n, _ in begun)
+        ]
+        claim(not open_, "answer", f"{', '.join(open_)} of step {place} has no answer")
+
+    def _check_done(self, place: int, step: Attempted) -> None:
+        if self._gate is not None and place >= self._gate:
+            claim(self._granted_until is not None, "votes", f"step {place} ended without its approval")
+        wanted = MAKES.get(step.name)
+        claim(wanted is None or wanted in step.made, "calls", f"step {place} ended without its call {wanted}")
+
+    def _command(self, entry: Json, phase: str, place: int, step: Attempted) -> None:
+        self._check_turn(place)
+        claim(step.state == "failed" and self.state == "held", "held", f"step {place} did not wait for a person")
+        claim(entry["data"]["plan_hash"] == self._hash, "plan_hash", "the command is about another plan")
+        claim(not entry["actor"].startswith(("rescue ", "policy:")), "actor", f"a person must have {phase} the step")
+        self._words += 1
+        self.state, step.state = "running", "pending" if phase == "retried" else "skipped"
+        if phase == "skipped" and self._gate == place:
+            later = (at for at, it in enumerate(self.steps) if at > place and takes_away(it.planned))
+            following = next(later, None)
+            if following is not None:
+                self._gate, self._granted_until, self._asked_at = following, None, None
+
+    def _start_over(self, place: int, data: Json) -> None:
+        steps, known = plan_of(data["steps"]), [step.planned for step in self.steps]
+        first = next((at for at, step in enumerate(known) if takes_away(step)), len(known))
+        claim(steps == known + known[first:], "plan", "the second round is not the plan once more")
+        for step in self.steps[place:]:
+            step.state = "cancelled"
+        if self._gate is not None:
+            self._gate, self._granted_until, self._asked_at = len(known), None, None
+        self.steps += [Attempted(**step) for step in steps[len(known) :]]
+        self._set_plan(data["plan_hash"])
+
+    # --- the end
+
+    def _end(self, entry: Json) -> None:
+        self.state, self._must_end = entry["data"]["state"] if "state" in entry["data"] else entry["verb"][7:], False
+        states = [step.state for step in self.steps]
+        if self.state == "succeeded":
+            claim(all(state in FINISHED for state in states), "end", "the rescue succeeded before all steps ended")
+            claim(entry["data"]["outcome"] == self._outcome(), "end", f"the outcome is {self._outcome()}")
+        code = (entry["data"].get("because") or {}).get("code")
+        self._failing = self.state == "failed" or code == "step_ended"
+        self._check_answer_of_votes(entry)
+        for step in self.steps:
+            step.state = "cancelled" if step.state == "pending" else step.state
+
+    def _check_answer_of_votes(self, entry: Json) -> None:
+        outcome = entry["data"]["outcome"]
+        claim((outcome == "rejected") == self._rejected, "votes", "the rescue was rejected, or it was not")
+        at_once = self._granted_by == (entry["actor"], entry["at"]) and outcome in ("void", "expired")
+        claim(not at_once, "votes", "a vote that came too late was counted")
+
+    def _outcome(self) -> str:
+        done = {step.name for step in self.steps if step.state == "done"}
+        if any(step.name == "escalate" for step in self.steps):
+            return "escalated"
+        if self._opened["data"]["origin"] == "manual":
+            return "done"
+        if done.intersection(RETURNS):
+            return "healed"
+        return "isolated" if done.intersection(ISOLATES) else "done"
+
+    def _check_end(self) -> None:
+        claim(not self._must_end, "votes", "after the last vote the rescue had to end")
+        claim(not self._failing, "end", "the rescue failed without a step that failed")
+        claim(
+            self.proof["rescue"]["state"] in (self.state, "open"), "end", f"by its entries the rescue is {self.state}"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Verifies one file. Returns 0 if it is valid, 1 if not."""
+    parser = argparse.ArgumentParser(prog="verify_proof.py", description="Verify the proof of a rescue.")
+    parser.add_argument("file", type=Path, help="the proof")
+    parser.add_argument("--key", type=Path, required=True, help="PEM file with the portal's public keys")
+    parser.add_argument("--anchor", type=Path, help="published heads, one JSON object a line")
+    options = parser.parse_args(arguments)
+    try:
+        keys = read_keys(options.key)
+        heads = read_heads(options.anchor, keys) if options.anchor else None
+        story = verify(read(options.file.read_text(encoding="utf-8")), keys, heads)
+    except Broken as broken:
+        print(f"{broken.code}: {broken}")
+        return 1
+    except (OSError, ValueError) as error:
+        print(f"unreadable: {error}")
+        return 1
+    about = story.proof["rescue"]
+    print(f"valid: rescue {about['id']} of {about['cluster']}/{about['node']}, {story.state}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
