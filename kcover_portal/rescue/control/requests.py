@@ -128,13 +128,7 @@ def _guards_passed(rescue: Rescue, counted: Figures) -> list[ledger.Draft]:
     """The entry with the figures that let the request pass; none if no guard was asked."""
     if counted is None:
         return []
-    act = audit.GuardPassed(
-        rescue=rescue.pk,
-        node=rescue.node.name,
-        act=guards.ISOLATION,
-        mode=fleet.mode_of(rescue.cluster)[0],
-        figures=counted,
-    )
+    act = audit.GuardPassed(rescue=rescue.pk, node=rescue.node.name, act=guards.ISOLATION, figures=counted)
     return [ledger.Draft(act=act, actor=rescue.requested_by, at=rescue.opened_at)]
 
 
