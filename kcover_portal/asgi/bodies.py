@@ -3,11 +3,13 @@
 It also adds a Content-Length to chunked bodies. Without it WSGI applications such as Django's read an empty body.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
 from typing import Any
 
-MOST = 4 * 1024 * 1024  # bytes; more than any page or REST call needs
+from kcover_portal import request_limits
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -15,29 +17,71 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
+class BodyRefused(Exception):
+    """The body is not passed on. ``code`` and ``detail`` go into the problem document."""
+
+    def __init__(self, status: HTTPStatus, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+
+
 class Whole:
-    """ASGI middleware that passes requests on with their complete body; answers 413 beyond ``MOST`` bytes."""
+    """ASGI middleware that passes requests on with their complete body.
+
+    It answers 400 for a target that is not a path, 408 for a body that takes too long, 413 for one that is too large,
+    and 503 while the bodies of all requests together exceed ``MAX_BUFFERED``.
+    """
 
     def __init__(self, application: Application) -> None:
         self._application = application
+        self._buffered = 0  # bytes of all requests that are being received or answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        pieces: list[bytes] = []
+        try:
+            if await self._receive_in_time(scope, receive, pieces):
+                await self._pass_on(scope, b"".join(pieces), receive, send)
+        except BodyRefused as refused:
+            await _refuse(send, refused)
+        finally:
+            self._buffered -= sum(map(len, pieces))
+
+    async def _receive_in_time(self, scope: Scope, receive: Receive, pieces: list[bytes]) -> bool:
+        try:
+            async with asyncio.timeout(request_limits.REQUEST_SECONDS):
+                return await self._receive(scope, receive, pieces)
+        except TimeoutError as error:
+            detail = f"The body did not arrive within {request_limits.REQUEST_SECONDS:g} s."
+            raise BodyRefused(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", detail) from error
+
+    async def _receive(self, scope: Scope, receive: Receive, pieces: list[bytes]) -> bool:
+        """Appends the body's pieces. Returns False if the client disconnected. Raises BodyRefused."""
+        if not scope["path"].startswith("/"):
+            raise BodyRefused(HTTPStatus.BAD_REQUEST, "target_invalid", "The request target must be a path.")
+        most = request_limits.max_body(scope["headers"])
         declared = dict(scope["headers"]).get(b"content-length", b"")
-        body = None if declared.isdigit() and int(declared) > MOST else b""
-        more = body is not None
+        if declared.isdigit() and int(declared) > most:
+            raise _too_large(most)
+        size, more = 0, True
         while more:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return
-            assert body is not None
-            body += message.get("body", b"")
-            if len(body) > MOST:
-                body = None
-                break
+                return False
+            piece = message.get("body", b"")
+            pieces.append(piece)
+            size += len(piece)
+            self._buffered += len(piece)
+            if size > most:
+                raise _too_large(most)
+            if self._buffered > request_limits.MAX_BUFFERED:
+                detail = "The portal is receiving too many large requests. Retry in a moment."
+                raise BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_bodies", detail)
             more = message.get("more_body", False)
-        if body is None:
-            await _too_large(send)
-            return
+        return True
+
+    async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         replayed = False
 
         async def replay() -> MutableMapping[str, Any]:
@@ -58,13 +102,18 @@ def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
     return [*kept, (b"content-length", str(length).encode())] if framed else kept
 
 
-async def _too_large(send: Send) -> None:
+def _too_large(most: int) -> BodyRefused:
+    detail = f"The request body exceeds the limit of {most} bytes."
+    return BodyRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "too_large", detail)
+
+
+async def _refuse(send: Send, refused: BodyRefused) -> None:
     problem = {
         "type": "about:blank",
-        "title": "Content too large",
-        "status": 413,
-        "code": "too_large",
-        "detail": f"The request body exceeds the limit of {MOST} bytes.",
+        "title": refused.status.phrase,
+        "status": refused.status.value,
+        "code": refused.code,
+        "detail": refused.detail,
     }
     body = json.dumps(problem).encode()
     headers = [
@@ -72,5 +121,7 @@ async def _too_large(send: Send) -> None:
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),
     ]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
+    if refused.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers.append((b"retry-after", b"5"))
+    await send({"type": "http.response.start", "status": refused.status.value, "headers": headers})
     await send({"type": "http.response.body", "body": body})

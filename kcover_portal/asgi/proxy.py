@@ -22,6 +22,7 @@ FORWARDED_FOR = b"x-forwarded-for"
 OURS = frozenset((b"date", b"server"))  # the front server sets its own
 READ_AHEAD = 1024 * 1024  # bytes buffered for a slow client; a whole page fits, so its thread becomes free
 IDLE_SECONDS = 15.0  # shorter than the upstream's keep-alive, so that a POST never meets a closing connection
+POOL_SECONDS = 30.0  # to get a connection
 SILENT_SECONDS = 300.0  # time-out for an upstream that sends nothing
 
 
@@ -70,7 +71,9 @@ class Proxy:
                 cookie_jar=aiohttp.DummyCookieJar(),  # cookies belong to the clients, never to the pool
                 read_bufsize=READ_AHEAD,
                 skip_auto_headers=("Accept", "Accept-Encoding", "Content-Type", "User-Agent"),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=SILENT_SECONDS),
+                timeout=aiohttp.ClientTimeout(
+                    total=None, connect=POOL_SECONDS, sock_connect=5, sock_read=SILENT_SECONDS
+                ),
             )
         return self._session
 

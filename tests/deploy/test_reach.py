@@ -3,10 +3,9 @@
 import pytest
 from django.urls import resolve
 
-from kcover_portal import asgi, env
+from kcover_portal import asgi, env, request_limits
 from kcover_portal.api.agent import app as door
 from kcover_portal.api.v1.status import responses
-from kcover_portal.asgi import bodies
 from kcover_portal.console import routing
 from kcover_portal.operate import views
 from tests.deploy import manifests
@@ -116,4 +115,4 @@ def test_the_ingress_names_services_and_ports_that_there_are():
 def test_the_ingress_waits_for_who_is_silent_and_takes_what_the_portal_takes():
     said = {name.rpartition("/")[2]: value for name, value in INGRESS["metadata"]["annotations"].items()}
     assert int(said["proxy-read-timeout"]) > 2 * max(door.LONGEST_WAIT, responses.ALIVE)
-    assert said["proxy-body-size"] == f"{bodies.MOST // 1024**2}m"
+    assert said["proxy-body-size"] == f"{request_limits.MAX_BODY // 1024**2}m"

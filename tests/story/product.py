@@ -117,12 +117,14 @@ class Product:
             "standalone": ("manage.py", "standalone", "--port", str(self.port)),
             "serve": ("manage.py", "serve", "--port", str(self.port), "--host", "127.0.0.1"),
             "web": (
-                *("-m", "gunicorn", "--worker-class", "gthread", "--workers", "2", "--threads", "8"),
+                *("-m", "gunicorn", "--worker-class", "kcover_portal.operate.web_worker.WebWorker"),
+                *("--workers", "2", "--threads", "8"),
                 *("--log-level", "warning", "--no-control-socket"),
                 *("--bind", f"127.0.0.1:{self.port}", "kcover_portal.wsgi"),
             ),
             "live": (
                 *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning", "--no-access-log"),
+                *("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", "--limit-concurrency", "16000"),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
             ),
             "worker": ("-m", "celery", "-A", "kcover_portal", "worker", "--loglevel", "WARNING", "--without-mingle"),

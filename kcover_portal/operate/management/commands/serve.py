@@ -109,20 +109,22 @@ def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
     """
     module = (sys.executable, "-m")
     celery = (*module, "celery", "-A", "kcover_portal", "--quiet")
-    web = "gunicorn --worker-class gthread --workers 2 --threads 8 --keep-alive 30 --graceful-timeout 5"
-    live = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5"
+    web = "gunicorn --workers 2 --threads 8 --keep-alive 30 --graceful-timeout 5"
+    worker = ("--worker-class", "kcover_portal.operate.web_worker.WebWorker")
+    live = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5 --limit-concurrency 16000"
+    protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol")
     return [
         Child(
             name="web",
             command=(
-                *(*module, *web.split(), "--log-level", "warning", "--no-control-socket"),
+                *(*module, *web.split(), *worker, "--log-level", "warning", "--no-control-socket"),
                 *("--bind", f"fd://{back}", "kcover_portal.wsgi"),
             ),
             sockets=(back,),
         ),
         Child(
             name="live",
-            command=(*module, *live.split(), "--fd", str(front), "kcover_portal.asgi:application"),
+            command=(*module, *live.split(), *protocol, "--fd", str(front), "kcover_portal.asgi:application"),
             sockets=(front,),
         ),
         Child(

@@ -1,0 +1,242 @@
+"""Slow clients against real processes: they cost sockets and bounded buffers, and everybody else is answered."""
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kcover_portal import request_limits
+from kcover_portal.asgi import bodies, proxy
+from tests import servers
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[3]
+CLIENTS = 120
+SECRET = {"Authorization": "Bearer kco_none"}
+WEB = "gunicorn --worker-class kcover_portal.operate.web_worker.WebWorker --workers 1 --threads 2 --no-control-socket"
+LIVE = "uvicorn --log-level warning --http kcover_portal.asgi.http_protocol:DeadlineProtocol"
+APPLICATIONS = {"web": "kcover_portal.wsgi", "live": "kcover_portal.asgi:application"}
+ENDLESS = {kind: f"tests.portal.operate.endless:{kind}" for kind in APPLICATIONS}
+
+
+@pytest.fixture(params=APPLICATIONS, scope="module")
+def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """One process of production on a port, with a database without tables: no test here needs any."""
+    with running(request.param, APPLICATIONS[request.param], tmp_path_factory.mktemp("slow")) as free:
+        yield free
+
+
+@contextmanager
+def running(kind: str, application: str, folder: Path) -> Iterator[int]:
+    free = servers.free_port()
+    address = {"web": ("--bind", f"127.0.0.1:{free}"), "live": ("--port", str(free))}[kind]
+    command = {"web": WEB, "live": LIVE}[kind].split()
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("KCOVER_")}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command, *address, application],
+        cwd=ROOT,
+        env={
+            **environment,
+            "KCOVER_DATABASE_URL": f"sqlite:///{folder}/k.sqlite3",
+            "KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8",
+            "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
+        },
+    )
+    try:
+        until = time.monotonic() + 60
+        while not well(free):
+            assert process.poll() is None
+            assert time.monotonic() < until
+            time.sleep(0.2)
+        yield free
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def well(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/healthz", headers={"Connection": "close"})
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def slow(port: int, text: str) -> socket.socket:
+    client = socket.create_connection(("127.0.0.1", port), timeout=5)
+    client.sendall(text.encode())
+    return client
+
+
+def ended(client: socket.socket) -> bool:
+    """Returns whether the server has closed the connection, perhaps after an answer."""
+    client.setblocking(False)
+    try:
+        while client.recv(65536):
+            pass
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+BODY = "POST /sign-in/ HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nname="
+LARGE = (
+    "POST /api/v1/policies/validate HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nContent-Length: 4000000\r\n\r\n"
+)
+ATTACKS = {
+    "half heads": "GET / HTTP/1.1\r\nHost: x\r\nX-Slow: ",
+    "half bodies": BODY,
+    "half large bodies": LARGE + "x" * 100_000,
+    "finished, never closed": "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    "silent": "",
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_everybody_else_is_answered(port: int, attack: str) -> None:
+    with ExitStack() as stack:
+        for _ in range(CLIENTS):
+            stack.enter_context(closing(slow(port, ATTACKS[attack])))
+        began = time.monotonic()
+        assert all(well(port) for _ in range(20))
+        assert time.monotonic() - began < 10
+
+
+def test_slow_clients_are_disconnected(port: int) -> None:
+    with ExitStack() as stack:
+        heads = [stack.enter_context(closing(slow(port, ATTACKS["half heads"]))) for _ in range(CLIENTS)]
+        dripping = [stack.enter_context(closing(slow(port, ATTACKS["half heads"]))) for _ in range(3)]
+        bodies = [stack.enter_context(closing(slow(port, BODY))) for _ in range(CLIENTS)]
+        until = time.monotonic() + request_limits.HEAD_SECONDS + 4
+        while time.monotonic() < until:
+            for client in dripping:
+                with suppress(OSError):
+                    client.send(b"x")
+            time.sleep(0.5)
+        assert all(map(ended, heads))
+        assert all(map(ended, dripping))
+        assert well(port)
+        time.sleep(max(0.0, request_limits.REQUEST_SECONDS - request_limits.HEAD_SECONDS))
+        assert all(map(ended, bodies))
+
+
+def answer(port: int, text: str) -> tuple[int, bytes]:
+    with closing(slow(port, text)) as client:
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        return response.status, response.read()
+
+
+@pytest.mark.parametrize(
+    ("credential", "length", "status"),
+    [
+        ("", request_limits.MAX_ANONYMOUS_BODY + 1, 413),
+        ("Authorization: Bearer x\r\n", request_limits.MAX_BODY + 1, 413),
+        ("Cookie: a=b\r\n", request_limits.MAX_ANONYMOUS_BODY + 1, 413),
+    ],
+)
+def test_a_body_that_is_too_large_is_refused_before_it_is_read(
+    port: int, credential: str, length: int, status: int
+) -> None:
+    head = f"POST /api/v1/policies/validate HTTP/1.1\r\nHost: x\r\n{credential}Content-Length: {length}\r\n\r\n"
+    assert answer(port, head)[0] == status
+
+
+@pytest.mark.parametrize("target", ["*", "x", "//", "/%", "/%00", "http://other/healthz", "healthz", "/a b", "?", "#"])
+@pytest.mark.parametrize("method", ["GET", "OPTIONS", "POST"])
+def test_no_raw_target_is_an_internal_error(port: int, target: str, method: str) -> None:
+    status, _ = answer(port, f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    assert status != 500 or target == "//"  # the sign-in page of "/" needs tables
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "\r\n\r\n",
+        "GET / HTTP/1.1\nHost: x\n\n\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length : 50\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n5\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX: " + "x" * 100_000,
+    ],
+)
+def test_an_ambiguous_head_occupies_no_thread(port: int, head: str) -> None:
+    with ExitStack() as stack:
+        for _ in range(10):
+            client = stack.enter_context(closing(socket.create_connection(("127.0.0.1", port), timeout=5)))
+            with suppress(OSError):  # refused before its end
+                client.sendall(head.encode())
+        assert well(port)
+
+
+def test_a_request_in_pieces_and_several_on_one_connection_are_answered(port: int) -> None:
+    with closing(slow(port, "")) as client:
+        for _ in range(3):
+            for byte in "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n":
+                client.sendall(byte.encode())
+            response = http.client.HTTPResponse(client)
+            response.begin()
+            assert (response.status, response.read()) == (200, b"ok\n")
+        client.sendall(b"POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n12345")
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        response.read()
+        assert response.status in (403, 405)
+
+
+def test_pipelined_requests_are_answered_in_order(port: int) -> None:
+    one = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    with closing(slow(port, one * 3)) as client:
+        for _ in range(3):
+            response = http.client.HTTPResponse(client)
+            response.begin()
+            assert (response.status, response.read()) == (200, b"ok\n")
+            break  # the rest may be in the buffer of this response
+    assert well(port)
+
+
+def test_a_client_that_waits_for_100_continue_may_send_its_body(port: int) -> None:
+    head = "POST /healthz HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+    with closing(slow(port, head)) as client:
+        assert b"100 Continue" in client.recv(1000)
+        client.sendall(b"12345")
+        assert b"HTTP/1.1 4" in client.recv(1000) + client.recv(1000)
+
+
+@pytest.mark.parametrize("kind", ENDLESS)
+def test_a_client_that_does_not_read_is_disconnected(kind: str, tmp_path: Path) -> None:
+    with running(kind, ENDLESS[kind], tmp_path) as port, ExitStack() as stack:
+        for _ in range(8):
+            stack.enter_context(closing(slow(port, "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")))
+        time.sleep(10.0)  # two threads: eight clients have had their time one after the other
+        assert well(port)
+
+
+async def test_a_target_that_is_not_a_path_is_not_forwarded() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request"}
+
+    scope = {"type": "http", "method": "GET", "path": "*", "raw_path": b"*", "query_string": b"", "headers": []}
+    await bodies.Whole(proxy.Proxy("http://127.0.0.1:1"))(scope, receive, send)
+    assert sent[0]["status"] == 400
+    assert json.loads(sent[1]["body"])["code"] == "target_invalid"
