@@ -35,6 +35,7 @@ NOTIFY_SECONDS = 1.0
 app.conf.beat_schedule = {
     "sweep": {"task": "rescue.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS * 5}},
     "notify": {"task": "notify.sweep", "schedule": NOTIFY_SECONDS, "options": {"expires": NOTIFY_SECONDS * 5}},
+    "policy tries": {"task": "rescue.advance_tries", "schedule": 2.0, "options": {"expires": 10.0}},
     "notify-prune": {"task": "notify.prune", "schedule": 3600.0},
     "prune": {"task": "incidents.prune", "schedule": 3600.0},
     "check runs": {"task": "checks.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},

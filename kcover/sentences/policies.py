@@ -134,6 +134,12 @@ SENTENCES: Mapping[str, str] = {
     "rule_shadowed": _("{first} overrides {second} for {fault}{note}"),
     "overlaps_left_out": _("only the first {most} overlaps of rules are listed; correct them and validate again"),
     "shadow_does_nothing": _("; {first} is in shadow mode and does nothing"),
+    # Tries.
+    "try_own_open": _("Your earlier try {number} is still running. Wait for it, or cancel it."),
+    "tries_full": _("{most} tries are waiting already. Try again in {wait}."),
+    "try_invalid_now": _("The text became invalid: the active policies changed meanwhile. Try it again."),
+    "try_interrupted": _("The try was interrupted {count} times. Try fewer incidents or rules."),
+    "try_too_long": _("The try took longer than {most}. Try fewer incidents or rules."),
     # Revisions.
     "policy_unknown": _("unknown policy {policy}"),
     "policy_not_active": _("policy {policy} is not active; give the revision to compare with"),

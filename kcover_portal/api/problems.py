@@ -26,6 +26,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import source
 from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.runtime.services import places
 
 MEDIA_TYPE = "application/problem+json"
@@ -121,7 +122,7 @@ def _invalid(errors: list[dict[str, Any]]) -> Response:
 
 def _known(error: Exception, context: dict[str, Any]) -> Exception:
     """Converts an error of a service, of Django or of DRF to one with a reason, if there is one for it."""
-    if isinstance(error, accounts.Later | places.Busy):
+    if isinstance(error, accounts.Later | places.Busy | policy_tries.TryRefused):
         status = HTTPStatus.TOO_MANY_REQUESTS
         return http_errors.Later(error.reason, status=status, retry_after=error.retry_after)
     for kind, answer in ANSWERS.items():

@@ -27,7 +27,6 @@ from kcover_portal.views import needs_person
 
 DAY = timedelta(days=1)
 MAX_DECISIONS = 5_000
-STORMS = ("storm_code", "storm_job", "storm_switch", "storm_agent_version")
 
 
 class Rows(Collector):
@@ -135,17 +134,10 @@ def _refusals(*, now: datetime) -> Metric:
     for cluster, because, count, last_at in rows.values_list("cluster__name", "because", "count", "last_at"):
         if now - last_at <= DAY:
             codes = [reasons.from_json(reason).code for reason in because]
-            counts.update({(cluster, guard): count for guard in {_guard(code) for code in codes} if guard})
+            counts.update({(cluster, guard): count for guard in {guards.guard_of(code) for code in codes} if guard})
     for labels, count in sorted(counts.items()):
         family.add_metric(labels, count)
     return family
-
-
-def _guard(code: str) -> str | None:
-    """Returns the guard that a reason code belongs to, or None."""
-    known = (*guards.GUARDS, "paused")
-    name = "cooldown" if code == "rule_cooldown" else code
-    return next((guard for guard in known if name in (guard, f"{guard}_because")), "storm" if name in STORMS else None)
 
 
 def _ingest() -> Iterable[Metric]:

@@ -1,6 +1,7 @@
 """Policies and their immutable revisions."""
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from kcover.policy import document
 
@@ -51,3 +52,55 @@ class Revision(models.Model):
     class Meta:
         ordering = ("policy_id", "-number")
         constraints = (models.UniqueConstraint(fields=("policy", "number"), name="one_revision_a_number"),)
+
+
+class PolicyTry(models.Model):
+    """A text that is tried on incidents by workers, in slices. Nothing of it is applied."""
+
+    class State(models.TextChoices):
+        """``running`` from the first slice on, also between slices and after a worker's death."""
+
+        WAITING = "waiting", _("Waiting")
+        RUNNING = "running", _("Running")
+        DONE = "done", _("Done")
+        FAILED = "failed", _("Failed")
+        CANCELLED = "cancelled", _("Cancelled")
+
+    OPEN = (State.WAITING, State.RUNNING)
+
+    text = models.TextField()
+    owner = models.CharField(max_length=40, help_text="who asked, as places name them; only they may read it")
+    past = models.BooleanField(help_text="decide on the facts of the first decision instead of the present ones")
+    incidents = models.JSONField(default=list, help_text="ids of the incidents that are left, the next one last")
+    total = models.PositiveIntegerField()
+    truncated = models.BooleanField(default=False)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    because = models.JSONField(default=dict, blank=True)
+    slices = models.PositiveIntegerField(default=0, help_text="begun since the last progress")
+    holder = models.CharField(max_length=40, blank=True)
+    lease_until = models.DateTimeField(null=True)
+    asked_at = models.DateTimeField()
+    begun_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("state",), name="tries_by_state"),)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner",), condition=models.Q(state__in=("waiting", "running")), name="one_open_try_a_person"
+            ),
+        )
+
+
+class PolicyTryResult(models.Model):
+    """One incident of a try."""
+
+    tried = models.ForeignKey(PolicyTry, on_delete=models.CASCADE, related_name="results")
+    incident = models.BigIntegerField()
+    cluster = models.BigIntegerField()
+    data = models.JSONField()
+
+    class Meta:
+        ordering = ("-incident",)
+        constraints = (models.UniqueConstraint(fields=("tried", "incident"), name="one_result_an_incident"),)

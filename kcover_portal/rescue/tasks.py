@@ -22,6 +22,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
+from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.rescue.decide.waiting_incidents import WaitingIncidents
 from kcover_portal.rescue.engine import batch, bulkhead, kube_events, standby_cleanup
 from kcover_portal.rescue.models import Rescue, Step
@@ -136,6 +137,20 @@ def withdraw(step_id: int) -> None:
     """Withdraws the requests of a step that are not needed any more."""
     work = partial(services.withdraw, step_id, clock=timezone.now)
     _in_lane(Step.objects, step_id, work, cluster="rescue__cluster")
+
+
+@shared_task(name="rescue.advance_try")
+def advance_try(pk: int) -> None:
+    """Takes a try of a policy one slice further."""
+    policy_tries.advance(pk, clock=timezone.now)
+
+
+@shared_task(name="rescue.advance_tries")
+def advance_tries() -> None:
+    """Wakes workers for the tries that wait or lost their worker, and deletes old ones."""
+    policy_tries.prune(now=timezone.now())
+    for pk in policy_tries.due(now=timezone.now()):
+        doorbell.ring("rescue.advance_try", pk)
 
 
 @shared_task(name="rescue.sweep")

@@ -29,6 +29,7 @@ from kcover.decisions.guards.facts import (
     Symptom,
 )
 from kcover.decisions.guards.figures import ISOLATION, figures
+from kcover.decisions.guards.reason_codes import guard_of
 from kcover.decisions.guards.settings import SettingError, Settings, merge, parse, to_json
 
 __all__ = [
@@ -53,6 +54,7 @@ __all__ = [
     "Verdict",
     "destructive",
     "figures",
+    "guard_of",
     "isolation",
     "merge",
     "parse",

@@ -32,6 +32,7 @@ class Pool:
 EXPORTS = Pool(name="export", size=4, per_person=1, lasts=timedelta(minutes=1), retry_after=10)
 VALIDATIONS = Pool(name="validation", size=2, per_person=1, lasts=timedelta(seconds=30))
 VERIFICATIONS = Pool(name="verification", size=1, per_person=1, lasts=timedelta(minutes=5), retry_after=10)
+TRIES = Pool(name="policy try", size=2, per_person=1, lasts=timedelta(minutes=1))  # slices of workers
 CLUSTER_READS = Pool(name="cluster read", size=6, per_person=2, lasts=timedelta(minutes=1))
 
 

@@ -1,8 +1,10 @@
 """Asking over REST: what changed, which rule would win, what a text would have decided."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
+from django.utils import timezone
 
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Node
@@ -10,11 +12,23 @@ from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies.models import Revision
 from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.portal.api.conftest import Api, add_node, fields, person, problem
 from tests.portal.policies.texts import policy
 
 pytestmark = pytest.mark.django_db
+
+
+def tried(api: Api, body: dict[str, object]) -> dict[str, Any]:
+    """What a try finds, with a worker that does it at once."""
+    begun = api.post("policies/try", body)
+    assert begun.status_code == 202, begun.content
+    pk = begun.json()["id"]
+    policy_tries.advance(pk, clock=timezone.now)
+    found: dict[str, Any] = api.get(f"policies/tries/{pk}").json()
+    assert found["state"] == "done"
+    return found
 
 
 # --- what changed
@@ -165,7 +179,7 @@ def rows_of_everything() -> list[int]:
 
 def test_a_text_is_tried_on_what_is_open(incident: Incident, viewer: Api) -> None:
     before = rows_of_everything()
-    body = viewer.post("policies/try", {"yaml": policy("a")}).json()
+    body = tried(viewer, {"yaml": policy("a")})
     assert (body["incidents"], body["changed"], body["truncated"]) == (1, 1, False)
     assert body["answers"] == {"before": {"shadow": 1}, "after": {"rescue": 1}}
     [one] = body["results"]
@@ -182,27 +196,27 @@ def test_a_text_is_tried_on_what_is_open(incident: Incident, viewer: Api) -> Non
 
 
 def test_a_text_is_tried_beside_the_policies_that_it_does_not_replace(incident: Incident, viewer: Api) -> None:
-    body = viewer.post("policies/try", {"yaml": policy("b", priority=9), "fleet": True}).json()
+    body = tried(viewer, {"yaml": policy("b", priority=9), "fleet": True})
     assert (body["changed"], body["results"][0]["after"]["rule"]) == (0, "a#1")
-    body = viewer.post("policies/try", {"yaml": policy("b", priority=11), "node": "east/gpu-1"}).json()
+    body = tried(viewer, {"yaml": policy("b", priority=11), "node": "east/gpu-1"})
     assert (body["changed"], body["results"][0]["after"]["rule"]) == (1, "b#1")
 
 
 def test_days_are_judged_on_the_facts_of_then(incident: Incident, node: Node, viewer: Api, now: datetime) -> None:
     Incident.objects.filter(pk=incident.pk).update(state="closed", opened_at=datetime.now(tz=now.tzinfo))
     Node.objects.filter(pk=node.pk).update(labels={"kcover.io/exclude": "true"})
-    assert viewer.post("policies/try", {"yaml": policy("a")}).json()["incidents"] == 0
-    body = viewer.post("policies/try", {"yaml": policy("a"), "days": 7}).json()
+    assert tried(viewer, {"yaml": policy("a")})["incidents"] == 0
+    body = tried(viewer, {"yaml": policy("a"), "days": 7})
     assert body["answers"] == {"before": {"shadow": 1}, "after": {"rescue": 1}}
     long_ago = datetime.now(tz=now.tzinfo) - timedelta(days=8)
     Incident.objects.filter(pk=incident.pk).update(opened_at=long_ago)
-    assert viewer.post("policies/try", {"yaml": policy("a"), "days": 7}).json()["incidents"] == 0
-    assert viewer.post("policies/try", {"yaml": policy("a"), "days": 9}).json()["incidents"] == 1
+    assert tried(viewer, {"yaml": policy("a"), "days": 7})["incidents"] == 0
+    assert tried(viewer, {"yaml": policy("a"), "days": 9})["incidents"] == 1
 
 
 def test_what_bounds_a_rule_is_counted_for_the_text_too(incident: Incident, viewer: Api) -> None:
     extra = "      budget: 1\n      cooldown: 1h\n"
-    [one] = viewer.post("policies/try", {"yaml": policy("new", priority=99, extra=extra)}).json()["results"]
+    [one] = tried(viewer, {"yaml": policy("new", priority=99, extra=extra)})["results"]
     assert (one["after"]["answer"], one["after"]["rule"]) == ("rescue", "new#1")
 
 
@@ -215,7 +229,7 @@ def test_occurrences_are_counted_for_the_texts_own_windows(incident: Incident, n
     for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (1, 20, "rescue")):
         at = today - timedelta(minutes=ago)
         Occurrence.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
-        [one] = viewer.post("policies/try", {"yaml": WANTS_THREE}).json()["results"]
+        [one] = tried(viewer, {"yaml": WANTS_THREE})["results"]
         assert one["after"]["answer"] == answer
 
 
@@ -227,7 +241,7 @@ def test_occurrences_of_the_past_are_counted_up_to_then(
     for count, ago, answer in ((2, 10, "none"), (5, 90, "none"), (5, -10, "none"), (1, 20, "rescue")):
         at = now - timedelta(minutes=ago)
         Occurrence.objects.create(incident=incident, node=node, source="kmsg", count=count, at=at)
-        [one] = viewer.post("policies/try", {"yaml": WANTS_THREE, "days": 1}).json()["results"]
+        [one] = tried(viewer, {"yaml": WANTS_THREE, "days": 1})["results"]
         assert one["after"]["answer"] == answer
         assert answer == "rescue" or one["after"]["because"] == [because]
 
@@ -237,9 +251,9 @@ def test_nobody_tries_on_clusters_that_they_may_not_see(
 ) -> None:
     add_incident(add_node(west, "gpu-2", now), now)
     wanda = person("wanda", "viewer", now, cluster=west)
-    assert [one["cluster"] for one in wanda.post("policies/try", {"yaml": policy("a")}).json()["results"]] == ["west"]
+    assert [one["cluster"] for one in tried(wanda, {"yaml": policy("a")})["results"]] == ["west"]
     assert "node" in fields(wanda.post("policies/try", {"yaml": policy("a"), "node": "east/gpu-1"}))
-    assert viewer.post("policies/try", {"yaml": policy("a")}).json()["incidents"] == 2
+    assert tried(viewer, {"yaml": policy("a")})["incidents"] == 2
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,108 @@
+"""Which rule of the active policies would match a fault."""
+
+from typing import Any
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import plan, reasons
+from kcover.faults import fault
+from kcover.quote import short_text
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.v1 import base
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Node
+from kcover_portal.policies import queries
+
+KIND = OpenApiParameter("kind", str, enum=fault.INCIDENT_KINDS, description="default xid")
+CODE = OpenApiParameter("code", str, required=True, description="for example 62, or the name of a check")
+NODE = OpenApiParameter("node", str, description="cluster/name of a node, whose labels are used")
+LABEL = OpenApiParameter("label", str, many=True, description="key=value, instead of a node; may be repeated")
+
+
+class TriedRuleSerializer(serializers.Serializer[Any]):
+    """A rule that was evaluated."""
+
+    rule = serializers.CharField()
+    matched = serializers.BooleanField()
+    because = serializers.CharField()
+
+
+class PlannedSerializer(serializers.Serializer[Any]):
+    """A step of the plan."""
+
+    name = serializers.CharField()
+    args = serializers.DictField()
+
+
+class EffectiveSerializer(serializers.Serializer[Any]):
+    """The rule that would run, or null, and the rules evaluated up to it."""
+
+    rule = serializers.CharField(allow_null=True)
+    policy = serializers.CharField(allow_null=True)
+    revision = serializers.IntegerField(allow_null=True)
+    mode = serializers.CharField(allow_null=True)
+    steps = PlannedSerializer(many=True)
+    tried = TriedRuleSerializer(many=True)
+
+
+class Effective(base.Acts):
+    """The rule that would match a fault."""
+
+    @extend_schema(
+        operation_id="policies_effective",
+        parameters=[KIND, CODE, NODE, LABEL],
+        responses={200: EffectiveSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        """Returns the active rule that matches the fault on a node, or on any node with these labels."""
+        base.known_only(request, ("kind", "code", "node", "label"))
+        kind, code = _fault(request)
+        chosen, tried = queries.effective(kind=kind, code=code, labels=_labels(request))
+        steps = plan.of_rule(chosen.rule, code=code) if chosen else ()
+        return Response(
+            {
+                "rule": chosen.name if chosen else None,
+                "policy": chosen.policy if chosen else None,
+                "revision": chosen.revision if chosen else None,
+                "mode": chosen.rule.mode if chosen else None,
+                "steps": [{"name": step.name, "args": dict(step.args)} for step in steps],
+                "tried": [{"rule": t.rule, "matched": t.matched, "because": str(t.because)} for t in tried],
+            }
+        )
+
+
+def find_node(request: Request, named: str) -> Node:
+    """Returns the node of ``cluster/name``. Raises FieldError if it is not visible."""
+    cluster, _, name = named.partition("/")
+    visible = accounts.clusters_of(principal(request))
+    node = Node.objects.filter(cluster__in=visible, cluster__name=cluster, name=name).first()
+    if node is None:
+        raise FieldError("node", reasons.of("unknown_node", node=short_text(named)))
+    return node
+
+
+def _fault(request: Request) -> tuple[str, str]:
+    kind, code = request.query_params.get("kind", "xid"), request.query_params.get("code", "")
+    if kind not in fault.INCIDENT_KINDS:
+        known = ", ".join(fault.INCIDENT_KINDS)
+        raise FieldError("kind", reasons.of("kind_unknown", kind=short_text(kind), known=known))
+    numeric = kind in fault.NUMERIC_KINDS
+    if not code or (numeric and not (code.isascii() and code.isdecimal() and len(code) <= 10)):
+        raise FieldError("code", reasons.of("code_not_numeric" if numeric else "code_missing"))
+    return kind, str(int(code)) if numeric else code
+
+
+def _labels(request: Request) -> dict[str, str]:
+    if "node" in request.query_params:
+        return dict(find_node(request, request.query_params["node"]).labels)
+    labels = {}
+    for pair in request.query_params.getlist("label"):
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise FieldError("label", reasons.of("label_selector_invalid", selector=short_text(pair)))
+        labels[key] = value
+    return labels

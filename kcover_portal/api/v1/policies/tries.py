@@ -1,0 +1,221 @@
+"""Tries of policies: what would a text have decided? Workers do it; nothing is applied."""
+
+import collections
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.reverse import reverse
+
+from kcover import reasons
+from kcover.decisions import decide as core
+from kcover.decisions import guards
+from kcover_portal import localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.incidents import NUMBERED
+from kcover_portal.api.v1.policies.effective import find_node
+from kcover_portal.errors import FieldError
+from kcover_portal.incidents.models import Incident
+from kcover_portal.policies import services
+from kcover_portal.policies.models import PolicyTry, PolicyTryResult
+from kcover_portal.rescue.decide import policy_tries
+from kcover_portal.runtime.services import places
+
+MAX_DAYS = 90
+SCOPES = ("node", "fleet", "now", "days")
+
+
+class TryBody(base.Strict):
+    """A text, and the incidents to try it on.
+
+    These are the open incidents of one ``node``, all open ones (``now``, the default; ``fleet`` is its older name), or
+    all of the last ``days``.
+    """
+
+    yaml = serializers.CharField(trim_whitespace=False)
+    node = serializers.CharField(required=False, help_text="cluster/name")
+    now = serializers.BooleanField(required=False)
+    fleet = serializers.BooleanField(required=False)
+    days = serializers.IntegerField(required=False, min_value=1, max_value=MAX_DAYS)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Allows at most one scope."""
+        given = [name for name in SCOPES if attrs.get(name)]
+        if len(given) > 1:
+            raise FieldError(given[1], reasons.of("exclusive", other=given[0]))
+        return attrs
+
+
+class TryIdSerializer(serializers.Serializer[Any]):
+    """A try that was begun."""
+
+    id = serializers.IntegerField()
+
+
+class TriedDecisionSerializer(serializers.Serializer[Any]):
+    """A decision that was not stored."""
+
+    answer = serializers.ChoiceField(choices=core.ANSWERS)
+    mode = serializers.CharField()
+    rule = serializers.CharField(allow_null=True)
+    because = serializers.ListField(child=serializers.CharField())
+    reasons = serializers.ListField(child=serializers.DictField())
+    steps = serializers.ListField(child=serializers.CharField())
+
+
+class DoneSerializer(serializers.Serializer[Any]):
+    """What was done: the last rescue of the incident."""
+
+    id = serializers.IntegerField()
+    state = serializers.CharField()
+    rule = serializers.CharField()
+
+
+class TrialSerializer(serializers.Serializer[Any]):
+    """An incident under the active rules (``before``) and under the text (``after``)."""
+
+    incident = serializers.IntegerField()
+    cluster = serializers.CharField()
+    node = serializers.CharField()
+    kind = serializers.CharField()
+    code = serializers.CharField(help_text="a number for xid and sxid, else a short text")
+    opened_at = serializers.DateTimeField()
+    changed = serializers.BooleanField()
+    before = TriedDecisionSerializer()
+    after = TriedDecisionSerializer()
+    rescue = DoneSerializer(allow_null=True)
+
+
+class AnswersSerializer(serializers.Serializer[Any]):
+    """Incidents by answer."""
+
+    before = serializers.DictField(child=serializers.IntegerField())
+    after = serializers.DictField(child=serializers.IntegerField())
+
+
+class ProgressSerializer(serializers.Serializer[Any]):
+    """Incidents that were decided, of all."""
+
+    done = serializers.IntegerField()
+    total = serializers.IntegerField()
+
+
+class TrySerializer(serializers.Serializer[Any]):
+    """What the text would change, as far as known. ``truncated``: only the newest incidents are tried."""
+
+    id = serializers.IntegerField()
+    state = serializers.ChoiceField(choices=PolicyTry.State.values)
+    because = serializers.CharField(allow_blank=True)
+    progress = ProgressSerializer()
+    incidents = serializers.IntegerField()
+    changed = serializers.IntegerField()
+    truncated = serializers.BooleanField()
+    answers = AnswersSerializer()
+    rules = serializers.DictField(child=serializers.IntegerField(), help_text="incidents by the text's rule")
+    guards = serializers.DictField(child=serializers.IntegerField(), help_text="incidents that a guard would hold")
+    nodes = serializers.ListField(child=serializers.CharField(), help_text="cluster/name of nodes with a change")
+    results = TrialSerializer(many=True)
+
+
+class Try(base.Acts):
+    """Begins a try of a text. Nothing is applied."""
+
+    decision_systems = True
+
+    @extend_schema(operation_id="policies_try", request=TryBody, responses={202: TryIdSerializer})
+    def post(self, request: Request) -> Response:
+        """Returns the id of a try that workers carry out. 422 for an invalid text, 429 while one is running."""
+        base.known_only(request)
+        body = base.body_of(request, TryBody)
+        with base.place(request, places.VALIDATIONS):
+            services.draft(body["yaml"])
+        incidents = _incidents(request, body).order_by("-pk").values_list("pk", flat=True)
+        row = policy_tries.begin(
+            body["yaml"],
+            incidents[: policy_tries.MAX_INCIDENTS + 1],
+            owner=accounts.place_key(principal(request)),
+            past="days" in body,
+            now=timezone.now(),
+        )
+        location = reverse("api:policies-try-one", kwargs={"pk": row.pk}, request=request)
+        return Response({"id": row.pk}, status=202, headers={"Location": location})
+
+
+class OneTry(base.Acts):
+    """A try of the caller."""
+
+    @extend_schema(operation_id="policies_try_retrieve", responses={200: TrySerializer})
+    def get(self, request: Request, pk: int) -> Response:
+        """Returns the progress and the results so far. They are kept for a day."""
+        base.known_only(request)
+        return Response(_content(request, _find(request, pk)))
+
+
+class CancelTry(base.Acts):
+    """Cancels a try."""
+
+    decision_systems = True
+
+    @extend_schema(operation_id="policies_try_cancel", request=None, responses={200: TrySerializer})
+    def post(self, request: Request, pk: int) -> Response:
+        """Ends the caller's try. Without effect if it has ended."""
+        base.known_only(request)
+        row = _find(request, pk)
+        policy_tries.cancel(row, now=timezone.now())
+        row.refresh_from_db()
+        return Response(_content(request, row))
+
+
+def _find(request: Request, pk: int) -> PolicyTry:
+    return get_object_or_404(PolicyTry.objects.filter(owner=accounts.place_key(principal(request))), pk=pk)
+
+
+def _incidents(request: Request, body: dict[str, Any]) -> QuerySet[Incident]:
+    visible = accounts.clusters_of(principal(request))
+    rows = Incident.objects.filter(cluster__in=visible, node__isnull=False)
+    if "days" in body:
+        return rows.filter(opened_at__gte=timezone.now() - timedelta(days=body["days"]))
+    rows = rows.filter(state=Incident.State.OPEN)
+    return rows.filter(node=find_node(request, body["node"])) if "node" in body else rows
+
+
+def _content(request: Request, row: PolicyTry) -> dict[str, Any]:
+    clusters = accounts.clusters_of(principal(request)).values_list("pk", flat=True)
+    results = [_result(one) for one in row.results.filter(cluster__in=list(clusters))]
+    done = row.total - len(row.incidents) if row.state in PolicyTry.OPEN else row.results.count()
+    return {
+        "id": row.pk,
+        "state": row.state,
+        "because": localization.stored(row.because),
+        "progress": {"done": done, "total": row.total},
+        "incidents": len(results),
+        "changed": sum(one["changed"] for one in results),
+        "truncated": row.truncated,
+        "answers": {when: collections.Counter(one[when]["answer"] for one in results) for when in ("before", "after")},
+        "rules": collections.Counter(one["after"]["rule"] for one in results if one["after"]["rule"]),
+        "guards": collections.Counter(guard for one in results for guard in _guards(one["after"])),
+        "nodes": sorted({f"{one['cluster']}/{one['node']}" for one in results if one["changed"]}),
+        "results": results,
+    }
+
+
+def _guards(decision: dict[str, Any]) -> set[str]:
+    if decision["answer"] != "hold":
+        return set()
+    return {guard for reason in decision["reasons"] if (guard := guards.guard_of(reason["code"])) is not None}
+
+
+def _result(row: PolicyTryResult) -> dict[str, Any]:
+    data = row.data
+    for when in ("before", "after"):
+        data[when]["because"] = [str(reasons.from_json(reason)) for reason in data[when]["reasons"]]
+    data["code"] = int(data["code"]) if data["kind"] in NUMBERED else data["code"]
+    return {"incident": row.incident, **data}
