@@ -122,4 +122,6 @@ TEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,60}")
 MAILBOX = re.compile(r"[^\s@<>]+@[^\s@<>]+|[^<>@\r\n]+ <[^\s@<>]+@[^\s@<>]+>")
 SECOND_FACTOR = ("off", "approvers", "all")
 MAIL_PORTS = {"smtp": 25, "smtp+tls": 587, "smtps": 465}
+PRIVATE_NETWORKS = "127.0.0.0/8,10.0.0.0/8,172.16.0.0/12,192.168.0.0/16,100.64.0.0/10,::1,fc00::/7"
+API_DOCS = ("signed-in", "public", "off")
 DATABASES = ("sqlite", "postgres", "postgresql")

@@ -64,6 +64,10 @@ KCOVER_DEMO_URL = cast("str", ENV["KCOVER_DEMO_URL"])
 KCOVER_WEB_URL = cast("str", ENV["KCOVER_WEB_URL"])
 KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
 KCOVER_TRUSTED_PROXIES = cast("list[IPv4Network | IPv6Network]", ENV["KCOVER_TRUSTED_PROXIES"])
+KCOVER_METRICS_NETWORKS = cast("list[IPv4Network | IPv6Network]", ENV["KCOVER_METRICS_NETWORKS"])
+KCOVER_METRICS_TOKEN = cast("str", ENV["KCOVER_METRICS_TOKEN"])
+KCOVER_METRICS_RESULTS = cast("int", ENV["KCOVER_METRICS_RESULTS"])
+KCOVER_API_DOCS = cast("str", ENV["KCOVER_API_DOCS"])
 KCOVER_SESSION_IDLE_MINUTES = cast("int", ENV["KCOVER_SESSION_IDLE_MINUTES"])
 KCOVER_SECOND_FACTOR = cast("str", ENV["KCOVER_SECOND_FACTOR"])
 KCOVER_OUTGOING_HOSTS = cast("list[str]", ENV["KCOVER_OUTGOING_HOSTS"])
@@ -253,7 +257,7 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Faults, decisions and rescues of GPU nodes on Kubernetes.",
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_PERMISSIONS": [],
+    "SERVE_PERMISSIONS": ["kcover_portal.api.permissions.DocsPermission"],
     "ENUM_NAME_OVERRIDES": {  # choices whose field name also occurs elsewhere
         "ChannelKindEnum": "kcover_portal.notify.models.Channel.Kind",
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Any, cast
 
+from django.conf import settings
 from rest_framework import permissions
 from rest_framework.request import Request
 
@@ -43,6 +44,17 @@ class RolePermission(permissions.BasePermission):
     def has_object_permission(self, request: Request, view: Any, obj: Any) -> bool:
         """Always True: querysets contain only rows of visible clusters."""
         return True
+
+
+class DocsPermission(permissions.BasePermission):
+    """Lets read the API documentation as ``KCOVER_API_DOCS`` says."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Returns False (401) for anonymous requests. Raises NotFound if the documentation is off."""
+        if settings.KCOVER_API_DOCS == "off":
+            raise http_errors.NotFound(reasons.of("not_found"))
+        who = principal(request)
+        return settings.KCOVER_API_DOCS == "public" or isinstance(who, ApiToken) or who.is_authenticated
 
 
 def decides(request: Request) -> bool:

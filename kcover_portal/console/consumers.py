@@ -1,6 +1,7 @@
 """The WebSocket of open pages: it tells which record changed, never its content."""
 
 import asyncio
+from collections import Counter
 from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
@@ -16,6 +17,9 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 
 SIGNED_OUT = 4401  # the page reloads, and is redirected to sign in
+TOO_MANY = 4429
+
+_open: Counter[str | None] = Counter()  # sockets of this process by session
 
 
 class PagesConsumer(AsyncJsonWebsocketConsumer):
@@ -29,6 +33,8 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
     flush_seconds = 0.2  # at most five rounds of frames a second, even in a storm
     several = 20  # more records of one topic in a round are sent as one frame
     recheck_seconds = 60.0
+    max_per_session = 40  # open pages of one browser in this process; a page without a socket polls
+    max_received = 20  # messages of one page
     beat_seconds = 5.0
 
     async def connect(self) -> None:
@@ -37,11 +43,18 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         self.flushing: asyncio.Task[None] | None = None
         self.watching: asyncio.Task[None] | None = None
         self.beating: asyncio.Task[None] | None = None
+        self.received = 0
+        self.counted = False
         session = self.scope.get("session")
         self.session_key: str | None = session.session_key if session else None
         if not _same_site(dict(self.scope["headers"])):
             await self.close()
             return
+        if _open[self.session_key] >= self.max_per_session:
+            await self.close()
+            return
+        _open[self.session_key] += 1
+        self.counted = True
         await self.accept()
         if not await self._reload():
             await self.close(SIGNED_OUT)
@@ -54,13 +67,21 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
 
     async def disconnect(self, code: int) -> None:
         """Cancel the tasks of this page."""
+        if self.counted:
+            self.counted = False
+            _open[self.session_key] -= 1
+            if not _open[self.session_key]:
+                del _open[self.session_key]
         for task in (self.flushing, self.watching, self.beating):
             if task is not None:
                 task.cancel()
         await self.channel_layer.group_discard(doorbell.PAGES, self.channel_name)
 
-    async def receive_json(self, content: Any, **kwargs: Any) -> None:
-        """Ignore messages from pages."""
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        """Ignore messages, of which pages send none. The web server bounds the size of each (``--ws-max-size``)."""
+        self.received += 1
+        if self.received > self.max_received:
+            await self.close(TOO_MANY)
 
     async def records_written(self, message: dict[str, Any]) -> None:
         """Queue signals about visible clusters until the next flush."""

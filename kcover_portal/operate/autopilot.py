@@ -1,20 +1,20 @@
 """Autopilot's gauge from the latest check results of all nodes, for existing dashboards and alerts.
 
 The text is built directly, because at 10,000 nodes the classes of the client library would cost more than the three
-queries. With more than MAX_RESULTS results, failures come first and a second gauge shows that results are missing.
+queries. With more than KCOVER_METRICS_RESULTS results, failures come first and a second gauge shows that results are
+missing.
 """
 
 from kcover import autopilot
 from kcover_portal.checks import queries as checks
 from kcover_portal.fleet import queries as fleet
 
-MAX_RESULTS = 100_000
 BY_AGENTS = tuple(check for check in autopilot.METRIC_CHECKS if check not in autopilot.PORTAL_CHECKS)
 NAME = "autopilot_health_checks"
 LEFT_OUT = "kcover_autopilot_results_left_out"
 
 
-def exposition(*, most: int = MAX_RESULTS) -> str:
+def exposition(*, most: int) -> str:
     """Returns the gauge in the Prometheus text format.
 
     ``cpumodel`` is empty, because only the node's agent knows it. ``cluster`` is added, because node names are unique

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db.models import Count, DurationField, ExpressionWrapper, F, Sum, Value
 from django.utils import timezone
 from prometheus_client import CollectorRegistry, generate_latest
@@ -186,4 +187,4 @@ def render() -> bytes:
     """Returns all metrics in the Prometheus text format."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Rows())
-    return generate_latest(registry) + autopilot.exposition().encode()
+    return generate_latest(registry) + autopilot.exposition(most=settings.KCOVER_METRICS_RESULTS).encode()

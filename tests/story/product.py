@@ -31,6 +31,8 @@ PASSWORD = "correct horse battery"
 # hold the rest back. What they do is tried on the engine (tests/portal/rescue/test_guards.py).
 FEW_NODES = json.dumps({"hold_down": 1, **{name: {"enabled": False} for name in ("storm", "rate", "breaker")}})
 
+LIVE_LIMITS = ("--limit-concurrency", "16000", "--ws-max-size", "65536")
+
 
 class Product:
     """One running installation. ``processes`` holds what may be killed.
@@ -124,7 +126,7 @@ class Product:
             ),
             "live": (
                 *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning", "--no-access-log"),
-                *("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", "--limit-concurrency", "16000"),
+                *("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", *LIVE_LIMITS),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
             ),
             "worker": ("-m", "celery", "-A", "kcover_portal", "worker", "--loglevel", "WARNING", "--without-mingle"),

@@ -71,8 +71,8 @@ def test_probes_and_documentation(product: Product) -> None:
     status, found = call("GET", product.url + "/readyz")
     assert (status, set(found)) == (200, {"database", "broker", "sweep", "watch", "watch sim"})
     assert "kcover_sweep_age_seconds" in call("GET", product.url + "/metrics")[1]
-    assert "openapi:" in call("GET", product.url + "/api/schema/")[1]
-    assert "swagger" in call("GET", product.url + "/api/docs/")[1]
+    assert "openapi:" in call("GET", product.url + "/api/schema/", token=product.token)[1]
+    assert "swagger" in call("GET", product.url + "/api/docs/", token=product.token)[1]
     status, problem = call("GET", product.url + "/api/v1/nowhere", token=product.token)
     assert (status, problem["status"]) == (404, 404)
 

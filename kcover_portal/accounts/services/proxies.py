@@ -3,6 +3,7 @@
 import functools
 import ipaddress
 import logging
+from collections.abc import Iterable
 
 from django.conf import settings
 from django.http import HttpRequest
@@ -44,6 +45,12 @@ def network(address: str) -> str:
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False))
     return address
+
+
+def is_within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
+    """Returns whether the address is in one of the networks; an unknown one (a Unix socket) is in any."""
+    parsed = _parse(address)
+    return any(parsed is None or parsed in network for network in networks)
 
 
 def _parse(text: str) -> Address | None:

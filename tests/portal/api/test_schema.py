@@ -2,11 +2,14 @@
 
 import re
 from io import StringIO
+from typing import Any
 
 import pytest
 import yaml
 from django.core.management import call_command
 from django.test import Client
+
+from tests.portal.api.conftest import Api
 
 pytestmark = pytest.mark.django_db
 
@@ -53,7 +56,20 @@ def test_programs_sign_in_with_a_bearer_token(schema: dict) -> None:
     assert schema["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
 
 
-def test_swagger_needs_nothing_from_elsewhere() -> None:
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/api/schema/", "/api/docs/"])
+def test_the_documentation_asks_who_reads_it(path: str, viewer: Api, settings: Any) -> None:
+    signed_in = viewer.client
+    assert Client().get(path).status_code == 401
+    assert signed_in.get(path, headers=viewer.headers).status_code == 200
+    settings.KCOVER_API_DOCS = "public"
+    assert Client().get(path).status_code == 200
+    settings.KCOVER_API_DOCS = "off"
+    assert signed_in.get(path, headers=viewer.headers).status_code == 404
+
+
+def test_swagger_needs_nothing_from_elsewhere(settings: Any) -> None:
+    settings.KCOVER_API_DOCS = "public"
     client = Client()
     page = client.get("/api/docs/")
     assert page.status_code == 200

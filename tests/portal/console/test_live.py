@@ -14,7 +14,7 @@ from django.test import Client
 from kcover_portal import doorbell
 from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.asgi import application
-from kcover_portal.console.consumers import SIGNED_OUT, PagesConsumer
+from kcover_portal.console.consumers import SIGNED_OUT, TOO_MANY, PagesConsumer
 from kcover_portal.fleet.models import Cluster
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -132,3 +132,23 @@ async def test_a_role_that_is_taken_away_closes_the_socket(listen, monkeypatch):
 async def test_another_sites_page_may_not_listen(person):
     client = await sync_to_async(person)("viewer")
     assert not await Socket(client, origin="http://evil.example").connect()
+
+
+async def test_a_session_has_a_bounded_number_of_sockets(person) -> None:
+    client = await sync_to_async(person)("viewer")
+    sockets = [Socket(client) for _ in range(PagesConsumer.max_per_session + 1)]
+    assert [await socket.connect() for socket in sockets] == [True] * PagesConsumer.max_per_session + [False]
+    await sockets[0].hang_up()
+    again = Socket(client)
+    assert await again.connect()
+    other = Socket(await sync_to_async(person)("viewer"))
+    assert await other.connect()
+    for socket in (*sockets[1:-1], again, other):
+        await socket.hang_up()
+
+
+async def test_a_page_that_talks_is_closed(listen) -> None:
+    socket = await listen("viewer")
+    for _ in range(PagesConsumer.max_received + 1):
+        await socket.send_input({"type": "websocket.receive", "text": "not json"})
+    assert await socket.closed_with() == TOO_MANY

@@ -247,3 +247,28 @@ def test_what_could_not_be_noted_is_noted_later(monkeypatch: Any) -> None:
 def test_every_family_is_declared(family: str, east: Cluster, now: datetime) -> None:
     CheckRun.objects.create(cluster=east, asked_at=now)
     assert f"# TYPE {family} " in Client().get("/metrics").content.decode()
+
+
+@pytest.mark.django_db
+def test_metrics_are_for_monitoring_systems(settings: Any) -> None:
+    inside, outside = {"REMOTE_ADDR": "10.1.2.3"}, {"REMOTE_ADDR": "203.0.113.9"}
+    through_ingress = {"REMOTE_ADDR": "127.0.0.1", "HTTP_X_FORWARDED_FOR": "203.0.113.9"}
+    assert Client().get("/metrics", **inside).status_code == 200
+    assert Client().get("/metrics", **outside).status_code == 403
+    assert Client().get("/metrics", **through_ingress).status_code == 403
+    assert "database" in Client().get("/readyz", **inside).json()
+    assert Client().get("/readyz", **outside).json() == {}
+    settings.KCOVER_METRICS_TOKEN = "t" * 32
+    for token, status in (("t" * 32, 200), ("t" * 31, 403), ("", 403)):
+        answer = Client().get("/metrics", headers={"Authorization": f"Bearer {token}"}, **outside)
+        assert answer.status_code == status
+    settings.KCOVER_METRICS_NETWORKS = []
+    assert Client().get("/metrics", **inside).status_code == 403
+
+
+def test_the_results_in_metrics_are_bounded(east: Cluster, now: datetime, settings: Any) -> None:
+    for number in range(3):
+        result(node(east, f"n{number}", now), "dcgm", "fail" if number == 2 else "pass", now)
+    settings.KCOVER_METRICS_RESULTS = 2
+    assert len(lines("autopilot_health_checks")) == 2
+    assert lines("kcover_autopilot_results_left_out") == ["kcover_autopilot_results_left_out 1"]

@@ -111,8 +111,9 @@ def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
     celery = (*module, "celery", "-A", "kcover_portal", "--quiet")
     web = "gunicorn --workers 2 --threads 8 --keep-alive 30 --graceful-timeout 5"
     worker = ("--worker-class", "kcover_portal.operate.web_worker.WebWorker")
-    live = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5 --limit-concurrency 16000"
-    protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol")
+    live = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5"
+    limits = ("--limit-concurrency", "16000", "--ws-max-size", "65536")
+    protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", *limits)
     return [
         Child(
             name="web",

@@ -56,6 +56,7 @@ async def serve(listener: socket.socket) -> None:
     embedded = Embedded(app)
     config = uvicorn.Config(
         "kcover_portal.asgi:application",
+        ws_max_size=65536,
         http="kcover_portal.asgi.http_protocol:DeadlineProtocol",
         log_level="warning",
         access_log=False,
