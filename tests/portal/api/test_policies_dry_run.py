@@ -25,7 +25,8 @@ def tried(api: Api, body: dict[str, object]) -> dict[str, Any]:
     begun = api.post("policies/try", body)
     assert begun.status_code == 202, begun.content
     pk = begun.json()["id"]
-    policy_tries.advance(pk, clock=timezone.now)
+    while pk in policy_tries.due(now=timezone.now()):
+        policy_tries.advance(pk, clock=timezone.now)
     found: dict[str, Any] = api.get(f"policies/tries/{pk}").json()
     assert found["state"] == "done"
     return found

@@ -37,6 +37,12 @@ def state(api: Api, pk: int) -> str:
     return str(api.get(f"policies/tries/{pk}").json()["state"])
 
 
+def work(pk: int) -> None:
+    """As many slices as the machine needs."""
+    while pk in policy_tries.due(now=timezone.now()):
+        policy_tries.advance(pk, clock=timezone.now)
+
+
 def ticking(seconds: float) -> Iterator[datetime]:
     now = timezone.now()
     while True:
@@ -49,7 +55,7 @@ def test_a_try_writes_nothing_but_its_result(many: list[Incident], viewer: Api) 
     pk = begin(viewer, now=True)
     body = viewer.get(f"policies/tries/{pk}").json()
     assert (body["state"], body["progress"], body["incidents"]) == ("waiting", {"done": 0, "total": INCIDENTS}, 0)
-    policy_tries.advance(pk, clock=timezone.now)
+    work(pk)
     body = viewer.get(f"policies/tries/{pk}").json()
     assert (body["state"], body["progress"]) == ("done", {"done": INCIDENTS, "total": INCIDENTS})
     assert body["incidents"] == len(body["results"]) == INCIDENTS
@@ -72,7 +78,8 @@ def test_a_try_that_lost_its_worker_goes_on_where_it_was(many: list[Incident], v
     assert policy_tries.due(now=died_at) == []
     later = died_at + policy_tries.LEASE + timedelta(seconds=1)
     assert policy_tries.due(now=later) == [pk]
-    policy_tries.advance(pk, clock=lambda: later)
+    while pk in policy_tries.due(now=later):
+        policy_tries.advance(pk, clock=lambda: later)
     assert state(viewer, pk) == "done"
     assert PolicyTryResult.objects.count() == 10
 
@@ -150,7 +157,7 @@ def test_a_try_shows_only_clusters_that_are_still_visible(
 ) -> None:
     wanda = person("wanda", "viewer", now, cluster=east)
     pk = begin(wanda)
-    policy_tries.advance(pk, clock=timezone.now)
+    work(pk)
     assert wanda.get(f"policies/tries/{pk}").json()["incidents"] == INCIDENTS
     PolicyTryResult.objects.update(cluster=west.pk)
     assert wanda.get(f"policies/tries/{pk}").json()["results"] == []
@@ -159,14 +166,14 @@ def test_a_try_shows_only_clusters_that_are_still_visible(
 def test_an_incident_that_is_gone_is_left_out(many: list[Incident], viewer: Api) -> None:
     pk = begin(viewer)
     Incident.objects.filter(pk=many[0].pk).delete()
-    policy_tries.advance(pk, clock=timezone.now)
+    work(pk)
     body = viewer.get(f"policies/tries/{pk}").json()
     assert (body["state"], body["incidents"]) == ("done", INCIDENTS - 1)
 
 
 def test_tries_are_deleted_after_a_day(viewer: Api, node: Node) -> None:
     pk = begin(viewer)
-    policy_tries.advance(pk, clock=timezone.now)
+    work(pk)
     policy_tries.prune(now=timezone.now())
     assert state(viewer, pk) == "done"
     with transaction.atomic():
