@@ -165,10 +165,10 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_OUTGOING_HOSTS",
-        lambda text: setting_values.hosts(text) if text else [],
-        "",
-        "host names or addresses, separated by commas",
-        "link-local or cloud metadata addresses that the portal may call; it never calls any other of that kind",
+        lambda text: [] if text == "none" else setting_values.hosts(text),
+        "localhost,127.0.0.1,[::1]",
+        "host names or addresses, separated by commas; none on Kubernetes",
+        "loopback, link-local and metadata addresses that webhooks, channels and decision systems may have",
     ),
     Variable(
         "KCOVER_MAIL_URL",

@@ -29,12 +29,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
-from kcover import reasons
+from kcover import blocked_addresses, reasons
 
 SIGNATURE: Final = "X-Kcover-Signature"
 MOST_BYTES: Final = 256 * 1024  # of a response
-# Metadata services of clouds that are not link-local: Alibaba, AWS over IPv6, Azure.
-METADATA: Final = frozenset(map(ipaddress.ip_address, ("100.100.100.200", "fd00:ec2::254", "168.63.129.16")))
 MAX_ERROR: Final = 200  # characters of an error's text in a reason
 TRIED: Final = 3  # addresses of one name
 MOST_WAIT: Final = 86_400  # seconds
@@ -204,7 +202,7 @@ def _addresses(url: str, *, until: float) -> list[str]:
     """Returns the addresses of a URL's host in the resolver's order. Raises Silent.
 
     People who configure URLs must not reach services that trust this machine, such as a cloud's metadata service.
-    Link-local and metadata addresses are therefore blocked, except those in ``KCOVER_OUTGOING_HOSTS``.
+    Loopback, link-local and metadata addresses are therefore blocked, except those in ``KCOVER_OUTGOING_HOSTS``.
     """
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -215,8 +213,9 @@ def _addresses(url: str, *, until: float) -> list[str]:
         found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
     except (OSError, ValueError) as error:
         raise _without_address(host, str(error)[:MAX_ERROR]) from error
-    allowed = {name.strip("[]").lower() for name in settings.KCOVER_OUTGOING_HOSTS}
-    if host not in allowed and any(_forbidden(address) and str(address) not in allowed for address in found):
+    allowed = {blocked_addresses.canonical(name) for name in settings.KCOVER_OUTGOING_HOSTS}
+    blocked = (address for address in found if blocked_addresses.is_blocked(address))
+    if host not in allowed and any(str(address) not in allowed for address in blocked):
         raise Silent(reasons.of("address_blocked", host=host), arrived=False)
     return list(dict.fromkeys(map(str, found)))[:TRIED]
 
@@ -243,8 +242,3 @@ def _look_up(host: str, port: int | None, *, until: float) -> Sequence[Any]:
     if isinstance(answer, OSError):
         raise answer
     return answer
-
-
-def _forbidden(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
-    mapped = getattr(address, "ipv4_mapped", None) or address
-    return mapped in METADATA or mapped.is_link_local or mapped.is_multicast or mapped.is_unspecified

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -130,3 +131,11 @@ def test_an_answer_in_time_is_one_and_nobody_is_cut_after_it(serve) -> None:
     answer = outgoing.post(f"http://127.0.0.1:{port}/", {}, secret="", seconds=5)
     assert (answer.status, answer.body) == (200, {"actions": []})
     assert not [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer) and thread.is_alive()]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"])
+def test_this_machine_is_called_only_where_it_is_listed(host: str, settings: Any) -> None:
+    settings.KCOVER_OUTGOING_HOSTS = []
+    with pytest.raises(outgoing.Silent) as refused:
+        outgoing.post(f"http://{host}:9/", {}, secret="", seconds=SECONDS)
+    assert refused.value.reason.code == "address_blocked"

@@ -387,6 +387,7 @@ def test_a_worker_that_dies_in_the_call_gives_once(
         "http://100.100.100.200/",
         "http://168.63.129.16/",
         "http://0.0.0.0/",
+        "http://127.0.0.2/",
         "file:///etc/passwd",
     ],
 )
@@ -412,7 +413,9 @@ def test_one_that_is_named_is_called(settings: Any, monkeypatch: pytest.MonkeyPa
     assert dialled == ["169.254.1.1"]
 
 
-def test_the_next_address_is_tried_where_nobody_listens(other: OtherSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_address_is_tried_where_nobody_listens(
+    other: OtherSystem, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
     real = socket.getaddrinfo
 
     def resolve(host: str, *args: Any, **more: Any) -> Any:
@@ -420,6 +423,7 @@ def test_the_next_address_is_tried_where_nobody_listens(other: OtherSystem, monk
         return [info for name in names for info in real(name, *args, **more)]
 
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    settings.KCOVER_OUTGOING_HOSTS = ["two"]
     url = f"http://two:{other.server.server_port}/x"
     assert outgoing.send(url, {}, secret=SECRET, seconds=5).status == 204
 
