@@ -49,9 +49,9 @@ VARIABLES = (
     ),
     Variable(
         "KCOVER_SECRET_KEY",
-        setting_values.checked(lambda text: not text or len(text) >= 32),
+        setting_values.secret_key,
         "",
-        "a random text of at least 32 characters; empty: one is created in var/ (one machine only)",
+        "random, at least 32 characters, 8 of them different; empty: one is created in var/ (one machine only)",
         "signs sessions and approval links",
         secret=True,
     ),
@@ -61,6 +61,14 @@ VARIABLES = (
         "",
         "path of a PEM file made by manage.py ledger key; empty: one is created in var/ (one machine only)",
         "Ed25519 key that signs the audit log; keep it out of the database and of its backups",
+    ),
+    Variable(
+        "KCOVER_SECRET_KEYS",
+        setting_values.secret_keys,
+        "",
+        "several such texts, separated by spaces or lines; instead of KCOVER_SECRET_KEY",
+        "the first signs, all are accepted: add a new one in front to rotate the key without signing people out",
+        secret=True,
     ),
     Variable(
         "KCOVER_ENCRYPTION_KEY_FILE",
@@ -169,6 +177,13 @@ VARIABLES = (
         "localhost,127.0.0.1,[::1]",
         "host names or addresses, separated by commas; none on Kubernetes",
         "loopback, link-local and metadata addresses that webhooks, channels and decision systems may have",
+    ),
+    Variable(
+        "KCOVER_KUBECONFIG_COMMANDS",
+        setting_values.programs,
+        "",
+        "names of programs and paths of files as kubeconfigs write them, separated by commas",
+        "programs that a kubeconfig may run for credentials, and files that it may read; others are refused",
     ),
     Variable(
         "KCOVER_MAIL_URL",

@@ -69,6 +69,21 @@ def checked(is_valid: Callable[[str], object]) -> Callable[[str], str]:
     return read
 
 
+def secret_key(text: str) -> str:
+    """A random text that nobody guesses; "" is allowed."""
+    if text and (len(text) < 32 or len(set(text)) < 8):
+        raise ValueError
+    return text
+
+
+def secret_keys(text: str) -> list[str]:
+    return [secret_key(key) for key in text.split()]
+
+
+def programs(text: str) -> list[str]:
+    return [program.strip() for program in text.split(",") if program.strip()]
+
+
 def zone(text: str) -> str:
     try:
         zoneinfo.ZoneInfo(text)

@@ -32,23 +32,25 @@ except env.SettingsInvalid as invalid:
     _end(str(invalid))
 
 
-def _secret_key() -> str:
-    """Returns the configured key, or one that is generated once in var/, so that one machine needs no setup."""
-    configured = cast("str", ENV["KCOVER_SECRET_KEY"])
-    if configured:
-        return configured
+def _secret_keys() -> list[str]:
+    """Returns the configured keys, or one that is generated once in var/, so that one machine needs no setup."""
+    one, several = cast("str", ENV["KCOVER_SECRET_KEY"]), cast("list[str]", ENV["KCOVER_SECRET_KEYS"])
+    if one and several:
+        _end("set only one of KCOVER_SECRET_KEY and KCOVER_SECRET_KEYS")
+    if one or several:
+        return several or [one]
     path = VAR_DIR / "secret_key"
     try:
         if not path.exists():
             private_files.make_folder(VAR_DIR)
             with contextlib.suppress(FileExistsError):  # another process started at the same time
                 private_files.write_new(path, secrets.token_urlsafe(50).encode())
-        return path.read_text(encoding="utf-8").strip()
+        return [path.read_text(encoding="utf-8").strip()]
     except OSError as error:
         _end(f"KCOVER_SECRET_KEY is not set, and no key can be stored in {path}: {error.strerror}")
 
 
-SECRET_KEY = _secret_key()
+SECRET_KEY, *SECRET_KEY_FALLBACKS = _secret_keys()
 KCOVER_ENCRYPTION_KEY_FILE = cast("str", ENV["KCOVER_ENCRYPTION_KEY_FILE"])
 KCOVER_ENCRYPTION_KEY_COMMAND = cast("str", ENV["KCOVER_ENCRYPTION_KEY_COMMAND"])
 if KCOVER_ENCRYPTION_KEY_FILE and KCOVER_ENCRYPTION_KEY_COMMAND:
@@ -70,6 +72,7 @@ KCOVER_METRICS_RESULTS = cast("int", ENV["KCOVER_METRICS_RESULTS"])
 KCOVER_API_DOCS = cast("str", ENV["KCOVER_API_DOCS"])
 KCOVER_SESSION_IDLE_MINUTES = cast("int", ENV["KCOVER_SESSION_IDLE_MINUTES"])
 KCOVER_SECOND_FACTOR = cast("str", ENV["KCOVER_SECOND_FACTOR"])
+KCOVER_KUBECONFIG_COMMANDS = cast("list[str]", ENV["KCOVER_KUBECONFIG_COMMANDS"])
 KCOVER_OUTGOING_HOSTS = cast("list[str]", ENV["KCOVER_OUTGOING_HOSTS"])
 KCOVER_KEEP_DAYS = cast("int", ENV["KCOVER_KEEP_DAYS"])
 KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
@@ -114,6 +117,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "kcover_portal.operate.addresses.without_nul",
+    "kcover_portal.operate.addresses.without_forged_scheme",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -176,7 +180,7 @@ CSRF_TRUSTED_ORIGINS = [KCOVER_PUBLIC_URL] if KCOVER_PUBLIC_URL else []
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
 SECURE_HSTS_SECONDS = 31_536_000 if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
-SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")  # of trusted proxies only: operate.addresses
 SECURE_REDIRECT_EXEMPT = [r"^healthz$", r"^readyz$", r"^metrics$"]
 CSRF_FAILURE_VIEW = "django.views.csrf.csrf_failure"
 X_FRAME_OPTIONS = "DENY"

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from kcover import durations, reasons
+from kcover import durations, masked_addresses, reasons
 from kcover.actions.spec import Refusal
 from kcover.faults import fault
 from kcover.kube_names import LABEL_KEY, LABEL_VALUE
@@ -75,6 +75,8 @@ def url(value: str) -> Reason | None:
         return reasons.of("address_invalid", value=short_repr(value))
     if parts.username or parts.password:
         return reasons.of("address_password")
+    if masked_addresses.MASK in value:
+        return reasons.of("address_masked")
     return None
 
 

@@ -94,6 +94,10 @@ SENTENCES: Mapping[str, str] = {
         "an address must have at most {most} characters and no spaces; write for example https://repair.example/hook"
     ),
     "address_invalid": _("{value} is not an address; write for example https://repair.example/hook"),
+    "address_masked": _("The address is masked. Write the whole address, or name a channel instead."),
+    "address_with_key": _(
+        "The address of {action} has a query. If it holds a key, put it into a channel, whose address is encrypted."
+    ),
     "address_password": _(
         "the address must not contain a password, because everybody who reads the policy could read it"
     ),

@@ -11,6 +11,8 @@ from typing import Any
 import aiohttp
 import yarl
 
+from kcover_portal.accounts.services import proxies
+
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -18,7 +20,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization te trailers transfer-encoding upgrade".split()
 )
-FORWARDED_FOR = b"x-forwarded-for"
+FORWARDED_FOR, FORWARDED_PROTO = b"x-forwarded-for", b"x-forwarded-proto"
 OURS = frozenset((b"date", b"server"))  # the front server sets its own
 READ_AHEAD = 1024 * 1024  # bytes buffered for a slow client; a whole page fits, so its thread becomes free
 IDLE_SECONDS = 15.0  # shorter than the upstream's keep-alive, so that a POST never meets a closing connection
@@ -79,8 +81,12 @@ class Proxy:
 
 
 def _onward(scope: Scope) -> list[tuple[str, str]]:
-    """Returns the request's headers without hop-by-hop headers, with the client appended to X-Forwarded-For."""
-    dropped = HOP_BY_HOP | {FORWARDED_FOR}
+    """Returns the request's headers without hop-by-hop headers, with the client appended to X-Forwarded-For.
+
+    X-Forwarded-Proto is passed on from trusted proxies only.
+    """
+    trusted = not scope.get("client") or proxies.is_trusted(scope["client"][0])
+    dropped = HOP_BY_HOP | {FORWARDED_FOR} | (set() if trusted else {FORWARDED_PROTO})
     headers = [(k.decode("latin-1"), v.decode("latin-1")) for k, v in scope["headers"] if k not in dropped]
     hops = [value.decode("latin-1") for name, value in scope["headers"] if name == FORWARDED_FOR]
     if scope.get("client"):

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 from django_filters import FilterSet
 
-from kcover import reasons
+from kcover import masked_addresses, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.checks.filtersets import CheckRunFilter
@@ -237,12 +237,14 @@ AUDIT = Listing(
         *("id", "cluster", "sequence", "at", "actor", "verb", "subject", "node", "rescue"),
         *("data", "previous", "digest"),
     ),
+    convert={"data": masked_addresses.mask},
 )
 REVISIONS = Listing(
     "revisions",
     RevisionFilter,
     lambda user: Revision.objects.all(),
     {"id": "id", "policy": "policy__name", **_own_columns("number", "author", "reason", "at", "text")},
+    convert={"text": masked_addresses.mask},
 )
 DELIVERIES = Listing(
     "deliveries",
@@ -283,18 +285,5 @@ PREFLIGHT_RUNS = Listing(
     },
     convert={"because": _because},
 )
-LISTINGS = {
-    listing.name: listing
-    for listing in (
-        CHECK_RUNS,
-        PREFLIGHT_RUNS,
-        NODES,
-        INCIDENTS,
-        OCCURRENCES,
-        DECISIONS,
-        RESCUES,
-        AUDIT,
-        REVISIONS,
-        DELIVERIES,
-    )
-}
+_EVERY = (CHECK_RUNS, PREFLIGHT_RUNS, NODES, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
+LISTINGS = {listing.name: listing for listing in _EVERY}

@@ -70,6 +70,10 @@ class Cluster(ModelWithSecrets):
         validators=(MaxLengthValidator(200),),
         help_text="signs its requests and responses",
     )
+    decision_secret_before = EncryptedTextField(
+        bound_to="name", blank=True, help_text="the previous secret, with which callbacks may still be signed"
+    )
+    decision_secret_before_until = models.DateTimeField(null=True, help_text="when the previous secret ends")
     decision_timeout = models.PositiveSmallIntegerField(default=5, help_text="seconds to wait for its response")
     decision_fallback = models.CharField(
         max_length=10,

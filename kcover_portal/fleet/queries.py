@@ -162,6 +162,16 @@ def unwatched(clusters: Iterable[Cluster]) -> list[Cluster]:
     return [cluster for cluster in clusters if cluster.watch_error]
 
 
+def callback_secrets(cluster: Cluster, *, now: datetime) -> list[str]:
+    """Returns the secrets that may sign a callback: the present one, and for a while the previous one.
+
+    Raises SecretUnreadable.
+    """
+    until = cluster.decision_secret_before_until
+    previous = cluster.decision_secret_before if until is not None and now < until else ""
+    return [secret for secret in (cluster.decision_secret, previous) if secret]
+
+
 def connect(cluster: Cluster) -> port.Cluster:
     """Returns the cluster's client. Raises port.KubeError if its credentials are unusable."""
     try:

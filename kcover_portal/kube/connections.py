@@ -4,7 +4,7 @@ import hashlib
 import threading
 from collections.abc import Callable
 
-from kcover_portal.kube import live, port
+from kcover_portal.kube import kubeconfig_rules, live, port
 
 _lock = threading.Lock()
 _clients: dict[int, tuple[str, port.Cluster]] = {}
@@ -17,6 +17,8 @@ def connect(key: int, *, kubeconfig: str, context: str, in_cluster: bool) -> por
         kept = _clients.get(key)
         if kept is not None and kept[0] in (access, "installed"):
             return kept[1]
+        if not in_cluster:
+            kubeconfig_rules.check(kubeconfig)
         client = live.in_cluster() if in_cluster else live.from_kubeconfig(kubeconfig, context=context or None)
         _clients[key] = (access, client)
         return client

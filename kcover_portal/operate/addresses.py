@@ -1,8 +1,10 @@
-"""Rejects NUL characters in request paths."""
+"""Cleans requests: NUL characters in paths, and the scheme that a client claims."""
 
 from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
+
+from kcover_portal.accounts.services import proxies
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -15,6 +17,18 @@ def without_nul(get_response: Handler) -> Handler:
 
     def middleware(request: HttpRequest) -> HttpResponse:
         request.path_info = request.path_info.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        return get_response(request)
+
+    return middleware
+
+
+def without_forged_scheme(get_response: Handler) -> Handler:
+    """Middleware that believes X-Forwarded-Proto of trusted proxies, and of a Unix socket, which has no address."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        peer = request.META.get("REMOTE_ADDR", "")
+        if peer and not proxies.is_trusted(peer):
+            request.META.pop("HTTP_X_FORWARDED_PROTO", None)
         return get_response(request)
 
     return middleware

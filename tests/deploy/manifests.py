@@ -37,7 +37,8 @@ INGRESS = only(of_kind("Ingress"))
 
 def given(folder):
     """The ConfigMap's variables with the Secret's files, which are written to a folder here."""
-    written = {"database_url": "postgres://k:p@db/k", "redis_url": "redis://r/0", "secret_key": "k" * 50}
+    key = "only-for-tests-8bdfc9d2a4e64fd6a1f8"
+    written = {"database_url": "postgres://k:p@db/k", "redis_url": "redis://r/0", "secret_key": key}
     for name, text in written.items():
         (folder / name).write_text(text + "\n")
     mounts = PODS["web"]["containers"][0]["volumeMounts"]

@@ -93,7 +93,7 @@ def test_the_image_holds_what_the_portal_needs(tmp_path):
         "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
         "KCOVER_DATABASE_URL": f"sqlite:///{elsewhere}/db.sqlite3",
         "KCOVER_REDIS_URL": "redis://127.0.0.1:1/0",
-        "KCOVER_SECRET_KEY": "k" * 50,
+        "KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8",
         "PYTHONDONTWRITEBYTECODE": "1",  # the image has its byte code
     }
     ended = subprocess.run(

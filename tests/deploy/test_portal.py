@@ -44,12 +44,13 @@ each_pod = pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 
 def test_the_settings_are_the_portals_and_are_understood(tmp_path):
     given = manifests.given(tmp_path)
-    secret = {one.name for one in env.VARIABLES if one.secret}
-    assert {name.removesuffix("_FILE") for name in given if name.endswith("_FILE")} <= secret
+    secret = {f"{one.name}_FILE" for one in env.VARIABLES if one.secret} | {"KCOVER_ENCRYPTION_KEY_FILE"}
+    assert {name for name in given if name.endswith("_FILE")} <= secret
     values = env.read(given)
     assert values["KCOVER_DATABASE_URL"] == "postgres://k:p@db/k"
     assert values["KCOVER_REDIS_URL"] == "redis://r/0"
-    assert values["KCOVER_SECRET_KEY"] == "k" * 50
+    assert values["KCOVER_SECRET_KEY"] == "only-for-tests-8bdfc9d2a4e64fd6a1f8"
+    assert values["KCOVER_OUTGOING_HOSTS"] == []
     assert values["KCOVER_MODE"] == "shadow"  # who applies this has not seen a decision yet
     host = urlsplit(values["KCOVER_PUBLIC_URL"])
     assert (host.scheme, host.hostname) == ("https", only(INGRESS["spec"]["rules"])["host"])
@@ -137,7 +138,7 @@ def test_the_account_and_its_rights_are_those_of_rbac():
     account = only(one for one in RBAC if one["kind"] == "ServiceAccount")["metadata"]
     assert {pod["serviceAccountName"] for pod in PODS.values()} == {account["name"]}
     assert {one["metadata"].get("namespace", account["namespace"]) for one in MANIFESTS} == {account["namespace"]}
-    kinds = {"ConfigMap", "PriorityClass", "Service", "PodDisruptionBudget", "Ingress", "Deployment"}
+    kinds = {"ConfigMap", "PriorityClass", "Service", "PodDisruptionBudget", "Ingress", "Deployment", "NetworkPolicy"}
     assert {one["kind"] for one in MANIFESTS} == kinds
     without = [name for name, pod in PODS.items() if pod.get("automountServiceAccountToken") is False]
     assert without == ["beat"]

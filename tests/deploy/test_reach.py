@@ -116,3 +116,20 @@ def test_the_ingress_waits_for_who_is_silent_and_takes_what_the_portal_takes():
     said = {name.rpartition("/")[2]: value for name, value in INGRESS["metadata"]["annotations"].items()}
     assert int(said["proxy-read-timeout"]) > 2 * max(door.LONGEST_WAIT, responses.ALIVE)
     assert said["proxy-body-size"] == f"{request_limits.MAX_BODY // 1024**2}m"
+
+
+def test_only_the_ingress_and_prometheus_connect_and_only_where_something_listens():
+    policies = {one["metadata"]["name"]: one["spec"] for one in manifests.of_kind("NetworkPolicy")}
+    everything = policies["kcover-portal"]
+    assert (everything["policyTypes"], everything["ingress"]) == (["Ingress"], [])
+    labels = [spec["template"]["metadata"]["labels"] for spec in manifests.DEPLOYMENTS.values()]
+    assert all(everything["podSelector"]["matchLabels"].items() <= each.items() for each in labels)
+    reached = {name: spec for name, spec in policies.items() if spec.get("ingress")}
+    assert set(reached) == {"kcover-web", "kcover-live"}
+    for name, spec in reached.items():
+        process = name.removeprefix("kcover-")
+        assert spec["podSelector"]["matchLabels"] == manifests.DEPLOYMENTS[process]["selector"]["matchLabels"]
+        rule = manifests.only(spec["ingress"])
+        ports = [port["containerPort"] for port in manifests.only(manifests.PODS[process]["containers"])["ports"]]
+        assert [port["port"] for port in rule["ports"]] == ports
+        assert all("namespaceSelector" in peer for peer in rule["from"])

@@ -33,6 +33,8 @@ def test_defaults_need_no_environment() -> None:
         ("KCOVER_PUBLIC_URL", "portal.example.com"),
         ("KCOVER_WEB_URL", "http://[::1"),
         ("KCOVER_SECRET_KEY", "short"),
+        ("KCOVER_SECRET_KEY", "a" * 32),
+        ("KCOVER_SECRET_KEYS", f"only-for-tests-8bdfc9d2a4e64fd6a1f8 {'a' * 32}"),
         ("KCOVER_MODE", "yolo"),
         ("KCOVER_TIME_ZONE", "Mars/Olympus"),
         ("KCOVER_WORKERS", "0"),

@@ -39,6 +39,12 @@ def nearest_untrusted(peer: str, forwarded_for: str) -> str:
     return str(address)
 
 
+def is_trusted(peer: str) -> bool:
+    """Returns whether the other end of a connection is a trusted proxy."""
+    address = _parse(peer)
+    return address is not None and _is_trusted(address)
+
+
 def network(address: str) -> str:
     """Returns what failures are counted by: the IPv4 address, or the /64 network of an IPv6 address."""
     parsed = _parse(address)

@@ -1,8 +1,11 @@
 """Read access to the audit log."""
 
+from typing import Any
+
 from django.db.models import QuerySet
 from rest_framework import serializers
 
+from kcover import masked_addresses
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.ledger.filtersets import EntryFilter
@@ -11,7 +14,10 @@ from kcover_portal.views import audit
 
 
 class EntrySerializer(serializers.ModelSerializer[Entry]):
-    """An entry of the audit log. ``digest`` covers the entry and its predecessor, so that changes are detected."""
+    """An entry of the audit log. ``digest`` covers the entry and its predecessor, so that changes are detected.
+
+    Queries of addresses in ``data`` are masked; the digest covers the data as stored.
+    """
 
     class Meta:
         model = Entry
@@ -29,6 +35,10 @@ class EntrySerializer(serializers.ModelSerializer[Entry]):
             "previous",
             "digest",
         )
+
+    def to_representation(self, instance: Entry) -> dict[str, Any]:
+        shown: dict[str, Any] = super().to_representation(instance)
+        return {**shown, "data": masked_addresses.mask(shown["data"])}
 
 
 class Audit(base.Reads[Entry]):

@@ -18,6 +18,7 @@ from kcover_portal.api import pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import OBJECT_NAME, Cluster
 from kcover_portal.fleet.services import cluster_settings
@@ -27,7 +28,9 @@ NAMESPACE = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
-    """A cluster; its credentials are never shown."""
+    """A cluster; its credentials are never shown, and the query of its ``decision_url`` is masked."""
+
+    decision_url = MaskedTextField()
 
     class Meta:
         model = Cluster

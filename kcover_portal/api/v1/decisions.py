@@ -18,6 +18,7 @@ from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
@@ -119,7 +120,9 @@ class Callback(base.Acts):
         header, body = request.headers.get(outgoing.SIGNATURE, ""), request.body
         rescue = Rescue.objects.select_related("cluster", "node").filter(pk=pk).first()
         # An unknown rescue and a wrong signature get the same response, so that others learn nothing.
-        if rescue is None or not outgoing.signed(rescue.cluster.decision_secret, f"{pk}\n".encode() + body, header):
+        secrets = fleet.callback_secrets(rescue.cluster, now=timezone.now()) if rescue is not None else []
+        signed = any(outgoing.signed(secret, f"{pk}\n".encode() + body, header) for secret in secrets)
+        if rescue is None or not signed:
             raise http_errors.Forbidden(reasons.of("signature_invalid", header=outgoing.SIGNATURE))
         callback = base.body_of(request, CallbackBody)
         services.callback(

@@ -20,6 +20,7 @@ from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require
 from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.masked_fields import MaskedField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -97,6 +98,7 @@ class StepSerializer(serializers.ModelSerializer[Step]):
     ``because`` is the English sentence of ``because_reason``. ``round`` 2: repeated because the fault came back.
     """
 
+    args = MaskedField()
     because = SentenceField()
     because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
 

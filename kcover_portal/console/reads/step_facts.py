@@ -8,7 +8,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from kcover import actions, reasons
+from kcover import actions, masked_addresses, reasons
 from kcover_portal import localization
 from kcover_portal.rescue.models import Step
 
@@ -69,7 +69,7 @@ def _budgets(value: Mapping[str, Collection[str]]) -> str:
 NAMED: Final = 6  # names in one value
 EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 RENDER: Final[dict[actions.Form, Callable[[actions.Shown, Any], Any]]] = {
-    actions.Form.TEXT: lambda _field, value: value,
+    actions.Form.TEXT: lambda _field, value: masked_addresses.mask(value),
     actions.Form.NUMBER: lambda _field, value: value,
     actions.Form.YES_NO: lambda _field, value: _("yes") if value else _("no"),
     actions.Form.SECONDS: lambda _field, value: duration(timedelta(seconds=value)),

@@ -12,7 +12,7 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from kcover import reasons
+from kcover import masked_addresses, reasons
 from kcover_portal import localization
 from kcover_portal.console import action_labels, fault_names, presentation
 from kcover_portal.console.reads import approvals, entries, step_facts
@@ -184,6 +184,12 @@ def shown(value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
     return until(value) if value > timezone.now() else at(value)
+
+
+@register.filter
+def masked(data: Any) -> Any:
+    """A text or JSON value whose addresses show no query and no user name."""
+    return masked_addresses.mask(data)
 
 
 @register.filter

@@ -4,10 +4,14 @@ import base64
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import yaml
 
+from kcover_portal.kube import kubeconfig_rules
+
 MAX_BYTES = 1024 * 1024
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 # key with a path -> key with the base64 content, as in kubectl
 CLUSTER_FILES = {"certificate-authority": "certificate-authority-data"}
 USER_FILES = {"client-certificate": "client-certificate-data", "client-key": "client-key-data"}
@@ -61,6 +65,9 @@ def read(path: Path, *, context: str = "") -> Kubeconfig:
         "contexts": [{"name": chosen, "context": contexts[chosen]}],
         "users": [{"name": contexts[chosen]["user"], "user": user}],
     }
+    problem = next(kubeconfig_rules.problems(document), None)
+    if problem is not None:
+        raise KubeconfigInvalid(f"{path}: {problem}")
     return Kubeconfig(yaml.safe_dump(document, sort_keys=False), chosen, server, tuple(warnings))
 
 
@@ -106,10 +113,11 @@ def _warnings(cluster: dict[str, Any], user: dict[str, Any]) -> list[str]:
     if isinstance(user.get("exec"), dict):
         program = user["exec"].get("command", "?")
         warnings.append(f"the user's credentials come from the program {program}; install it wherever the portal runs")
-    if "auth-provider" in user:
-        warnings.append("auth-provider is no longer supported by Kubernetes clients; use a service account token")
     if "tokenFile" in user:
         warnings.append(f"the token is read from {user['tokenFile']}; the file must exist wherever the portal runs")
+    server = urlsplit(str(cluster.get("server")))
+    if server.scheme == "http" and server.hostname not in LOOPBACK:
+        warnings.append("the API server is called over plain HTTP: everybody on the way reads and changes the calls")
     if cluster.get("insecure-skip-tls-verify"):
         warnings.append("the API server's certificate is not verified (insecure-skip-tls-verify)")
     return warnings

@@ -2,13 +2,13 @@
 
 import uuid
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from kcover import audit, reasons
+from kcover import audit, masked_addresses, reasons
 from kcover.decisions import guards
 from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
@@ -26,6 +26,8 @@ SETTINGS = (
     *("autopilot_labels", "preflight_within", "storage_class"),
 )
 SECRET = ("decision_secret",)
+SECRET_LENGTH = (16, 200)  # characters, as for channels: a short one can be guessed from one signed delivery
+SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
 DECIDES = frozenset(("mode", "decision_mode", "decision_url", "drills"))  # settings that affect decisions
 
 
@@ -62,6 +64,9 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             if name not in SETTINGS:
                 raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
             setattr(row, name, value)
+        if masked_addresses.MASK in str(changes.get("decision_url", "")):
+            raise FieldError("decision_url", reasons.of("address_masked"))
+        _check_secret(str(changes.get("decision_secret", "")))
         try:
             row.clean_fields(exclude=[column.name for column in row._meta.get_fields() if column.name not in changes])
         except ValidationError as error:
@@ -71,11 +76,20 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
         if changed:
             if row.mode == Mode.PAUSED and "mode" in changed:
                 row.resumes_as, row.pause_reason = before["mode"], reason
-            _save(row, changed)
+            written = {*changed, "resumes_as", "pause_reason"}
+            if "decision_secret" in changed:
+                # An empty secret ends the previous one, too: so a stolen secret is replaced without an overlap.
+                previous = (before["decision_secret"] or "") if row.decision_secret else ""
+                row.decision_secret_before = previous
+                row.decision_secret_before_until = now + SECRET_OVERLAP if previous else None
+                written |= {"decision_secret_before", "decision_secret_before_until"}
+            _save(row, written)
             if DECIDES & changed.keys():
                 note_change(row)
             shown = {
-                name: audit.SECRET_CHANGED if name in SECRET else audit.Change(before=old, after=new)
+                name: audit.SECRET_CHANGED
+                if name in SECRET
+                else audit.Change(before=masked_addresses.mask(old), after=masked_addresses.mask(new))
                 for name, (old, new) in changed.items()
             }
             entry = audit.ClusterChanged(cluster=row.name, changed=shown, reason=reason)
@@ -84,10 +98,16 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
     return cluster
 
 
+def _check_secret(secret: str) -> None:
+    least, most = SECRET_LENGTH
+    if secret and not least <= len(secret) <= most:
+        raise FieldError("decision_secret", reasons.of("secret_length", least=least, most=most))
+
+
 def _save(row: Cluster, changed: Collection[str]) -> None:
     """Raises FieldError if a secret cannot be encrypted."""
     try:
-        row.save(update_fields=[*changed, "resumes_as", "pause_reason"])
+        row.save(update_fields=changed)
     except encryption.KeysUnusable as error:
         raise FieldError("", error.reason, conflict=True) from error
 

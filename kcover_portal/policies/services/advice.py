@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kcover import reasons
+from kcover import masked_addresses, reasons
 from kcover.decisions import match, overlap, rule_pairs
 from kcover.faults import catalog
 from kcover.reasons import Reason, Value
@@ -28,7 +28,7 @@ def weigh(rules: Iterable[match.Candidate], *, fresh: Collection[str]) -> list[A
     Of many overlaps the first ones are returned, and one warning that there may be more.
     """
     ranked = match.rank(rules)
-    warnings = [advice for candidate in ranked if candidate.policy in fresh for advice in _about_codes(candidate)]
+    warnings = [advice for candidate in ranked if candidate.policy in fresh for advice in _about_one(candidate)]
     pairs = _pairs(ranked, fresh)
     overlaps = (advice for first, second in islice(pairs, MAX_COMPARED) for advice in _about_pair(first, second, fresh))
     warnings += islice(overlaps, MAX_OVERLAPS)
@@ -47,6 +47,14 @@ def _pairs(
         first, second = ranked[earlier], ranked[later]
         if first.policy in fresh or second.policy in fresh:
             yield first, second
+
+
+def _about_one(candidate: match.Candidate) -> Iterator[Advice]:
+    yield from _about_codes(candidate)
+    for index, action in enumerate(candidate.rule.actions):
+        if any(masked_addresses.has_key(str(value)) for value in action.attribute.values()):
+            at = ("spec", "rules", candidate.rule.index, "actions", index)
+            yield Advice(candidate.policy, at, reasons.of("address_with_key", action=action.name))
 
 
 def _about_codes(candidate: match.Candidate) -> Iterator[Advice]:

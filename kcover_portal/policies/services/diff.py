@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kcover import reasons
+from kcover import masked_addresses, reasons
 from kcover.policy import document
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Revision
@@ -27,7 +27,10 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """``lines`` is a unified diff without line ends. ``changes`` compares values, not comments or the order of keys."""
+    """``lines`` is a unified diff without line ends. ``changes`` compares values, not comments or the order of keys.
+
+    Queries of addresses are masked in both.
+    """
 
     lines: tuple[str, ...]
     changes: tuple[Change, ...]
@@ -38,7 +41,14 @@ def compare(
 ) -> Difference:
     """Compares two pairs of text and document; ``names`` are the file names of the unified diff."""
     lines = difflib.unified_diff(old[0].splitlines(), new[0].splitlines(), *names, lineterm="")
-    return Difference(tuple(lines), tuple(_changes(_meaning(old[1]), _meaning(new[1]), ())))
+    changes = _changes(_meaning(old[1]), _meaning(new[1]), ())
+    return Difference(
+        tuple(map(masked_addresses.mask_text, lines)),
+        tuple(
+            Change(change.path, masked_addresses.mask(change.old), masked_addresses.mask(change.new))
+            for change in changes
+        ),
+    )
 
 
 def two_revisions(

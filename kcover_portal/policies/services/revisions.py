@@ -8,7 +8,7 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 
-from kcover import audit, reasons
+from kcover import audit, masked_addresses, reasons
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
@@ -157,7 +157,7 @@ def _revise(row: Policy, parsed: Parsed, *, author: str, reason: str, now: datet
         standby=_is_standby(row),
         revision=row.revision,
         reason=reason,
-        document=dict(parsed.document),
+        document=masked_addresses.mask(parsed.document),
     )
     ledger.record("", entry, actor=author, now=now)
     doorbell.publish("policy", row.pk)

@@ -11,7 +11,9 @@ import yaml
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from tests.contract import scripted
 
@@ -125,14 +127,15 @@ def test_content_that_is_there_already_wins_over_a_file(kubeconfig: Path) -> Non
     ("user", "cluster", "warning"),
     [
         ({"exec": {"command": "aws"}}, {}, "the user's credentials come from the program aws"),
-        ({"auth-provider": {"name": "gcp"}}, {}, "auth-provider is no longer supported by Kubernetes clients"),
         ({"tokenFile": "/run/token"}, {}, "the token is read from /run/token"),
         ({}, {"insecure-skip-tls-verify": True}, "certificate is not verified"),
+        ({}, {"server": "http://api.example.invalid"}, "plain HTTP"),
     ],
 )
 def test_what_may_not_work_from_here_is_warned_of(
-    user: dict[str, Any], cluster: dict[str, Any], warning: str, kubeconfig: Path
+    user: dict[str, Any], cluster: dict[str, Any], warning: str, kubeconfig: Path, settings: Any
 ) -> None:
+    settings.KCOVER_KUBECONFIG_COMMANDS = ["aws", "/run/token"]
     content = config(
         users=[{"name": "u1", "user": user}],
         clusters=[{"name": "c1", "cluster": {"server": NOBODY, **cluster}}],
@@ -272,3 +275,26 @@ def test_a_cluster_that_is_not_there_is_registered_with_a_warning(kubeconfig: Pa
     _, warned = run_all("add", "here", "--in-cluster")
     assert warned.startswith("warning: here cannot be reached: ")
     assert Cluster.objects.count() == 2
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        {"exec": {"command": "sh", "args": ["-c", "id"]}},
+        {"exec": "sh"},
+        {"auth-provider": {"name": "gcp", "config": {"cmd-path": "sh"}}},
+        {"tokenFile": "/etc/shadow"},
+    ],
+)
+def test_programs_and_files_are_refused_unless_they_are_allowed(user: dict[str, Any], kubeconfig: Path) -> None:
+    content = config(users=[{"name": "u1", "user": user}])
+    with pytest.raises(CommandError, match=r"KCOVER_KUBECONFIG_COMMANDS|auth-provider"):
+        run("add", "east", "--kubeconfig", write(kubeconfig, content))
+    assert not Cluster.objects.exists()
+
+
+def test_a_stored_kubeconfig_that_runs_a_program_is_not_used(now: datetime) -> None:
+    text = yaml.safe_dump(config(users=[{"name": "u1", "user": {"exec": {"command": "sh"}}}]))
+    cluster = Cluster.objects.create(name="east", created_at=now, kubeconfig=text)
+    with pytest.raises(port.RefusedByServer, match="KCOVER_KUBECONFIG_COMMANDS"):
+        queries.connect(cluster)

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import plan, reasons
+from kcover import masked_addresses, plan, reasons
 from kcover.faults import fault
 from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
@@ -69,7 +69,7 @@ class Effective(base.Acts):
                 "policy": chosen.policy if chosen else None,
                 "revision": chosen.revision if chosen else None,
                 "mode": chosen.rule.mode if chosen else None,
-                "steps": [{"name": step.name, "args": dict(step.args)} for step in steps],
+                "steps": [{"name": step.name, "args": masked_addresses.mask(step.args)} for step in steps],
                 "tried": [{"rule": t.rule, "matched": t.matched, "because": str(t.because)} for t in tried],
             }
         )

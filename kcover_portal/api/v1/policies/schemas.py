@@ -6,8 +6,9 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
-from kcover import durations
+from kcover import durations, masked_addresses
 from kcover.policy import document
+from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.policies.models import Revision
 
 
@@ -100,7 +101,9 @@ class ValidSerializer(serializers.Serializer[Any]):
 
 
 class RevisionSerializer(serializers.ModelSerializer[Revision]):
-    """An immutable revision of a policy."""
+    """An immutable revision of a policy. Queries of addresses in the text are masked."""
+
+    text = MaskedTextField()
 
     class Meta:
         model = Revision
@@ -108,8 +111,12 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 
 
 class PolicySerializer(serializers.ModelSerializer[Revision]):
-    """A policy: the text of its revision, parsed. ``archived_at`` is when it was disabled."""
+    """A policy: the text of its revision, parsed. ``archived_at`` is when it was disabled.
 
+    Queries of addresses are masked; a text with a masked address cannot be published.
+    """
+
+    text = MaskedTextField()
     name = serializers.CharField(source="policy.name", read_only=True)
     kind = serializers.CharField(source="policy.kind", read_only=True)
     revision = serializers.IntegerField(source="number", read_only=True)
@@ -195,7 +202,7 @@ def _rule(rule: document.Rule) -> dict[str, Any]:
         "actions": [
             {
                 "name": action.name,
-                "attribute": dict(action.attribute),
+                "attribute": masked_addresses.mask(action.attribute),
                 "seconds": _seconds(durations.parse(action.attribute.get("waittime", ""))),
             }
             for action in rule.actions

@@ -9,6 +9,7 @@ from django.contrib.auth.management import get_system_username
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from kcover import masked_addresses
 from kcover.decisions import guards
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
@@ -108,6 +109,8 @@ class Command(BaseCommand):
             cluster_settings.set_cluster(cluster, changes, actor=_actor(), reason=options["reason"], now=timezone.now())
         except FieldError as error:
             raise CommandError(f"{error.field}: {error}") from error
+        if masked_addresses.has_key(cluster.decision_url) and "decision_url" in changes:
+            self.stderr.write("warning: decision_url is stored as it is; its query is masked, but not encrypted")
         self.stdout.write(f"cluster {cluster.name} changed: {', '.join(changes)}")
 
     def _guards(self, options: dict[str, Any]) -> None:

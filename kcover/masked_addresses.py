@@ -1,0 +1,38 @@
+"""Masks what may be a key in web addresses: user names, passwords, queries and fragments. Host and path stay."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+MASK: Final = "…"
+ADDRESS: Final = re.compile(r"(?i)\b(https?://)([^\s\"'<>`]+)")
+PARTS: Final = re.compile(r"(?:[^/?#]*@)?([^?#]*)(\?[^#]*)?(#.*)?", re.DOTALL)
+
+
+def has_key(address: str) -> bool:
+    """Returns whether an address has parts that are masked."""
+    return mask_text(address) != address
+
+
+def mask_text(text: str) -> str:
+    """Returns the text with each address in it masked: ``https://…@host/path?…``."""
+    return ADDRESS.sub(_masked, text)
+
+
+def mask(value: Any) -> Any:
+    """Returns a JSON value with all addresses in its texts masked; keys stay."""
+    if isinstance(value, str):
+        return mask_text(value)
+    if isinstance(value, Mapping):
+        return {key: mask(part) for key, part in value.items()}
+    return [mask(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _masked(found: "re.Match[str]") -> str:
+    scheme, rest = found.groups()
+    parts = PARTS.fullmatch(rest)
+    if parts is None:
+        return f"{scheme}{MASK}"
+    user = f"{MASK}@" if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0] else ""
+    tail = [f"{part[0]}{MASK}" if part[1:] else part for part in (parts[2] or "", parts[3] or "")]
+    return f"{scheme}{user}{parts[1]}" + "".join(tail)

@@ -1,0 +1,27 @@
+"""Fields whose addresses are masked, because queries and user names of addresses often hold keys."""
+
+from typing import Any
+
+from rest_framework import serializers
+
+from kcover import masked_addresses
+
+
+class MaskedTextField(serializers.CharField):
+    """A text."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(read_only=True, **kwargs)
+
+    def to_representation(self, value: Any) -> str:
+        return masked_addresses.mask_text(str(value))
+
+
+class MaskedField(serializers.JSONField):
+    """A JSON value."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(read_only=True, **kwargs)
+
+    def to_representation(self, value: Any) -> Any:
+        return masked_addresses.mask(value)
