@@ -81,6 +81,7 @@ from kcover.audit.rescues import (
     RescueOpened,
     StormOpened,
 )
+from kcover.audit.roles import BindingAct, RoleAct, RoleChanged, RoleDeleted, RoleGiven, RoleMade, RoleTaken
 from kcover.audit.second_factors import (
     FactorConfirmed,
     FactorEnrolled,
@@ -105,14 +106,13 @@ from kcover.audit.settings import (
     PreflightAct,
     PreflightComplete,
     PreflightExpired,
-    RoleGiven,
-    RoleTaken,
     RouteAct,
     RouteCreated,
     RouteDeleted,
     TokenAct,
     TokenCreated,
     TokenRevoked,
+    TokenRotated,
     UserAct,
 )
 from kcover.audit.sign_in import (
@@ -151,6 +151,7 @@ __all__ = [
     "ApprovalLinkMade",
     "AutomationPaused",
     "AutomationResumed",
+    "BindingAct",
     "Call",
     "Change",
     "ChannelAct",
@@ -227,7 +228,11 @@ __all__ = [
     "RescueHeld",
     "RescueOpened",
     "RescueRejected",
+    "RoleAct",
+    "RoleChanged",
+    "RoleDeleted",
     "RoleGiven",
+    "RoleMade",
     "RoleTaken",
     "RouteAct",
     "RouteCreated",
@@ -255,6 +260,7 @@ __all__ = [
     "TokenAct",
     "TokenCreated",
     "TokenRevoked",
+    "TokenRotated",
     "UnknownVerb",
     "UserAct",
     "UserDisabled",

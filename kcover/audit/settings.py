@@ -87,7 +87,20 @@ class TokenCreated(TokenAct):
     name: str = ""
     owner: str = ""
     scopes: tuple[str, ...] = ()
+    may: tuple[str, ...] = ()
+    networks: tuple[str, ...] = ()
     expires_at: datetime | None = None
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRotated(TokenAct):
+    """A token was replaced by ``successor``; the old secret is valid until ``expires_at``."""
+
+    VERB: ClassVar[str] = "token.rotated"
+
+    successor: str
+    expires_at: datetime
 
 
 @register
@@ -119,26 +132,6 @@ class PasswordChanged(UserAct):
     """A password was changed."""
 
     VERB: ClassVar[str] = "password.changed"
-
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleGiven(UserAct):
-    """A role was given to a user: in the cluster of the entry, or everywhere."""
-
-    VERB: ClassVar[str] = "role.given"
-
-    role: str
-
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleTaken(UserAct):
-    """A role was taken from a user."""
-
-    VERB: ClassVar[str] = "role.taken"
-
-    role: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,14 @@ SENTENCES: Mapping[str, str] = {
     # People.
     "own_role": _("You cannot change your own role. Ask another admin."),
     "role_unknown": _("unknown role {role}; use one of {known}"),
+    "role_taken": _("a role named {role} exists; choose another name"),
+    "role_name_invalid": _("{role} is not a name of a role; use at most 60 letters, digits, '-' and '_'"),
+    "role_in_use": _("role {role} is given to people ({people}); take it from them first"),
+    "verb_unknown": _("unknown verb {verb}; use some of {known}"),
+    "verb_missing": _("a role must contain the verb {verb}"),
+    "verbs_beyond_own": _("you can give only what you hold there; you do not hold {verbs}"),
+    "user_stronger": _("user {user} holds more than you do; ask an admin of all clusters"),
+    "pool_without_cluster": _("a pool belongs to a cluster; name the cluster"),
     "user_invalid": _("{problem}"),
     "own_account": _("You cannot disable your own account. Ask another admin."),
     # Signing in and changing one's own password.
@@ -23,6 +31,14 @@ SENTENCES: Mapping[str, str] = {
     "expiry_in_past": _("the expiry is in the past; enter a later time"),
     "scope_unknown": _("unknown scope {scope}; use {known}"),
     "token_scopes_unused": _("tokens of kind {kind} have no scopes; only decision system and operator tokens do"),
+    "token_verbs_unused": _("a token of kind {kind} does not have the verb {verb}; it can have {known}"),
+    "token_network_invalid": _("{network} is not a network; write an address or 192.0.2.0/24"),
+    "token_networks_unused": _("an agent token is valid from every address; leave its networks out"),
+    "token_needs_expiry": _("a token expires; only manage.py token create --expires never makes one that does not"),
+    "token_wrong_address": _("The token is not valid from {address}."),
+    "token_rotated_by_owner": _("Only the owner of a token, signed in, can rotate it. Revoke it and create another."),
+    "token_not_rotated": _("token {token} is not valid any more, was rotated already, or belongs to a node"),
+    "overlap_out_of_range": _("the overlap must be from 0 to {most} seconds"),
     # Enrolment and renewal of agents' credentials.
     "enrolment_token_invalid": _("the enrolment token is expired or revoked; create one with manage.py token create"),
     "unknown_nodes_enrolled": _(

@@ -17,13 +17,59 @@ from django.utils.translation import gettext_lazy as _
 from kcover_portal.fleet.models import Cluster
 
 
+class Verb(models.TextChoices):
+    """What a role may contain. Every door asks for one of these."""
+
+    READ = "read", _("See nodes, faults, rescues and settings")
+    REPAIR = "repair", _("Cordon, drain, reboot and release nodes; cancel, retry and skip")
+    CHECK = "check", _("Run and stop checks")
+    CLOSE = "close", _("Close incidents and storms")
+    MAINTAIN = "maintain", _("Schedule and end maintenance")
+    PAUSE = "pause", _("Pause automation")
+    RESUME = "resume", _("Resume automation")
+    GUARD = "guard", _("Change guards and modes")
+    APPROVE = "approve", _("Approve and reject rescues")
+    OVERRIDE = "override", _("Pass over guards for one act")
+    CONFIGURE = "configure", _("Change settings of clusters")
+    WRITE_POLICIES = "write-policies", _("Change policies")
+    WRITE_CHANNELS = "write-channels", _("Change notification channels and routes")
+    ADMINISTER = "administer", _("Manage users, roles and tokens")
+
+
 class Role(models.TextChoices):
-    """What a user may do. Each role includes the ones before it."""
+    """The built-in roles. Each includes the ones before it."""
 
     VIEWER = "viewer", _("Viewer")
     OPERATOR = "operator", _("Operator")
     APPROVER = "approver", _("Approver")
     ADMIN = "admin", _("Admin")
+
+
+_OPERATOR = {Verb.READ, Verb.REPAIR, Verb.CHECK, Verb.CLOSE, Verb.MAINTAIN, Verb.PAUSE, Verb.RESUME, Verb.GUARD}
+VERBS_OF: dict[str, frozenset[str]] = {
+    role.value: frozenset(verb.value for verb in verbs)
+    for role, verbs in {
+        Role.VIEWER: {Verb.READ},
+        Role.OPERATOR: _OPERATOR,
+        Role.APPROVER: {*_OPERATOR, Verb.APPROVE, Verb.OVERRIDE},
+        Role.ADMIN: set(Verb),
+    }.items()
+}
+
+
+class CustomRole(models.Model):
+    """A set of verbs under a name. It is bound to people like a built-in role."""
+
+    name = models.SlugField(max_length=60, unique=True)
+    verbs = models.JSONField(default=list)
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class User(AbstractUser):
@@ -33,20 +79,54 @@ class User(AbstractUser):
     zone = models.CharField(max_length=60, blank=True)
 
 
+class BindingManager(models.Manager["RoleBinding"]):
+    """Reads each binding with its custom role, so that reading what many people may do costs one query."""
+
+    def get_queryset(self) -> models.QuerySet["RoleBinding"]:
+        """All bindings."""
+        return super().get_queryset().select_related("custom")
+
+
 class RoleBinding(models.Model):
-    """A user's role in one cluster, or in all clusters if ``cluster`` is null."""
+    """A role of a user in one pool of a cluster, in one cluster, or in all clusters if ``cluster`` is null."""
+
+    class Source(models.TextChoices):
+        HAND = "hand", _("By hand")
+        OIDC = "oidc", _("Single sign-on")
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="bindings")
-    role = models.CharField(max_length=10, choices=Role.choices)
+    role = models.CharField(max_length=60, help_text="a built-in role, or the name of ``custom``")
+    custom = models.ForeignKey(CustomRole, on_delete=models.PROTECT, null=True, related_name="bindings")
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True)
+    pool = models.CharField(max_length=120, blank=True, help_text="empty: all pools of the cluster")
+    source = models.CharField(max_length=10, choices=Source.choices, default=Source.HAND)
+
+    objects = BindingManager()
 
     class Meta:
         constraints = (
-            models.UniqueConstraint(fields=("user", "cluster"), name="one_role_a_cluster"),
             models.UniqueConstraint(
-                fields=("user",), condition=models.Q(cluster__isnull=True), name="one_role_everywhere"
+                fields=("user", "cluster", "pool"), condition=models.Q(source="hand"), name="one_role_a_place"
+            ),
+            models.UniqueConstraint(
+                fields=("user",),
+                condition=models.Q(source="hand", cluster__isnull=True),
+                name="one_role_in_all_clusters",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(pool="") | models.Q(cluster__isnull=False), name="pool_has_a_cluster"
             ),
         )
+
+    @property
+    def verbs(self) -> frozenset[str]:
+        """What the role contains today."""
+        return frozenset(self.custom.verbs) if self.custom is not None else VERBS_OF[self.role]
+
+    @property
+    def title(self) -> str:
+        """The role as people read it."""
+        return self.custom.name if self.custom is not None else str(Role(self.role).label)
 
 
 class Session(AbstractBaseSession):
@@ -166,6 +246,8 @@ class ApiToken(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="tokens")
     node = models.CharField(max_length=253, blank=True)
     scopes = models.JSONField(default=list, blank=True)
+    verbs = models.JSONField(default=list, blank=True, help_text="narrows the kind's verbs; empty: all of them")
+    networks = models.JSONField(default=list, blank=True, help_text="CIDR networks it may be used from; empty: any")
     owner = models.ForeignKey(
         User,
         on_delete=models.PROTECT,
@@ -178,6 +260,10 @@ class ApiToken(models.Model):
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     last_used_at = models.DateTimeField(null=True)
+    last_used_from = models.CharField(max_length=45, blank=True, help_text="the client's address then")
+    replaced_by = models.OneToOneField(
+        "self", on_delete=models.SET_NULL, null=True, related_name="replaces", help_text="the token of its rotation"
+    )
 
     class Meta:
         ordering = ("-id",)

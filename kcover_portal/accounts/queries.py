@@ -1,22 +1,29 @@
-"""Permission checks, shared by pages, REST and sockets.
+"""Permission checks and the one filter of rows, shared by pages, REST, exports and sockets.
 
-A user has the strongest role of the bindings that cover a cluster. A binding without a cluster covers all clusters.
-Only such a binding covers the installation itself (policies, users, a pause of everything).
+A role is a set of verbs. A binding gives a role in one pool, in one cluster, or in all clusters; a person holds the
+verbs of all bindings that cover a place. Only a binding without a cluster covers the installation itself (policies,
+users, a pause of everything). Only a binding without a pool covers what belongs to a whole cluster (its settings, its
+storms, runs over many nodes).
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from django.conf import settings
 from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import QuerySet, prefetch_related_objects
+from django.db.models import Model, Q, QuerySet, prefetch_related_objects
 
 from kcover import audit
-from kcover_portal.accounts.models import ApiToken, Role, Session, TotpDevice, User
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.accounts.models import VERBS_OF, ApiToken, Role, Session, TotpDevice, User, Verb
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import queries as ledger
 
 Principal = User | ApiToken | AnonymousUser
+Place = Cluster | Node | None  # None: the whole installation
+Row = TypeVar("Row", bound=Model)
 
 USER = "user:"  # names of people begin with it
 CONTROL_LASTS = timedelta(days=1)
@@ -24,6 +31,7 @@ CONTROL_LASTS = timedelta(days=1)
 CONTROL_VERBS = (audit.PasswordChanged.VERB, audit.RoleGiven.VERB, audit.RoleTaken.VERB, audit.UserEnabled.VERB)
 
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
+READ = Verb.READ.value
 
 # The roles of programs' tokens. Agent tokens have no role, because they are accepted only by the agent endpoints.
 TOKEN_ROLES = {
@@ -33,25 +41,137 @@ TOKEN_ROLES = {
 }
 
 
-def may(who: Principal, role: str, cluster: Cluster | None) -> bool:
-    """Returns whether the user or token has at least this role in the cluster; None means the whole installation."""
-    return _reaches(role, [held for held, where in _grants(who) if where is None or _is_cluster(where, cluster)])
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Verbs in one pool of a cluster, in a cluster (``pool`` ""), or everywhere (``cluster`` None)."""
+
+    verbs: frozenset[str]
+    cluster: int | None
+    pool: str = ""
+
+    def covers(self, cluster: int | None, pool: str) -> bool:
+        """Returns whether the place is this grant's, or part of it."""
+        return self.cluster is None or (self.cluster == cluster and self.pool in ("", pool))
 
 
-def may_somewhere(who: Principal, role: str) -> bool:
-    """Returns whether the user or token has at least this role in the installation or in any cluster."""
-    return _reaches(role, [held for held, _ in _grants(who)])
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of the fleet in which somebody holds a verb: everything, whole clusters, and pools of others by cluster.
+
+    Rows are filtered here and nowhere else. A row that is not about one node is visible only with its whole cluster.
+    """
+
+    wide: bool
+    whole: frozenset[int]
+    pools: Mapping[int, frozenset[str]]
+
+    def where(self, cluster: str = "cluster", node: str | None = "node") -> Q:
+        """The condition on rows. ``cluster``, ``node``: paths from a row to them.
+
+        ``node`` "": the rows are nodes; None: the rows are not about one node.
+        """
+        if self.wide:
+            return Q()
+        found = Q(**{f"{cluster}__in": self.whole})
+        if node is not None:
+            pool = f"{node}__pool__in" if node else "pool__in"
+            for pk, names in self.pools.items():
+                found |= Q(**{cluster: pk, pool: names})
+        return found
+
+    def rows(self, rows: QuerySet[Row], cluster: str = "cluster", node: str | None = "node") -> QuerySet[Row]:
+        """The rows inside the scope. See ``where``."""
+        return rows if self.wide else rows.filter(self.where(cluster, node))
+
+    def clusters(self) -> QuerySet[Cluster]:
+        """The clusters of which at least a pool is inside the scope."""
+        return Cluster.objects.all() if self.wide else Cluster.objects.filter(pk__in={*self.whole, *self.pools})
+
+    @property
+    def has_clusters(self) -> bool:
+        """Returns whether at least one whole cluster is inside the scope."""
+        return self.wide or bool(self.whole)
+
+    def __contains__(self, cluster: Cluster) -> bool:
+        return self.wide or cluster.pk in self.whole
+
+    @classmethod
+    def of(cls, *clusters: Cluster) -> "Scope":
+        """These whole clusters, whoever asks."""
+        return cls(False, frozenset(cluster.pk for cluster in clusters), {})
 
 
-def clusters_of(who: Principal, role: str = Role.VIEWER.value) -> QuerySet[Cluster]:
-    """Returns the clusters in which the user or token has at least this role."""
-    wide, named = _covered(who, role)
-    return Cluster.objects.all() if wide else Cluster.objects.filter(pk__in=named)
+def may(who: Principal, needed: str, place: Place) -> bool:
+    """Returns whether the user or token holds the verb, or all verbs of the built-in role, in the place.
+
+    ``place``: a node, a whole cluster, or None for the whole installation.
+    """
+    return needs(needed) <= verbs_in(who, place)
 
 
-def sees_all(who: Principal, role: str = Role.VIEWER.value) -> bool:
-    """Returns whether the user or token has the role in every cluster, so that rows need no filter."""
-    return _covered(who, role)[0]
+def verbs_in(who: Principal, place: Place) -> frozenset[str]:
+    """Returns everything that the user or token may do in the place."""
+    if isinstance(place, Node):
+        return _held(_grants(who), place.cluster_id, place.pool)
+    return verbs_at(who, place)
+
+
+def verbs_at(who: Principal, cluster: Cluster | None, pool: str = "") -> frozenset[str]:
+    """Returns everything that the user or token may do in the cluster, or in one of its pools."""
+    return _held(_grants(who), cluster.pk if cluster is not None else None, pool)
+
+
+def may_somewhere(who: Principal, needed: str) -> bool:
+    """Returns whether the user or token holds the verb or role in any place."""
+    grants = _grants(who)
+    return any(needs(needed) <= _held(grants, grant.cluster, grant.pool) for grant in grants)
+
+
+def scope(who: Principal, needed: str = READ) -> Scope:
+    """Returns the part of the fleet in which the user or token holds the verb or role."""
+    grants, verbs = _grants(who), needs(needed)
+    places = {(grant.cluster, grant.pool) for grant in grants if verbs <= _held(grants, grant.cluster, grant.pool)}
+    if (None, "") in places:
+        return Scope(True, frozenset(), {})
+    whole = frozenset(cluster for cluster, pool in places if cluster is not None and not pool)
+    pools: dict[int, frozenset[str]] = {}
+    for cluster, pool in places:
+        if cluster is not None and cluster not in whole:
+            pools[cluster] = pools.get(cluster, frozenset()) | {pool}
+    return Scope(False, whole, pools)
+
+
+def visible(
+    who: Principal, rows: QuerySet[Row], cluster: str = "cluster", node: str | None = "node", needed: str = READ
+) -> QuerySet[Row]:
+    """Returns the rows that the user or token may see. See ``Scope.where`` for the paths."""
+    return scope(who, needed).rows(rows, cluster, node)
+
+
+def clusters_of(who: Principal, needed: str = READ) -> QuerySet[Cluster]:
+    """Returns the clusters that are wholly covered. Use ``scope`` for rows about nodes."""
+    return scope(who, needed).rows(Cluster.objects.all(), "pk", None)
+
+
+def sees_all(who: Principal, needed: str = READ) -> bool:
+    """Returns whether the user or token holds the verb or role everywhere, so that rows need no filter."""
+    return scope(who, needed).wide
+
+
+def needs(needed: str) -> frozenset[str]:
+    """Returns the verbs of a built-in role, or the verb itself."""
+    return VERBS_OF.get(needed) or frozenset((needed,))
+
+
+def role_with(needed: str) -> str:
+    """Returns the weakest built-in role that contains the verb, for messages."""
+    return next(role for role in ROLES if needs(needed) <= VERBS_OF[role])
+
+
+def may_do_all_of(who: Principal, other: User) -> bool:
+    """Returns whether ``who`` holds everything, everywhere, that the other person holds."""
+    own = _grants(who)
+    return all(grant.verbs <= _held(own, grant.cluster, grant.pool) for grant in _grants(other))
 
 
 def actor(who: Principal) -> str:
@@ -131,34 +251,38 @@ def owner_of(who: Principal) -> User | None:
     return who if isinstance(who, User) else None
 
 
-def _grants(who: Principal) -> list[tuple[str, int | None]]:
-    """Returns (role, cluster id) for each grant; cluster id None means everywhere.
+def _grants(who: Principal) -> list[Grant]:
+    """Returns what somebody was given.
 
-    Costs one query per user object and none for a token.
+    A token never has more than its owner has today. Costs one query per user object and none for a token without an
+    owner.
     """
     if isinstance(who, ApiToken):
-        role = TOKEN_ROLES.get(who.kind)
-        return [(role, who.cluster_id)] if role else []
+        return _grants_of_token(who)
     if isinstance(who, AnonymousUser) or not who.is_active:
         return []
     if who.is_superuser:
-        return [(Role.ADMIN.value, None)]
+        return [Grant(VERBS_OF[Role.ADMIN], None)]
     prefetch_related_objects([who], "bindings")
-    return [(binding.role, binding.cluster_id) for binding in who.bindings.all()]
+    return [Grant(binding.verbs, binding.cluster_id, binding.pool) for binding in who.bindings.all()]
 
 
-def _covered(who: Principal, role: str) -> tuple[bool, list[int]]:
-    held = [where for held, where in _grants(who) if _reaches(role, [held])]
-    return None in held, [where for where in held if where is not None]
+def _grants_of_token(token: ApiToken) -> list[Grant]:
+    role = TOKEN_ROLES.get(token.kind)
+    if role is None:
+        return []
+    own = Grant(VERBS_OF[role] & frozenset(token.verbs or VERBS_OF[role]), token.cluster_id)
+    if token.owner is None:
+        return [own]
+    held = _grants(token.owner)
+    within = [grant for grant in held if own.cluster is None or grant.cluster == own.cluster]
+    places = {(own.cluster, own.pool), *((grant.cluster, grant.pool) for grant in within)}
+    return [Grant(own.verbs & _held(held, *place), *place) for place in places if own.verbs & _held(held, *place)]
 
 
-def _reaches(role: str, held: list[str]) -> bool:
-    needed = ROLES.index(role)
-    return any(ROLES.index(held_role) >= needed for held_role in held)
-
-
-def _is_cluster(where: int, cluster: Cluster | None) -> bool:
-    return cluster is not None and cluster.pk == where
+def _held(grants: list[Grant], cluster: int | None, pool: str = "") -> frozenset[str]:
+    """Returns the verbs that the grants give in a place."""
+    return frozenset().union(*(grant.verbs for grant in grants if grant.covers(cluster, pool)))
 
 
 def revoked_since(moment: datetime) -> list[str]:

@@ -12,11 +12,11 @@ from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import ApiToken, Role
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Node
 
 ANYWHERE = "anywhere"
 CHECKED = "rights_checked"  # attribute of a request
-Right = list[Any]  # [role, cluster id | None (all clusters) | ANYWHERE]; kept as JSON with stored answers
+Right = list[Any]  # [verb, cluster id | None (all clusters) | ANYWHERE, node id if it is about one]; kept as JSON
 
 
 class RolePermission(permissions.BasePermission):
@@ -63,19 +63,24 @@ def decides(request: Request) -> bool:
     return isinstance(who, ApiToken) and who.kind == ApiToken.Kind.DECISION
 
 
-def require(request: Request, role: str, cluster: Cluster | None) -> None:
-    """Raises Forbidden, with the missing role and its scope, unless the caller has the role."""
-    if not queries.may(principal(request), role, cluster):
+def require(request: Request, needed: str, place: queries.Place) -> None:
+    """Raises Forbidden, naming a role and its scope, unless the caller holds the verb or role in the place."""
+    if not queries.may(principal(request), needed, place):
+        cluster = place.cluster if isinstance(place, Node) else place
         where = reasons.of("in_cluster", cluster=cluster.name) if cluster else reasons.of("in_all_clusters")
-        raise http_errors.Forbidden(reasons.of("role_required", role=role, where=where))
-    _note(request, role, cluster.pk if cluster else None)
+        raise http_errors.Forbidden(reasons.of("role_required", role=queries.role_with(needed), where=where))
+    if isinstance(place, Node):
+        _note(request, needed, place.cluster_id, place.pk)
+    else:
+        _note(request, needed, place.pk if place else None)
 
 
-def require_somewhere(request: Request, role: str) -> None:
-    """Raises Forbidden unless the caller has the role in the installation or in any cluster."""
-    if not queries.may_somewhere(principal(request), role):
-        raise http_errors.Forbidden(reasons.of("role_required", role=role, where=reasons.of("in_any_cluster")))
-    _note(request, role, ANYWHERE)
+def require_somewhere(request: Request, needed: str) -> None:
+    """Raises Forbidden unless the caller holds the verb or role in any place."""
+    if not queries.may_somewhere(principal(request), needed):
+        where = reasons.of("in_any_cluster")
+        raise http_errors.Forbidden(reasons.of("role_required", role=queries.role_with(needed), where=where))
+    _note(request, needed, ANYWHERE)
 
 
 def rights_of(request: Request) -> list[Right]:
@@ -86,19 +91,25 @@ def rights_of(request: Request) -> list[Right]:
 def require_again(request: Request, rights: Iterable[Right]) -> None:
     """Checks the rights of an earlier request of the same caller by today's roles.
 
-    Raises NotFound for a cluster that the caller cannot see any more, Forbidden for a role that the caller lacks.
+    Raises NotFound for a cluster or node that the caller cannot see any more, Forbidden for a missing verb.
     """
-    for role, where in rights:
+    for needed, where, *node in rights:
         if where == ANYWHERE:
-            require_somewhere(request, role)
+            require_somewhere(request, needed)
             continue
-        cluster = None
-        if where is not None:
-            cluster = queries.clusters_of(principal(request)).filter(pk=where).first()
-            if cluster is None:
-                raise http_errors.NotFound(reasons.of("not_found"))
-        require(request, role, cluster)
+        place: queries.Place = None
+        if node:
+            place = (
+                queries.visible(principal(request), Node.objects.select_related("cluster"), node="")
+                .filter(pk=node[0])
+                .first()
+            )
+        elif where is not None:
+            place = queries.clusters_of(principal(request)).filter(pk=where).first()
+        if place is None and where is not None:
+            raise http_errors.NotFound(reasons.of("not_found"))
+        require(request, needed, place)
 
 
-def _note(request: Request, role: str, where: int | str | None) -> None:
-    vars(request).setdefault(CHECKED, []).append([role, where])
+def _note(request: Request, *right: int | str | None) -> None:
+    vars(request).setdefault(CHECKED, []).append(list(right))

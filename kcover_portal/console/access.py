@@ -20,7 +20,6 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.fleet.models import Cluster
 from kcover_portal.runtime.services import places
 
 P = ParamSpec("P")
@@ -72,10 +71,11 @@ def signed_in(
     return guarded
 
 
-def require(request: Request, role: str, cluster: Cluster | None) -> None:
-    """Raises PermissionDenied, with the missing role, unless the person has the role there."""
-    if not accounts.may(request.user, role, cluster):
-        raise PermissionDenied(_("Requires the %(role)s role.") % {"role": Role(role).label})
+def require(request: Request, needed: str, place: accounts.Place) -> None:
+    """Raises PermissionDenied, naming a role, unless the person holds the verb or role there."""
+    if not accounts.may(request.user, needed, place):
+        role = Role(accounts.role_with(needed))
+        raise PermissionDenied(_("Requires the %(role)s role.") % {"role": role.label})
 
 
 def dialog(request: Request) -> str:

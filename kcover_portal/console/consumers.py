@@ -89,6 +89,8 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
             cluster = record["cluster"]
             if not cluster or self.clusters is None or cluster in self.clusters:
                 self.waiting.setdefault(str(record["topic"]), set()).add(record["id"])
+            elif cluster in self.in_part:  # which record it was stays hidden: it may be of another pool
+                self.waiting.setdefault(str(record["topic"]), set()).add(0)
         if self.waiting and (self.flushing is None or self.flushing.done()):
             self.flushing = asyncio.create_task(self._flush())
 
@@ -118,8 +120,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         seen = await database_sync_to_async(_visible)(self.session_key)
         if seen is None:
             return False
-        wide, names = seen
-        self.clusters: frozenset[str] | None = None if wide else names
+        self.clusters, self.in_part = seen
         return True
 
 
@@ -129,8 +130,11 @@ def _same_site(headers: dict[bytes, bytes]) -> bool:
     return not origin or urlsplit(origin).netloc == host or origin in settings.CSRF_TRUSTED_ORIGINS
 
 
-def _visible(session_key: str | None) -> tuple[bool, frozenset[str]] | None:
-    """(sees all clusters, names of the visible ones); None without a signed-in person who has a role."""
+def _visible(session_key: str | None) -> tuple[frozenset[str] | None, frozenset[str]] | None:
+    """(names of the visible clusters, None: all; names of those with visible pools).
+
+    None without a signed-in person who has a role.
+    """
     if session_key is None:
         return None
     request = HttpRequest()
@@ -138,4 +142,9 @@ def _visible(session_key: str | None) -> tuple[bool, frozenset[str]] | None:
     user = get_user(request)
     if not isinstance(user, User) or not accounts.may_somewhere(user, Role.VIEWER):
         return None
-    return accounts.sees_all(user), frozenset(accounts.clusters_of(user).values_list("name", flat=True))
+    seen = accounts.scope(user)
+    if seen.wide:
+        return None, frozenset()
+    names = dict(seen.clusters().values_list("pk", "name"))
+    whole = frozenset(name for pk, name in names.items() if pk in seen.whole)
+    return whole, frozenset(names.values()) - whole

@@ -14,7 +14,7 @@ from django.utils.translation import pgettext_lazy
 
 from kcover.decisions import decide
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import safety
 from kcover_portal.rescue.models import Rescue
@@ -123,7 +123,7 @@ def shared(request: HttpRequest) -> dict[str, Any]:
 
 def places(user: User) -> list[Place]:
     """The navigation entries that the person may open."""
-    admin, everywhere = accounts.may_somewhere(user, Role.ADMIN), accounts.may(user, Role.ADMIN, None)
+    admin, everywhere = accounts.may_somewhere(user, Verb.ADMINISTER), accounts.may(user, Verb.WRITE_CHANNELS, None)
     return [place for place in PLACES if (admin or not place.admin) and (everywhere or not place.everywhere)]
 
 
@@ -145,7 +145,7 @@ def palette(user: User, mode: str) -> list[Entry]:
         found.append(
             Entry(label, f"player-{'play' if verb == 'resume' else 'pause'}", reverse(f"console:{verb}"), True)
         )
-    if accounts.may(user, Role.ADMIN, None):
+    if accounts.may(user, Verb.WRITE_POLICIES, None):
         found.append(Entry(_("New policy"), "plus", reverse("console:policy-new"), words="policy"))
     return found
 
@@ -153,10 +153,10 @@ def palette(user: User, mode: str) -> list[Entry]:
 def rights(user: User) -> Rights:
     """What the person may do in at least one cluster; pausing everything requires the role for all clusters."""
     return Rights(
-        operate=accounts.may_somewhere(user, Role.OPERATOR),
-        approve=accounts.may_somewhere(user, Role.APPROVER),
-        admin=accounts.may(user, Role.ADMIN, None),
-        pause=accounts.may(user, Role.OPERATOR, None),
+        operate=accounts.may_somewhere(user, Verb.REPAIR),
+        approve=accounts.may_somewhere(user, Verb.APPROVE),
+        admin=accounts.may(user, Verb.WRITE_POLICIES, None),
+        pause=accounts.may(user, Verb.PAUSE, None),
     )
 
 
@@ -164,20 +164,20 @@ def banner(user: User) -> Banner:
     """The global mode, the clusters that are stricter, and the current alarms."""
     installation = runtime.installation()
     mode = decide.strictest(settings.KCOVER_MODE, installation.mode)
-    clusters = list(accounts.clusters_of(user).order_by("name"))
+    seen = accounts.scope(user)
+    clusters = list(seen.clusters().order_by("name"))
     differing = tuple(
         (cluster.name, cluster.mode, cluster.pause_reason)
         for cluster in clusters
         if decide.strictest(mode, cluster.mode) != mode
     )
-    alarms = tuple(safety.alarms(clusters, now=timezone.now()))
+    alarms = tuple(safety.alarms([cluster for cluster in clusters if cluster in seen], now=timezone.now()))
     return Banner(mode, installation.reason if installation.mode == mode else "", differing, alarms)
 
 
 def waiting(user: User) -> dict[str, int]:
     """The number of rescues that wait for a person, by navigation entry."""
-    rows = Rescue.objects.filter(cluster__in=accounts.clusters_of(user))
-    return rows.aggregate(
+    return accounts.visible(user, Rescue.objects.all()).aggregate(
         approvals=Count("pk", filter=needs_person.AWAITING_APPROVAL),
         rescues=Count("pk", filter=needs_person.LEFT_TO_PEOPLE),
     )

@@ -18,7 +18,7 @@ from django_filters import FilterSet
 
 from kcover import masked_addresses, reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.checks.filtersets import CheckRunFilter
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet.models import Node
@@ -125,9 +125,11 @@ def _tab(listing: Listing, parameters: QueryDict) -> Tab | None:
     return next((tab for tab in listing.tabs if tab.name == parameters.get("tab")), None)
 
 
-def _of_clusters(rows: QuerySet[Any], path: str = "cluster") -> Callable[[User], QuerySet[Any]]:
-    """Rows of the clusters that the person can see."""
-    return lambda user: rows.filter(**{f"{path}__in": accounts.clusters_of(user)})
+def _visible(
+    rows: QuerySet[Any], cluster: str = "cluster", node: str | None = "node"
+) -> Callable[[User], QuerySet[Any]]:
+    """The rows that the person can see. See ``accounts.Scope.where`` for the paths."""
+    return lambda user: accounts.visible(user, rows, cluster, node)
 
 
 def _without_gone(rows: QuerySet[Any], parameters: QueryDict) -> QuerySet[Any]:
@@ -153,7 +155,7 @@ _WHERE: dict[str, str | Combinable] = {"cluster": "cluster__name", "node": "node
 NODES = Listing(
     "nodes",
     NodeFilter,
-    _of_clusters(Node.objects.all()),
+    _visible(Node.objects.all(), node=""),
     {
         "id": "id",
         "cluster": "cluster__name",
@@ -173,7 +175,7 @@ NODES = Listing(
 INCIDENTS = Listing(
     "incidents",
     IncidentFilter,
-    _of_clusters(Incident.objects.all()),
+    _visible(Incident.objects.all()),
     {
         "id": "id",
         **_WHERE,
@@ -187,7 +189,7 @@ INCIDENTS = Listing(
 OCCURRENCES = Listing(
     "occurrences",
     OccurrenceFilter,
-    _of_clusters(Occurrence.objects.all(), "node__cluster"),
+    _visible(Occurrence.objects.all(), "node__cluster"),
     {
         "id": "id",
         "incident": "incident_id",
@@ -201,7 +203,7 @@ OCCURRENCES = Listing(
 DECISIONS = Listing(
     "decisions",
     DecisionFilter,
-    _of_clusters(Decision.objects.all()),
+    _visible(Decision.objects.all()),
     {
         "id": "id",
         **_WHERE,
@@ -215,7 +217,7 @@ DECISIONS = Listing(
 RESCUES = Listing(
     "rescues",
     RescueFilter,
-    _of_clusters(Rescue.objects.all()),
+    _visible(Rescue.objects.all()),
     {
         "id": "id",
         **_WHERE,
@@ -249,7 +251,7 @@ REVISIONS = Listing(
 DELIVERIES = Listing(
     "deliveries",
     DeliveryFilter,
-    lambda user: Delivery.objects.all() if accounts.may(user, Role.ADMIN, None) else Delivery.objects.none(),
+    lambda user: Delivery.objects.all() if accounts.may(user, Verb.WRITE_CHANNELS, None) else Delivery.objects.none(),
     {
         "id": "id",
         "channel": "name",
@@ -260,7 +262,7 @@ DELIVERIES = Listing(
 CHECK_RUNS = Listing(
     "check-runs",
     CheckRunFilter,
-    _of_clusters(CheckRun.objects.all()),
+    _visible(CheckRun.objects.all(), node=None),
     {
         "id": "id",
         "cluster": "cluster__name",
@@ -272,7 +274,7 @@ CHECK_RUNS = Listing(
 PREFLIGHT_RUNS = Listing(
     "preflight-runs",
     PreflightRunFilter,
-    _of_clusters(PreflightRun.objects.all()),
+    _visible(PreflightRun.objects.all(), node=None),
     {
         "id": "id",
         "cluster": "cluster__name",

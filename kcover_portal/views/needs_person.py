@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
@@ -28,21 +29,21 @@ class NeedsPerson:
     clusters: list[Cluster]  # that the watch cannot read
 
 
-def of(clusters: Collection[Cluster]) -> NeedsPerson:
-    """What needs a person in these clusters. The querysets are not evaluated."""
+def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
+    """What needs a person in the scope, of which these clusters are wholly part. The querysets are not evaluated."""
     return NeedsPerson(
-        ledgers=rescue.open_ledger_incidents().filter(cluster__in=clusters),
-        storms=rescue.open_storms().filter(cluster__in=clusters),
-        rescues=rescue.left_to_people().filter(cluster__in=clusters),
-        approvals=rescue.awaiting_approval().filter(cluster__in=clusters),
-        incidents=rescue.unhandled_incidents().filter(cluster__in=clusters),
+        ledgers=scope.rows(rescue.open_ledger_incidents(), node=None),
+        storms=scope.rows(rescue.open_storms(), node=None),
+        rescues=scope.rows(rescue.left_to_people()),
+        approvals=scope.rows(rescue.awaiting_approval()),
+        incidents=scope.rows(rescue.unhandled_incidents()),
         clusters=fleet.unwatched(clusters),
     )
 
 
 def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
     """The number of rows that need a person, by cluster and kind; zeros included. Five queries."""
-    found = of(clusters)
+    found = of(Scope.of(*clusters), clusters)
     rows: dict[str, QuerySet[Any]] = {
         "ledger": found.ledgers,
         "storm": found.storms,

@@ -5,13 +5,11 @@ from kcover_portal.accounts.services.lookup import find_token, find_tokens
 from kcover_portal.accounts.services.parked_names import UnknownNode
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.people import (
-    bind,
     change_own_password,
     disable,
     enable,
     make_user,
     set_password,
-    unbind,
 )
 from kcover_portal.accounts.services.proxies import client_address
 from kcover_portal.accounts.services.renewal import (
@@ -22,6 +20,17 @@ from kcover_portal.accounts.services.renewal import (
     prune,
     renew,
     takes_over,
+)
+from kcover_portal.accounts.services.roles import (
+    Binding,
+    bind,
+    change_role,
+    check_may_change,
+    delete_role,
+    known_roles,
+    make_role,
+    replace_bindings,
+    unbind,
 )
 from kcover_portal.accounts.services.sign_ins import (
     DEVICE_KEPT,
@@ -40,6 +49,7 @@ __all__ = [
     "DEVICE_KEPT",
     "SCOPES",
     "SHOWN",
+    "Binding",
     "Bound",
     "InUse",
     "Later",
@@ -51,9 +61,12 @@ __all__ = [
     "begin_to_use",
     "bind",
     "change_own_password",
+    "change_role",
+    "check_may_change",
     "check_passkey",
     "check_password",
     "client_address",
+    "delete_role",
     "device_cookie",
     "device_of",
     "digest",
@@ -63,10 +76,13 @@ __all__ = [
     "enrol_proven",
     "find_token",
     "find_tokens",
+    "known_roles",
+    "make_role",
     "make_token",
     "make_user",
     "prune",
     "renew",
+    "replace_bindings",
     "revoke_token",
     "set_password",
     "sign_in",

@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import Invitation, User
-from kcover_portal.accounts.services import people, tokens
+from kcover_portal.accounts.services import people, roles, tokens
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -23,11 +23,18 @@ PREFIX = "kci_"  # so that secret scanners and people recognize a leaked token
 
 
 def invite_new(
-    name: str, *, role: str, cluster: Cluster | None = None, actor: str, now: datetime
+    name: str,
+    *,
+    role: str,
+    cluster: Cluster | None = None,
+    pool: str = "",
+    giver: queries.Principal | None = None,
+    actor: str,
+    now: datetime,
 ) -> tuple[Invitation, str]:
     """Creates an account without a password and an invitation to it. Returns the invitation and its token.
 
-    Raises Refused if the name is taken or malformed, or the role is unknown.
+    Raises Refused if the name is taken or malformed, or the role cannot be given (``roles.bind``).
     """
     user = User(username=name)
     user.set_unusable_password()
@@ -37,7 +44,7 @@ def invite_new(
         raise Refused(reasons.of("user_invalid", problem=" ".join(error.messages))) from error
     with transaction.atomic():
         user.save()
-        people.bind(user, role, cluster=cluster, actor=actor, now=now)
+        roles.bind(user, role, cluster=cluster, pool=pool, giver=giver, actor=actor, now=now)
         return invite(user, actor=actor, now=now)
 
 

@@ -1,4 +1,4 @@
-"""Changes to users, their passwords and roles. Every change is in the audit log."""
+"""Changes to users and their passwords. Every change is in the audit log."""
 
 import logging
 from datetime import datetime
@@ -9,10 +9,9 @@ from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
 from kcover import audit, reasons
-from kcover.quote import short_repr
 from kcover_portal.accounts import queries
-from kcover_portal.accounts.models import Role, RoleBinding, User
-from kcover_portal.accounts.services import failed_attempts, sessions, throttle
+from kcover_portal.accounts.models import User
+from kcover_portal.accounts.services import failed_attempts, roles, sessions, throttle
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.errors import FieldError
@@ -23,11 +22,19 @@ log = logging.getLogger(__name__)
 
 
 def make_user(
-    name: str, *, password: str, role: str, cluster: Cluster | None = None, created_by: str, now: datetime
+    name: str,
+    *,
+    password: str,
+    role: str,
+    cluster: Cluster | None = None,
+    pool: str = "",
+    giver: queries.Principal | None = None,
+    created_by: str,
+    now: datetime,
 ) -> User:
-    """Creates a user with a role in one cluster, or in all clusters without ``cluster``.
+    """Creates a user with a role in one pool of a cluster, in one cluster, or in all clusters without ``cluster``.
 
-    Raises Refused if the name is taken or malformed, the role is unknown or the password is weak.
+    Raises Refused if the name is taken or malformed, the password is weak, or ``roles.bind`` refuses the role.
     """
     user = User(username=name)
     try:
@@ -38,28 +45,8 @@ def make_user(
         raise Refused(reasons.of("user_invalid", problem=" ".join(error.messages))) from error
     with transaction.atomic():
         user.save()
-        bind(user, role, cluster=cluster, actor=created_by, now=now)
+        roles.bind(user, role, cluster=cluster, pool=pool, giver=giver, actor=created_by, now=now)
     return user
-
-
-def bind(user: User, role: str, *, cluster: Cluster | None = None, actor: str, now: datetime) -> RoleBinding:
-    """Gives the user this role; it replaces the role they had there. Raises Refused for an unknown role."""
-    if role not in Role.values:
-        raise Refused(reasons.of("role_unknown", role=short_repr(role), known=", ".join(Role.values)))
-    with transaction.atomic():
-        binding, _ = RoleBinding.objects.update_or_create(user=user, cluster=cluster, defaults={"role": role})
-        entry = audit.RoleGiven(user=user.username, role=role)
-        ledger.record(cluster.name if cluster else "", entry, actor=actor, now=now)
-    return binding
-
-
-def unbind(user: User, *, cluster: Cluster | None = None, actor: str, now: datetime) -> None:
-    """Removes the user's role in the cluster, or the role in all clusters."""
-    with transaction.atomic():
-        for binding in RoleBinding.objects.filter(user=user, cluster=cluster):
-            binding.delete()
-            entry = audit.RoleTaken(user=user.username, role=binding.role)
-            ledger.record(cluster.name if cluster else "", entry, actor=actor, now=now)
 
 
 def set_password(user: User, password: str, *, actor: str, now: datetime, keep_session: str = "") -> None:

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import User
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -44,9 +44,9 @@ class ApprovalLinks(base.Acts):
         """Creates a link, on record. 409 if the rescue does not wait for an approval or the person may not answer."""
         base.known_only(request)
         who = principal(request)
-        visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
+        visible = accounts.visible(who, Rescue.objects.select_related("cluster", "node"))
         rescue = get_object_or_404(visible, pk=pk)
-        require(request, base.APPROVER, rescue.cluster)
+        require(request, Verb.APPROVE, rescue.node)
         if not isinstance(who, User):
             raise http_errors.Forbidden(reasons.of("person_required"))
         name = base.body_of(request, LinkBody)["approver"]

@@ -37,3 +37,4 @@ class Approvals(base.Lists[Approval]):
     serializer_class = ApprovalSerializer
     filterset_class = ApprovalFilter
     cluster_field = "rescue__cluster"
+    node_field = "rescue__node"

@@ -47,22 +47,20 @@ class Act(Strict):
 
 
 class Lists(ListModelMixin, GenericViewSet[Row]):
-    """A read-only list of rows in clusters that the caller may see."""
+    """A read-only list of rows that the caller may see."""
 
     schema = Schema()
     filter_backends = (query_params.StrictFilterBackend,)
     pagination_class = pagination.Pages
     cluster_field = "cluster"  # the path from a row to its cluster
+    node_field: str | None = "node"  # the path to its node; "": the row is a node; None: it is not about one node
 
     def get_queryset(self) -> QuerySet[Row]:
-        """Returns the rows of visible clusters."""
+        """Returns the visible rows."""
         rows = super().get_queryset()
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
-        who = principal(self.request)
-        if accounts.sees_all(who):
-            return rows
-        return rows.filter(**{f"{self.cluster_field}__in": accounts.clusters_of(who)})
+        return accounts.visible(principal(self.request), rows, self.cluster_field, self.node_field)
 
 
 class Reads(RetrieveModelMixin, Lists[Row]):
@@ -74,7 +72,7 @@ class Reads(RetrieveModelMixin, Lists[Row]):
         return super().retrieve(request, *args, **kwargs)
 
     def get_object(self) -> Row:
-        """Returns the row. Raises Http404 if it does not exist or its cluster is not visible."""
+        """Returns the row. Raises Http404 if it does not exist or is not visible."""
         return get_object_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[self.lookup_field]})
 
 
@@ -105,7 +103,7 @@ def flag(request: Request, name: str) -> bool:
 
 
 def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Cluster:
-    """Returns a cluster that the caller may see. Raises FieldError."""
+    """Returns a cluster that the caller may see as a whole. Raises FieldError."""
     cluster = accounts.clusters_of(principal(request)).filter(name=name).first()
     if cluster is None:
         raise FieldError(field, reasons.of("unknown_cluster", cluster=short_text(name)))

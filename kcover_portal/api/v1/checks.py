@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency, pagination, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -66,6 +67,7 @@ class CheckRuns(base.Reads[CheckRun]):
     """Check runs, newest first."""
 
     queryset = CheckRun.objects.select_related("cluster")
+    node_field = None
     serializer_class = CheckRunSerializer
     filterset_class = CheckRunFilter
 
@@ -94,9 +96,9 @@ class Stop(base.Acts):
         """Withdraws the checks that have not begun and requests no others. 409 if the run has ended."""
         base.known_only(request)
         who = principal(request)
-        visible = CheckRun.objects.select_related("cluster").filter(cluster__in=accounts.clusters_of(who))
+        visible = accounts.visible(who, CheckRun.objects.select_related("cluster"), node=None)
         run = get_object_or_404(visible, pk=pk)
-        require(request, base.OPERATOR, run.cluster)
+        require(request, Verb.CHECK, run.cluster)
         reason = base.body_of(request, base.Act)["reason"]
         check_runs.stop(run, actor=accounts.actor(who), reason=reason, now=timezone.now())
         return Response(CheckRunSerializer(visible.get(pk=pk)).data)

@@ -13,7 +13,7 @@ from kcover import kce_actions, reasons
 from kcover.decisions import guards
 from kcover_portal import outgoing
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -55,7 +55,7 @@ class RescueActions(base.Acts):
         base.known_only(request, ("cluster", "override"))
         try:
             cluster = _cluster(request)
-            require(request, base.OPERATOR, cluster)
+            require(request, Verb.REPAIR, cluster)
             override = _override(request)
             plan = kce_actions.parse(request.data, now=timezone.now())
             node = (

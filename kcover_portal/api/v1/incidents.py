@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -137,10 +138,10 @@ class Close(base.Acts):
         """Closes the incident. 409 if it is already closed. Faults on the nodes of a storm are decided again."""
         base.known_only(request)
         who = principal(request)
-        visible = Incident.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
+        visible = accounts.visible(who, Incident.objects.select_related("cluster", "node"))
         row = get_object_or_404(visible, pk=pk)
         # Closing the fault of a two-person question would end the question.
-        require(request, base.APPROVER if rescue.question_about(row) else base.OPERATOR, row.cluster)
+        require(request, Verb.APPROVE if rescue.question_about(row) else Verb.CLOSE, row.node or row.cluster)
         reason = base.body_of(request, CloseBody)["reason"]
         services.close_by_hand(row, actor=accounts.actor(who), reason=reason, now=timezone.now())
         row.refresh_from_db()

@@ -14,14 +14,14 @@ from kcover import reasons
 from kcover.decisions import guards
 from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import ApiToken, User
+from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.api.v1.rescues import RescueSerializer, detailed
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Node
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.runtime.services import places
@@ -104,17 +104,16 @@ class NodeAct(base.Acts):
         base.known_only(request, ("dry_run",))
         if verb not in VERBS:
             raise http_errors.NotFound(reasons.of("unknown_action", action=short_text(verb), known=", ".join(VERBS)))
-        visible = accounts.clusters_of(principal(request))
-        rows = Node.objects.select_related("cluster").filter(cluster__in=visible)
+        rows = accounts.visible(principal(request), Node.objects.select_related("cluster"), node="")
         node = get_object_or_404(rows, cluster__name=cluster, name=name)
         if base.flag(request, "dry_run"):
             base.body_of(request, base.Act)
             with base.place(request, places.CLUSTER_READS):
                 return self._preview(node, verb, by_person=isinstance(principal(request), User))
-        require(request, base.OPERATOR, node.cluster)
+        require(request, Verb.REPAIR, node)
         body = base.body_of(request, NodeActBody)
         if body["override"]:
-            _require_override(request, node.cluster)
+            _require_override(request, node)
         return self._open(request, node, verb, reason=body["reason"], override=body["override"])
 
     def _preview(self, node: Node, verb: str, *, by_person: bool) -> Response:
@@ -152,9 +151,9 @@ class NodeAct(base.Acts):
         return Response(RescueSerializer(detailed().get(pk=opened.pk)).data, status=201, headers={"Location": location})
 
 
-def _require_override(request: Request, cluster: Cluster) -> None:
+def _require_override(request: Request, node: Node) -> None:
     """Raises Forbidden unless the caller is an approver or a token with the scope override."""
     who = principal(request)
     if isinstance(who, ApiToken) and "override" in who.scopes:
         return
-    require(request, base.APPROVER, cluster)
+    require(request, Verb.OVERRIDE, node)

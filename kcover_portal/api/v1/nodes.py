@@ -145,6 +145,7 @@ class Nodes(base.Reads[Node]):
     """Nodes, oldest first."""
 
     queryset = Node.objects.all()
+    node_field = ""
     serializer_class = NodeSerializer
     filterset_class = NodeFilter
     pagination_class = pagination.Oldest

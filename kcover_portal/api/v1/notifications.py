@@ -15,7 +15,7 @@ from kcover.faults import catalog
 from kcover.notify import events
 from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import User
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import http_errors, idempotency, pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -155,7 +155,7 @@ class Channels(base.Reads[Channel]):
     def create(self, request: Request) -> Response:
         """Creates a channel. There is no idempotency key, because the secrets must not be stored for comparison."""
         base.known_only(request)
-        require(request, base.ADMIN, None)
+        require(request, Verb.WRITE_CHANNELS, None)
         body = _with_person(base.body_of(request, ChannelBody))
         name, kind = body.pop("name"), body.pop("kind")
         try:
@@ -207,7 +207,7 @@ class Routes(base.Reads[Route]):
     def create(self, request: Request) -> Response:
         """Create a route from events to a channel."""
         base.known_only(request)
-        require(request, base.ADMIN, None)
+        require(request, Verb.WRITE_CHANNELS, None)
         body: dict[str, Any] = base.body_of(request, RouteBody)
         channel = Channel.objects.filter(name=body["channel"]).first()
         if channel is None:
@@ -264,7 +264,7 @@ def _for_admins(view: Any, rows: QuerySet[Any]) -> QuerySet[Any]:
     """Returns the rows. Raises Forbidden unless the caller is an admin of all clusters."""
     if getattr(view, "swagger_fake_view", False):
         return rows.none()
-    require(view.request, base.ADMIN, None)
+    require(view.request, Verb.WRITE_CHANNELS, None)
     return rows
 
 

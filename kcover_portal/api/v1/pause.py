@@ -11,6 +11,7 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -62,7 +63,7 @@ class Pause(base.Acts):
     @idempotency.once
     def post(self, request: Request) -> Response:
         """Pauses one cluster or all."""
-        body, cluster = _where(request, PauseBody)
+        body, cluster = _where(request, PauseBody, Verb.PAUSE)
         actor = accounts.actor(principal(request))
         services.pause(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now())
         return _mode(cluster)
@@ -75,29 +76,31 @@ class Resume(base.Acts):
     @idempotency.once
     def post(self, request: Request) -> Response:
         """Resumes one cluster or all."""
-        body, cluster = _where(request, ResumeBody)
+        body, cluster = _where(request, ResumeBody, Verb.RESUME)
         actor = accounts.actor(principal(request))
         services.resume(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now(), mode=body["mode"])
         return _mode(cluster)
 
 
-def _where(request: Request, serializer: type[base.Strict]) -> tuple[dict[str, Any], Cluster | None]:
-    """Returns the body and its cluster. Raises Forbidden unless the caller is an operator there."""
+def _where(request: Request, serializer: type[base.Strict], needed: str) -> tuple[dict[str, Any], Cluster | None]:
+    """Returns the body and its cluster. Raises Forbidden unless the caller holds the verb there."""
     base.known_only(request)
     body = base.body_of(request, serializer)
     cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
-    if cluster is None and not accounts.may(principal(request), base.OPERATOR, None):
-        _point_to_clusters(request)
-    require(request, base.OPERATOR, cluster)
+    if cluster is None and not accounts.may(principal(request), needed, None):
+        _point_to_clusters(request, needed)
+    require(request, needed, cluster)
     return body, cluster
 
 
-def _point_to_clusters(request: Request) -> None:
-    """Raises Forbidden with a hint, if the caller is an operator of some clusters."""
-    names = accounts.clusters_of(principal(request), base.OPERATOR).values_list("name", flat=True)
+def _point_to_clusters(request: Request, needed: str) -> None:
+    """Raises Forbidden with a hint, if the caller holds the verb in some clusters."""
+    names = accounts.clusters_of(principal(request), needed).values_list("name", flat=True)
     if names:
         example = json.dumps({"cluster": names[0], "reason": "..."})
-        raise http_errors.Forbidden(reasons.of("role_for_all_clusters", role=base.OPERATOR, example=example))
+        raise http_errors.Forbidden(
+            reasons.of("role_for_all_clusters", role=accounts.role_with(needed), example=example)
+        )
 
 
 def _mode(cluster: Cluster | None) -> Response:

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from kcover import preflight as rule
 from kcover import reasons
 from kcover.quote import short_repr, short_text
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import http_errors, query_params
 from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, status
@@ -129,7 +129,7 @@ def _cluster(request: Request) -> Cluster:
             )
         return token.cluster
     cluster = status.cluster_of(request)
-    require(request, base.OPERATOR, cluster)
+    require(request, Verb.CHECK, cluster)
     return cluster
 
 
@@ -191,6 +191,7 @@ class Runs(base.Reads[PreflightRun]):
     """Preflight runs, newest first."""
 
     queryset = PreflightRun.objects.select_related("cluster")
+    node_field = None
     serializer_class = PreflightRunSerializer
     filterset_class = PreflightRunFilter
 

@@ -15,7 +15,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import User
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require
@@ -35,14 +35,14 @@ def _take_over(rescue: Rescue, *, actor: str, reason: str, now: datetime, plan_h
     return services.take_over(rescue, actor=actor, reason=reason, now=now)
 
 
-# Actions on a rescue, and the required role.
+# Actions on a rescue, and the verb that each requires.
 VERBS: dict[str, tuple[Callable[..., Rescue], str]] = {
-    "approve": (services.approve, base.APPROVER),
-    "reject": (services.reject, base.APPROVER),
-    "cancel": (services.cancel, base.OPERATOR),
-    "retry": (services.retry, base.OPERATOR),
-    "skip": (services.skip, base.OPERATOR),
-    "take-over": (_take_over, base.OPERATOR),
+    "approve": (services.approve, Verb.APPROVE),
+    "reject": (services.reject, Verb.APPROVE),
+    "cancel": (services.cancel, Verb.REPAIR),
+    "retry": (services.retry, Verb.REPAIR),
+    "skip": (services.skip, Verb.REPAIR),
+    "take-over": (_take_over, Verb.REPAIR),
 }
 
 
@@ -221,7 +221,7 @@ def _canceller(who: accounts.Principal, rescue: Rescue) -> dict[str, Any]:
 
     Raises Forbidden if the question is neither the caller's own nor may the caller cancel it.
     """
-    person, approver = accounts.person(who), isinstance(who, User) and accounts.may(who, base.APPROVER, rescue.cluster)
+    person, approver = accounts.person(who), isinstance(who, User) and accounts.may(who, Verb.APPROVE, rescue.node)
     if services.is_held_question(rescue) and not approver and person not in rescue.requesters[:1]:
         raise http_errors.Forbidden(reasons.of("question_of_approver", needed=rescue.approvers))
     return {"person": person, "approver": approver}
@@ -261,11 +261,11 @@ class RescueAct(base.Acts):
         if verb not in VERBS:
             raise http_errors.NotFound(reasons.of("unknown_action", action=short_text(verb), known=", ".join(VERBS)))
         who = principal(request)
-        visible = Rescue.objects.select_related("cluster", "node").filter(cluster__in=accounts.clusters_of(who))
+        visible = accounts.visible(who, Rescue.objects.select_related("cluster", "node"))
         rescue = get_object_or_404(visible, pk=pk)
-        steer, role = VERBS[verb]
-        require(request, role, rescue.cluster)
-        if role == base.APPROVER and not isinstance(who, User):
+        steer, needed = VERBS[verb]
+        require(request, needed, rescue.node)
+        if needed == Verb.APPROVE and not isinstance(who, User):
             raise http_errors.Forbidden(reasons.of("person_required"))
         if decides(request) and (verb != "cancel" or rescue.origin != Rescue.Origin.API):
             raise http_errors.Forbidden(reasons.of("rescue_of_others"))
@@ -276,7 +276,7 @@ class RescueAct(base.Acts):
             reason=body["reason"],
             now=timezone.now(),
             plan_hash=body["plan_hash"],
-            **({"via": "rest"} if role == base.APPROVER else {}),
+            **({"via": "rest"} if needed == Verb.APPROVE else {}),
             **(_canceller(who, rescue) if verb == "cancel" else {}),
             **({"step": body["step"]} if verb in ("retry", "skip") else {}),
         )

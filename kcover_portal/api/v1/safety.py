@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.decisions import guards
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
@@ -41,7 +42,7 @@ class Guards(base.Acts):
         """Changes the given guards, all or none; returns all guards. ``reason`` goes to the audit log."""
         base.known_only(request)
         cluster = _cluster(request, name)
-        require(request, base.OPERATOR, cluster)
+        require(request, Verb.GUARD, cluster)
         if not isinstance(request.data, dict):
             raise FieldError("", reasons.of("not_an_object"))
         patch = {key: value for key, value in request.data.items() if key != "reason"}
@@ -96,7 +97,7 @@ class Windows(base.Reads[Maintenance]):
         base.known_only(request)
         body: dict[str, Any] = base.body_of(request, MaintenanceBody)
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
-        require(request, base.OPERATOR, cluster)
+        require(request, Verb.MAINTAIN, cluster)
         window = cluster_settings.open_maintenance(
             **{**body, "cluster": cluster}, actor=accounts.actor(principal(request)), now=timezone.now()
         )
@@ -107,7 +108,7 @@ class Windows(base.Reads[Maintenance]):
         """Ends a window now, or deletes one that has not begun."""
         base.known_only(request)
         window = get_object_or_404(self.get_queryset(), pk=pk)
-        require(request, base.OPERATOR, window.cluster)
+        require(request, Verb.MAINTAIN, window.cluster)
         cluster_settings.end_maintenance(
             window, actor=accounts.actor(principal(request)), reason="", now=timezone.now()
         )

@@ -202,7 +202,7 @@ def shown(request: Request, found: lists.Found, *names: str) -> list[dict[str, A
         if isinstance(field.field, forms.NullBooleanField):
             choices = [("true", _("yes")), ("false", _("no"))]
         if name == "cluster":
-            names_seen = accounts.clusters_of(request.user).order_by("name").values_list("name", flat=True)
+            names_seen = accounts.scope(request.user).clusters().order_by("name").values_list("name", flat=True)
             kind, choices = "select", [(cluster, cluster) for cluster in names_seen]
         given = chosen.data.getlist(name) if hasattr(chosen.data, "getlist") else []
         drawn.append(

@@ -1,6 +1,6 @@
 """Approval requests with their evidence and votes, and the recently answered ones."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,10 +10,9 @@ from django.utils.translation import gettext as _
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.models import Role, User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues
-from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Approval, Rescue, Step
@@ -67,9 +66,9 @@ class Answered:
     via: str
 
 
-def waiting(clusters: Collection[Cluster], *, user: User) -> list[Question]:
-    """Open approval requests of the clusters; the first to expire comes first."""
-    rows = _with_evidence(needs_person.awaiting_approval().filter(cluster__in=clusters))
+def waiting(scope: accounts.Scope, *, user: User) -> list[Question]:
+    """Open approval requests in the scope; the first to expire comes first."""
+    rows = _with_evidence(scope.rows(needs_person.awaiting_approval()))
     return [question(rescue, user=user) for rescue in rows.order_by("expires_at", "pk")[:LISTED]]
 
 
@@ -90,7 +89,7 @@ def question(rescue: Rescue, *, user: User | None) -> Question:
         evicts=any(step.takes_away for step in steps if step.index >= gate),
         refusal=_refusal(rescue, votes, user) if user is not None else "",
         hands_out=user is not None
-        and accounts.may(user, Role.APPROVER, rescue.cluster)
+        and accounts.may(user, Verb.APPROVE, rescue.node)
         and accounts.actor(user) != rescue.requested_by,
     )
 
@@ -102,7 +101,7 @@ def _asked_about(step: Step) -> bool:
 
 def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
     actor = accounts.actor(user)
-    if not accounts.may(user, Role.APPROVER, rescue.cluster):
+    if not accounts.may(user, Verb.APPROVE, rescue.node):
         return _("Requires the %(role)s role.") % {"role": Role.APPROVER.label}
     if actor == rescue.requested_by:
         return _("You cannot approve your own request.")
@@ -111,10 +110,11 @@ def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
     return ""
 
 
-def answered(clusters: Collection[Cluster]) -> list[Answered]:
+def answered(scope: accounts.Scope) -> list[Answered]:
     """Recently answered or ended requests, newest first."""
-    given = Approval.objects.filter(rescue__cluster__in=clusters).select_related("rescue__node", "rescue__cluster")
-    ended = Rescue.objects.filter(cluster__in=clusters, outcome__in=UNANSWERED, closed_at__isnull=False)
+    votes = scope.rows(Approval.objects.all(), "rescue__cluster", "rescue__node")
+    given = votes.select_related("rescue__node", "rescue__cluster")
+    ended = Rescue.objects.filter(scope.where(), outcome__in=UNANSWERED, closed_at__isnull=False)
     found = [
         Answered(
             vote.at,
@@ -143,12 +143,12 @@ def answered(clusters: Collection[Cluster]) -> list[Answered]:
 
 def approvers(rescue: Rescue, *, maker: User) -> list[User]:
     """The people for whom ``maker`` may create a link (see ``approval_links.invite``)."""
-    others = rescue.approvers == 1 or accounts.may(maker, Role.ADMIN, rescue.cluster)
+    others = rescue.approvers == 1 or accounts.may(maker, Verb.ADMINISTER, rescue.node)
     people = User.objects.filter(is_active=True).prefetch_related("bindings").order_by("username")
     return [
         person
         for person in (people if others else people.filter(pk=maker.pk))
-        if accounts.may(person, Role.APPROVER, rescue.cluster) and accounts.actor(person) != rescue.requested_by
+        if accounts.may(person, Verb.APPROVE, rescue.node) and accounts.actor(person) != rescue.requested_by
     ]
 
 

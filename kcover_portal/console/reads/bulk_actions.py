@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from kcover import reasons
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.models import Role, User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.fleet.models import Node
@@ -20,10 +20,10 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 
 NODE_VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
-RESCUE_VERBS: dict[str, tuple[Callable[..., Rescue], Role]] = {
-    "approve": (services.approve, Role.APPROVER),
-    "reject": (services.reject, Role.APPROVER),
-    "cancel": (services.cancel, Role.OPERATOR),
+RESCUE_VERBS: dict[str, tuple[Callable[..., Rescue], Verb]] = {
+    "approve": (services.approve, Verb.APPROVE),
+    "reject": (services.reject, Verb.APPROVE),
+    "cancel": (services.cancel, Verb.REPAIR),
 }
 
 
@@ -72,9 +72,9 @@ def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetim
     found = []
     for node in nodes:
         page = reverse("console:node", args=(node.cluster.name, node.name))
-        if not accounts.may(user, Role.OPERATOR, node.cluster):
+        if not accounts.may(user, Verb.REPAIR, node):
             found.append(
-                Hit(str(node.pk), node.name, node.cluster.name, page, "", [localization.say(_lacking(Role.OPERATOR))])
+                Hit(str(node.pk), node.name, node.cluster.name, page, "", [localization.say(_lacking(Verb.REPAIR))])
             )
             continue
         plan = services.preview(node, verb, now=now)
@@ -100,8 +100,8 @@ def _act_on_nodes(
     answers = []
     for node in nodes:
         try:
-            if not accounts.may(user, Role.OPERATOR, node.cluster):
-                raise services.RescueRefused(_lacking(Role.OPERATOR))
+            if not accounts.may(user, Verb.REPAIR, node):
+                raise services.RescueRefused(_lacking(Verb.REPAIR))
             key = f"console {user.pk} {once} {node.pk}"
             rescue = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
         except services.RescueRefused as error:
@@ -115,13 +115,13 @@ def _act_on_nodes(
 
 def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: datetime) -> list[Hit]:
     """For which rescues the action is possible; ``text`` is the plan."""
-    role = RESCUE_VERBS[verb][1]
+    needed = RESCUE_VERBS[verb][1]
     found = []
     for rescue in rescues:
         steps = list(rescue.steps.all())
         refusals: list[str] = []
-        if not accounts.may(user, role, rescue.cluster):
-            refusals.append(localization.say(_lacking(role)))
+        if not accounts.may(user, needed, rescue.node):
+            refusals.append(localization.say(_lacking(needed)))
         elif verb not in reads.offered(rescue, steps):
             state = presentation.of("rescue", reads.shown_state(rescue)).label
             refusals.append(_("not possible in state: %(state)s") % {"state": state})
@@ -142,18 +142,16 @@ def _act_on_rescues(
     rescues: Iterable[Rescue], verb: str, *, user: User, reason: str, seen: Mapping[str, str], once: str, now: datetime
 ) -> list[Answer]:
     """Apply the action to each rescue for the plan that was shown; repeating it is refused by the service."""
-    say, role = RESCUE_VERBS[verb]
+    say, needed = RESCUE_VERBS[verb]
     answers = []
     for rescue in rescues:
         page = reverse("console:rescue", args=(rescue.pk,))
         name = f"#{rescue.pk} {rescue.node.name}"
         try:
-            if not accounts.may(user, role, rescue.cluster):
-                raise services.RescueRefused(_lacking(role))
+            if not accounts.may(user, needed, rescue.node):
+                raise services.RescueRefused(_lacking(needed))
             more = (
-                {"approver": accounts.may(user, Role.APPROVER, rescue.cluster)}
-                if verb == "cancel"
-                else {"via": "console"}
+                {"approver": accounts.may(user, Verb.APPROVE, rescue.node)} if verb == "cancel" else {"via": "console"}
             )
             say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=seen[str(rescue.pk)], **more)
         except services.RescueRefused as error:
@@ -163,8 +161,8 @@ def _act_on_rescues(
     return answers
 
 
-def _lacking(role: Role) -> reasons.Reason:
-    return reasons.of("role_needed", role=str(role.label))
+def _lacking(needed: str) -> reasons.Reason:
+    return reasons.of("role_needed", role=str(Role(accounts.role_with(needed)).label))
 
 
 KINDS = {

@@ -9,10 +9,11 @@ from typing import Any
 from django.db.models import BooleanField, Count, ExpressionWrapper, Q, Sum
 
 from kcover import lifecycle
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import fault_name
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Cluster, Gpu, Node
+from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import needs_person
@@ -110,24 +111,22 @@ def state_of(
     return "cordoned" if unschedulable else "healthy"
 
 
-def tiles(clusters: Collection[Cluster], *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
-    """Every GPU node of the clusters (or those with the given keys) with its state.
+def tiles(scope: Scope, *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
+    """Every GPU node in the scope (or those with the given keys) with its state.
 
     Six queries, regardless of their number.
     """
-    selected = _gpu_nodes(clusters) if nodes is None else Q(cluster__in=clusters, gone_at=None, pk__in=nodes)
-    return _tiles(clusters, selected, _beside(clusters, nodes), now=now)
+    selected = _gpu_nodes(scope) if nodes is None else scope.where(node="") & Q(gone_at=None, pk__in=nodes)
+    return _tiles(selected, _beside(scope, nodes), now=now)
 
 
-def summary(clusters: Collection[Cluster], *, now: datetime) -> Summary:
+def summary(scope: Scope, *, now: datetime) -> Summary:
     """Counts of nodes and GPUs, and tiles of nodes that may not be healthy."""
-    beside = _beside(clusters)
+    beside = _beside(scope)
     silent = Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER)
     troubled = Q(in_cluster=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=beside.nodes)
-    totals = Node.objects.filter(_gpu_nodes(clusters)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
-    return Summary(
-        totals["nodes"], totals["gpus"] or 0, _tiles(clusters, _gpu_nodes(clusters) & troubled, beside, now=now)
-    )
+    totals = Node.objects.filter(_gpu_nodes(scope)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
+    return Summary(totals["nodes"], totals["gpus"] or 0, _tiles(_gpu_nodes(scope) & troubled, beside, now=now))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +144,24 @@ class _Beside:
         return {*self.faults, *self.rescues, *self.left, *self.held_back}
 
 
-def _beside(clusters: Collection[Cluster], nodes: Collection[int] | None = None) -> _Beside:
-    where = Q(cluster__in=clusters) if nodes is None else Q(cluster__in=clusters, node__in=nodes)
+def _beside(scope: Scope, nodes: Collection[int] | None = None) -> _Beside:
+    where = scope.where() if nodes is None else scope.where() & Q(node__in=nodes)
     rescues, left = _rescues(where)
     return _Beside(_faults(where), rescues, left, _held_back(where))
 
 
-def _gpu_nodes(clusters: Collection[Cluster]) -> Q:
-    """The GPU nodes of the clusters.
+def _gpu_nodes(scope: Scope) -> Q:
+    """The GPU nodes in the scope.
 
     A node without GPUs in its capacity but with an agent has lost its GPUs and counts. A node with neither does not
     count.
     """
-    return Q(cluster__in=clusters, gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(in_cluster=False))
+    return scope.where(node="") & Q(gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(in_cluster=False))
 
 
-def _tiles(clusters: Collection[Cluster], selected: Q, beside: _Beside, *, now: datetime) -> list[Tile]:
-    names = {cluster.pk: cluster.name for cluster in clusters}
+def _tiles(selected: Q, beside: _Beside, *, now: datetime) -> list[Tile]:
     silent = ExpressionWrapper(Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER), output_field=BooleanField())
-    columns = ("pk", "cluster_id", "name", "pool", "model", "gpus", "in_cluster", "ready", "unschedulable", "silent")
+    columns = ("pk", "cluster__name", "name", "pool", "model", "gpus", "in_cluster", "ready", "unschedulable", "silent")
     found = []
     for pk, cluster, name, pool, model, gpus, in_cluster, ready, unschedulable, quiet in (
         Node.objects.filter(selected).annotate(silent=silent).order_by().values_list(*columns)
@@ -182,7 +180,7 @@ def _tiles(clusters: Collection[Cluster], selected: Q, beside: _Beside, *, now: 
         )
         opened = rescue[0] if rescue else beside.left.get(pk)
         faults = [fault_name(fault["kind"], fault["code"]) for fault in beside.faults.get(pk, ())]
-        found.append(Tile(pk, names[cluster], name, pool, model, gpus, state, faults=faults, rescue=opened))
+        found.append(Tile(pk, cluster, name, pool, model, gpus, state, faults=faults, rescue=opened))
     _mark_devices(found, beside.faults)
     return found
 

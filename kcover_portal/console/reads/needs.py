@@ -11,6 +11,7 @@ from django.utils.translation import ngettext
 
 from kcover.faults import catalog
 from kcover_portal import localization
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import fault_name, of_rescue, symptom
 from kcover_portal.fleet.models import Cluster
@@ -65,12 +66,12 @@ class Needs:
     more: list[More]
 
 
-def of(clusters: Collection[Cluster]) -> Needs:
-    """Everything that needs a person, most urgent first.
+def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
+    """Everything that needs a person, most urgent first; ``clusters``: those that are wholly in the scope.
 
     A node with several faults is one row. So a node that reports many faults hides no other node.
     """
-    waiting = needs_person.of(clusters)
+    waiting = needs_person.of(scope, clusters)
     urgent, other, nodes = _faulty_nodes(waiting.incidents)
     unwatched = [_unwatched(cluster) for cluster in waiting.clusters]
     kinds = (

@@ -1,16 +1,15 @@
 """Data of the overview: rescues in progress, nodes by state, recent incidents."""
 
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
 from django.db.models import QuerySet
 
 from kcover import lifecycle
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues
-from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 
@@ -57,9 +56,9 @@ def counts(found: Counter[str]) -> list[Count]:
     return [Count(presentation.of("node", state), found[state], *place) for state, place in places.items()]
 
 
-def active(clusters: Collection[Cluster], *, now: datetime) -> list[Active]:
+def active(scope: Scope, *, now: datetime) -> list[Active]:
     """Rescues in progress that do not need a person; the next to continue comes first."""
-    rows = list(open_rescues(clusters).filter(needs_human=False).order_by("due_at", "pk")[:LISTED])
+    rows = list(open_rescues(scope).filter(needs_human=False).order_by("due_at", "pk")[:LISTED])
     found = []
     for rescue in rows:
         steps = list(rescue.steps.all())
@@ -78,15 +77,15 @@ def active(clusters: Collection[Cluster], *, now: datetime) -> list[Active]:
     return found
 
 
-def open_rescues(clusters: Collection[Cluster]) -> QuerySet[Rescue]:
-    """Open rescues of the clusters with everything that a list shows of them."""
+def open_rescues(scope: Scope) -> QuerySet[Rescue]:
+    """Open rescues with everything that a list shows of them."""
     return (
-        Rescue.objects.filter(cluster__in=clusters, state__in=lifecycle.OPEN_RESCUE)
+        Rescue.objects.filter(scope.where(), state__in=lifecycle.OPEN_RESCUE)
         .select_related("node", "cluster", "decision")
         .prefetch_related("steps", "approvals")
     )
 
 
-def recent_incidents(clusters: Collection[Cluster]) -> list[Incident]:
+def recent_incidents(scope: Scope) -> list[Incident]:
     """The newest incidents, including application faults."""
-    return list(Incident.objects.filter(cluster__in=clusters).select_related("node", "cluster")[:8])
+    return list(scope.rows(Incident.objects.all()).select_related("node", "cluster")[:8])

@@ -1,7 +1,7 @@
 """Trends of a week: time to recovery, and new faults by code."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -9,8 +9,8 @@ from django.db.models import Avg, Count, DurationField, ExpressionWrapper, F, Q
 from django.db.models.functions import TruncHour
 from django.utils.translation import gettext as _
 
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.fault_names import fault_name
-from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 
 WEEK = timedelta(days=7)
@@ -48,13 +48,11 @@ class Trend:
         return [(moment, row) for moment, row in zip(moments, counts, strict=True) if any(row)][::-1]
 
 
-def recovery(clusters: Collection[Cluster], *, now: datetime) -> Recovery:
+def recovery(scope: Scope, *, now: datetime) -> Recovery:
     """Mean time from the first event of a fault until it was closed, without application faults."""
     took = ExpressionWrapper(F("closed_at") - F("opened_at"), output_field=DurationField())
     lately = Q(closed_at__gte=now - WEEK)
-    rows = Incident.objects.filter(
-        cluster__in=clusters, is_user_fault=False, closed_at__gte=now - 2 * WEEK, closed_at__lt=now
-    )
+    rows = Incident.objects.filter(scope.where(), is_user_fault=False, closed_at__gte=now - 2 * WEEK, closed_at__lt=now)
     found = rows.aggregate(
         last=Avg(took, filter=lately),
         before=Avg(took, filter=~lately),
@@ -64,14 +62,14 @@ def recovery(clusters: Collection[Cluster], *, now: datetime) -> Recovery:
     return Recovery(**found)
 
 
-def faults(clusters: Collection[Cluster], *, now: datetime) -> Trend:
+def faults(scope: Scope, *, now: datetime) -> Trend:
     """New incidents of the last seven days by code, the most frequent codes by name; one query."""
     size = int(BUCKET.total_seconds())
     end = (int(now.timestamp()) // size + 1) * size
     starts = range(end - int(WEEK.total_seconds()), end, size)
     since = datetime.fromtimestamp(starts[0], UTC)
     rows = (
-        Incident.objects.filter(cluster__in=clusters, opened_at__gte=since)
+        Incident.objects.filter(scope.where(), opened_at__gte=since)
         .annotate(hour=TruncHour("opened_at", tzinfo=UTC))
         .order_by()
         .values_list("hour", "kind", "code")

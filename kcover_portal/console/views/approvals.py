@@ -12,7 +12,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, place, require, signed_in
 from kcover_portal.console.reads import approvals as reads
@@ -30,8 +30,8 @@ GONE = 410
 @signed_in
 def approvals(request: Request) -> HttpResponse:
     """Open requests, the first to expire first, and recently answered ones."""
-    clusters = list(accounts.clusters_of(request.user))
-    context = {"questions": reads.waiting(clusters, user=request.user), "answered": reads.answered(clusters)}
+    seen = accounts.scope(request.user)
+    context = {"questions": reads.waiting(seen, user=request.user), "answered": reads.answered(seen)}
     return render(request, "console/pages/approvals.html", context)
 
 
@@ -58,7 +58,7 @@ def answered(request: Request, pk: int) -> HttpResponse:
 def link(request: Request, pk: int) -> HttpResponse:
     """Choose a person (GET), then create the link (POST)."""
     row = _find(request, pk)
-    require(request, Role.APPROVER, row.cluster)
+    require(request, Verb.APPROVE, row.node)
     form = forms.Approver(request.POST or None, people=reads.approvers(row, maker=request.user))
     context = {"rescue": row, "form": form, "base": dialog(request)}
     if request.method == "POST" and form.is_valid():
@@ -116,5 +116,5 @@ def _page(request: HttpRequest, context: Mapping[str, object], *, status: int = 
 
 
 def _find(request: Request, pk: int) -> Rescue:
-    seen: QuerySet[Rescue] = Rescue.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    seen: QuerySet[Rescue] = accounts.visible(request.user, Rescue.objects.all())
     return get_object_or_404(seen.select_related("node", "cluster", "decision"), pk=pk)

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover import autopilot, reasons
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import services
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.console import forms, lists
@@ -53,7 +53,7 @@ def check_runs(request: Request) -> HttpResponse:
         "page": Paginator(found.rows.select_related("cluster"), PAGE).get_page(request.GET.get("page")),
         "columns": COLUMNS,
         "any": found.seen.exists(),
-        "asks": accounts.may_somewhere(request.user, Role.OPERATOR),
+        "asks": accounts.scope(request.user, Verb.CHECK).has_clusters,
     }
     return render(request, "console/pages/check_runs.html", context)
 
@@ -68,7 +68,7 @@ def check_run(request: Request, pk: int) -> HttpResponse:
     context = {
         "run": run,
         "page": Paginator(targets, NODES_PER_PAGE).get_page(request.GET.get("page")),
-        "stops": going_on and accounts.may(request.user, Role.OPERATOR, run.cluster),
+        "stops": going_on and accounts.may(request.user, Verb.CHECK, run.cluster),
     }
     return render(request, "console/pages/check_run.html", context)
 
@@ -77,13 +77,13 @@ def check_run(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def begin(request: Request) -> HttpResponse:
     """Show the form (GET), then start the run (POST)."""
-    if not accounts.may_somewhere(request.user, Role.OPERATOR):
-        require(request, Role.OPERATOR, None)
-    clusters = accounts.clusters_of(request.user, Role.OPERATOR)
+    if not accounts.scope(request.user, Verb.CHECK).has_clusters:
+        require(request, Verb.CHECK, None)
+    clusters = accounts.clusters_of(request.user, Verb.CHECK)
     form = checks.Checks(request.POST or None, clusters=clusters, initial={"host": request.GET.get("host", "")})
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
-        require(request, Role.OPERATOR, given["cluster"])
+        require(request, Verb.CHECK, given["cluster"])
         try:
             nodes = node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"])
             if not nodes:
@@ -123,7 +123,7 @@ def begin(request: Request) -> HttpResponse:
 def stop(request: Request, pk: int) -> HttpResponse:
     """Stop a run. No further nodes are checked."""
     run = _find(request, pk)
-    require(request, Role.OPERATOR, run.cluster)
+    require(request, Verb.CHECK, run.cluster)
     form = forms.Act(request.POST or None)
     page = reverse("console:check-run", args=(pk,))
     if request.method == "POST" and form.is_valid():

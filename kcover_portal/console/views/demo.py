@@ -13,7 +13,7 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_POST
 
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.reads import fleet
@@ -34,7 +34,7 @@ def inject(request: Request) -> HttpResponse:
     if node is None:
         messages.error(request, _("Unknown node, or no healthy node is left."))
         return lead(request, reverse("console:overview"))
-    require(request, Role.OPERATOR, node.cluster)
+    require(request, Verb.REPAIR, node)
     gpu = form.cleaned_data["gpu"]
     if gpu is None:
         gpu = secrets.randbelow(max(node.gpus, 1))
@@ -55,9 +55,9 @@ def inject(request: Request) -> HttpResponse:
 
 
 def _node(request: Request, name: str) -> Node | None:
-    clusters = list(accounts.clusters_of(request.user, Role.OPERATOR))
-    rows = Node.objects.filter(cluster__in=clusters, gone_at=None).select_related("cluster")
+    seen = accounts.scope(request.user, Verb.REPAIR)
+    rows = seen.rows(Node.objects.filter(gone_at=None), node="").select_related("cluster")
     if name:
         return rows.filter(name=name).first()
-    healthy = [tile.pk for tile in fleet.tiles(clusters, now=timezone.now()) if tile.state == "healthy" and tile.gpus]
+    healthy = [tile.pk for tile in fleet.tiles(seen, now=timezone.now()) if tile.state == "healthy" and tile.gpus]
     return rows.filter(pk=secrets.choice(healthy)).first() if healthy else None

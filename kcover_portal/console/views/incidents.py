@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover.faults import catalog
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.reads import fleet
@@ -77,7 +77,7 @@ def decisions(request: Request) -> HttpResponse:
 @signed_in
 def incident(request: Request, pk: int) -> HttpResponse:
     """One incident: its meaning and remedy, its decisions and its occurrences."""
-    seen = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    seen = accounts.visible(request.user, Incident.objects.all())
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
     numeric = row.kind in ("xid", "sxid") and row.code.isdigit()
     context = {
@@ -87,7 +87,7 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "rescues": list(row.rescues.all()),
         "occurrences": list(row.occurrences.all()[:OCCURRENCES]),
         "scope": _scope(row),
-        "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Role.OPERATOR, row.cluster),
+        "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Verb.CLOSE, row.node or row.cluster),
     }
     return render(request, "console/pages/incident.html", context)
 
@@ -95,7 +95,9 @@ def incident(request: Request, pk: int) -> HttpResponse:
 def _scope(storm: Incident) -> list[tuple[str, fleet.Tile | None]]:
     """The nodes of a storm by name, each with its map tile if it has one."""
     nodes = Node.objects.filter(cluster=storm.cluster, name__in=storm.scope).values_list("pk", flat=True)
-    tiles = {tile.name: tile for tile in fleet.tiles([storm.cluster], now=timezone.now(), nodes=list(nodes))}
+    tiles = {
+        tile.name: tile for tile in fleet.tiles(accounts.Scope.of(storm.cluster), now=timezone.now(), nodes=list(nodes))
+    }
     return [(name, tiles.get(name)) for name in storm.scope]
 
 
@@ -103,10 +105,10 @@ def _scope(storm: Incident) -> list[tuple[str, fleet.Tile | None]]:
 @signed_in
 def close(request: Request, pk: int) -> HttpResponse:
     """Close an incident or a storm by hand; what the storm blocked is evaluated again."""
-    seen = Incident.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    seen = accounts.visible(request.user, Incident.objects.all())
     row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk)
     # Closing the fault of a two-person question would end the question.
-    require(request, Role.APPROVER if rescue.question_about(row) else Role.OPERATOR, row.cluster)
+    require(request, Verb.APPROVE if rescue.question_about(row) else Verb.CLOSE, row.node or row.cluster)
     form = forms.Act(request.POST or None)
     page = reverse("console:incident", args=(pk,))
     if request.method == "POST" and form.is_valid():

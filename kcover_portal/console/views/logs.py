@@ -77,5 +77,5 @@ def read(request: Request) -> HttpResponse:
 
 
 def _node(request: Request, name: str) -> Node | None:
-    rows = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), name=name.strip())
+    rows = accounts.visible(request.user, Node.objects.filter(name=name.strip()), node="")
     return rows.select_related("cluster").order_by("gone_at", "pk").first() if name else None

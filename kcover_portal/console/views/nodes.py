@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.paginator import Paginator
+from django.db.models import QuerySet
 from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -13,11 +14,11 @@ from kcover import lifecycle, marks
 from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.reads import bulk_actions, fleet, safety, system, timeline
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import NodeHealth
@@ -39,18 +40,18 @@ def nodes(request: Request) -> HttpResponse:
     order = sort if sort in SORTS else "name"
     rows = found.rows.select_related("cluster", "agent").order_by(order, "cluster_id", "name")
     page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
-    clusters = list(accounts.clusters_of(request.user))
-    tiles = {tile.pk: tile for tile in fleet.tiles(clusters, now=now, nodes=[node.pk for node in page.object_list])}
+    seen = accounts.scope(request.user)
+    tiles = {tile.pk: tile for tile in fleet.tiles(seen, now=now, nodes=[node.pk for node in page.object_list])}
     wells = incidents.health_of(list(page.object_list), now=now)
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "pool", "state", "model", "code"),
         "page": page,
         "rows": [(node, tiles.get(node.pk), wells[node.pk]) for node in page.object_list],
-        "usual": system.usual_version(clusters),
+        "usual": system.usual_version(seen.clusters()),
         "sort": order,
         "any": found.seen.filter(gone_at=None).exists(),
-        "verbs": bulk_actions.NODE_VERBS if accounts.may_somewhere(request.user, Role.OPERATOR) else (),
+        "verbs": bulk_actions.NODE_VERBS if accounts.may_somewhere(request.user, Verb.REPAIR) else (),
     }
     return render(request, "console/pages/nodes.html", context)
 
@@ -60,7 +61,7 @@ def nodes(request: Request) -> HttpResponse:
 def search(request: Request) -> HttpResponse:
     """The search box: redirect to the node of that name, else to the filtered list."""
     text = request.GET.get("q", "").strip()
-    exact = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), name=text).select_related("cluster")
+    exact = _seen(request).filter(name=text).select_related("cluster")
     if text and len(found := list(exact[:2])) == 1:
         return redirect("console:node", cluster=found[0].cluster.name, name=found[0].name)
     return redirect(f"{reverse('console:nodes')}?{forms.query(q=text)}")
@@ -71,7 +72,7 @@ def search(request: Request) -> HttpResponse:
 def search_nodes(request: Request) -> JsonResponse:
     """The nodes whose names contain the text, for the palette."""
     text = request.GET.get("q", "").strip()
-    rows = Node.objects.filter(cluster__in=accounts.clusters_of(request.user), gone_at=None, name__icontains=text)
+    rows = _seen(request).filter(gone_at=None, name__icontains=text)
     names = rows.order_by("name").values_list("cluster__name", "name")[:OFFERED] if text else ()
     return JsonResponse(
         {
@@ -89,7 +90,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
     """One node: state, GPUs, incidents, decisions, timeline, and why it is not being healed."""
     row = _find(request, cluster, name)
     now = timezone.now()
-    tile = next(iter(fleet.tiles([row.cluster], now=now, nodes=[row.pk])), None)
+    tile = next(iter(fleet.tiles(accounts.Scope.of(row.cluster), now=now, nodes=[row.pk])), None)
     well = incidents.health_of([row], now=now)[row.pk]
     state = tile.state if tile else "unknown"
     opened = list(Incident.objects.filter(node=row, state=Incident.State.OPEN))
@@ -107,7 +108,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
-        "verbs": bulk_actions.NODE_VERBS if accounts.may(request.user, Role.OPERATOR, row.cluster) else (),
+        "verbs": bulk_actions.NODE_VERBS if accounts.may(request.user, Verb.REPAIR, row) else (),
     }
     return render(request, "console/pages/node.html", context)
 
@@ -124,11 +125,11 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     if verb not in bulk_actions.NODE_VERBS:
         raise Http404
     row = _find(request, cluster, name)
-    require(request, Role.OPERATOR, row.cluster)
+    require(request, Verb.REPAIR, row)
     now = timezone.now()
     plan = services.preview(row, verb, now=now)
     holding = safety.holding(row, verb, now=now) if plan.held_back else {}
-    passes = accounts.may(request.user, Role.APPROVER, row.cluster)
+    passes = accounts.may(request.user, Verb.OVERRIDE, row)
     typed = row.name if forms.hits_much(plan.pods) else ""
     form = forms.NodeAct(request.POST or None, typed=typed, passable=guards.GUARDS if passes else ())
     if request.method == "POST" and form.is_valid():
@@ -153,9 +154,12 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
 
 
 def _find(request: Request, cluster: str, name: str) -> Node:
-    """The node, if the person can see its cluster; else Http404."""
-    seen: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=cluster)
-    return get_object_or_404(Node.objects.select_related("cluster", "agent"), cluster=seen, name=name)
+    """The node, if the person can see it; else Http404."""
+    return get_object_or_404(_seen(request).select_related("cluster", "agent"), cluster__name=cluster, name=name)
+
+
+def _seen(request: Request) -> QuerySet[Node]:
+    return accounts.visible(request.user, Node.objects.all(), node="")
 
 
 def _gpus(row: Node, opened: list[Incident], well: NodeHealth) -> list[dict[str, Any]]:

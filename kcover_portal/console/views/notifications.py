@@ -9,7 +9,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import channels
@@ -24,7 +24,7 @@ PAGE = 50
 @signed_in
 def notifications(request: Request) -> HttpResponse:
     """Channels with their routes, and deliveries, newest first, paged by key."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     found = lists.find(lists.DELIVERIES, request.user, request.GET)
     rows = found.rows
     before = request.GET.get("before", "")
@@ -57,7 +57,7 @@ def state(channel: Channel) -> str:
 @signed_in
 def new_channel(request: Request, kind: str) -> HttpResponse:
     """Show the form for this kind (GET), then create the channel (POST)."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     label = dict(Channel.Kind.choices).get(kind)
     if label is None:
         return redirect("console:notifications")
@@ -77,7 +77,7 @@ def new_channel(request: Request, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def channel(request: Request, name: str) -> HttpResponse:
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     row = get_object_or_404(Channel.objects.select_related("person"), name=name)
     form = channels.ChannelForm(request.POST or None, kind=row.kind, channel=row)
     if request.method == "POST" and form.is_valid():
@@ -96,7 +96,7 @@ def channel(request: Request, name: str) -> HttpResponse:
 @signed_in
 def delete_channel(request: Request, name: str) -> HttpResponse:
     """Delete a channel with its routes; refused while an active rule uses it."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     row = get_object_or_404(Channel, name=name)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -117,7 +117,7 @@ def delete_channel(request: Request, name: str) -> HttpResponse:
 @signed_in
 def test_channel(request: Request, name: str) -> HttpResponse:
     """Send a test message; the delivery log shows the result."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     row = get_object_or_404(Channel, name=name)
     services.test(row, actor=accounts.actor(request.user), now=timezone.now())
     return lead(request, reverse("console:notifications"))
@@ -127,7 +127,7 @@ def test_channel(request: Request, name: str) -> HttpResponse:
 @signed_in
 def new_route(request: Request) -> HttpResponse:
     """Create a route from events to a channel."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     clusters = accounts.clusters_of(request.user)
     form = channels.RouteForm(request.POST or None, clusters=clusters, channel=request.GET.get("channel", ""))
     if request.method == "POST" and form.is_valid():
@@ -152,7 +152,7 @@ def new_route(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def delete_route(request: Request, pk: int) -> HttpResponse:
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     row = get_object_or_404(Route.objects.select_related("channel", "cluster"), pk=pk)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -167,7 +167,7 @@ def delete_route(request: Request, pk: int) -> HttpResponse:
 @require_POST
 @signed_in
 def retry(request: Request, pk: int) -> HttpResponse:
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_CHANNELS, None)
     services.again(get_object_or_404(Delivery, pk=pk), now=timezone.now())
     return lead(request, reverse("console:notifications"))
 

@@ -21,20 +21,22 @@ TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has all of them
 def overview(request: Request) -> HttpResponse:
     """The home page. Without clusters, it shows how to enrol the first one."""
     now = timezone.now()
-    clusters = list(accounts.clusters_of(request.user))
-    summary = fleet.summary(clusters, now=now)
+    seen = accounts.scope(request.user)
+    clusters = list(seen.clusters())
+    whole = [cluster for cluster in clusters if cluster in seen]
+    summary = fleet.summary(seen, now=now)
     away = {cluster.name for cluster in clusters if fleet_queries.out_of_reach(cluster, now=now)}
     context = {
         "clusters": clusters,
         "total": summary.nodes,
         "gpus": summary.gpus,
         "counts": reads.counts(summary.counts),
-        "needs": needs.of(clusters),
+        "needs": needs.of(seen, whole),
         "silent": [tile for tile in summary.troubled if tile.state == "silent" and tile.cluster not in away],
-        "active": reads.active(clusters, now=now),
-        "gauges": safety.gauges(clusters, now=now),
-        "standbys": standbys.of(clusters, now=now),
-        "recent": reads.recent_incidents(clusters),
+        "active": reads.active(seen, now=now),
+        "gauges": safety.gauges(whole, now=now),
+        "standbys": standbys.of(whole, now=now),
+        "recent": reads.recent_incidents(seen),
     }
     return render(request, "console/pages/overview.html", context)
 
@@ -44,10 +46,10 @@ def overview(request: Request) -> HttpResponse:
 def trend(request: Request) -> HttpResponse:
     """The trends of a week; a separate request, since the page is reloaded with every signal."""
     now = timezone.now()
-    clusters = list(accounts.clusters_of(request.user))
-    found = trends.faults(clusters, now=now)
+    seen = accounts.scope(request.user)
+    found = trends.faults(seen, now=now)
     context = {
-        "recovery": trends.recovery(clusters, now=now),
+        "recovery": trends.recovery(seen, now=now),
         "trend": found,
         "starts": json.dumps(found.starts),
         "series": json.dumps(found.series),
@@ -59,7 +61,7 @@ def trend(request: Request) -> HttpResponse:
 @signed_in
 def fleet_map(request: Request) -> JsonResponse:
     """Every node and GPU in a compact form for the canvas."""
-    tiles = fleet.tiles(list(accounts.clusters_of(request.user)), now=timezone.now())
+    tiles = fleet.tiles(accounts.scope(request.user), now=timezone.now())
     return JsonResponse(fleet.packed(fleet.grouped(tiles)), json_dumps_params={"separators": (",", ":")})
 
 
@@ -67,7 +69,7 @@ def fleet_map(request: Request) -> JsonResponse:
 @signed_in
 def map_table(request: Request) -> HttpResponse:
     """The map as a table: pools with their counts, and each node that is not healthy."""
-    tiles = fleet.tiles(list(accounts.clusters_of(request.user)), now=timezone.now())
+    tiles = fleet.tiles(accounts.scope(request.user), now=timezone.now())
     groups = fleet.grouped(tiles)
     troubled = sorted((tile for group in groups for tile in group.troubled), key=lambda tile: fleet.URGENCY[tile.state])
     context = {"groups": groups, "troubled": troubled[:TWIN_ROWS], "more": max(0, len(troubled) - TWIN_ROWS)}

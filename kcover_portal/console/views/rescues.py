@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover import lifecycle
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.reads import approvals, bulk_actions
@@ -25,12 +25,12 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 
 PAGE = 50
-ROLES = {
-    "approve": Role.APPROVER,
-    "reject": Role.APPROVER,
-    "cancel": Role.OPERATOR,
-    "retry": Role.OPERATOR,
-    "skip": Role.OPERATOR,
+NEEDED = {
+    "approve": Verb.APPROVE,
+    "reject": Verb.APPROVE,
+    "cancel": Verb.REPAIR,
+    "retry": Verb.REPAIR,
+    "skip": Verb.REPAIR,
 }
 
 
@@ -105,10 +105,10 @@ def rescue(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def act(request: Request, pk: int, verb: str) -> HttpResponse:
     """Ask for a reason (GET), then act on the plan that was shown (POST)."""
-    if verb not in ROLES:
+    if verb not in NEEDED:
         raise Http404
     row = _find(request, pk)
-    require(request, _role(request, verb, row), row.cluster)
+    require(request, _needed(request, verb, row), row.node)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
         say: Callable[..., Rescue] = getattr(services, verb)
@@ -120,7 +120,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
                 now=timezone.now(),
                 plan_hash=request.POST.get("plan_hash") or None,
                 **({"via": "console"} if verb in ("approve", "reject") else {}),
-                **({"approver": accounts.may(request.user, Role.APPROVER, row.cluster)} if verb == "cancel" else {}),
+                **({"approver": accounts.may(request.user, Verb.APPROVE, row.node)} if verb == "cancel" else {}),
                 **({"step": _number(request.POST.get("step", ""))} if verb in ("retry", "skip") else {}),
             )
         except services.RescueRefused as error:
@@ -137,13 +137,13 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
 
 
 def _may(request: Request, verb: str, row: Rescue) -> bool:
-    return accounts.may(request.user, _role(request, verb, row), row.cluster)
+    return accounts.may(request.user, _needed(request, verb, row), row.node)
 
 
-def _role(request: Request, verb: str, row: Rescue) -> Role:
-    """The role for an action. Whoever requested what two people must approve withdraws it without another role."""
+def _needed(request: Request, verb: str, row: Rescue) -> Verb:
+    """The verb for an action. Whoever requested what two people must approve withdraws it without another role."""
     own = accounts.actor(request.user) in row.requesters[:1]
-    return Role.APPROVER if verb == "cancel" and services.is_held_question(row) and not own else ROLES[verb]
+    return Verb.APPROVE if verb == "cancel" and services.is_held_question(row) and not own else NEEDED[verb]
 
 
 def _number(text: str) -> int | None:
@@ -152,7 +152,7 @@ def _number(text: str) -> int | None:
 
 
 def _find(request: Request, pk: int) -> Rescue:
-    seen: QuerySet[Rescue] = Rescue.objects.filter(cluster__in=accounts.clusters_of(request.user))
+    seen: QuerySet[Rescue] = accounts.visible(request.user, Rescue.objects.all())
     return get_object_or_404(
         seen.select_related("node", "cluster", "decision").prefetch_related("steps", "approvals", "incidents"), pk=pk
     )

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, presentation
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import guard_settings
@@ -36,12 +36,12 @@ def safety(request: Request) -> HttpResponse:
     """Every visible cluster with its mode, guards and excluded nodes, and the maintenance windows."""
     now = timezone.now()
     clusters = list(accounts.clusters_of(request.user).order_by("name"))
-    operable = set(accounts.clusters_of(request.user, Role.OPERATOR).values_list("pk", flat=True))
+    operable = set(accounts.clusters_of(request.user, Verb.GUARD).values_list("pk", flat=True))
     windows = [
         (
             window,
             window.starts_at <= now,
-            accounts.may(request.user, Role.OPERATOR, window.cluster),
+            accounts.may(request.user, Verb.MAINTAIN, window.cluster),
         )
         for window in reads.windows(clusters, now=now)
     ]
@@ -55,7 +55,7 @@ def safety(request: Request) -> HttpResponse:
             for cluster in clusters
         ],
         "windows": windows,
-        "announces": bool(operable),
+        "announces": accounts.scope(request.user, Verb.MAINTAIN).has_clusters,
         "label": guards.EXCLUDE_LABEL,
     }
     return render(request, "console/pages/safety.html", context)
@@ -122,19 +122,19 @@ def mode(request: Request, cluster: str) -> HttpResponse:
 @signed_in
 def announce(request: Request) -> HttpResponse:
     """Schedule a maintenance window, in which no node is isolated or rebooted."""
-    if not accounts.may_somewhere(request.user, Role.OPERATOR):
-        require(request, Role.OPERATOR, None)
+    if not accounts.scope(request.user, Verb.MAINTAIN).has_clusters:
+        require(request, Verb.MAINTAIN, None)
     zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
     with timezone.override(zone):
         form = guard_settings.Window(
             request.POST or None,
-            clusters=accounts.clusters_of(request.user, Role.OPERATOR),
-            everywhere=accounts.may(request.user, Role.OPERATOR, None),
+            clusters=accounts.clusters_of(request.user, Verb.MAINTAIN),
+            everywhere=accounts.may(request.user, Verb.MAINTAIN, None),
             zone=zone.key,
         )
         if request.method == "POST" and form.is_valid():
             given, now = form.cleaned_data, timezone.now()
-            require(request, Role.OPERATOR, given["cluster"])
+            require(request, Verb.MAINTAIN, given["cluster"])
             starts_at, ends_at = form.span(now=now)
             try:
                 cluster_settings.open_maintenance(
@@ -161,8 +161,8 @@ def announce(request: Request) -> HttpResponse:
 def window_covers(request: Request) -> HttpResponse:
     """Show how many nodes a window with the scope in the form would cover, or why it would be refused."""
     name, pool, node = (request.GET.get(field, "").replace("\0", "").strip() for field in SCOPE)
-    cluster = _cluster(request, name) if name else None
-    require(request, Role.OPERATOR, cluster)
+    cluster = get_object_or_404(accounts.clusters_of(request.user), name=name) if name else None
+    require(request, Verb.MAINTAIN, cluster)
     try:
         shown: dict[str, object] = {"count": maintenance_scope.count_covered(cluster, pool=pool, node=node)}
     except FieldError as error:
@@ -176,7 +176,7 @@ def end_maintenance(request: Request, pk: int) -> HttpResponse:
     """End a window now, or cancel one that has not started."""
     now = timezone.now()
     row = get_object_or_404(reads.windows(list(accounts.clusters_of(request.user)), now=now), pk=pk)
-    require(request, Role.OPERATOR, row.cluster)
+    require(request, Verb.MAINTAIN, row.cluster)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
@@ -192,7 +192,7 @@ def _ask(request: Request, form: forms.Act, **shown: object) -> HttpResponse:
 
 
 def _cluster(request: Request, name: str) -> Cluster:
-    """The cluster, if the person can see it; raises PermissionDenied unless they are its operator."""
+    """The cluster, if the person can see it; raises PermissionDenied unless they may change its guards."""
     row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=name)
-    require(request, Role.OPERATOR, row)
+    require(request, Verb.GUARD, row)
     return row

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts import services as account_services
-from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import admission, forms
 from kcover_portal.console.access import Request, dialog, later, lead, require, signed_in
 from kcover_portal.console.forms import sign_in
@@ -73,7 +73,7 @@ def pause(request: Request) -> HttpResponse:
 
     The button of the page header posts no reason. Its answer is a dialog that asks for the reason afterwards.
     """
-    require(request, Role.OPERATOR, None)
+    require(request, Verb.PAUSE, None)
     form = forms.Pause(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid():
         reason = form.cleaned_data["reason"]
@@ -89,7 +89,7 @@ def pause(request: Request) -> HttpResponse:
 @signed_in
 def pause_reason(request: Request) -> HttpResponse:
     """Add the reason to a pause that is in force."""
-    require(request, Role.OPERATOR, None)
+    require(request, Verb.PAUSE, None)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
         paused = runtime.installation().mode == Mode.PAUSED
@@ -106,7 +106,7 @@ def pause_reason(request: Request) -> HttpResponse:
 @signed_in
 def resume(request: Request) -> HttpResponse:
     """Let the portal act again."""
-    require(request, Role.OPERATOR, None)
+    require(request, Verb.RESUME, None)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
         actor = accounts.actor(request.user)

@@ -14,7 +14,7 @@ from django.db.models import QuerySet
 
 from kcover import audit, reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Approval, Rescue
@@ -50,7 +50,7 @@ def approve_link(rescue: Rescue, user: User) -> str:
     """
     if not awaits(rescue):
         raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(rescue.pk)))
-    if not accounts.may(user, Role.APPROVER, rescue.cluster):
+    if not accounts.may(user, Verb.APPROVE, rescue.node):
         raise RescueRefused(reasons.of("may_not_approve", user=user.get_username(), cluster=rescue.cluster.name))
     if accounts.actor(user) == rescue.requested_by:
         raise RescueRefused(reasons.of("approver_is_requester", user=user.get_username()))
@@ -67,7 +67,7 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
     own = maker.pk == user.pk
     if accounts.actor(maker) == rescue.requested_by:
         raise RescueRefused(reasons.of("own_request_link"))
-    if not own and rescue.approvers > 1 and not accounts.may(maker, Role.ADMIN, rescue.cluster):
+    if not own and rescue.approvers > 1 and not accounts.may(maker, Verb.ADMINISTER, rescue.node):
         raise RescueRefused(reasons.of("admin_makes_links"))
     link = approve_link(rescue, user)
     act = audit.ApprovalLinkMade(
@@ -89,7 +89,7 @@ def read(token: str, *, now: datetime) -> Invitation:
         raise LinkError(BAD) from error
     rescue = Rescue.objects.select_related("node", "cluster", "decision").filter(pk=pk).first()
     user = User.objects.filter(pk=user_pk, is_active=True).first()
-    if rescue is None or user is None or not accounts.may(user, Role.APPROVER, rescue.cluster):
+    if rescue is None or user is None or not accounts.may(user, Verb.APPROVE, rescue.node):
         raise LinkError(NOBODY)
     if (rescue.plan_hash, rescue.gate or 0) != (plan_hash, step):
         raise LinkError(VOID, rescue)

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.reads import system, trends
 from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.incidents.models import Incident
@@ -174,15 +175,15 @@ def test_recovery_is_told_against_the_week_before(world: World):
     incident(world, "48", hours=200, minutes=12)
     incident(world, "48", hours=400, minutes=900)
     incident(world, "79", hours=1, minutes=None)
-    found = trends.recovery([world.cluster], now=world.now)
+    found = trends.recovery(Scope.of(world.cluster), now=world.now)
     assert (found.last, found.before) == (timedelta(minutes=6), timedelta(minutes=12))
     assert (found.faults, found.faults_before, found.change) == (2, 1, -50)
 
 
 def test_without_faults_there_is_no_figure(world: World):
-    found = trends.recovery([world.cluster], now=world.now)
+    found = trends.recovery(Scope.of(world.cluster), now=world.now)
     assert (found.last, found.before, found.change) == (None, None, None)
-    assert trends.faults([world.cluster], now=world.now).series == []
+    assert trends.faults(Scope.of(world.cluster), now=world.now).series == []
 
 
 def test_new_faults_are_counted_by_code_and_time(world: World):
@@ -190,7 +191,7 @@ def test_new_faults_are_counted_by_code_and_time(world: World):
         incident(world, code, hours=1 + index / 10, minutes=1)
     incident(world, "62", hours=30, minutes=1)
     incident(world, "62", hours=170, minutes=1)
-    found = trends.faults([world.cluster], now=world.now)
+    found = trends.faults(Scope.of(world.cluster), now=world.now)
     assert len(found.starts) == 28
     names = [name for name, _counts in found.series]
     assert names[0] == "Xid 62"

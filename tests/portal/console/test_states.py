@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.reads import fleet, rescues, step_facts
 from kcover_portal.fleet.models import Agent, Gpu, Node
 from kcover_portal.incidents.models import Incident
@@ -46,7 +47,7 @@ def test_the_most_urgent_word_wins(facts, word):
 
 
 def word(world: World) -> str:
-    (tile,) = fleet.tiles([world.cluster], now=world.now)
+    (tile,) = fleet.tiles(Scope.of(world.cluster), now=world.now)
     return tile.state
 
 
@@ -89,7 +90,7 @@ def test_the_faulty_gpu_is_marked_however_its_address_is_printed(world: World, p
     for index, pci in enumerate(("0000:1b:00.0", "0000:4e:00.0")):
         Gpu.objects.create(node=node, index=index, uuid=f"GPU-{index}", pci=pci, seen_at=world.now)
     world.fault(95, pci=printed)
-    (tile,) = fleet.tiles([world.cluster], now=world.now)
+    (tile,) = fleet.tiles(Scope.of(world.cluster), now=world.now)
     assert tile.devices == ".x......"
     assert tile.faults == ["Xid 95"]
 
@@ -109,7 +110,7 @@ def test_spans_are_said_in_two_units_and_never_negative(seconds, words):
 
 
 def test_time_is_an_argument(world: World):
-    assert fleet.tiles([world.cluster], now=timezone.now())[0].state == "healthy"
+    assert fleet.tiles(Scope.of(world.cluster), now=timezone.now())[0].state == "healthy"
 
 
 def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: World):
@@ -144,8 +145,8 @@ def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: Worl
             opened_at=world.now,
             last_at=world.now,
         )
-    tiles = fleet.tiles([world.cluster], now=world.now)
-    summary = fleet.summary([world.cluster], now=world.now)
+    tiles = fleet.tiles(Scope.of(world.cluster), now=world.now)
+    summary = fleet.summary(Scope.of(world.cluster), now=world.now)
     assert (summary.nodes, summary.gpus) == (len(tiles), sum(tile.gpus for tile in tiles)) == (7, 48)
     assert summary.counts == Counter(tile.state for tile in tiles)
     assert sorted(tile.name for tile in summary.troubled) == ["node-1", "node-3", "node-4", "node-5", "node-7"]
@@ -157,6 +158,6 @@ def test_the_summary_counts_all_and_lists_those_that_are_not_healthy(world: Worl
 def test_a_node_without_gpus_has_a_tile_where_it_is_asked_for(world: World):
     one = {"in_cluster": True, "ready": True, "gpus": 0, "created_at": world.now}
     node = Node.objects.create(cluster=world.cluster, name="cpu-1", **one)
-    assert [tile.name for tile in fleet.tiles([world.cluster], now=world.now)] == [NODE]
-    (tile,) = fleet.tiles([world.cluster], now=world.now, nodes=[node.pk])
+    assert [tile.name for tile in fleet.tiles(Scope.of(world.cluster), now=world.now)] == [NODE]
+    (tile,) = fleet.tiles(Scope.of(world.cluster), now=world.now, nodes=[node.pk])
     assert (tile.name, tile.state) == ("cpu-1", "healthy")

@@ -78,8 +78,8 @@ class Effective(base.Acts):
 def find_node(request: Request, named: str) -> Node:
     """Returns the node of ``cluster/name``. Raises FieldError if it is not visible."""
     cluster, _, name = named.partition("/")
-    visible = accounts.clusters_of(principal(request))
-    node = Node.objects.filter(cluster__in=visible, cluster__name=cluster, name=name).first()
+    seen = accounts.visible(principal(request), Node.objects.all(), node="")
+    node = seen.filter(cluster__name=cluster, name=name).first()
     if node is None:
         raise FieldError("node", reasons.of("unknown_node", node=short_text(named)))
     return node

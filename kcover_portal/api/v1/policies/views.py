@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
+from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency, pagination, problems
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
@@ -73,7 +74,7 @@ class Policies(base.Lists[Revision]):
     def create(self, request: Request) -> Response:
         """Publishes all policies of the text, of either kind, or none."""
         base.known_only(request, ("reason",))
-        require(request, base.ADMIN, None)
+        require(request, Verb.WRITE_POLICIES, None)
         body = documents.text_of(request)
         warnings = services.validate(body["text"]).warnings
         applied = services.apply(
@@ -97,7 +98,7 @@ class Policies(base.Lists[Revision]):
     def update(self, request: Request, name: str) -> Response:
         """Publishes this policy. 201 if it was not active before, 412 if another revision is active."""
         base.known_only(request, ("reason",))
-        require(request, base.ADMIN, None)
+        require(request, Verb.WRITE_POLICIES, None)
         body = documents.text_of(request)
         warnings = services.validate(body["text"]).warnings
         existed = self.get_queryset().filter(policy__name=name).exists()
@@ -116,7 +117,7 @@ class Policies(base.Lists[Revision]):
     def destroy(self, request: Request, name: str) -> Response:
         """Disables a policy. Its revisions are kept, and rescues in progress continue."""
         base.known_only(request, ("reason",))
-        require(request, base.ADMIN, None)
+        require(request, Verb.WRITE_POLICIES, None)
         services.delete(
             name,
             author=documents.author_of(request),
@@ -136,7 +137,7 @@ class Policies(base.Lists[Revision]):
     def rollback(self, request: Request, name: str) -> Response:
         """Publishes an earlier revision's text as a new revision, also for a disabled policy."""
         base.known_only(request)
-        require(request, base.ADMIN, None)
+        require(request, Verb.WRITE_POLICIES, None)
         body = base.body_of(request, documents.RollbackBody)
         services.rollback(
             name,

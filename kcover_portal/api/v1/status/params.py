@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from kcover import autopilot, reasons
 from kcover.quote import short_repr
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
@@ -57,7 +57,7 @@ def read(request: Request) -> Question:
     """
     base.known_only(request, PARAMETERS)
     cluster = cluster_of(request)
-    require(request, base.OPERATOR, cluster)
+    require(request, Verb.CHECK, cluster)
     checks = checks_of(_names(request, "check"))
     level = _whole(request, "r", default=1, least=autopilot.DCGM_LEVELS[0], most=autopilot.DCGM_LEVELS[-1])
     batch = _whole(request, "batch", default=0, least=0, most=100_000)

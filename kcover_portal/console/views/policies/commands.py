@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.views.policies import parts
@@ -23,7 +23,7 @@ from kcover_portal.policies.services.source import Problem
 @signed_in
 def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResponse:
     """Ask for a reason (GET), then publish an earlier revision again as a new one (POST)."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_POLICIES, None)
     row = get_object_or_404(Policy, kind=kind, name=name)
     old = get_object_or_404(row.revisions, number=parts.number(request, "revision") or 0)
     form = forms.Act(request.POST or None)
@@ -53,7 +53,7 @@ def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRes
 @signed_in
 def archive(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResponse:
     """Ask for a reason (GET), then disable the policy (POST); its revisions are kept."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_POLICIES, None)
     row = get_object_or_404(Policy, kind=kind, name=name, revision__gt=0)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
@@ -77,7 +77,7 @@ def archive(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResp
 @signed_in
 def install_defaults(request: Request) -> HttpResponse:
     """Install the built-in policies in shadow mode."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_POLICIES, None)
     services.install_defaults(author=accounts.actor(request.user), reason=_("built-in policies"), now=timezone.now())
     return redirect("console:policies")
 

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.views.policies import parts
@@ -41,7 +41,7 @@ spec:
 @signed_in
 def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpResponse:
     """The editor. Saving applies the whole text or nothing, and fails if someone else published in between."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_POLICIES, None)
     row = get_object_or_404(Policy, kind=kind, name=name) if name else None
     current = queries.revision(row) if row else None
     text = request.POST.get("text") or (current.text if current else SAMPLE)
@@ -84,7 +84,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
 @signed_in
 def validate(request: Request) -> HttpResponse:
     """Validation of a text that is being edited, with its changes."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.WRITE_POLICIES, None)
     with place(request, places.VALIDATIONS):
         reading = services.validate(request.POST.get("text", ""))
     context = {"reading": reading, "changed": _changed(reading), "checked": _("just now")}

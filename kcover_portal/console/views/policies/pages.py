@@ -24,9 +24,7 @@ def policies(request: Request) -> HttpResponse:
     """Active policies with their rules in order of evaluation, the standby policy, and disabled policies."""
     rows = []
     for revision in queries.in_force():
-        fired = Rescue.objects.filter(
-            policy=revision.policy.name, cluster__in=accounts.clusters_of(request.user)
-        ).order_by("-pk")
+        fired = accounts.visible(request.user, Rescue.objects.filter(policy=revision.policy.name)).order_by("-pk")
         rows.append(
             {
                 "policy": revision.policy,

@@ -1,0 +1,124 @@
+"""A cluster with two pools, and rows of every kind about a node of each and about the whole cluster."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.test import Client
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.fleet.models import CheckResult, Cluster, Maintenance, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.preflight.models import PreflightReport, PreflightRun
+from kcover_portal.rescue.models import Approval, Rescue
+from tests.portal.api.conftest import add_node, add_story
+
+PASSWORD = "long-enough-1"
+OURS, THEIRS = "ours-01", "theirs-99"
+SECRET = "theirs"  # part of everything that belongs to the other pool
+
+
+@dataclass(frozen=True)
+class TwoPools:
+    """The rows by the node that they are about; ``whole``: rows of the cluster, by kind."""
+
+    cluster: Cluster
+    nodes: dict[str, Node]
+    rescues: dict[str, Rescue]
+    incidents: dict[str, Incident]
+    whole: dict[str, Any]
+
+
+def make(now: datetime) -> TwoPools:
+    """Creates the rows."""
+    cluster = Cluster.objects.create(name="c1", created_at=now, watch_error=f"node {THEIRS} is malformed")
+    nodes = {
+        OURS: add_node(cluster, OURS, now, pool="red"),
+        THEIRS: add_node(cluster, THEIRS, now, pool="blue-of-theirs", unschedulable=True),
+    }
+    rescues = {name: _story(node, now) for name, node in nodes.items()}
+    incidents = {name: Incident.objects.get(node=node) for name, node in nodes.items()}
+    return TwoPools(cluster, nodes, rescues, incidents, _whole(cluster, nodes, now))
+
+
+def _story(node: Node, now: datetime) -> Rescue:
+    rescue = add_story(node, now)
+    waits = {"hold": "approval", "gate": 1, "expires_at": now + timedelta(hours=1), "reason": f"about {node.name}"}
+    Rescue.objects.filter(pk=rescue.pk).update(**waits)
+    Approval.objects.filter(rescue=rescue).update(approved=False, reason=f"look at {node.name} first")
+    CheckResult.objects.create(
+        node=node, name="fans", device=f"fan of {node.name}", status="fail", seen_at=now, changed_at=now
+    )
+    _past_rescue(node, now)
+    rescue.refresh_from_db()
+    return rescue
+
+
+def _past_rescue(node: Node, now: datetime) -> Rescue:
+    """A rescue that left its node to people."""
+    return Rescue.objects.create(
+        cluster=node.cluster,
+        node=node,
+        origin="manual",
+        requested_by="user:bo",
+        reason=f"about {node.name}",
+        plan_hash="old",
+        state="failed",
+        outcome="escalated",
+        needs_human=True,
+        opened_at=now - timedelta(hours=2),
+        closed_at=now - timedelta(hours=1),
+    )
+
+
+def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str, Any]:
+    storm = Incident.objects.create(
+        cluster=cluster, kind="storm", code="xid:62", scope=list(nodes), opened_at=now, last_at=now
+    )
+    run = CheckRun.objects.create(
+        cluster=cluster, checks=["ping"], level=1, total=2, asked_by="user:theirs", asked_at=now
+    )
+    for place, node in enumerate(nodes.values()):
+        CheckTarget.objects.create(run=run, node=node, place=place, batch=0)
+    preflight = PreflightRun.objects.create(
+        cluster=cluster,
+        namespace="theirs",
+        workload="train",
+        state="complete",
+        received=2,
+        size=2,
+        slow=[THEIRS],
+        first_at=now,
+        last_at=now,
+        due_at=now,
+    )
+    report = {"node_name": THEIRS}
+    PreflightReport.objects.create(run=preflight, node=nodes[THEIRS], body=report, at=now)
+    window = Maintenance.objects.create(
+        cluster=cluster,
+        pool="blue-of-theirs",
+        starts_at=now - timedelta(hours=1),
+        ends_at=now + timedelta(days=3650),
+        reason=f"moving {THEIRS}",
+        created_by="user:theirs",
+    )
+    return {"storm": storm, "check-run": run, "preflight-run": preflight, "window": window}
+
+
+def bound(name: str, role: str, cluster: Cluster, pool: str, now: datetime) -> tuple[User, Client]:
+    """A signed-in person with a role in one pool."""
+    user = accounts.make_user(
+        name, password=PASSWORD, role=role, cluster=cluster, pool=pool, created_by="test", now=now
+    )
+    client = Client(raise_request_exception=True)
+    client.force_login(user)
+    return user, client
+
+
+def body_of(response: Any) -> str:
+    """The whole body, also if it is streamed."""
+    content = b"".join(response.streaming_content) if response.streaming else response.content
+    return content.decode() + json.dumps(dict(response.headers))

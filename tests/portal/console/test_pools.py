@@ -1,0 +1,206 @@
+"""A person bound to one pool sees and changes nothing of another, by any page, REST endpoint, export or socket."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from kcover_portal import doorbell
+from kcover_portal.accounts import queries
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue
+from tests.portal.console import pools
+from tests.portal.console.pools import OURS, SECRET, THEIRS, TwoPools, body_of
+from tests.portal.console.test_live import Socket
+
+pytestmark = pytest.mark.django_db
+
+LISTS_WITH_OURS = {
+    *("console:nodes", "console:incidents", "console:occurrences", "console:decisions", "console:rescues"),
+    *("console:approvals", "console:overview", "console:map", "console:map-table", "console:audit"),
+    *("api:nodes", "api:gpus", "api:checks", "api:incidents", "api:occurrences", "api:decisions", "api:rescues"),
+    *("api:approvals", "api:audit"),
+}
+OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
+
+
+@pytest.fixture
+def two(db: None, now: datetime, settings: Any) -> TwoPools:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.startswith("whitenoise.")]
+    return pools.make(now)
+
+
+@pytest.fixture
+def viewer(two: TwoPools, now: datetime) -> Client:
+    return pools.bound("vera", "viewer", two.cluster, "red", now)[1]
+
+
+@pytest.fixture
+def operator(two: TwoPools, now: datetime) -> Client:
+    return pools.bound("otto", "approver", two.cluster, "red", now)[1]
+
+
+def doors() -> Iterator[tuple[str, str]]:
+    """(name, route) of every address of pages and REST."""
+    yield from _doors(get_resolver(), "", "")
+
+
+def _doors(resolver: URLResolver, names: str, path: str) -> Iterator[tuple[str, str]]:
+    for pattern in resolver.url_patterns:
+        if isinstance(pattern, URLResolver):
+            yield from _doors(
+                pattern, f"{pattern.namespace}:" if pattern.namespace else names, path + str(pattern.pattern)
+            )
+        elif isinstance(pattern, URLPattern) and hasattr(pattern.pattern, "_route"):
+            yield f"{names}{pattern.name}", f"/{path}{pattern.pattern}"
+
+
+def addresses(route: str, two: TwoPools, node: str) -> Iterator[str]:
+    """The addresses of a route that are about the node, with the keys of all its rows and of rows of the cluster."""
+    words = {"<slug:cluster>": ["c1"], "<str:name>": [node], "<slug:verb>": ["drain", "cancel", "approve"]}
+    words |= {"<slug:guard>": ["storm"], "<slug:name>": ["c1", *_listings()], "<slug:shape>": ["csv", "jsonl"]}
+    words |= {"<slug:kind>": ["slack"], "<slug:public_id>": ["x"], "<str:token>": ["x"]}
+    rows = [*Incident.objects.filter(node__name=node), *Rescue.objects.filter(node__name=node)]
+    rows += [
+        Node.objects.get(name=node),
+        *Rescue.objects.get(pk=two.rescues[node].pk).approvals.all(),
+        *two.whole.values(),
+    ]
+    words["<int:pk>"] = [str(pk) for pk in {row.pk for row in rows}]
+    found = [route]
+    for word, values in words.items():
+        found = [one.replace(word, value) for one in found for value in (values if word in one else [""])]
+    assert "<" not in found[0], f"the walk does not know the parameters of {route}"
+    yield from dict.fromkeys(found)
+
+
+def _listings() -> list[str]:
+    return [
+        *("nodes", "incidents", "occurrences", "decisions", "rescues", "audit", "revisions", "deliveries"),
+        *("check-runs", "preflight-runs"),
+    ]
+
+
+def test_no_door_shows_anything_of_another_pool(two: TwoPools, viewer: Client) -> None:
+    walked = 0
+    for name, route in doors():
+        if name in OPEN_TO_ALL or not name.startswith(("console:", "api:")):
+            continue
+        for node in (OURS, THEIRS):
+            for address in addresses(route, two, node):
+                shown = body_of(viewer.get(address)).replace(address, "")
+                assert SECRET not in shown.replace(THEIRS if "search" in address else "\0", ""), (address, shown)
+                walked += 1
+        if name in LISTS_WITH_OURS:
+            assert OURS in body_of(viewer.get(next(addresses(route, two, OURS)))), name
+    assert walked > 300
+
+
+@pytest.mark.parametrize("path", ["/search/?q=theirs-99", "/search/nodes.json?q=theirs", "/nodes/?q=ours&pool=blue"])
+def test_searching_finds_no_node_of_another_pool(path: str, viewer: Client) -> None:
+    answer = viewer.get(path)
+    assert "/nodes/c1/theirs" not in body_of(answer)
+    assert f"/nodes/c1/{OURS}" in body_of(viewer.get("/search/nodes.json?q=ours"))
+
+
+def test_filters_tell_nothing_of_rows_that_are_not_visible(two: TwoPools, viewer: Client) -> None:
+    for path in ("nodes?q=theirs", "incidents?node=theirs-99", "rescues?node=theirs-99", "audit?node=theirs-99"):
+        answer = viewer.get(f"/api/v1/{path}")
+        assert answer.status_code == 400 or answer.json()["results"] == [], path
+
+
+def test_an_operator_of_a_pool_acts_on_its_nodes_only(two: TwoPools, operator: Client) -> None:
+    for node, status in ((OURS, 201), (THEIRS, 404)):
+        Rescue.objects.filter(node=two.nodes[node]).update(state="cancelled")
+        for rest in (f"nodes/c1/{node}/cordon",):
+            answer = operator.post(f"/api/v1/{rest}", {"reason": "x"}, content_type="application/json")
+            assert answer.status_code == status, answer.content
+    for page in (f"/nodes/c1/{THEIRS}/cordon/", f"/incidents/{two.incidents[THEIRS].pk}/close/"):
+        assert operator.post(page, {"reason": "x"}).status_code == 404
+    assert operator.post(f"/incidents/{two.incidents[OURS].pk}/close/", {"reason": "x"}).status_code == 302
+
+
+def test_a_bulk_action_reaches_only_rows_of_the_pool(two: TwoPools, operator: Client) -> None:
+    picked = ",".join(str(node.pk) for node in two.nodes.values())
+    shown = body_of(operator.get(f"/many/nodes/cordon/?picked={picked}"))
+    assert OURS in shown
+    assert SECRET not in shown
+
+
+def test_an_approver_of_a_pool_answers_for_its_nodes_only(two: TwoPools, operator: Client) -> None:
+    statuses = {
+        node: operator.post(f"/api/v1/rescues/{two.rescues[node].pk}/reject", {"reason": "no"}, "application/json")
+        for node in two.nodes
+    }
+    assert statuses[THEIRS].status_code == 404
+    assert statuses[OURS].status_code != 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("patch", "clusters/c1", {"mode": "shadow"}),
+        ("patch", "clusters/c1/guards", {"cooldown": 0}),
+        ("post", "pause", {"cluster": "c1", "reason": "x"}),
+        ("post", "pause", {"reason": "x"}),
+        ("post", "maintenance", {"cluster": "c1", "starts_at": "2030-01-01", "ends_at": "2030-01-02", "reason": "x"}),
+    ],
+)
+def test_what_belongs_to_the_cluster_is_out_of_reach(
+    method: str, path: str, body: dict[str, Any], operator: Client
+) -> None:
+    answer = getattr(operator, method)(f"/api/v1/{path}", body, content_type="application/json")
+    assert answer.status_code in (400, 403, 404), answer.content
+
+
+def test_whoever_has_the_cluster_sees_both_pools(two: TwoPools, now: datetime) -> None:
+    _, client = pools.bound("cleo", "viewer", two.cluster, "", now)
+    shown = body_of(client.get("/nodes/"))
+    assert OURS in shown
+    assert THEIRS in shown
+
+
+def test_a_node_that_leaves_the_pool_is_out_of_sight(two: TwoPools, viewer: Client) -> None:
+    assert viewer.get(f"/nodes/c1/{OURS}/").status_code == 200
+    Node.objects.filter(name=OURS).update(pool="green")
+    assert viewer.get(f"/nodes/c1/{OURS}/").status_code == 404
+
+
+def test_roles_of_several_places_add_up(two: TwoPools, now: datetime) -> None:
+    user, _ = pools.bound("mia", "viewer", two.cluster, "", now)
+    accounts.bind(user, "operator", cluster=two.cluster, pool="red", actor="test", now=now)
+    who = User.objects.get(pk=user.pk)
+    assert queries.may(who, "repair", two.nodes[OURS])
+    assert not queries.may(who, "repair", two.nodes[THEIRS])
+    assert queries.may(who, "read", two.nodes[THEIRS])
+    assert not queries.may(who, "operator", two.cluster)
+    assert not queries.may(who, "viewer", None)
+
+
+def test_a_tokens_of_a_person_of_a_pool_sees_that_pool(two: TwoPools, now: datetime) -> None:
+    user, _ = pools.bound("tia", "viewer", two.cluster, "red", now)
+    _, secret = accounts.make_token("operator", owner=user, created_by="user:tia", now=now)
+    answer = Client().get("/api/v1/nodes", headers={"Authorization": f"Bearer {secret}"})
+    assert [row["name"] for row in answer.json()["results"]] == [OURS]
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_page_of_a_pool_hears_that_something_changed_and_not_what(two: TwoPools, viewer: Client) -> None:
+    await asyncio.sleep(doorbell.GATHERED_SECONDS * 3)
+    socket = Socket(viewer)
+    assert await socket.connect()
+    await socket.hear()
+    await sync_to_async(doorbell.publish)("rescue", two.rescues[THEIRS].pk, cluster="c1")
+    assert await socket.hear_of("rescue") == [{"t": "rescue", "id": 0}]
+    await sync_to_async(doorbell.publish)("rescue", 7, cluster="another")
+    assert await socket.hear_of("rescue") == []
+    await socket.hang_up()
