@@ -168,6 +168,16 @@ def role_with(needed: str) -> str:
     return next(role for role in ROLES if needs(needed) <= VERBS_OF[role])
 
 
+def verbs_of_kind(kind: str) -> frozenset[str]:
+    """Returns what tokens of the kind can do at most."""
+    return VERBS_OF.get(TOKEN_ROLES.get(kind, ""), frozenset())
+
+
+def may_override(token: ApiToken, place: Place) -> bool:
+    """Returns whether the token may pass over guards: by its scope, and as long as its owner may."""
+    return "override" in token.scopes and (token.owner is None or may(token.owner, Verb.OVERRIDE, place))
+
+
 def may_do_all_of(who: Principal, other: User) -> bool:
     """Returns whether ``who`` holds everything, everywhere, that the other person holds."""
     own = _grants(who)
@@ -268,10 +278,8 @@ def _grants(who: Principal) -> list[Grant]:
 
 
 def _grants_of_token(token: ApiToken) -> list[Grant]:
-    role = TOKEN_ROLES.get(token.kind)
-    if role is None:
-        return []
-    own = Grant(VERBS_OF[role] & frozenset(token.verbs or VERBS_OF[role]), token.cluster_id)
+    verbs = verbs_of_kind(token.kind)
+    own = Grant(verbs & frozenset(token.verbs) if token.verbs else verbs, token.cluster_id)
     if token.owner is None:
         return [own]
     held = _grants(token.owner)

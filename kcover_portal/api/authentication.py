@@ -19,12 +19,17 @@ class TokenAuthentication(authentication.BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
         """Returns the token as ``request.auth``; None without a bearer header, so that a session is tried next.
 
-        Raises Unauthorized for an invalid token, and Forbidden for an agent token unless the view sets ``agents_too``.
+        Raises Unauthorized for an invalid token, Forbidden from an address outside of its networks, and for an agent
+        token unless the view sets ``agents_too``.
         """
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != self.keyword.lower():
             return None
-        token = services.find_token(secret.strip(), now=timezone.now())
+        try:
+            address = services.client_address(request)
+            token = services.find_token(secret.strip(), now=timezone.now(), address=address)
+        except services.WrongAddress as refusal:
+            raise http_errors.Forbidden(refusal.reason) from refusal
         if token is None:
             raise http_errors.Unauthorized(reasons.of("token_invalid"))
         view = request.parser_context.get("view") if request.parser_context else None

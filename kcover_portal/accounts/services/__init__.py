@@ -1,7 +1,7 @@
 """Changes to users, roles, sessions, tokens and agents' credentials. Every change is in the audit log."""
 
 from kcover_portal.accounts.services.enrolment import InUse, enrol, enrol_proven
-from kcover_portal.accounts.services.lookup import find_token, find_tokens
+from kcover_portal.accounts.services.lookup import WrongAddress, find_token, find_tokens
 from kcover_portal.accounts.services.parked_names import UnknownNode
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.people import (
@@ -32,6 +32,7 @@ from kcover_portal.accounts.services.roles import (
     replace_bindings,
     unbind,
 )
+from kcover_portal.accounts.services.rotation import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate
 from kcover_portal.accounts.services.sign_ins import (
     DEVICE_KEPT,
     check_passkey,
@@ -42,11 +43,24 @@ from kcover_portal.accounts.services.sign_ins import (
     sign_out,
 )
 from kcover_portal.accounts.services.throttle import Throttled
-from kcover_portal.accounts.services.tokens import SCOPES, SHOWN, Later, Refused, digest, make_token, revoke_token
+from kcover_portal.accounts.services.tokens import (
+    DEFAULT_LIFETIME,
+    SCOPES,
+    SHOWN,
+    Later,
+    Refused,
+    default_expiry,
+    digest,
+    make_token,
+    revoke_token,
+)
 
 __all__ = [
     "AT_MOST_EVERY",
+    "DEFAULT_LIFETIME",
+    "DEFAULT_OVERLAP",
     "DEVICE_KEPT",
+    "LONGEST_OVERLAP",
     "SCOPES",
     "SHOWN",
     "Binding",
@@ -58,6 +72,7 @@ __all__ = [
     "Throttled",
     "TooManyHashes",
     "UnknownNode",
+    "WrongAddress",
     "begin_to_use",
     "bind",
     "change_own_password",
@@ -66,6 +81,7 @@ __all__ = [
     "check_passkey",
     "check_password",
     "client_address",
+    "default_expiry",
     "delete_role",
     "device_cookie",
     "device_of",
@@ -84,6 +100,7 @@ __all__ = [
     "renew",
     "replace_bindings",
     "revoke_token",
+    "rotate",
     "set_password",
     "sign_in",
     "sign_out",

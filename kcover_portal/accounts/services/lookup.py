@@ -1,30 +1,43 @@
 """Finds tokens by their secrets and notes when they were used."""
 
+import logging
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.db.models import Q
 
+from kcover import reasons
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.accounts.services import renewal, tokens
+from kcover_portal.accounts.services import proxies, renewal, tokens
+
+log = logging.getLogger(__name__)
 
 USE_NOTED_EVERY = timedelta(minutes=1)
 AGENTS_USE_NOTED_EVERY = timedelta(hours=1)  # there are many agents, and their heartbeats are more precise
 
 
-def find_token(secret: str, *, now: datetime) -> ApiToken | None:
+class WrongAddress(tokens.Refused):
+    """The token may not be used from the address of the client."""
+
+
+def find_token(secret: str, *, now: datetime, address: str = "") -> ApiToken | None:
     """Returns the valid token with this secret, or None. Its last use is noted at most once a minute.
+
+    ``address``: of the client (``proxies.client_address``). Raises WrongAddress if it is not in the token's networks.
 
     A token whose owner is disabled is refused, unless it is the credential of a node.
     """
     valid = tokens.in_force(now) & (tokens.owner_enabled() | ~Q(node=""))
     rows = ApiToken.objects.select_related("cluster", "owner").filter(valid)
     token = rows.filter(digest=tokens.digest(secret)).first()
+    if token is not None and not proxies.is_inside(address, token.networks):
+        log.warning("token %s of %s was used from %s, outside of its networks", token.prefix, token.owner, address)
+        raise WrongAddress(reasons.of("token_wrong_address", address=address or "?"))
     if token is None or not renewal.begin_to_use(token, now=now):
         return None
     if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
-        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-        token.last_used_at = now
+        ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_used_from=address)
+        token.last_used_at, token.last_used_from = now, address
     return token
 
 

@@ -59,6 +59,12 @@ def is_within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress
     return any(parsed is None or parsed in network for network in networks)
 
 
+def is_inside(address: str, networks: Iterable[str]) -> bool:
+    """Returns whether the address is in one of the CIDR networks; always True without networks."""
+    allowed = [ipaddress.ip_network(network) for network in networks]
+    return not allowed or (parsed is not None and any(parsed in network for network in allowed))
+
+
 def _parse(text: str) -> Address | None:
     """Parses 192.0.2.1, 192.0.2.1:80, 2001:db8::1 or [2001:db8::1]:80; None for anything else."""
     host = text.strip()

@@ -1,16 +1,18 @@
 """Creates and revokes tokens. Every change is in the audit log."""
 
 import hashlib
+import ipaddress
 import secrets
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import connection, transaction
 from django.db.models import Q
 
 from kcover import audit, reasons
 from kcover.quote import short_repr
-from kcover_portal.accounts.models import ApiToken, User
+from kcover_portal.accounts import queries
+from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 
@@ -33,6 +35,7 @@ class Later(Refused):
         self.retry_after = retry_after
 
 
+DEFAULT_LIFETIME = timedelta(days=90)
 SCOPES = ("override",)  # override: may name guards to pass over; each use is in the audit log
 
 
@@ -44,11 +47,16 @@ def make_token(
     name: str = "",
     expires_at: datetime | None = None,
     scopes: Collection[str] = (),
+    verbs: Collection[str] = (),
+    networks: Collection[str] = (),
     owner: User | None = None,
     created_by: str,
     now: datetime,
 ) -> tuple[ApiToken, str]:
     """Creates a token and returns it with its secret, of which only the SHA-256 is stored.
+
+    ``expires_at`` None: it does not expire; see ``default_expiry``. ``verbs`` narrows what the kind may do.
+    ``networks`` are the addresses or CIDR networks that it may be used from. Empty means all.
 
     ``owner`` is the person who counts as the requester of the token's acts. An admin must not name another person:
     whoever knows the secret could then ask in that person's name and approve in their own.
@@ -67,6 +75,8 @@ def make_token(
         raise Refused(reasons.of("scope_unknown", scope=short_repr(unknown[0]), known=", ".join(SCOPES)))
     if scopes and kind not in (ApiToken.Kind.DECISION, ApiToken.Kind.OPERATOR):
         raise Refused(reasons.of("token_scopes_unused", kind=kind))
+    _check_verbs(kind, verbs)
+    networks = _networks(kind, networks)
     secret = PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
     with transaction.atomic():
         token = ApiToken.objects.create(
@@ -81,6 +91,8 @@ def make_token(
             created_at=now,
             expires_at=expires_at,
             scopes=sorted(set(scopes)),
+            verbs=sorted(set(verbs)),
+            networks=networks,
         )
         entry = audit.TokenCreated(
             token=token.prefix,
@@ -88,11 +100,40 @@ def make_token(
             node=node,
             name=name,
             owner=owner.username if owner else "",
-            scopes=tuple(sorted(set(scopes))),
+            scopes=tuple(token.scopes),
+            may=tuple(token.verbs),
+            networks=tuple(token.networks),
             expires_at=expires_at,
         )
         ledger.record(cluster.name if cluster else "", entry, actor=created_by, now=now)
     return token, secret
+
+
+def default_expiry(kind: str, *, now: datetime) -> datetime | None:
+    """Returns when a token expires for which nobody says it. Tokens of agents do not: a fleet must not fall silent."""
+    return None if kind == ApiToken.Kind.AGENT else now + DEFAULT_LIFETIME
+
+
+def _check_verbs(kind: str, verbs: Collection[str]) -> None:
+    known = queries.verbs_of_kind(kind)
+    for verb in sorted(set(verbs) - known):
+        in_order = [one for one in Verb.values if one in known]
+        raise Refused(
+            reasons.of("token_verbs_unused", kind=kind, verb=short_repr(verb), known=", ".join(in_order) or "none")
+        )
+
+
+def _networks(kind: str, networks: Collection[str]) -> list[str]:
+    """Returns the networks in their canonical form. Raises Refused."""
+    if networks and kind == ApiToken.Kind.AGENT:
+        raise Refused(reasons.of("token_networks_unused"))
+    found = []
+    for text in networks:
+        try:
+            found.append(str(ipaddress.ip_network(text.strip(), strict=False)))
+        except ValueError as error:
+            raise Refused(reasons.of("token_network_invalid", network=short_repr(text))) from error
+    return sorted(set(found))
 
 
 def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = "") -> ApiToken:

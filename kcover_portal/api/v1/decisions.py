@@ -56,7 +56,7 @@ class RescueActions(base.Acts):
         try:
             cluster = _cluster(request)
             require(request, Verb.REPAIR, cluster)
-            override = _override(request)
+            override = _override(request, cluster)
             plan = kce_actions.parse(request.data, now=timezone.now())
             node = (
                 Node.objects.select_related("cluster").filter(cluster=cluster, name=plan.node, in_cluster=True).first()
@@ -158,7 +158,7 @@ def _cluster(request: Request) -> Cluster:
     return found
 
 
-def _override(request: Request) -> list[str]:
+def _override(request: Request, cluster: Cluster) -> list[str]:
     """Returns the guards to pass over. Raises ParameterError for an unknown guard or a missing scope."""
     names = [name for name in request.query_params.get("override", "").split(",") if name]
     unknown = [name for name in names if name not in guards.GUARDS]
@@ -167,7 +167,7 @@ def _override(request: Request) -> list[str]:
             reasons.of("override_unknown", name=unknown[0][:60], names=", ".join(guards.GUARDS))
         )
     who = principal(request)
-    if names and not (isinstance(who, ApiToken) and "override" in who.scopes):
+    if names and not (isinstance(who, ApiToken) and accounts.may_override(who, cluster)):
         raise kce_actions.ParameterError(reasons.of("override_scope"))
     return names
 

@@ -154,6 +154,6 @@ class NodeAct(base.Acts):
 def _require_override(request: Request, node: Node) -> None:
     """Raises Forbidden unless the caller is an approver or a token with the scope override."""
     who = principal(request)
-    if isinstance(who, ApiToken) and "override" in who.scopes:
+    if isinstance(who, ApiToken) and accounts.may_override(who, node):
         return
     require(request, Verb.OVERRIDE, node)

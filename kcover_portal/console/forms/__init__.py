@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy
 
 from kcover.notify import events
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts import services
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.console import lists, presentation
 from kcover_portal.console.access import Request
@@ -121,9 +122,16 @@ class NewToken(Somewhere):
         min_value=1,
         max_value=3650,
         widget=forms.NumberInput(attrs={"class": "form-control"}),
-        help_text=gettext_lazy("Leave blank for no expiry."),
+        help_text=gettext_lazy("Default: 90 days; agent tokens do not expire."),
     )
-    field_order = ("kind", "cluster", "node", "name", "days")
+    networks = forms.CharField(
+        label=gettext_lazy("Allowed networks"),
+        required=False,
+        max_length=1000,
+        widget=_line(),
+        help_text=gettext_lazy("For example 192.0.2.0/24. Leave blank for any address."),
+    )
+    field_order = ("kind", "cluster", "node", "name", "days", "networks")
 
     def __init__(self, data: Any, *, clusters: QuerySet[Cluster], everywhere: bool) -> None:
         super().__init__(data)
@@ -134,25 +142,40 @@ class NewToken(Somewhere):
             field.required, field.empty_label = True, None
 
 
+def _roles() -> list[tuple[str, Any]]:
+    """The built-in and the custom roles."""
+    titles = dict(Role.choices)
+    return [(name, titles.get(name, name)) for name in services.known_roles()]
+
+
+def _pool() -> forms.CharField:
+    help_text = gettext_lazy("Only the nodes of this pool. Leave blank for the whole cluster.")
+    return forms.CharField(
+        label=gettext_lazy("Pool"), required=False, max_length=120, widget=_line(), help_text=help_text
+    )
+
+
 class NewUser(Somewhere):
     """A person and their first role."""
 
     username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=_line())
     password = _password()
-    role = forms.ChoiceField(choices=Role.choices, label=gettext_lazy("Role"), widget=_select())
-    field_order = ("username", "password", "role", "cluster")
+    role = forms.ChoiceField(choices=_roles, label=gettext_lazy("Role"), widget=_select())
+    pool = _pool()
+    field_order = ("username", "password", "role", "cluster", "pool")
 
 
 class GiveRole(Somewhere):
     """A role, or none."""
 
     role = forms.ChoiceField(
-        choices=[("", gettext_lazy("none")), *Role.choices],
+        choices=lambda: [("", gettext_lazy("none")), *_roles()],
         label=gettext_lazy("Role"),
         required=False,
         widget=_select(),
     )
-    field_order = ("role", "cluster")
+    pool = _pool()
+    field_order = ("role", "cluster", "pool")
 
 
 class NewPassword(forms.Form):

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover import reasons
 from kcover_portal import localization
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.accounts.services import sessions
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
@@ -30,7 +30,7 @@ def access(request: Request) -> HttpResponse:
     """Users and roles, for admins of all clusters; tokens of the clusters that the person administers."""
     _require_admin_somewhere(request)
     now = timezone.now()
-    everywhere = queries.may(request.user, Role.ADMIN, None)
+    everywhere = queries.may(request.user, Verb.ADMINISTER, None)
     rows = User.objects.order_by("username").prefetch_related("bindings__cluster")
     users = rows if everywhere else rows.none()
     counts = Counter(queries.live_sessions(now).values_list("user", flat=True)) if everywhere else Counter()
@@ -54,12 +54,12 @@ def access(request: Request) -> HttpResponse:
 def new_token(request: Request) -> HttpResponse:
     """Create a token; the response shows its secret once."""
     _require_admin_somewhere(request)
-    clusters = queries.clusters_of(request.user, Role.ADMIN)
-    everywhere = queries.may(request.user, Role.ADMIN, None)
+    clusters = queries.clusters_of(request.user, Verb.ADMINISTER)
+    everywhere = queries.may(request.user, Verb.ADMINISTER, None)
     form = forms.NewToken(request.POST or None, clusters=clusters, everywhere=everywhere)
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
-        require(request, Role.ADMIN, given["cluster"])
+        require(request, Verb.ADMINISTER, given["cluster"])
         now = timezone.now()
         try:
             token, secret = services.make_token(
@@ -67,7 +67,10 @@ def new_token(request: Request) -> HttpResponse:
                 cluster=given["cluster"],
                 node=given["node"],
                 name=given["name"],
-                expires_at=now + timedelta(days=given["days"]) if given["days"] else None,
+                expires_at=now + timedelta(days=given["days"])
+                if given["days"]
+                else services.default_expiry(given["kind"], now=now),
+                networks=given["networks"].replace(",", " ").split(),
                 owner=request.user,
                 created_by=queries.actor(request.user),
                 now=now,
@@ -100,7 +103,7 @@ def withdraw_token(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def new_user(request: Request) -> HttpResponse:
     """Create a user with a role."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     form = forms.NewUser(request.POST or None)
 
     def make(given: dict[str, Any], now: datetime) -> None:
@@ -109,6 +112,8 @@ def new_user(request: Request) -> HttpResponse:
             password=given["password"],
             role=given["role"],
             cluster=given["cluster"],
+            pool=given["pool"],
+            giver=request.user,
             created_by=queries.actor(request.user),
             now=now,
         )
@@ -120,7 +125,7 @@ def new_user(request: Request) -> HttpResponse:
 @signed_in
 def role(request: Request, pk: int) -> HttpResponse:
     """Assign or remove a role. People cannot change their own, so that nobody locks themselves out."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.GiveRole(request.POST or None)
 
@@ -128,10 +133,11 @@ def role(request: Request, pk: int) -> HttpResponse:
         if user.pk == request.user.pk:
             raise services.Refused(reasons.of("own_role"))
         actor = queries.actor(request.user)
+        place = {"cluster": given["cluster"], "pool": given["pool"]}
         if given["role"]:
-            services.bind(user, given["role"], cluster=given["cluster"], actor=actor, now=now)
+            services.bind(user, given["role"], giver=request.user, actor=actor, now=now, **place)
         else:
-            services.unbind(user, cluster=given["cluster"], actor=actor, now=now)
+            services.unbind(user, giver=request.user, actor=actor, now=now, **place)
 
     title = _("Role of %(name)s") % {"name": user.username}
     return _do(request, form, give, title=title, verb=_("Save"), icon="key", page="user-role", pk=pk)
@@ -141,11 +147,12 @@ def role(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def password(request: Request, pk: int) -> HttpResponse:
     """Set a person's password, which ends their sessions."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.NewPassword(request.POST or None)
 
     def change(given: dict[str, Any], now: datetime) -> None:
+        services.check_may_change(request.user, user)
         services.set_password(user, given["password"], actor=queries.actor(request.user), now=now)
 
     title = _("Password of %(name)s") % {"name": user.username}
@@ -156,13 +163,14 @@ def password(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def disable(request: Request, pk: int) -> HttpResponse:
     """Disable an account. People cannot disable their own, so that nobody locks themselves out."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)
 
     def act(given: dict[str, Any], now: datetime) -> None:
         if user.pk == request.user.pk:
             raise services.Refused(reasons.of("own_account"))
+        services.check_may_change(request.user, user)
         services.disable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
     title = _("Disable %(name)s…") % {"name": user.username}
@@ -185,11 +193,12 @@ def disable(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def enable(request: Request, pk: int) -> HttpResponse:
     """Enable a disabled account."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)
 
     def act(given: dict[str, Any], now: datetime) -> None:
+        services.check_may_change(request.user, user)
         services.enable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
     title = _("Enable %(name)s…") % {"name": user.username}
@@ -201,11 +210,12 @@ def enable(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def end_sessions(request: Request, pk: int) -> HttpResponse:
     """End all sessions of a person."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)
 
     def end(given: dict[str, Any], now: datetime) -> None:
+        services.check_may_change(request.user, user)
         live = queries.live_sessions(now).filter(user=user)
         sessions.end(live, user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
@@ -239,14 +249,12 @@ def _tokens(request: Request) -> QuerySet[ApiToken]:
 
     Tokens of agents are also found through their node's cluster.
     """
-    if queries.sees_all(request.user, Role.ADMIN):
-        return ApiToken.objects.all()
-    return ApiToken.objects.filter(cluster__in=queries.clusters_of(request.user, Role.ADMIN))
+    return queries.visible(request.user, ApiToken.objects.all(), node=None, needed=Verb.ADMINISTER)
 
 
 def _require_admin_somewhere(request: Request) -> None:
-    if not queries.may_somewhere(request.user, Role.ADMIN):
-        require(request, Role.ADMIN, None)
+    if not queries.may_somewhere(request.user, Verb.ADMINISTER):
+        require(request, Verb.ADMINISTER, None)
 
 
 def _state(token: ApiToken, now: datetime) -> str:

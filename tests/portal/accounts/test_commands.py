@@ -107,12 +107,13 @@ def test_a_token_is_printed_alone_on_one_line(east: Cluster) -> None:
     assert timedelta(0) <= found.created_at + timedelta(days=90) - found.expires_at < timedelta(seconds=1)
 
 
-def test_hours_are_understood_and_no_expiry_is_the_default() -> None:
+def test_hours_are_understood_and_90_days_are_the_default() -> None:
     run("token", "create", "--kind", "viewer", "--expires", "12h")
     hours = ApiToken.objects.get()
     assert hours.expires_at == hours.created_at + timedelta(hours=12)
     run("token", "create", "--kind", "viewer")
-    assert ApiToken.objects.latest("pk").expires_at is None
+    default = ApiToken.objects.latest("pk")
+    assert default.expires_at == default.created_at + timedelta(days=90)
 
 
 def test_an_agents_token_takes_the_only_cluster(east: Cluster, now: datetime) -> None:
@@ -177,9 +178,11 @@ def test_a_token_command_that_cannot_be_met_says_why(words: tuple[str, ...], mes
 
 
 def test_tokens_are_listed_and_withdrawn(east: Cluster) -> None:
-    secret = run("token", "create", "--kind", "viewer", "--cluster", "east", "--name", "wall").strip()
+    secret = run(
+        "token", "create", "--kind", "viewer", "--cluster", "east", "--name", "wall", "--expires", "never"
+    ).strip()
     prefix = secret[:8]
-    assert run("token", "list") == f"{prefix}\tviewer\teast\tno expiry\twall\n"
+    assert run("token", "list") == f"{prefix}\tviewer\teast\tno expiry\twall\tno owner\tunused\n"
     assert run("token", "revoke", secret, "--reason", "leaked") == f"token {prefix} revoked\n"
     assert services.find_token(secret, now=timezone.now()) is None
     assert "revoked" in run("token", "list")

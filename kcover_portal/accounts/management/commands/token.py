@@ -24,7 +24,7 @@ class Command(BaseCommand):
     help = "create, list and revoke the credentials of programs and agents"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|revoke|list")
+        verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|revoke|rotate|list")
         create = verbs.add_parser("create", help="create a token and print it once, alone on one line")
         create.add_argument("--kind", required=True, help=" | ".join(ApiToken.Kind.values))
         create.add_argument("--cluster", help="the cluster it is valid for; default for agents: the only cluster")
@@ -35,11 +35,22 @@ class Command(BaseCommand):
             "--scope", action="append", default=[], choices=services.SCOPES, help="extra permission: override guards"
         )
         create.add_argument("--owner", metavar="USER", help="who counts as the requester of its acts; default: nobody")
-        create.add_argument("--expires", metavar="90d", help="days (90d) or hours (12h) until expiry")
+        create.add_argument(
+            "--expires",
+            metavar="90d",
+            help="days (90d) or hours (12h) until expiry, or never; default: 90d, agents never",
+        )
+        create.add_argument(
+            "--verb", dest="verbs", action="append", default=[], help="narrow what the kind may do; may be repeated"
+        )
+        create.add_argument("--network", action="append", default=[], help="allow this address or CIDR network only")
         create.add_argument("--name", default="", help="a description")
         revoke = verbs.add_parser("revoke", help="revoke a token")
         revoke.add_argument("prefix", help="the prefix shown by list")
         revoke.add_argument("--reason", default="")
+        rotate = verbs.add_parser("rotate", help="print a new secret; the old one stays valid for the overlap")
+        rotate.add_argument("prefix", help="the prefix shown by list")
+        rotate.add_argument("--overlap", metavar="24h", default="24h", help="days (7d) or hours (12h); default: 24h")
         verbs.add_parser("list", help="list the tokens without their secrets")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -53,7 +64,9 @@ class Command(BaseCommand):
         settings = {
             "cluster": _cluster(options["cluster"], kind=options["kind"]),
             "name": options["name"],
-            "expires_at": _expiry(options["expires"], now=now),
+            "expires_at": _expiry(options["expires"], kind=options["kind"], now=now),
+            "verbs": options["verbs"],
+            "networks": options["network"],
             "scopes": options["scope"],
             "owner": _user(options["owner"]),
             "created_by": queries.shell_actor(),
@@ -71,22 +84,27 @@ class Command(BaseCommand):
         for node, secret in created:
             self.stdout.write(f"{node}\t{secret}")
 
+    def _rotate(self, options: dict[str, Any]) -> None:
+        token = _find(options["prefix"])
+        overlap = _span(options["overlap"], option="--overlap")
+        _, secret = services.rotate(token, overlap=overlap, owner=None, actor=queries.shell_actor(), now=timezone.now())
+        self.stdout.write(secret)
+
     def _revoke(self, options: dict[str, Any]) -> None:
-        found = list(ApiToken.objects.select_related("cluster").filter(prefix=options["prefix"][: services.SHOWN]))
-        if not found:
-            raise CommandError(f"no token begins with {options['prefix']}")
-        if len(found) > 1:
-            raise CommandError(f"{len(found)} tokens begin with {options['prefix']}; revoke it in the console")
-        services.revoke_token(found[0], actor=queries.shell_actor(), reason=options["reason"], now=timezone.now())
-        self.stdout.write(f"token {found[0].prefix} revoked")
+        token = _find(options["prefix"])
+        services.revoke_token(token, actor=queries.shell_actor(), reason=options["reason"], now=timezone.now())
+        self.stdout.write(f"token {token.prefix} revoked")
 
     def _list(self, options: dict[str, Any]) -> None:
         now = timezone.now()
-        for token in ApiToken.objects.select_related("cluster"):
+        for token in ApiToken.objects.select_related("cluster", "owner"):
             scope = " ".join(
                 part for part in (token.cluster.name if token.cluster else "all clusters", token.node) if part
             )
-            self.stdout.write(f"{token.prefix}\t{token.kind}\t{scope}\t{_state(token, now=now)}\t{token.name}")
+            owner = f"owner {token.owner}" if token.owner else "no owner"
+            used = f"used {token.last_used_at:%Y-%m-%d %H:%M}" if token.last_used_at else "unused"
+            columns = (token.prefix, token.kind, scope, _state(token, now=now), token.name, owner, used)
+            self.stdout.write("\t".join(columns))
 
 
 def _state(token: ApiToken, *, now: datetime) -> str:
@@ -116,14 +134,27 @@ def _user(name: str | None) -> User | None:
     return user
 
 
-def _expiry(text: str | None, *, now: datetime) -> datetime | None:
+def _find(prefix: str) -> ApiToken:
+    found = list(ApiToken.objects.select_related("cluster").filter(prefix=prefix[: services.SHOWN]))
+    if not found:
+        raise CommandError(f"no token begins with {prefix}")
+    if len(found) > 1:
+        raise CommandError(f"{len(found)} tokens begin with {prefix}; use the console")
+    return found[0]
+
+
+def _expiry(text: str | None, *, kind: str, now: datetime) -> datetime | None:
     if text is None:
-        return None
+        return services.default_expiry(kind, now=now)
+    return None if text == "never" else now + _span(text, option="--expires")
+
+
+def _span(text: str, *, option: str) -> timedelta:
     span = SPAN.fullmatch(text)
     if span is None:
-        raise CommandError(f"--expires {text!r} is invalid; use 90d for days or 12h for hours")
+        raise CommandError(f"{option} {text!r} is invalid; use 90d for days or 12h for hours")
     number = int(span[1])
-    return now + (timedelta(days=number) if span[2] == "d" else timedelta(hours=number))
+    return timedelta(days=number) if span[2] == "d" else timedelta(hours=number)
 
 
 def _nodes(path: str) -> list[str]:
