@@ -92,6 +92,9 @@ class Cluster(ModelWithSecrets):
         validators=(RegexValidator(OBJECT_NAME, "Must be the name of a storage class (a-z, 0-9, '-' and '.')."),),
         help_text="storage class of the check pvc; empty: the cluster's default",
     )
+    topology = models.JSONField(
+        default=dict, blank=True, help_text="label keys that name a node's rack, leaf, nvlink domain and pool"
+    )
     created_at = models.DateTimeField()
     decision_change = models.CharField(
         max_length=32, blank=True, help_text="id of the last change that affects decisions in this cluster"
@@ -158,6 +161,7 @@ class Node(models.Model):
     class Meta:
         ordering = ("name",)
         constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_node_a_name"),)
+        indexes = (models.Index(fields=("cluster", "pool"), name="nodes_of_pool"),)
 
     def __str__(self) -> str:
         return self.name

@@ -42,9 +42,15 @@ WATCH_GAP = timedelta(seconds=75)  # the watch has contact with a cluster at lea
 OUT_OF_REACH_AFTER = timedelta(minutes=2)  # then the last state says nothing about now (invariant 34)
 
 
-def pool_of(labels: dict[str, str]) -> str:
-    """Returns the pool from a node's labels, by the labels of the common platforms; "" without one."""
-    return next((labels[key] for key in POOL_LABELS if labels.get(key)), "")
+def pool_labels(cluster: Cluster) -> tuple[str, ...]:
+    """Returns the keys of the label that names the pool, the first one first: the cluster's, or the platforms'."""
+    own: str = cluster.topology.get("pool", "")
+    return (own,) if own else POOL_LABELS
+
+
+def pool_of(labels: dict[str, str], keys: Iterable[str] = POOL_LABELS) -> str:
+    """Returns the pool from a node's labels; "" without one."""
+    return next((labels[key] for key in keys if labels.get(key)), "")
 
 
 def mode_of(cluster: Cluster) -> tuple[str, str]:

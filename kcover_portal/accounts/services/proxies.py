@@ -62,6 +62,7 @@ def is_within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress
 def is_inside(address: str, networks: Iterable[str]) -> bool:
     """Returns whether the address is in one of the CIDR networks; always True without networks."""
     allowed = [ipaddress.ip_network(network) for network in networks]
+    parsed = _parse(address)
     return not allowed or (parsed is not None and any(parsed in network for network in allowed))
 
 

@@ -55,6 +55,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "autopilot_labels",
             "preflight_within",
             "storage_class",
+            "topology",
             "in_cluster",
             "version",
             "watched_at",
@@ -98,6 +99,11 @@ class ClusterBody(base.Strict):
     autopilot_labels = serializers.BooleanField(required=False)
     preflight_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
     storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
+    topology = serializers.DictField(
+        child=serializers.CharField(allow_blank=True, max_length=317),
+        required=False,
+        help_text="label keys by domain: rack, leaf, nvlink, pool",
+    )
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
     def validate_storage_class(self, name: str) -> str:
@@ -107,9 +113,10 @@ class ClusterBody(base.Strict):
         return name
 
 
-# Settings that require an admin: the address of decisions, and programs with full rights on a node.
+# Settings that require an admin: who decides, programs with full rights on a node, and who sees which node.
 ADMINS = frozenset(
     {"decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image", "job_namespace"}
+    | {"topology"}
 )
 
 

@@ -14,7 +14,7 @@ from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Maintenance
-from kcover_portal.fleet.services import maintenance_scope
+from kcover_portal.fleet.services import maintenance_scope, pools
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
@@ -23,12 +23,12 @@ LONGEST_WINDOW_DAYS = 90
 SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
-    *("autopilot_labels", "preflight_within", "storage_class"),
+    *("autopilot_labels", "preflight_within", "storage_class", "topology"),
 )
 SECRET = ("decision_secret",)
 SECRET_LENGTH = (16, 200)  # characters, as for channels: a short one can be guessed from one signed delivery
 SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
-DECIDES = frozenset(("mode", "decision_mode", "decision_url", "drills"))  # settings that affect decisions
+DECIDES = frozenset(("mode", "decision_mode", "decision_url", "drills", "topology"))  # settings that affect decisions
 
 
 def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime) -> guards.Settings:
@@ -63,7 +63,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
         for name, value in changes.items():
             if name not in SETTINGS:
                 raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
-            setattr(row, name, value)
+            setattr(row, name, pools.checked(value) if name == "topology" else value)
         if masked_addresses.MASK in str(changes.get("decision_url", "")):
             raise FieldError("decision_url", reasons.of("address_masked"))
         _check_secret(str(changes.get("decision_secret", "")))
@@ -72,7 +72,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
         except ValidationError as error:
             field, messages = next(iter(error.message_dict.items()))
             raise FieldError(field, reasons.of("value_invalid", problem=" ".join(messages))) from error
-        changed = {name: (before[name], value) for name, value in changes.items() if before[name] != value}
+        changed = {name: (before[name], getattr(row, name)) for name in changes if before[name] != getattr(row, name)}
         if changed:
             if row.mode == Mode.PAUSED and "mode" in changed:
                 row.resumes_as, row.pause_reason = before["mode"], reason
@@ -84,6 +84,8 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
                 row.decision_secret_before_until = now + SECRET_OVERLAP if previous else None
                 written |= {"decision_secret_before", "decision_secret_before_until"}
             _save(row, written)
+            if "topology" in changed:
+                pools.derive(row)
             if DECIDES & changed.keys():
                 note_change(row)
             shown = {

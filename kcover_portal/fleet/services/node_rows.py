@@ -132,7 +132,7 @@ def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node],
     updated = [
         change
         for name, sighting in seen.items()
-        if name in known and (change := _update(known[name], sighting, now=now)) is not None
+        if name in known and (change := _update(cluster, known[name], sighting, now=now)) is not None
     ]
     changes = [*created, *updated]
     if not changes:
@@ -147,14 +147,14 @@ def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node],
 
 def _created(cluster: Cluster, last: port.Node, sighting: _Sighting, *, now: datetime) -> Node:
     row = Node(cluster=cluster, name=last.name, created_at=now, synced_at=now)
-    for column, value in _columns(row, sighting, now=now).items():
+    for column, value in _columns(cluster, row, sighting, now=now).items():
         setattr(row, column, value)
     return row
 
 
-def _update(row: Node, sighting: _Sighting, *, now: datetime) -> ChangedNode | None:
+def _update(cluster: Cluster, row: Node, sighting: _Sighting, *, now: datetime) -> ChangedNode | None:
     """Sets what differs on the row; None if nothing does."""
-    columns = _columns(row, sighting, now=now)
+    columns = _columns(cluster, row, sighting, now=now)
     if sighting.deleted and sighting.present:
         row.in_cluster = False  # it left and came back
     before = {column: getattr(row, column) for column, value in columns.items() if getattr(row, column) != value}
@@ -187,10 +187,12 @@ def _write(changes: Sequence[ChangedNode], *, now: datetime) -> None:
     )
 
 
-def _columns(row: Node, sighting: _Sighting, *, now: datetime) -> dict[str, Any]:
+def _columns(cluster: Cluster, row: Node, sighting: _Sighting, *, now: datetime) -> dict[str, Any]:
     """The columns as they are after the batch; of a node that is gone, those that the batch tells."""
-    columns = _shown(sighting.last) if sighting.last is not None else {}
+    columns = _shown(cluster, sighting.last) if sighting.last is not None else {}
     if columns:
+        if row.pk and row.labels == columns["labels"]:
+            columns["pool"] = row.pool  # a change of the topology has set it; this watch may not know of it yet
         columns["past_boots"] = _past_boots(row, sighting.boots)
     if not sighting.present and (columns or row.in_cluster):
         columns |= {"in_cluster": False, "ready": False, "gone_at": now}
@@ -207,12 +209,12 @@ def _past_boots(row: Node, boots: Iterable[str]) -> list[str]:
     return past
 
 
-def _shown(node: port.Node) -> dict[str, Any]:
+def _shown(cluster: Cluster, node: port.Node) -> dict[str, Any]:
     labels = storable_values.json_value(dict(node.labels))
     return {
         "uid": _text("uid", node.uid),
         "in_cluster": True,
-        "pool": _text("pool", queries.pool_of(labels)),
+        "pool": _text("pool", queries.pool_of(labels, queries.pool_labels(cluster))),
         "model": _text("model", labels.get(queries.MODEL_LABEL, "")),
         "labels": labels,
         "taints": storable_values.json_value(

@@ -155,4 +155,5 @@ def _sharing(node: Node, trait: str, value: str, *, since: datetime) -> QuerySet
 
 def _switch_label(node: Node) -> str | None:
     """The key of the label that names the node's leaf switch."""
-    return next((key for key in SWITCH_LABELS if key in node.labels), None)
+    own = node.cluster.topology.get("leaf")
+    return next((key for key in ((own,) if own else SWITCH_LABELS) if key in node.labels), None)

@@ -104,7 +104,7 @@ class Command(BaseCommand):
                 raise CommandError(
                     f"{setting!r} is not KEY=VALUE with one of the keys {', '.join(cluster_settings.SETTINGS)}"
                 )
-            changes[key] = int(value) if value.isdecimal() else value
+            changes[key] = _value(key, value)
         try:
             cluster_settings.set_cluster(cluster, changes, actor=_actor(), reason=options["reason"], now=timezone.now())
         except FieldError as error:
@@ -143,6 +143,16 @@ class Command(BaseCommand):
             )
         registry.remove(cluster, actor=_actor(), now=timezone.now())
         self.stdout.write(f"cluster {cluster.name} deleted")
+
+
+def _value(key: str, text: str) -> Any:
+    """Returns the value of a setting; a topology is JSON."""
+    if key == "topology":
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise CommandError(f'topology: {error}; write {{"pool": "LABEL"}}') from error
+    return int(text) if text.isdecimal() else text
 
 
 def _find_cluster(name: str) -> Cluster:
