@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.models import User
 from kcover_portal.fleet.models import Cluster
 
 
@@ -26,6 +26,7 @@ class Command(BaseCommand):
         create.add_argument("name")
         create.add_argument("--role", required=True, help=" | ".join(queries.ROLES))
         create.add_argument("--cluster", help="limit the role to this cluster; default: all clusters")
+        create.add_argument("--pool", default="", help="limit the role to the nodes of this pool of the cluster")
         password = verbs.add_parser("password", help="change a user's password")
         password.add_argument("name")
         for verb in (create, password):
@@ -45,8 +46,6 @@ class Command(BaseCommand):
 
     def _create(self, options: dict[str, Any]) -> None:
         name, role = options["name"], options["role"]
-        if role not in Role.values:
-            raise CommandError(f"unknown role {role!r}; use one of {', '.join(Role.values)}")
         if queries.find_user(name):
             raise CommandError(f"user {name} already exists; change the password with: user password {name}")
         password, generated = _password(options["password_file"])
@@ -55,6 +54,7 @@ class Command(BaseCommand):
             password=password,
             role=role,
             cluster=_cluster(options["cluster"]),
+            pool=options["pool"],
             created_by=queries.shell_actor(),
             now=timezone.now(),
         )
@@ -80,7 +80,10 @@ class Command(BaseCommand):
 
     def _list(self, options: dict[str, Any]) -> None:
         for user in User.objects.prefetch_related("bindings__cluster").order_by("username"):
-            roles = [f"{binding.role} in {binding.cluster or 'all clusters'}" for binding in user.bindings.all()]
+            roles = [
+                f"{binding.role} in {binding.cluster or 'all clusters'}{binding.pool and f' pool {binding.pool}'}"
+                for binding in user.bindings.all()
+            ]
             state = "" if user.is_active else " (inactive)"
             self.stdout.write(f"{user.username}{state}: {', '.join(roles) or 'no role'}")
 

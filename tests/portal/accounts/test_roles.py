@@ -1,0 +1,159 @@
+"""Custom roles are sets of verbs, and nobody gives or takes more than they hold."""
+
+import itertools
+from datetime import datetime
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+
+from kcover import audit
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.models import VERBS_OF, CustomRole, RoleBinding, User, Verb
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.ledger.models import Entry
+from tests.codes import refused
+from tests.portal.accounts.browsers import Browser, Clock, make_user
+
+pytestmark = pytest.mark.django_db
+DESK = ["read", "approve"]
+STAFF = ["read", "administer"]
+
+
+@pytest.fixture
+def east(now: datetime) -> Cluster:
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+def signed_in(name: str) -> Browser:
+    browser = Browser()
+    browser.sign_in(name)
+    return browser
+
+
+def call(browser: Browser, method: str, path: str, **body: object) -> Any:
+    return getattr(browser.client, method)(f"/api/v1/{path}", body, content_type="application/json")
+
+
+def make_role(name: str, verbs: list[str], now: datetime) -> CustomRole:
+    return services.make_role(name, verbs, giver=None, actor="command:root", now=now)
+
+
+def test_each_built_in_role_contains_the_ones_before_it() -> None:
+    sets = list(VERBS_OF.values())
+    assert all(one < other for one, other in itertools.pairwise(sets))
+    assert sets[-1] == set(Verb.values)
+
+
+def test_a_custom_role_gives_its_verbs_and_no_others(east: Cluster, now: datetime) -> None:
+    make_role("desk", DESK, now)
+    anna = make_user("anna", now, "desk")
+    assert queries.may(anna, "approve", east)
+    assert not queries.may(anna, "repair", east)
+    assert not queries.may(anna, "approver", east)  # the built-in role contains more
+
+
+def test_roles_over_rest(clock: Clock) -> None:
+    make_user("root", clock.now, "admin")
+    root = signed_in("root")
+    assert call(root, "post", "roles", name="desk", verbs=["approve", "read"]).json() == {
+        "name": "desk",
+        "verbs": DESK,
+        "built_in": False,
+    }
+    assert call(root, "patch", "roles/desk", verbs=["read"]).json()["verbs"] == ["read"]
+    assert [role["name"] for role in root.client.get("/api/v1/roles").json()][-2:] == ["admin", "desk"]
+    services.bind(make_user("anna", clock.now), "desk", actor="t", now=clock.now)
+    assert call(root, "delete", "roles/desk").json()["code"] == "role_in_use"
+    services.unbind(User.objects.get(username="anna"), actor="t", now=clock.now)
+    assert call(root, "delete", "roles/desk").status_code == 204
+    entries = Entry.objects.filter(subject="role desk").order_by("pk")
+    acts = [audit.from_entry(entry) for entry in entries]
+    assert acts == [
+        audit.RoleMade(role="desk", contains=("read", "approve")),
+        audit.RoleChanged(role="desk", before=("read", "approve"), contains=("read",)),
+        audit.RoleDeleted(role="desk", contains=("read",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "verbs", "code"),
+    [
+        ("admin", ["read"], "role_taken"),
+        ("a role", ["read"], "role_name_invalid"),
+        ("desk", ["read", "fly"], "verb_unknown"),
+        ("desk", ["approve"], "verb_missing"),
+    ],
+)
+def test_what_is_no_role_is_refused(name: str, verbs: list[str], code: str, now: datetime) -> None:
+    with refused(services.Refused, code):
+        make_role(name, verbs, now)
+
+
+def test_a_role_contains_no_more_than_its_maker_holds(clock: Clock) -> None:
+    make_role("staff", STAFF, clock.now)
+    make_user("stan", clock.now, "staff")
+    stan = signed_in("stan")
+    assert call(stan, "post", "roles", name="boss", verbs=["read", "approve"]).json()["code"] == "verbs_beyond_own"
+    assert call(stan, "patch", "roles/staff", verbs=[*STAFF, "repair"]).json()["code"] == "verbs_beyond_own"
+    assert call(stan, "post", "roles", name="reader", verbs=["read"]).status_code == 201
+
+
+def test_nobody_gives_or_takes_more_than_they_hold(clock: Clock) -> None:
+    make_role("staff", STAFF, clock.now)
+    make_user("stan", clock.now, "staff")
+    anna, root = make_user("anna", clock.now), make_user("root", clock.now, "admin")
+    stan = signed_in("stan").client
+    assert stan.post(f"/access/users/{anna.pk}/role/", {"role": "operator"}).status_code == 422
+    assert stan.post(f"/access/users/{root.pk}/role/", {"role": ""}).status_code == 422
+    new = {"username": "eve", "password": "correct horse battery", "role": "admin"}
+    assert stan.post("/access/users/new/", new).status_code == 422
+    assert stan.post(f"/access/users/{root.pk}/password/", {"password": "correct horse battery"}).status_code == 422
+    assert stan.post(f"/access/users/{root.pk}/disable/", {"reason": "x"}).status_code == 422
+    assert queries.may(User.objects.get(username="root"), "admin", None)
+    assert not User.objects.filter(username="eve").exists()
+    assert stan.post(f"/access/users/{anna.pk}/role/", {"role": "staff"}).status_code == 302
+
+
+def test_a_role_in_a_pool_by_the_console(east: Cluster, clock: Clock) -> None:
+    make_user("root", clock.now, "admin")
+    anna = User.objects.create(username="anna")
+    root = signed_in("root").client
+    given = {"role": "operator", "cluster": "east", "pool": "red"}
+    assert root.post(f"/access/users/{anna.pk}/role/", given).status_code == 302
+    binding = RoleBinding.objects.get(user=anna)
+    assert (binding.role, binding.cluster, binding.pool) == ("operator", east, "red")
+    assert "Operator · east · red" in root.get("/access/").content.decode()
+    no_cluster = root.post(f"/access/users/{anna.pk}/role/", {"role": "operator", "pool": "red"})
+    assert no_cluster.status_code == 422
+
+
+def test_bindings_of_single_sign_on_replace_each_other_and_none_by_hand(east: Cluster, now: datetime) -> None:
+    anna = make_user("anna", now)
+    groups = [services.Binding("operator", east, "red"), services.Binding("viewer", east)]
+    for bindings in (groups, groups, groups[1:]):
+        services.replace_bindings(anna, source="oidc", bindings=bindings, actor="oidc:corp", now=now)
+    rows = anna.bindings.order_by("source").values_list("role", "cluster__name", "pool", "source")
+    assert list(rows) == [("viewer", None, "", "hand"), ("viewer", "east", "", "oidc")]
+    given = Entry.objects.filter(actor="oidc:corp")
+    assert list(given.order_by("pk").values_list("verb", flat=True)) == ["role.given", "role.given", "role.taken"]
+    with refused(services.Refused, "role_unknown"):
+        services.replace_bindings(anna, source="oidc", bindings=[services.Binding("boss")], actor="oidc:corp", now=now)
+    assert anna.bindings.count() == 2
+
+
+def test_the_shell_makes_roles_and_gives_them(east: Cluster, now: datetime) -> None:
+    anna = make_user("anna", now)
+    for words in (
+        ("create", "desk", "read", "approve"),
+        ("change", "desk", "read", "close"),
+        ("give", "anna", "desk", "--cluster", "east", "--pool", "red"),
+    ):
+        call_command("role", *words, stdout=StringIO())
+    assert set(anna.bindings.values_list("role", "pool")) == {("viewer", ""), ("desk", "red")}
+    out = StringIO()
+    call_command("role", "list", stdout=out)
+    assert "desk\tread close\n" in out.getvalue()
+    call_command("role", "take", "anna", "--cluster", "east", "--pool", "red", stdout=StringIO())
+    assert anna.bindings.count() == 1
