@@ -19,8 +19,8 @@ SENTENCES: Mapping[str, str] = {
     "setup_expired": _("The setup has expired. Scan the new code."),
     "totp_code_wrong": _("The code is wrong. Check the clock of your device and enter the current code."),
     "seed_unreadable": _(
-        "The portal cannot read the seed of your app, because its secret key was changed. Use a passkey or a recovery"
-        " code, or ask an admin to reset your second factors."
+        "The portal cannot read the seed of your app with its encryption keys. Use a passkey or a recovery code, or ask"
+        " an admin to reset your second factors."
     ),
     # Before a grave action.
     "step_up_required": _(

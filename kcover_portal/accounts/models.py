@@ -14,6 +14,7 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster
 
 
@@ -148,11 +149,11 @@ class Session(AbstractBaseSession):
         return hashlib.sha256(self.session_key.encode()).hexdigest()[:32]
 
 
-class TotpDevice(models.Model):
+class TotpDevice(ModelWithSecrets):
     """The authenticator app of a person. It exists once the person has given a code of it."""
 
     user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="totp")
-    seed = models.TextField(help_text="encrypted; see services.totp")
+    seed = EncryptedTextField(bound_to="user_id")
     last_step = models.BigIntegerField(help_text="the 30-second step of the last code; only later ones are valid")
     created_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True)

@@ -17,7 +17,17 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import Model, Q, QuerySet, prefetch_related_objects
 
 from kcover import audit
-from kcover_portal.accounts.models import VERBS_OF, ApiToken, Role, Session, TotpDevice, User, Verb
+from kcover_portal.accounts.models import (
+    VERBS_OF,
+    ApiToken,
+    Invitation,
+    Passkey,
+    Role,
+    Session,
+    TotpDevice,
+    User,
+    Verb,
+)
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import queries as ledger
 
@@ -28,7 +38,10 @@ Row = TypeVar("Row", bound=Model)
 USER = "user:"  # names of people begin with it
 CONTROL_LASTS = timedelta(days=1)
 # After these, whoever did them can use the account that they are about.
-CONTROL_VERBS = (audit.PasswordChanged.VERB, audit.RoleGiven.VERB, audit.RoleTaken.VERB, audit.UserEnabled.VERB)
+CONTROL_VERBS = (
+    *(audit.PasswordChanged.VERB, audit.FactorsReset.VERB, audit.UserInvited.VERB),
+    *(audit.RoleGiven.VERB, audit.RoleTaken.VERB, audit.UserEnabled.VERB),
+)
 
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
 READ = Verb.READ.value
@@ -199,8 +212,9 @@ def person(who: Principal) -> str:
 def controllers(name: str, *, at: datetime) -> list[str]:
     """Returns the people who could have used the account of an actor at that time, besides its owner.
 
-    They set the password or the role of the account, or enabled it, within the day before, or did so with the account
-    of such a person. The shell is left out: whoever has it needs no account.
+    Within the day before, they set the password or the role of the account, reset its second factors, invited its
+    owner or enabled it, or did so with the account of such a person. The shell is left out: whoever has it needs no
+    account.
     """
     found, pending = {name}, [(name, at)]
     while pending:
@@ -235,6 +249,17 @@ def find_user(name: str) -> User | None:
 def has_second_factor(user: User) -> bool:
     """Returns whether the user has an authenticator app or a passkey."""
     return TotpDevice.objects.filter(user=user).exists() or user.passkeys.exists()
+
+
+def users_with_second_factor() -> frozenset[int]:
+    """Returns the ids of the users who have a second factor."""
+    held = TotpDevice.objects.values_list("user").union(Passkey.objects.order_by().values_list("user"))
+    return frozenset(pk for (pk,) in held)
+
+
+def invited_users() -> frozenset[int]:
+    """Returns the ids of the users who were invited and have not chosen a password yet."""
+    return frozenset(Invitation.objects.filter(ended_at=None).values_list("user", flat=True))
 
 
 def second_factor_required(user: User) -> bool:

@@ -4,12 +4,15 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from django.conf import settings
+from django.urls import reverse
+from django.utils import timezone
 from rest_framework import permissions
 from rest_framework.request import Request
 
 from kcover import reasons
 from kcover_portal.accounts import queries
-from kcover_portal.accounts.models import ApiToken, Role
+from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.accounts.services import step_up as freshness
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.fleet.models import Node
@@ -81,6 +84,19 @@ def require_somewhere(request: Request, needed: str) -> None:
         where = reasons.of("in_any_cluster")
         raise http_errors.Forbidden(reasons.of("role_required", role=queries.role_with(needed), where=where))
     _note(request, needed, ANYWHERE)
+
+
+def step_up(request: Request) -> None:
+    """Raises Forbidden unless the person has just given a second factor, if they have or need one. Tokens pass."""
+    who = principal(request)
+    if not isinstance(who, User):
+        return
+    match freshness.due(who, request.session, now=timezone.now()):
+        case freshness.Due.FACTOR:
+            path, span = reverse("api:account-step-up"), reasons.span(freshness.FRESH)
+            raise http_errors.Forbidden(reasons.of("step_up_required", path=path, span=span))
+        case freshness.Due.ENROLMENT:
+            raise http_errors.Forbidden(reasons.of("second_factor_missing", page=reverse("console:factor-new")))
 
 
 def rights_of(request: Request) -> list[Right]:

@@ -128,6 +128,7 @@ urlpatterns = [
     path("v1/account/password", account.Password.as_view(), name="account-password"),
     path("v1/roles", roles.Roles.as_view(), name="roles"),
     path("v1/roles/<slug:name>", roles.Role.as_view(), name="role"),
+    path("v1/account/step-up", account.StepUp.as_view(), name="account-step-up"),
     path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),
     path("v1/tokens/<int:pk>", tokens.Tokens.as_view({"get": "retrieve", "delete": "destroy"}), name="token"),
     path("v1/tokens/<int:pk>/rotate", tokens.Tokens.as_view({"post": "rotate"}), name="token-rotate"),

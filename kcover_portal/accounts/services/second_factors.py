@@ -54,7 +54,9 @@ def check(
 
 @sensitive_variables("given")
 def _factor_of(user: User, given: Given, *, site: passkeys.Site, now: datetime) -> str:
-    """The factor that was given, or "" if it is wrong."""
+    """The factor that was given, or "" if it is wrong. A recovery code replaces a factor; alone it is none."""
+    if not queries.has_second_factor(user):
+        return ""
     if given.passkey is not None:
         return PASSKEY if passkeys.accept(user, given.passkey, site=site, now=now) else ""
     code = given.code.replace(" ", "")

@@ -4,22 +4,17 @@ A code is accepted in its own step and in the steps before and after it, because
 the step of an accepted code is stored, and no code of that step or an earlier one is accepted again.
 """
 
-import base64
 from datetime import datetime
 
 import pyotp
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from django.conf import settings
 from django.core import signing
 from django.utils.crypto import constant_time_compare
-from django.utils.encoding import force_bytes
 from django.views.decorators.debug import sensitive_variables
 
 from kcover import reasons
 from kcover_portal.accounts.models import TotpDevice, User
 from kcover_portal.accounts.services.tokens import Refused
+from kcover_portal.encryption import SecretUnreadable
 
 STEP_SECONDS = 30
 DIGITS = 6
@@ -61,7 +56,7 @@ def enrol(user: User, seed: str, code: str, *, now: datetime) -> bool:
     step = _step_of(seed, code, now=now)
     if step is None:
         return False
-    TotpDevice.objects.create(user=user, seed=_box().encrypt(seed.encode()).decode(), last_step=step, created_at=now)
+    TotpDevice.objects.create(user=user, seed=seed, last_step=step, created_at=now)
     return True
 
 
@@ -75,8 +70,8 @@ def accept(user: User, code: str, *, now: datetime) -> bool:
     if device is None:
         return False
     try:
-        seed = _box().decrypt(device.seed.encode()).decode()
-    except InvalidToken as error:
+        seed = device.seed
+    except SecretUnreadable as error:
         raise Refused(reasons.of("seed_unreadable")) from error
     step = _step_of(seed, code, now=now)
     if step is None:
@@ -92,13 +87,3 @@ def _step_of(seed: str, code: str, *, now: datetime) -> int | None:
     near = range(current - DRIFT, current + DRIFT + 1)
     found = [step for step in near if constant_time_compare(app.generate_otp(step), code)]
     return max(found, default=None)
-
-
-def _box() -> MultiFernet:
-    """Encrypts seeds with a key derived from the secret key. Decrypts also with earlier secret keys."""
-    return MultiFernet([_fernet(key) for key in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
-
-
-def _fernet(key: str | bytes) -> Fernet:
-    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=SALT.encode()).derive(force_bytes(key))
-    return Fernet(base64.urlsafe_b64encode(derived))

@@ -10,6 +10,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import User
+from kcover_portal.accounts.services import passkeys, second_factors, step_up
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
@@ -22,6 +23,12 @@ class PasswordBody(base.Strict):
 
     old_password = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
     new_password = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
+
+
+class StepUpBody(base.Strict):
+    """A code of the person's authenticator app, or a recovery code."""
+
+    code = serializers.CharField(max_length=40, write_only=True)
 
 
 class Password(base.Acts):
@@ -48,4 +55,26 @@ class Password(base.Acts):
             keep_session=request.session.session_key or "",
         )
         update_session_auth_hash(request, who)
+        return Response(status=204)
+
+
+class StepUp(base.Acts):
+    """A fresh second factor, for the actions that answer 403 with the code step_up_required."""
+
+    @extend_schema(operation_id="account_step_up", request=StepUpBody, responses={204: None})
+    def post(self, request: Request) -> Response:
+        """Confirms with a code; the confirmation holds for ten minutes. 422 for a wrong code, 429 after several."""
+        base.known_only(request)
+        who = principal(request)
+        if not isinstance(who, User):
+            raise http_errors.Forbidden(reasons.of("factor_of_person"))
+        body = base.body_of(request, StepUpBody)
+        step_up.confirm(
+            who,
+            request.session,
+            second_factors.Given(code=body["code"]),
+            site=passkeys.site_of(request),
+            address=services.client_address(request),
+            now=timezone.now(),
+        )
         return Response(status=204)

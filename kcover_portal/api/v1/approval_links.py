@@ -15,7 +15,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
 from kcover_portal.rescue.control import approval_links as links
@@ -50,6 +50,7 @@ class ApprovalLinks(base.Acts):
         if not isinstance(who, User):
             raise http_errors.Forbidden(reasons.of("person_required"))
         name = base.body_of(request, LinkBody)["approver"]
+        step_up(request)
         approver = accounts.find_user(name)
         if approver is None:
             raise FieldError("approver", reasons.of("unknown_user", user=short_text(name)))

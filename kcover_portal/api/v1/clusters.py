@@ -1,6 +1,7 @@
 """Clusters and their settings."""
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import django_filters as filters
@@ -13,12 +14,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
+from kcover.policy import document
 from kcover.quote import short_repr
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import pagination
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.errors import FieldError
@@ -151,7 +153,15 @@ class Clusters(base.Reads[Cluster]):
         reason = body.pop("reason", "")
         if ADMINS.intersection(body):
             require(request, Verb.CONFIGURE, cluster)
+        if not _tightens(cluster, body):
+            step_up(request)
         cluster_settings.set_cluster(
             cluster, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
         )
         return Response(ClusterSerializer(cluster).data)
+
+
+def _tightens(cluster: Cluster, body: Mapping[str, Any]) -> bool:
+    """Whether the change does nothing but keep the mode or make it stricter, so that nobody is asked to confirm."""
+    wanted = body.get("mode", cluster.mode)
+    return not body.keys() - {"mode"} and document.MODES.index(wanted) <= document.MODES.index(cluster.mode)

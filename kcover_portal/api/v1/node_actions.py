@@ -17,7 +17,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import decides, require
+from kcover_portal.api.permissions import decides, require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.api.v1.rescues import RescueSerializer, detailed
@@ -114,6 +114,7 @@ class NodeAct(base.Acts):
         body = base.body_of(request, NodeActBody)
         if body["override"]:
             _require_override(request, node)
+            step_up(request)
         return self._open(request, node, verb, reason=body["reason"], override=body["override"])
 
     def _preview(self, node: Node, verb: str, *, by_person: bool) -> Response:

@@ -14,7 +14,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries, services
@@ -77,6 +77,7 @@ class Resume(base.Acts):
     def post(self, request: Request) -> Response:
         """Resumes one cluster or all."""
         body, cluster = _where(request, ResumeBody, Verb.RESUME)
+        step_up(request)
         actor = accounts.actor(principal(request))
         services.resume(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now(), mode=body["mode"])
         return _mode(cluster)

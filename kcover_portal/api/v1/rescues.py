@@ -18,7 +18,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import decides, require
+from kcover_portal.api.permissions import decides, require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.masked_fields import MaskedField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
@@ -44,6 +44,7 @@ VERBS: dict[str, tuple[Callable[..., Rescue], str]] = {
     "skip": (services.skip, Verb.REPAIR),
     "take-over": (_take_over, Verb.REPAIR),
 }
+CONFIRMED = ("approve", "skip")  # ask a person for a fresh second factor
 
 
 class TriedSerializer(serializers.Serializer[dict[str, Any]]):
@@ -270,6 +271,8 @@ class RescueAct(base.Acts):
         if decides(request) and (verb != "cancel" or rescue.origin != Rescue.Origin.API):
             raise http_errors.Forbidden(reasons.of("rescue_of_others"))
         body: dict[str, Any] = base.body_of(request, SteerBody)
+        if verb in CONFIRMED:
+            step_up(request)
         steer(
             rescue,
             actor=accounts.actor(who),

@@ -17,7 +17,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
@@ -47,6 +47,7 @@ class Guards(base.Acts):
             raise FieldError("", reasons.of("not_an_object"))
         patch = {key: value for key, value in request.data.items() if key != "reason"}
         reason = base.body_of_data({"reason": request.data.get("reason", "")}, base.Act)["reason"]
+        step_up(request)
         try:
             changed = cluster_settings.set_guards(
                 cluster, patch, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
@@ -109,6 +110,7 @@ class Windows(base.Reads[Maintenance]):
         base.known_only(request)
         window = get_object_or_404(self.get_queryset(), pk=pk)
         require(request, Verb.MAINTAIN, window.cluster)
+        step_up(request)
         cluster_settings.end_maintenance(
             window, actor=accounts.actor(principal(request)), reason="", now=timezone.now()
         )

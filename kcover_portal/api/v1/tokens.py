@@ -18,7 +18,7 @@ from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require, require_somewhere
+from kcover_portal.api.permissions import require, require_somewhere, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.filtersets import Flag
@@ -144,6 +144,7 @@ class Tokens(base.Reads[ApiToken]):
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
         require(request, Verb.ADMINISTER, cluster)
         now = timezone.now()
+        step_up(request)
         token, secret = services.make_token(
             body["kind"],
             cluster=cluster,

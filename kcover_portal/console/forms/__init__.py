@@ -165,6 +165,14 @@ class NewUser(Somewhere):
     field_order = ("username", "password", "role", "cluster", "pool")
 
 
+class Invite(Somewhere):
+    """A person to invite, and their first role."""
+
+    username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=_line())
+    role = forms.ChoiceField(choices=Role.choices, label=gettext_lazy("Role"), widget=_select())
+    field_order = ("username", "role", "cluster")
+
+
 class GiveRole(Somewhere):
     """A role, or none."""
 

@@ -52,3 +52,9 @@ class OwnPassword(forms.Form):
 
     old_password = _password(gettext_lazy("Old password"), "current-password")
     new_password = _password(gettext_lazy("New password"), "new-password")
+
+
+class FirstPassword(forms.Form):
+    """The password that an invited person chooses."""
+
+    new_password = _password(gettext_lazy("New password"), "new-password")

@@ -17,9 +17,10 @@ from kcover import reasons
 from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User, Verb
-from kcover_portal.accounts.services import sessions
+from kcover_portal.accounts.services import second_factors, sessions
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 
 TOKENS = 200
 
@@ -40,6 +41,8 @@ def access(request: Request) -> HttpResponse:
     context = {
         "users": [(user, counts.get(user.pk, 0)) for user in users],
         "everywhere": everywhere,
+        "with_factor": queries.users_with_second_factor(),
+        "invited": queries.invited_users(),
         "tokens": [(token, _state(token, now)) for token in listed.select_related("cluster", "owner")[:TOKENS]],
         "agents": agents,
         "others": tokens.count() - listed.count(),
@@ -60,6 +63,7 @@ def new_token(request: Request) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         require(request, Verb.ADMINISTER, given["cluster"])
+        confirm(request)
         now = timezone.now()
         try:
             token, secret = services.make_token(
@@ -104,6 +108,7 @@ def withdraw_token(request: Request, pk: int) -> HttpResponse:
 def new_user(request: Request) -> HttpResponse:
     """Create a user with a role."""
     require(request, Verb.ADMINISTER, None)
+    confirm(request)
     form = forms.NewUser(request.POST or None)
 
     def make(given: dict[str, Any], now: datetime) -> None:
@@ -132,6 +137,7 @@ def role(request: Request, pk: int) -> HttpResponse:
     def give(given: dict[str, Any], now: datetime) -> None:
         if user.pk == request.user.pk:
             raise services.Refused(reasons.of("own_role"))
+        confirm(request)
         actor = queries.actor(request.user)
         place = {"cluster": given["cluster"], "pool": given["pool"]}
         if given["role"]:
@@ -148,6 +154,7 @@ def role(request: Request, pk: int) -> HttpResponse:
 def password(request: Request, pk: int) -> HttpResponse:
     """Set a person's password, which ends their sessions."""
     require(request, Verb.ADMINISTER, None)
+    confirm(request)
     user = get_object_or_404(User, pk=pk)
     form = forms.NewPassword(request.POST or None)
 
@@ -199,6 +206,7 @@ def enable(request: Request, pk: int) -> HttpResponse:
 
     def act(given: dict[str, Any], now: datetime) -> None:
         services.check_may_change(request.user, user)
+        confirm(request)
         services.enable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
     title = _("Enable %(name)s…") % {"name": user.username}
@@ -221,6 +229,26 @@ def end_sessions(request: Request, pk: int) -> HttpResponse:
 
     title = _("End the sessions of %(name)s…") % {"name": user.username}
     return _do(request, form, end, title=title, verb=_("End sessions"), icon="logout", page="user-sessions", pk=pk)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def reset_factors(request: Request, pk: int) -> HttpResponse:
+    """Remove a person's second factors, which ends their sessions."""
+    require(request, Role.ADMIN, None)
+    user = get_object_or_404(User, pk=pk)
+    form = forms.Act(request.POST or None)
+
+    def reset(given: dict[str, Any], now: datetime) -> None:
+        if user.pk == request.user.pk:
+            raise services.Refused(reasons.of("own_factors"))
+        confirm(request)
+        second_factors.reset(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
+
+    title = _("Reset the second factors of %(name)s…") % {"name": user.username}
+    text = _("Removes the app, the passkeys and the recovery codes of the account, and ends its sessions.")
+    shown = {"title": title, "text": text, "verb": _("Reset"), "icon": "lock-open", "page": "user-factors"}
+    return _do(request, form, reset, **shown, pk=pk, grave=True)
 
 
 def _do(

@@ -15,6 +15,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, place, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import approvals as reads
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
@@ -62,6 +63,7 @@ def link(request: Request, pk: int) -> HttpResponse:
     form = forms.Approver(request.POST or None, people=reads.approvers(row, maker=request.user))
     context = {"rescue": row, "form": form, "base": dialog(request)}
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         person = form.cleaned_data["approver"]
         try:
             address = approval_links.invite(row, person, maker=request.user, now=timezone.now())

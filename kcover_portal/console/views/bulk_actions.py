@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import bulk_actions
 
 LIMIT = 100  # rows at a time, because each is looked up in its cluster
@@ -44,6 +45,8 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     form = forms.Act(request.POST or None, typed=f"{verb} {shown}" if shown > MANY or pods >= forms.MUCH else "")
     once = request.POST.get("once", "")[:40] or secrets.token_hex(8)
     if posted and form.is_valid():
+        if verb == "approve":
+            confirm(request)
         reason = form.cleaned_data["reason"]
         answers = kind.act(chosen, verb, user=request.user, reason=reason, seen=seen, once=once, now=now)
         return render(request, "console/pages/many_done.html", {**context, "answers": answers})

@@ -17,6 +17,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import bulk_actions, fleet, safety, system, timeline
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
@@ -133,6 +134,8 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     typed = row.name if forms.hits_much(plan.pods) else ""
     form = forms.NodeAct(request.POST or None, typed=typed, passable=guards.GUARDS if passes else ())
     if request.method == "POST" and form.is_valid():
+        if form.cleaned_data["override"]:
+            confirm(request)
         try:
             rescue = services.request(
                 row,

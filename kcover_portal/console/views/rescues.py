@@ -17,6 +17,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import approvals, bulk_actions
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues as reads
@@ -32,6 +33,7 @@ NEEDED = {
     "retry": Verb.REPAIR,
     "skip": Verb.REPAIR,
 }
+CONFIRMED = ("approve", "skip")  # ask for a fresh second factor
 
 
 @require_GET
@@ -111,6 +113,8 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     require(request, _needed(request, verb, row), row.node)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        if verb in CONFIRMED:
+            confirm(request)
         say: Callable[..., Rescue] = getattr(services, verb)
         try:
             say(

@@ -11,11 +11,13 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.decisions import guards
+from kcover.policy import document
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, presentation
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.reads import safety as reads
 from kcover_portal.console.reads.step_facts import duration
@@ -81,6 +83,7 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
     row = _cluster(request, cluster)
     form = guard_settings.Guard(request.POST or None, guard=guard, settings=fleet.guards_of(row))
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
             cluster_settings.set_guards(row, form.patch(), actor=actor, reason=reason, now=timezone.now())
@@ -104,6 +107,8 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     )
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
+        if document.MODES.index(given["mode"]) > document.MODES.index(row.mode):
+            confirm(request)
         actor = accounts.actor(request.user)
         try:
             cluster_settings.set_cluster(
@@ -179,6 +184,7 @@ def end_maintenance(request: Request, pk: int) -> HttpResponse:
     require(request, Verb.MAINTAIN, row.cluster)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         reason = form.cleaned_data["reason"]
         cluster_settings.end_maintenance(row, actor=accounts.actor(request.user), reason=reason, now=now)
         return lead(request, reverse("console:safety"))

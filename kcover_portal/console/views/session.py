@@ -19,6 +19,7 @@ from kcover_portal.accounts import services as account_services
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import admission, forms
 from kcover_portal.console.access import Request, dialog, later, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
 from kcover_portal.runtime import queries as runtime
@@ -109,6 +110,7 @@ def resume(request: Request) -> HttpResponse:
     require(request, Verb.RESUME, None)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         actor = accounts.actor(request.user)
         services.resume(cluster=None, reason=form.cleaned_data["reason"], actor=actor, now=timezone.now())
         return lead(request, reverse("console:overview"))

@@ -7,40 +7,52 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.urls import reverse
 from django.utils import timezone
 
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import User
+from kcover_portal.accounts.services import invitations, second_factors
 from kcover_portal.fleet.models import Cluster
 
 
 class Command(BaseCommand):
-    """Creates, lists, disables and enables users and changes passwords."""
+    """Creates, invites, lists, disables and enables users, changes passwords and resets second factors."""
 
-    help = "create, list, disable and enable users"
+    help = "create, invite, list, disable and enable users"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="create|password|disable|enable|list")
+        verbs = parser.add_subparsers(
+            dest="verb", required=True, metavar="create|invite|password|reset-factors|disable|enable|list"
+        )
         create = verbs.add_parser("create", help="create a user; prompts for or prints the password")
         create.add_argument("name")
         create.add_argument("--role", required=True, help=" | ".join(queries.ROLES))
         create.add_argument("--cluster", help="limit the role to this cluster; default: all clusters")
         create.add_argument("--pool", default="", help="limit the role to the nodes of this pool of the cluster")
+        invite = verbs.add_parser(
+            "invite", help="create a user without a password, or a new link for one; prints the link"
+        )
+        invite.add_argument("name")
+        invite.add_argument("--role", help=f"of a new user: {' | '.join(queries.ROLES)}")
+        invite.add_argument("--cluster", help="limit the role to this cluster; default: all clusters")
         password = verbs.add_parser("password", help="change a user's password")
         password.add_argument("name")
         for verb in (create, password):
             verb.add_argument("--password-file", help="a file whose first line is the password; - for standard input")
         disable = verbs.add_parser("disable", help="end the user's sessions and refuse sign-ins and tokens")
         enable = verbs.add_parser("enable", help="allow sign-ins and tokens again")
-        for parser in (disable, enable):
+        factors = verbs.add_parser("reset-factors", help="remove the user's second factors and end their sessions")
+        for parser in (disable, enable, factors):
             parser.add_argument("name")
             parser.add_argument("--reason", default="")
         verbs.add_parser("list", help="list the users and their roles")
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            getattr(self, f"_{options['verb']}")(options)
+            getattr(self, f"_{options['verb'].replace('-', '_')}")(options)
         except services.Refused as error:
             raise CommandError(str(error)) from error
 
@@ -60,6 +72,27 @@ class Command(BaseCommand):
         )
         self.stdout.write(f"user {name} created with role {role}")
         self._show(password, generated)
+
+    def _invite(self, options: dict[str, Any]) -> None:
+        name, actor, now = options["name"], queries.shell_actor(), timezone.now()
+        user = queries.find_user(name)
+        if user is not None:
+            invitation, secret = invitations.invite(user, actor=actor, now=now)
+        elif options["role"] is None:
+            raise CommandError(f"user {name} is new; name a role with --role {'|'.join(queries.ROLES)}")
+        else:
+            cluster = _cluster(options["cluster"])
+            invitation, secret = invitations.invite_new(
+                name, role=options["role"], cluster=cluster, actor=actor, now=now
+            )
+        path = f"{reverse('console:invitation')}#{secret}"
+        self.stdout.write(f"invitation for {name}, valid until {invitation.expires_at:%Y-%m-%d %H:%M} UTC:")
+        self.stdout.write(f"{settings.KCOVER_PUBLIC_URL}{path}")
+
+    def _reset_factors(self, options: dict[str, Any]) -> None:
+        user = _user(options["name"])
+        second_factors.reset(user, actor=queries.shell_actor(), now=timezone.now(), reason=options["reason"])
+        self.stdout.write(f"second factors of {user.username} removed")
 
     def _disable(self, options: dict[str, Any]) -> None:
         user = _user(options["name"])

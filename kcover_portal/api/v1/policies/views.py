@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency, pagination, problems
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.policies import documents, schemas
 from kcover_portal.errors import FieldError
@@ -75,6 +75,7 @@ class Policies(base.Lists[Revision]):
         """Publishes all policies of the text, of either kind, or none."""
         base.known_only(request, ("reason",))
         require(request, Verb.WRITE_POLICIES, None)
+        step_up(request)
         body = documents.text_of(request)
         warnings = services.validate(body["text"]).warnings
         applied = services.apply(
@@ -99,6 +100,7 @@ class Policies(base.Lists[Revision]):
         """Publishes this policy. 201 if it was not active before, 412 if another revision is active."""
         base.known_only(request, ("reason",))
         require(request, Verb.WRITE_POLICIES, None)
+        step_up(request)
         body = documents.text_of(request)
         warnings = services.validate(body["text"]).warnings
         existed = self.get_queryset().filter(policy__name=name).exists()
@@ -138,6 +140,7 @@ class Policies(base.Lists[Revision]):
         """Publishes an earlier revision's text as a new revision, also for a disabled policy."""
         base.known_only(request)
         require(request, Verb.WRITE_POLICIES, None)
+        step_up(request)
         body = base.body_of(request, documents.RollbackBody)
         services.rollback(
             name,

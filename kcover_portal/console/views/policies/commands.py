@@ -13,6 +13,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.views.policies import parts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
@@ -28,6 +29,7 @@ def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRes
     old = get_object_or_404(row.revisions, number=parts.number(request, "revision") or 0)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         try:
             services.rollback(
                 name,

@@ -13,6 +13,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, place, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.views.policies import parts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
@@ -49,6 +50,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
     reading = services.validate(text)
     conflict = ""
     if request.method == "POST" and form.is_valid() and not reading.problems:
+        confirm(request)
         try:
             applied = services.apply(
                 text,

@@ -1,0 +1,105 @@
+"""Invitations: an admin creates a link, and the invited person chooses a password with it.
+
+The token stands behind ``#`` in the link, so no server and no log sees it until the page sends it in a POST.
+"""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
+
+from kcover_portal import localization
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.models import Invitation, Role, User
+from kcover_portal.accounts.services import invitations
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms import sign_in
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def invite(request: Request) -> HttpResponse:
+    """Create an account without a password, and a link for its owner. The response shows the link once."""
+    require(request, Role.ADMIN, None)
+    form = forms.Invite(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        given = form.cleaned_data
+        try:
+            made = invitations.invite_new(
+                given["username"],
+                role=given["role"],
+                cluster=given["cluster"],
+                actor=queries.actor(request.user),
+                now=timezone.now(),
+            )
+        except services.Refused as error:
+            form.add_error(None, localization.say(error.reason))
+        else:
+            return _made(request, *made)
+    return _ask(request, form, title=_("Invite a person"), address=reverse("console:user-invite"))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def invite_again(request: Request, pk: int) -> HttpResponse:
+    """Create a new link for a person who has no password yet. It replaces earlier links."""
+    require(request, Role.ADMIN, None)
+    user = get_object_or_404(User, pk=pk)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        try:
+            made = invitations.invite(user, actor=queries.actor(request.user), now=timezone.now())
+        except services.Refused as error:
+            form.add_error(None, localization.say(error.reason))
+        else:
+            return _made(request, *made)
+    title = _("New invitation for %(name)s") % {"name": user.username}
+    return _ask(request, form, title=title, address=reverse("console:user-invite-again", args=(pk,)))
+
+
+@sensitive_post_parameters()
+@never_cache
+@require_http_methods(["GET", "POST"])
+def accept(request: HttpRequest) -> HttpResponse:
+    """The page of an invitation: takes its token (POST), then the password that the person chooses (POST)."""
+    secret = request.POST.get("token", "").strip().replace("\0", "")[:200]
+    if not secret:
+        return render(request, "console/pages/invitation.html", {})
+    now = timezone.now()
+    person: User | None = None
+    form = sign_in.FirstPassword(request.POST if "new_password" in request.POST else None)
+    try:
+        person = invitations.read(secret, now=now)
+        if form.is_bound and form.is_valid():
+            password, address = form.cleaned_data["new_password"], services.client_address(request)
+            invitations.accept(secret, password, address=address, now=now)
+            messages.success(request, _("Password stored. You can sign in now."))
+            return redirect("console:sign-in")
+    except services.Refused as error:
+        problem = localization.say(error.reason)
+        if error.reason.code == "invitation_invalid" or not form.is_bound:
+            return render(request, "console/pages/invitation.html", {"problem": problem}, status=410)
+        form.add_error("new_password", problem)
+    context = {"person": person, "token": secret, "form": form}
+    return render(request, "console/pages/invitation.html", context, status=422 if form.errors else 200)
+
+
+def _made(request: Request, invitation: Invitation, secret: str) -> HttpResponse:
+    link = request.build_absolute_uri(f"{reverse('console:invitation')}#{secret}")
+    context = {"invitation": invitation, "link": link, "base": dialog(request)}
+    return render(request, "console/pages/invitation_made.html", context)
+
+
+def _ask(request: Request, form: forms.Invite | forms.Act, **shown: str) -> HttpResponse:
+    context = {"form": form, "verb": _("Create the link"), "icon": "mail", "base": dialog(request), **shown}
+    context["back"] = reverse("console:access")
+    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)

@@ -1,0 +1,110 @@
+"""Step-up over REST: a session needs a fresh second factor for grave actions, a token does not."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.services import recovery_codes
+from kcover_portal.fleet.models import Cluster, Node
+from tests.portal.accounts.second_factors import App, enrol
+from tests.portal.api.conftest import Api, problem
+
+pytestmark = pytest.mark.django_db
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: heal}
+spec: {rules: [{priority: 10, mode: enforce, errorCode: ["62"], actions: [{name: cordon}]}]}
+"""
+
+
+@pytest.fixture
+def root(db: None, now: datetime, monkeypatch: pytest.MonkeyPatch) -> tuple[Api, App]:
+    """The session of an admin with an app."""
+    monkeypatch.setattr(timezone, "now", lambda: now)
+    user = accounts.make_user("root", password="long-enough-1", role="admin", created_by="test", now=now)
+    client = Client()
+    client.force_login(user)
+    return Api(client=client), enrol(user, now)
+
+
+Act = Callable[[Api], Any]
+ACTS: dict[str, Act] = {
+    "resume": lambda api: api.post("resume", {"reason": "x"}),
+    "guards": lambda api: api.call("patch", "clusters/east/guards", {"cooldown": 60}),
+    "mode": lambda api: api.call("patch", "clusters/east", {"mode": "enforce"}),
+    "job image": lambda api: api.call("patch", "clusters/east", {"job_image": "evil"}),
+    "override": lambda api: api.post("nodes/east/gpu-1/cordon", {"reason": "x", "override": ["budget"]}),
+    "token": lambda api: api.post("tokens", {"kind": "operator"}),
+    "policy": lambda api: api.post("policies?reason=x", text=POLICY),
+}
+
+
+@pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
+def test_a_session_must_confirm(act: Act, root: tuple[Api, App], node: Node, now: datetime) -> None:
+    Cluster.objects.update(mode="shadow")
+    api, app = root
+    assert problem(act(api), 403)["code"] == "step_up_required"
+    assert api.post("account/step-up", {"code": app.code(now)}).status_code == 204
+    done = act(api)
+    assert done.status_code != 403, done.content
+
+
+def test_a_pause_and_a_stricter_mode_never_ask(root: tuple[Api, App], east: Cluster) -> None:
+    api, _app = root
+    assert api.call("patch", "clusters/east", {"mode": "shadow", "reason": "x"}).status_code == 200
+    assert api.post("pause", {"reason": "x"}).status_code == 200
+
+
+def test_a_token_is_not_asked(root: tuple[Api, App], east: Cluster, now: datetime) -> None:
+    _token, secret = accounts.make_token("operator", created_by="test", now=now)
+    assert Api(secret).post("resume", {"reason": "x"}).status_code == 200
+    body = problem(Api(secret).post("account/step-up", {"code": "000000"}), 403)
+    assert body["code"] == "factor_of_person"
+
+
+def test_a_wrong_code_says_so_and_several_wait(root: tuple[Api, App], now: datetime) -> None:
+    api, app = root
+    for number in range(5):
+        assert problem(api.post("account/step-up", {"code": f"{number:06}"}), 422)["code"] == "factor_wrong"
+    refused = api.post("account/step-up", {"code": app.code(now)})
+    assert problem(refused, 429)["code"] == "attempts_throttled"
+    assert refused.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("body", [{}, {"code": ""}, {"code": 7}, {"code": "x" * 41}, {"code": None}, {"other": "x"}])
+def test_a_malformed_body_names_the_field(body: dict[str, Any], root: tuple[Api, App]) -> None:
+    assert root[0].post("account/step-up", body).status_code in (400, 422)
+
+
+def test_a_code_confirms_once(root: tuple[Api, App], now: datetime) -> None:
+    api, app = root
+    assert api.post("account/step-up", {"code": app.code(now)}).status_code == 204
+    assert api.post("account/step-up", {"code": app.code(now)}).status_code == 422
+
+
+def test_a_repeated_key_is_no_way_around(root: tuple[Api, App], east: Cluster) -> None:
+    api, _app = root
+    for _ in range(2):
+        answer = api.post("resume", {"reason": "x"}, Idempotency_Key="k")
+        assert problem(answer, 403)["code"] == "step_up_required"
+    assert ApiToken.objects.count() == 0
+
+
+def test_a_role_that_needs_a_factor_and_has_none_is_told_so(
+    db: None, now: datetime, east: Cluster, settings: Any
+) -> None:
+    settings.KCOVER_SECOND_FACTOR = "approvers"
+    user = accounts.make_user("anna", password="long-enough-1", role="admin", created_by="test", now=now)
+    client = Client()
+    client.force_login(user)
+    body = problem(Api(client=client).post("resume", {"reason": "x"}), 403)
+    assert body["code"] == "second_factor_missing"
+    codes = recovery_codes.make(user, actor="user:anna", now=now)
+    assert problem(Api(client=client).post("account/step-up", {"code": codes[0]}), 422)["code"] == "factor_wrong"
