@@ -235,13 +235,14 @@ def end_sessions(request: Request, pk: int) -> HttpResponse:
 @signed_in
 def reset_factors(request: Request, pk: int) -> HttpResponse:
     """Remove a person's second factors, which ends their sessions."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)
 
     def reset(given: dict[str, Any], now: datetime) -> None:
         if user.pk == request.user.pk:
             raise services.Refused(reasons.of("own_factors"))
+        services.check_may_change(request.user, user)
         confirm(request)
         second_factors.reset(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 

@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("fleet", "0004_people_settings")]
+    dependencies = [("fleet", "0005_previous_decision_secret")]
 
     operations = [
         migrations.AddField(

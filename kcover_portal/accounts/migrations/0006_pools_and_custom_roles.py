@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("accounts", "0004_second_factors_and_invitations"),
+        ("accounts", "0005_encrypted_totp_seed"),
         ("fleet", "0002_heartbeat_fillfactor"),
     ]
 
