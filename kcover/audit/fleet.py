@@ -105,6 +105,41 @@ class ClusterGuardsChanged(ClusterAct):
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PendingChangeAct(ClusterAct):
+    """An act on a change that loosens a limit and waits for another admin. ``change``: its id."""
+
+    change: int
+    changes: Mapping[str, Any]
+    reason: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRequested(PendingChangeAct):
+    """An admin requested a change that another admin must confirm. ``requesters``: who counts as the requester."""
+
+    VERB: ClassVar[str] = "change.requested"
+
+    requesters: tuple[str, ...] = ()
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeConfirmed(PendingChangeAct):
+    """Another admin confirmed the change; the entry of the change itself follows."""
+
+    VERB: ClassVar[str] = "change.confirmed"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRejected(PendingChangeAct):
+    """The change was rejected, or withdrawn by its requester."""
+
+    VERB: ClassVar[str] = "change.rejected"
+
+
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRemoved(ClusterAct):

@@ -209,6 +209,12 @@ def person(who: Principal) -> str:
     return actor(owner_of(who) or who)
 
 
+def counted_as(who: Principal, *, at: datetime) -> list[str]:
+    """Returns the people who count as the one who acts: the person behind the principal, and ``controllers``."""
+    name = person(who)
+    return [name, *controllers(name, at=at)]
+
+
 def controllers(name: str, *, at: datetime) -> list[str]:
     """Returns the people who could have used the account of an actor at that time, besides its owner.
 

@@ -111,6 +111,39 @@ class Cluster(ModelWithSecrets):
         return self.name
 
 
+class PendingChange(models.Model):
+    """A change that loosens a limit and waits for another admin."""
+
+    class State(models.TextChoices):
+        OPEN = "open", _("Open")
+        CONFIRMED = "confirmed", _("Confirmed")
+        REJECTED = "rejected", _("Rejected")
+        EXPIRED = "expired", _("Expired")
+
+    class Kind(models.TextChoices):
+        GUARDS = "guards", _("Guards")
+        SETTINGS = "settings", _("Settings")
+        RESUME = "resume", _("Resume")
+
+    cluster = models.ForeignKey(
+        Cluster, on_delete=models.CASCADE, null=True, related_name="pending_changes", help_text="null: all clusters"
+    )
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    changes = models.JSONField(help_text="the patch, as it was requested")
+    before = models.JSONField(help_text="what it changes, as it was at the request")
+    requested_by = models.CharField(max_length=200)
+    requesters = models.JSONField(default=list, help_text="the people who count as the requester")
+    reason = models.CharField(max_length=500, blank=True)
+    requested_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
+    answered_by = models.CharField(max_length=200, blank=True)
+    answered_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+
+
 class Maintenance(models.Model):
     """A window in which the portal isolates and reboots nothing, in all clusters, a cluster, a pool or a node."""
 

@@ -29,6 +29,7 @@ from kcover.decisions.guards.facts import (
     Symptom,
 )
 from kcover.decisions.guards.figures import ISOLATION, figures
+from kcover.decisions.guards.loosening import loosened
 from kcover.decisions.guards.reason_codes import guard_of
 from kcover.decisions.guards.settings import SettingError, Settings, merge, parse, to_json
 
@@ -56,6 +57,7 @@ __all__ = [
     "figures",
     "guard_of",
     "isolation",
+    "loosened",
     "merge",
     "parse",
     "storm",

@@ -21,11 +21,11 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.api import pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base
+from kcover_portal.api.v1 import base, changes
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import OBJECT_NAME, Cluster
-from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.runtime.models import Mode
 
 NAMESPACE = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
@@ -58,6 +58,8 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "preflight_within",
             "storage_class",
             "topology",
+            "hand_approval",
+            "second_admin",
             "in_cluster",
             "version",
             "watched_at",
@@ -106,6 +108,8 @@ class ClusterBody(base.Strict):
         required=False,
         help_text="label keys by domain: rack, leaf, nvlink, pool",
     )
+    hand_approval = serializers.ChoiceField(Cluster.HandApproval.choices, required=False)
+    second_admin = serializers.BooleanField(required=False)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
     def validate_storage_class(self, name: str) -> str:
@@ -115,11 +119,14 @@ class ClusterBody(base.Strict):
         return name
 
 
-# Settings that require an admin: who decides, programs with full rights on a node, and who sees which node.
+# Settings that require an admin: who decides, programs with full rights on a node, who sees which node, who approves.
 ADMINS = frozenset(
-    {"decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image", "job_namespace"}
-    | {"topology"}
+    {
+        *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
+        *("job_namespace", "topology", "hand_approval", "second_admin"),
+    }
 )
+LOOSENS = ("mode", "hand_approval", "second_admin")  # a change of these can wait for another admin
 
 
 class Clusters(base.Reads[Cluster]):
@@ -143,18 +150,26 @@ class Clusters(base.Reads[Cluster]):
         """Adds what the caller sees."""
         return {**super().get_serializer_context(), "scope": accounts.scope(principal(self.request))}
 
-    @extend_schema(request=ClusterBody, responses={200: ClusterSerializer})
+    @extend_schema(request=ClusterBody, responses={200: ClusterSerializer, 202: changes.ChangeSerializer})
     def partial_update(self, request: Request, name: str) -> Response:
-        """Changes the given settings, all or none. Decision and reboot settings require an admin."""
+        """Changes the given settings, all or none. Decision and reboot settings require an admin.
+
+        So does a less strict mode. Where the cluster asks for a second admin, such a change waits (202).
+        """
         base.known_only(request)
         cluster = self.get_object()
         require(request, Verb.GUARD, cluster)
         body: dict[str, Any] = base.body_of(request, ClusterBody)
         reason = body.pop("reason", "")
-        if ADMINS.intersection(body):
+        loosens = pending_changes.loosens_settings(cluster, body)
+        if loosens or ADMINS.intersection(body):
             require(request, Verb.CONFIGURE, cluster)
-        if not _tightens(cluster, body):
+        if loosens or not _tightens(cluster, body):
             step_up(request)
+        if loosens and pending_changes.needs_second(cluster):
+            for name in set(body).difference(LOOSENS):
+                raise FieldError(name, reasons.of("change_apart", names=", ".join(LOOSENS)))
+            return changes.ask(request, cluster, "settings", body, reason=reason)
         cluster_settings.set_cluster(
             cluster, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
         )

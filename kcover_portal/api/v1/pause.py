@@ -15,10 +15,11 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base
+from kcover_portal.api.v1 import base, changes
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import pending_changes
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 
@@ -72,12 +73,24 @@ class Pause(base.Acts):
 class Resume(base.Acts):
     """Resumes automation."""
 
-    @extend_schema(operation_id="resume", parameters=[KEY], request=ResumeBody, responses={200: ModeSerializer})
+    @extend_schema(
+        operation_id="resume",
+        parameters=[KEY],
+        request=ResumeBody,
+        responses={200: ModeSerializer, 202: changes.ChangeSerializer},
+    )
     @idempotency.once
     def post(self, request: Request) -> Response:
-        """Resumes one cluster or all."""
+        """Resumes one cluster or all. A mode that is less strict than before the pause requires an admin.
+
+        Where a cluster asks for a second admin, such a mode waits for one (202).
+        """
         body, cluster = _where(request, ResumeBody, Verb.RESUME)
         step_up(request)
+        if pending_changes.loosens_mode(cluster or runtime.installation(), body["mode"]):
+            require(request, Verb.CONFIGURE, cluster)
+            if pending_changes.needs_second(cluster):
+                return changes.ask(request, cluster, "resume", {"mode": body["mode"]}, reason=body["reason"])
         actor = accounts.actor(principal(request))
         services.resume(cluster=cluster, reason=body["reason"], actor=actor, now=timezone.now(), mode=body["mode"])
         return _mode(cluster)

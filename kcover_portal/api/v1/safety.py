@@ -18,12 +18,12 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base
+from kcover_portal.api.v1 import base, changes
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.filtersets import MaintenanceFilter
 from kcover_portal.fleet.models import Cluster, Maintenance
-from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.fleet.services import cluster_settings, pending_changes
 
 
 class Guards(base.Acts):
@@ -36,19 +36,26 @@ class Guards(base.Acts):
         return Response(guards.to_json(queries.guards_of(_cluster(request, name))))
 
     @extend_schema(
-        operation_id="clusters_guards_change", request=OpenApiTypes.OBJECT, responses={200: OpenApiTypes.OBJECT}
+        operation_id="clusters_guards_change",
+        request=OpenApiTypes.OBJECT,
+        responses={200: OpenApiTypes.OBJECT, 202: changes.ChangeSerializer},
     )
     def patch(self, request: Request, name: str) -> Response:
-        """Changes the given guards, all or none; returns all guards. ``reason`` goes to the audit log."""
+        """Changes the given guards, all or none; returns all guards. ``reason`` goes to the audit log.
+
+        Requires an admin. Where the cluster asks for a second admin, a change that loosens a guard waits (202).
+        """
         base.known_only(request)
         cluster = _cluster(request, name)
-        require(request, Verb.GUARD, cluster)
+        require(request, Verb.CONFIGURE, cluster)
         if not isinstance(request.data, dict):
             raise FieldError("", reasons.of("not_an_object"))
         patch = {key: value for key, value in request.data.items() if key != "reason"}
         reason = base.body_of_data({"reason": request.data.get("reason", "")}, base.Act)["reason"]
         step_up(request)
         try:
+            if pending_changes.loosens_guards(cluster, patch) and pending_changes.needs_second(cluster):
+                return changes.ask(request, cluster, "guards", patch, reason=reason)
             changed = cluster_settings.set_guards(
                 cluster, patch, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
             )

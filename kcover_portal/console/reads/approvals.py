@@ -14,7 +14,7 @@ from kcover_portal.accounts.models import Role, User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.control import approval_links
+from kcover_portal.rescue.control import approval_links, approvals, hand_approval
 from kcover_portal.rescue.models import Approval, Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
@@ -37,7 +37,8 @@ class Question:
     """An approval request as a person reads it.
 
     ``isolated``: without an answer the node stays isolated; otherwise nothing was done to it. ``evicts``: the plan
-    takes running work away. ``refusal``: why the reader cannot answer, "" if the reader can.
+    takes running work away. ``refusal``: why the reader cannot answer, "" if the reader can. ``cancels``: the
+    reader may cancel the request. ``signs_in``: a link alone does not answer it.
     """
 
     rescue: Rescue
@@ -47,6 +48,8 @@ class Question:
     evicts: bool
     refusal: str = ""
     hands_out: bool = False
+    cancels: bool = False
+    signs_in: bool = False
 
     @property
     def yes(self) -> list[str]:
@@ -90,8 +93,16 @@ def question(rescue: Rescue, *, user: User | None) -> Question:
         refusal=_refusal(rescue, votes, user) if user is not None else "",
         hands_out=user is not None
         and accounts.may(user, Verb.APPROVE, rescue.node)
-        and accounts.actor(user) != rescue.requested_by,
+        and not approvals.is_requester(rescue, accounts.actor(user)),
+        cancels=user is not None and _cancels(rescue, user),
+        signs_in=user is None and approvals.needs_two_people(rescue),
     )
+
+
+def _cancels(rescue: Rescue, user: User) -> bool:
+    own = accounts.actor(user) in rescue.requesters[:1]
+    role = Role.OPERATOR if own or not hand_approval.is_held_question(rescue) else Role.APPROVER
+    return accounts.may(user, role, rescue.cluster)
 
 
 def _asked_about(step: Step) -> bool:
@@ -103,7 +114,7 @@ def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
     actor = accounts.actor(user)
     if not accounts.may(user, Verb.APPROVE, rescue.node):
         return _("Requires the %(role)s role.") % {"role": Role.APPROVER.label}
-    if actor == rescue.requested_by:
+    if approvals.is_requester(rescue, actor):
         return _("You cannot approve your own request.")
     if any(vote.by == actor for vote in votes):
         return _("You have answered. Waiting for others.")
@@ -148,7 +159,8 @@ def approvers(rescue: Rescue, *, maker: User) -> list[User]:
     return [
         person
         for person in (people if others else people.filter(pk=maker.pk))
-        if accounts.may(person, Verb.APPROVE, rescue.node) and accounts.actor(person) != rescue.requested_by
+        if accounts.may(person, Verb.APPROVE, rescue.node)
+        and not approvals.is_requester(rescue, accounts.actor(person))
     ]
 
 

@@ -16,7 +16,7 @@ from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import symptom
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster, Maintenance, Node
+from kcover_portal.fleet.models import Cluster, Maintenance, Node, PendingChange
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
@@ -108,6 +108,17 @@ def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluste
         budget = sorted(_budget(cluster, settings), key=lambda gauge: -gauge.share)[:1]
         found.append((cluster, [_breaker(cluster, settings, eligible, now=now), *budget]))
     return found
+
+
+def open_changes(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[PendingChange]:
+    """Changes that wait for another admin, of these clusters or of all."""
+    rows = PendingChange.objects.filter(Q(cluster=None) | Q(cluster__in=clusters), state="open", expires_at__gt=now)
+    return rows.select_related("cluster").order_by("pk")
+
+
+def change_lines(change: PendingChange) -> list[tuple[str, object, object]]:
+    """What a change is about: setting, value at the request, value that is asked for."""
+    return [(name, change.before.get(name), value) for name, value in change.changes.items()]
 
 
 def windows(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Maintenance]:

@@ -1,15 +1,19 @@
 """Approvals: the inbox, the affected pods, approval links and the page that a link opens."""
 
 from collections.abc import Mapping
+from datetime import datetime
 
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import get_object_or_404, render
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.utils import timezone, translation
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_GET, require_http_methods
 
+from kcover import reasons
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
@@ -25,6 +29,8 @@ from kcover_portal.runtime.services import places
 # The HTTP status for a link that opens nothing, for programs; people read the page.
 STATUS = {approval_links.BAD: 404, approval_links.NOBODY: 403}
 GONE = 410
+LINK_COOKIE = "kcover_link"
+LINK_KEPT = 3600  # seconds
 
 
 @require_GET
@@ -76,32 +82,67 @@ def link(request: Request, pk: int) -> HttpResponse:
 
 @never_cache
 @require_http_methods(["GET", "POST"])
-def by_link(request: HttpRequest, token: str) -> HttpResponse:
-    """The page of an approval link, whoever is signed in: evidence and two buttons (GET); only a POST answers.
+def by_link(request: HttpRequest) -> HttpResponse:
+    """The page of an approval link: evidence and two buttons (GET); only a POST with an answer answers.
 
-    The page is in the named person's language. It is never cached, and search engines must not index it.
+    A script posts the token, which is behind # in the address, once; a cookie of this page then carries it. The page is
+    in the named person's language. It is never cached, and search engines must not index it.
     """
     now = timezone.now()
+    posted = request.POST.get("token", "").strip()
+    token = posted.rpartition("#")[2] or request.COOKIES.get(LINK_COOKIE, "")
+    if not token:
+        return _page(request, {"opens": True})
     try:
         invitation = approval_links.read(token, now=now)
     except approval_links.LinkError as error:
-        return _invalid_link(request, error)
+        return _forget(_invalid_link(request, error))
+    if posted:
+        return _remember(redirect("console:approve"), token)
+    with translation.override(invitation.user.language or translation.get_language()):
+        return _answer(request, invitation, now=now)
+
+
+def _answer(request: HttpRequest, invitation: approval_links.Invitation, *, now: datetime) -> HttpResponse:
     row, person = invitation.rescue, invitation.user
-    with translation.override(person.language or translation.get_language()):
-        form = forms.Act(request.POST or None)
-        say = {"yes": services.approve, "no": services.reject}.get(request.POST.get("answer", ""))
-        if request.method == "POST" and say is not None and form.is_valid():
-            actor, reason = accounts.actor(person), form.cleaned_data["reason"]
-            try:
-                say(row, actor=actor, reason=reason, now=now, plan_hash=row.plan_hash, via="link")
-            except services.RescueRefused as error:
-                form.add_error(None, localization.say(error.reason))
-            else:
-                return _page(request, {"rescue": row, "answer": request.POST["answer"]})
-        question = reads.question(row, user=None)
-        pods = services.preview(row.node, "drain", now=now).pods if question.evicts else []
-        context = {"question": question, "person": person, "pods": pods, "form": form}
-        return _page(request, context, status=422 if form.errors else 200)
+    own = request.user == person  # the link's person is signed in, so this is not only a link
+    other = request.user.is_authenticated and not own
+    form = forms.Act(request.POST or None)
+    say = {"yes": services.approve, "no": services.reject}.get(request.POST.get("answer", ""))
+    if request.method == "POST" and say is not None and form.is_valid():
+        via = {"via": "console"} if own else {"via": "link", "link_maker": invitation.maker}
+        try:
+            if other:
+                raise services.RescueRefused(reasons.of("link_of_another", user=request.user.get_username()))
+            reason = form.cleaned_data["reason"]
+            say(row, actor=accounts.actor(person), reason=reason, now=now, plan_hash=row.plan_hash, **via)
+        except services.RescueRefused as error:
+            form.add_error(None, localization.say(error.reason))
+        else:
+            return _forget(_page(request, {"rescue": row, "answer": request.POST["answer"]}))
+    question = reads.question(row, user=person if own else None)
+    pods = services.preview(row.node, "drain", now=now).pods if question.evicts else []
+    context = {"question": question, "person": person, "pods": pods, "form": form}
+    context["other"] = request.user.get_username() if other else ""
+    return _page(request, context, status=422 if form.errors else 200)
+
+
+def _remember(response: HttpResponse, token: str) -> HttpResponse:
+    response.set_cookie(
+        LINK_COOKIE,
+        token,
+        max_age=LINK_KEPT,
+        path=reverse("console:approve"),
+        secure=settings.SESSION_COOKIE_SECURE,
+        httponly=True,
+        samesite="Strict",
+    )
+    return response
+
+
+def _forget(response: HttpResponse) -> HttpResponse:
+    response.delete_cookie(LINK_COOKIE, path=reverse("console:approve"), samesite="Strict")
+    return response
 
 
 def _invalid_link(request: HttpRequest, error: approval_links.LinkError) -> HttpResponse:

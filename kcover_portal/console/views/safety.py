@@ -24,7 +24,7 @@ from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import cluster_settings, maintenance_scope
+from kcover_portal.fleet.services import cluster_settings, maintenance_scope, pending_changes
 
 # Guards without a count: only their settings are shown.
 PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
@@ -53,8 +53,13 @@ def safety(request: Request) -> HttpResponse:
                 "bounds": reads.bounds(cluster, now=now),
                 "plain": [(name, _plain(cluster, name)) for name in PLAIN],
                 "may": cluster.pk in operable,
+                "sets": accounts.may(request.user, Role.ADMIN, cluster),
             }
             for cluster in clusters
+        ],
+        "changes": [
+            (change, reads.change_lines(change), accounts.may(request.user, Verb.CONFIGURE, change.cluster))
+            for change in reads.open_changes(clusters, now=now)
         ],
         "windows": windows,
         "announces": accounts.scope(request.user, Verb.MAINTAIN).has_clusters,
@@ -81,11 +86,14 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
     if guard not in guard_settings.PARTS:
         raise Http404
     row = _cluster(request, cluster)
+    require(request, Verb.CONFIGURE, row)
     form = guard_settings.Guard(request.POST or None, guard=guard, settings=fleet.guards_of(row))
     if request.method == "POST" and form.is_valid():
         confirm(request)
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
+            if pending_changes.loosens_guards(row, form.patch()) and pending_changes.needs_second(row):
+                return _ask_second(request, row, "guards", form.patch(), reason=reason)
             cluster_settings.set_guards(row, form.patch(), actor=actor, reason=reason, now=timezone.now())
         except guards.SettingError as error:
             form.refuse(error)
@@ -107,13 +115,15 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     )
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
+        actor, changes = accounts.actor(request.user), {"mode": given["mode"]}
         if document.MODES.index(given["mode"]) > document.MODES.index(row.mode):
             confirm(request)
-        actor = accounts.actor(request.user)
+        if pending_changes.loosens_settings(row, changes):
+            require(request, Verb.CONFIGURE, row)
+            if pending_changes.needs_second(row):
+                return _ask_second(request, row, "settings", changes, reason=given["reason"])
         try:
-            cluster_settings.set_cluster(
-                row, {"mode": given["mode"]}, actor=actor, reason=given["reason"], now=timezone.now()
-            )
+            cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=timezone.now())
         except FieldError as error:
             form.add_error(None, localization.say(error.reason))
         else:
@@ -121,6 +131,40 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     title = _("Mode of %(cluster)s") % {"cluster": row.name}
     address = reverse("console:safety-mode", args=(row.name,))
     return _ask(request, form, title=title, icon="shield-check", address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def change(request: Request, pk: int, verb: str) -> HttpResponse:
+    """Confirm or reject a change that waits for another admin."""
+    if verb not in ("confirm", "reject"):
+        raise Http404
+    row = get_object_or_404(reads.open_changes(list(accounts.clusters_of(request.user)), now=timezone.now()), pk=pk)
+    require(request, Role.ADMIN, row.cluster)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        actor, now = accounts.actor(request.user), timezone.now()
+        try:
+            if verb == "confirm":
+                names = accounts.counted_as(request.user, at=now)
+                pending_changes.confirm(row, actor=actor, names=names, now=now)
+            else:
+                pending_changes.reject(row, actor=actor, reason=form.cleaned_data["reason"], now=now)
+        except pending_changes.ChangeRefused as error:
+            form.add_error(None, localization.say(error.reason))
+        else:
+            return lead(request, reverse("console:safety"))
+    title = _("Confirm the change") if verb == "confirm" else _("Reject the change")
+    address = reverse("console:change", args=(pk, verb))
+    return _ask(request, form, title=title, icon="shield-check", address=address, verb=title, text=row.reason)
+
+
+def _ask_second(request: Request, row: Cluster, kind: str, changes: dict[str, object], *, reason: str) -> HttpResponse:
+    """Store the change for another admin."""
+    actor, now = accounts.actor(request.user), timezone.now()
+    names = accounts.counted_as(request.user, at=now)
+    pending_changes.request(row, kind, changes, actor=actor, requesters=names, reason=reason, now=now)
+    return lead(request, reverse("console:safety"))
 
 
 @require_http_methods(["GET", "POST"])

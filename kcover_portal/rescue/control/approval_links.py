@@ -2,7 +2,9 @@
 
 A link is bound to the rescue, its plan, its gated step and the person, and is valid until the request ends. It grants
 nothing by itself. When it is used, the person must exist, be active and have the role, and ``approvals`` decides as it
-does for the console and REST.
+does for the console and REST. Where two people take part, a link alone answers nothing.
+
+The token is the fragment of the address: browsers send it to no server, so it is in no access log and in no Referer.
 """
 
 from dataclasses import dataclass
@@ -16,11 +18,12 @@ from kcover import audit, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Approval, Rescue
 
 SALT = "kcover.rescue.approval-link"
-PATH = "/approve/{token}/"
+PATH = "/approve/#{token}"
 
 # Why a link is not valid.
 BAD, EXPIRED, NOBODY, VOID, ANSWERED, OVER = "bad", "expired", "nobody", "void", "answered", "over"
@@ -36,13 +39,17 @@ class LinkError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invitation:
-    """The content of a link: the request for approval, and the person who may answer it."""
+    """The content of a link: the request for approval, the person who may answer it, and who made the link.
+
+    ``maker``: as the audit log names people; "" for a link that a channel carried.
+    """
 
     rescue: Rescue
     user: User
+    maker: str
 
 
-def approve_link(rescue: Rescue, user: User) -> str:
+def approve_link(rescue: Rescue, user: User, *, maker: User | None = None) -> str:
     """The link by which ``user`` answers the present request; only a path if ``KCOVER_PUBLIC_URL`` is not set.
 
     Its holder answers in the person's name, so it must go to nobody else. Raises RescueRefused if the rescue does
@@ -52,9 +59,10 @@ def approve_link(rescue: Rescue, user: User) -> str:
         raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(rescue.pk)))
     if not accounts.may(user, Verb.APPROVE, rescue.node):
         raise RescueRefused(reasons.of("may_not_approve", user=user.get_username(), cluster=rescue.cluster.name))
-    if accounts.actor(user) == rescue.requested_by:
+    if approvals.is_requester(rescue, accounts.actor(user)):
         raise RescueRefused(reasons.of("approver_is_requester", user=user.get_username()))
-    token = _signer().sign_object([rescue.pk, rescue.plan_hash, rescue.gate or 0, user.pk], compress=True)
+    content = [rescue.pk, rescue.plan_hash, rescue.gate or 0, user.pk, accounts.actor(maker) if maker else ""]
+    token = _signer().sign_object(content, compress=True)
     return settings.KCOVER_PUBLIC_URL.rstrip("/") + PATH.format(token=token)
 
 
@@ -65,11 +73,11 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
     as well) makes a link for someone else; and the requester makes none.
     """
     own = maker.pk == user.pk
-    if accounts.actor(maker) == rescue.requested_by:
+    if approvals.is_requester(rescue, accounts.actor(maker)):
         raise RescueRefused(reasons.of("own_request_link"))
     if not own and rescue.approvers > 1 and not accounts.may(maker, Verb.ADMINISTER, rescue.node):
         raise RescueRefused(reasons.of("admin_makes_links"))
-    link = approve_link(rescue, user)
+    link = approve_link(rescue, user, maker=maker)
     act = audit.ApprovalLinkMade(
         rescue=rescue.pk,
         node=rescue.node.name,
@@ -84,7 +92,7 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
 def read(token: str, *, now: datetime) -> Invitation:
     """What the link opens now. Raises LinkError."""
     try:
-        pk, plan_hash, step, user_pk = _signer().unsign_object(token)
+        pk, plan_hash, step, user_pk, maker = _signer().unsign_object(token)
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise LinkError(BAD) from error
     rescue = Rescue.objects.select_related("node", "cluster", "decision").filter(pk=pk).first()
@@ -100,7 +108,7 @@ def read(token: str, *, now: datetime) -> Invitation:
         raise LinkError(EXPIRED if rescue.outcome == "expired" else OVER, rescue)
     if _too_old(token, rescue) or (rescue.expires_at is not None and now >= rescue.expires_at):
         raise LinkError(EXPIRED, rescue)
-    return Invitation(rescue=rescue, user=user)
+    return Invitation(rescue=rescue, user=user, maker=maker)
 
 
 def awaits(rescue: Rescue) -> bool:

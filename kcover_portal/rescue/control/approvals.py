@@ -50,6 +50,11 @@ def reject(rescue: Rescue, *, now: datetime, **answer: Any) -> Rescue:
     return _vote(rescue, False, Answer(**answer), now=now)
 
 
+def is_requester(rescue: Rescue, actor: str) -> bool:
+    """Returns whether the person requested the rescue, or counts as the requester."""
+    return actor in (rescue.requested_by, *rescue.requesters)
+
+
 def needs_two_people(rescue: Rescue) -> bool:
     """Returns whether two people take part: two must approve, or one person must approve what another requested."""
     return rescue.approvers > 1 or any(name.startswith(accounts.USER) for name in rescue.requesters)

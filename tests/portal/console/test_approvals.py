@@ -1,12 +1,17 @@
 """Approvals on the console: the inbox, and the page that a link opens for whoever has it."""
 
+import io
+import logging
 import re
 
 import pytest
+from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
+from kcover_portal import log_format
 from kcover_portal.accounts.models import User
+from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Approval, Rescue
@@ -34,8 +39,20 @@ def gated(request, db: None):
     world.uninstall()
 
 
-def link_for(name: str, rescue: Rescue) -> str:
-    return approval_links.approve_link(rescue, User.objects.get(username=name))
+def link_for(name: str, rescue: Rescue, *, maker: str = "") -> str:
+    return approval_links.approve_link(
+        rescue, User.objects.get(username=name), maker=User.objects.filter(username=maker).first()
+    )
+
+
+def follow(client: Client, link: str):
+    """What the browser shows after its script has posted the token behind #."""
+    return client.post("/approve/", {"token": link.partition("#")[2]}, follow=True)
+
+
+def answer(client: Client, link: str, said: str, reason: str = "r"):
+    follow(client, link)
+    return client.post("/approve/", {"answer": said, "reason": reason})
 
 
 # ---------------------------------------------------------------------------------------------------------------- inbox
@@ -133,7 +150,11 @@ def test_an_approver_copies_a_link_for_another(person, gated: World):
 
 def test_a_link_shows_the_evidence_and_a_get_decides_nothing(person, gated: World):
     person("approver", name="ann")
-    response = Client().get(link_for("ann", gated.rescue()))
+    link = link_for("ann", gated.rescue())
+    assert "/approve/#" in link
+    assert "gpu-1" not in text(Client().get(link)), "the token behind # is not sent"
+    client = Client()
+    response = follow(client, link)
     page = words(response)
     assert response.status_code == 200
     assert "You are answering as ann" in page
@@ -141,41 +162,93 @@ def test_a_link_shows_the_evidence_and_a_get_decides_nothing(person, gated: Worl
     assert "train/worker-0" in page
     assert "no-store" in response.headers["Cache-Control"]
     assert not Approval.objects.exists()
+    cookie = client.cookies["kcover_link"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["path"]) == (True, "Strict", "/approve/")
 
 
-def test_a_link_answers_in_the_persons_name_whoever_is_signed_in(person, gated: World):
+def test_a_link_answers_in_the_persons_name(person, gated: World):
     person("approver", name="ann")
-    link = link_for("ann", gated.rescue())
-    viewer = person("viewer", name="vera")
-    assert "vera" not in text(viewer.get(link))
-    assert viewer.post(link, {"answer": "yes", "reason": ""}).status_code == 422
-    said = viewer.post(link, {"answer": "yes", "reason": "from the train"})
+    client, link = Client(), link_for("ann", gated.rescue())
+    assert answer(client, link, "yes", "").status_code == 422
+    said = answer(client, link, "yes", "from the train")
     assert "You approved this request" in words(said)
     vote = Approval.objects.get()
     assert (vote.by, vote.via, vote.approved, vote.reason) == ("user:ann", "link", True, "from the train")
     assert gated.rescue().state == "running"
-    again = viewer.post(link, {"answer": "no", "reason": "again"})
+    again = follow(client, link)
     assert again.status_code == 410
     assert "You already approved this request" in words(again)
+    assert client.cookies["kcover_link"].value == ""
+
+
+def test_nobody_answers_with_anothers_link_while_signed_in(person, gated: World):
+    """An admin makes the link of an approver and votes with it, then as themselves."""
+    person("approver", name="ann")
+    eve = person("admin", name="eve")
+    link = link_for("ann", gated.rescue(), maker="eve")
+    refused = answer(eve, link, "yes")
+    assert refused.status_code == 422
+    assert "You are signed in as eve" in words(refused)
+    assert not Approval.objects.exists()
+    answer(Client(), link, "yes")
+    assert Approval.objects.get().controllers == ["user:eve"]
+
+
+@pytest.mark.parametrize("gated", [2], indirect=True)
+def test_a_link_alone_is_no_second_person(person, gated: World):
+    ann = person("approver", name="ann")
+    link = link_for("ann", gated.rescue(), maker="ann")
+    stranger = Client()
+    assert "sign in as ann" in words(follow(stranger, link))
+    assert answer(stranger, link, "yes").status_code == 422
+    assert not Approval.objects.exists()
+    answer(ann, link, "yes")
+    assert Approval.objects.get().via == "console"
+
+
+def test_who_asked_by_hand_is_answered_by_a_signed_in_person(person, gated: World):
+    Rescue.objects.update(requesters=["user:olga"])
+    person("approver", name="ann")
+    assert answer(Client(), link_for("ann", gated.rescue()), "yes").status_code == 422
+    assert not Approval.objects.exists()
 
 
 def test_a_no_by_link_ends_it(person, gated: World):
     person("approver", name="ann")
-    said = Client().post(link_for("ann", gated.rescue()), {"answer": "no", "reason": "maintenance soon"})
+    said = answer(Client(), link_for("ann", gated.rescue()), "no", "maintenance soon")
     assert "You denied this request" in words(said)
     assert gated.rescue().outcome == "rejected"
 
 
 def test_neither_yes_nor_no_decides_nothing(person, gated: World):
     person("approver", name="ann")
-    Client().post(link_for("ann", gated.rescue()), {"answer": "maybe", "reason": "r"})
+    answer(Client(), link_for("ann", gated.rescue()), "maybe")
     assert not Approval.objects.exists()
 
 
-def test_a_link_needs_the_pages_own_form(person, gated: World):
+def test_a_link_leaves_no_trace_in_the_log(person, gated: World):
+    """Without the page's cookie Django logs the address; whoever reads the log must not be able to answer."""
     person("approver", name="ann")
-    strict = Client(enforce_csrf_checks=True)
-    assert strict.post(link_for("ann", gated.rescue()), {"answer": "yes", "reason": "r"}).status_code == 403
+    link = link_for("ann", gated.rescue())
+    token, written = link.partition("#")[2], io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(log_format.Redacted(settings.LOGGING["formatters"]["line"]["fmt"]))
+    logging.getLogger().addHandler(handler)
+    try:
+        strict = Client(enforce_csrf_checks=True)
+        assert strict.post("/approve/", {"token": token, "answer": "yes", "reason": "r"}).status_code == 403
+        assert strict.post(f"/approve/{token}/", {"answer": "yes", "reason": "r"}).status_code == 404
+        assert strict.get(f"/approve/{token}/").status_code == 404
+        try:
+            raise ValueError(f"GET {link}")
+        except ValueError:
+            logging.getLogger("kcover_portal").exception("failed")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    lines = written.getvalue()
+    assert "/approve/" in lines
+    assert "django.security.csrf" in lines
+    assert token not in lines
     assert not Approval.objects.exists()
 
 
@@ -189,21 +262,22 @@ def test_a_link_needs_the_pages_own_form(person, gated: World):
 )
 def test_a_link_that_opens_nothing_says_why(person, gated: World, change, status, told):
     person("approver", name="ann")
-    link = link_for("ann", gated.rescue())
+    link, client = link_for("ann", gated.rescue()), Client()
+    follow(client, link)
     Rescue.objects.update(**change)
-    response = Client().get(link)
+    response = follow(Client(), link)
     assert response.status_code == status
     assert told in text(response)
-    assert Client().post(link, {"answer": "yes", "reason": "r"}).status_code == status
+    assert client.post("/approve/", {"answer": "yes", "reason": "r"}).status_code == status
     assert not Approval.objects.exists()
 
 
 def test_a_broken_link_and_one_without_a_person(person, gated: World):
     person("approver", name="ann")
     link = link_for("ann", gated.rescue())
-    assert Client().get("/approve/nonsense/").status_code == 404
+    assert follow(Client(), "#nonsense").status_code == 404
     User.objects.update(is_active=False)
-    shut = Client().get(link)
+    shut = follow(Client(), link)
     assert shut.status_code == 403
     assert "gpu-1" not in text(shut)
 
@@ -212,7 +286,19 @@ def test_a_link_speaks_the_persons_language(person, gated: World):
     person("approver", name="ann")
     link = link_for("ann", gated.rescue())
     User.objects.update(language="zh-hans")
-    assert 'lang="zh-hans"' in text(Client().get(link))
+    assert 'lang="zh-hans"' in text(follow(Client(), link))
+
+
+def test_an_operator_is_offered_no_cancel_of_a_two_person_question(person, gated: World):
+    page = f"/rescues/{gated.rescue().pk}/cancel/"
+    assert page in text(person("operator").get("/approvals/")), "one approver: as before"
+    Rescue.objects.update(approvers=2)
+    operator, approver = person("operator"), person("approver")
+    assert page not in text(operator.get("/approvals/"))
+    assert operator.post(page, {"reason": "mine"}).status_code == 403
+    assert page in text(approver.get("/approvals/"))
+    assert approver.post(page, {"reason": "wrong node"}).status_code == 302
+    assert Entry.objects.filter(verb="rescue.question_cancelled").count() == 1
 
 
 # ----------------------------------------------------------------------------------------------------------------- rest
@@ -225,8 +311,7 @@ def test_a_link_over_rest(person, gated: World):
     made = client.post(address, {"approver": "bob"}, content_type="application/json")
     assert made.status_code == 201
     assert made.json()["approver"] == "bob"
-    path = made.json()["link"].removeprefix("http://testserver")
-    assert "You are answering as bob" in words(Client().get(path))
+    assert "You are answering as bob" in words(follow(Client(), made.json()["link"]))
     assert client.post(address, {"approver": "nobody"}, content_type="application/json").status_code == 400
     assert person("operator").post(address, {"approver": "bob"}, content_type="application/json").status_code == 403
     services.reject(gated.rescue(), actor="user:eve", reason="no", now=gated.now)

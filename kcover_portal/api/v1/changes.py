@@ -1,0 +1,92 @@
+"""Changes that loosen a limit and wait for another admin."""
+
+from typing import Any
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import reasons
+from kcover.quote import short_text
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.api import http_errors
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.fleet.models import Cluster, PendingChange
+from kcover_portal.fleet.services import pending_changes
+
+VERBS = ("confirm", "reject")
+
+
+class ChangeSerializer(serializers.ModelSerializer[PendingChange]):
+    """A change that waits for another admin. ``before``: the values at the request."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True, allow_null=True)
+
+    class Meta:
+        model = PendingChange
+        fields = (
+            *("id", "cluster", "kind", "changes", "before", "reason", "requested_by", "requested_at", "expires_at"),
+            *("state", "answered_by", "answered_at"),
+        )
+
+
+class Changes(base.Reads[PendingChange]):
+    """Changes that wait, or waited, for another admin; newest first."""
+
+    queryset = PendingChange.objects.select_related("cluster")
+    serializer_class = ChangeSerializer
+
+    def get_queryset(self) -> QuerySet[PendingChange]:
+        """Returns the changes of visible clusters and of all clusters."""
+        seen = Q(cluster=None) | Q(cluster__in=accounts.clusters_of(principal(self.request)))
+        return PendingChange.objects.select_related("cluster").filter(seen)
+
+
+class ChangeAct(base.Acts):
+    """Confirms or rejects a change that waits for another admin."""
+
+    @extend_schema(
+        operation_id="changes_act",
+        parameters=[OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS)],
+        request=base.Act,
+        responses={200: ChangeSerializer},
+    )
+    def post(self, request: Request, pk: int, verb: str) -> Response:
+        """Executes the action. 409 if the change is closed or outdated, or the caller counts as its requester."""
+        base.known_only(request)
+        if verb not in VERBS:
+            raise http_errors.NotFound(reasons.of("unknown_action", action=short_text(verb), known=", ".join(VERBS)))
+        who = principal(request)
+        seen = Q(cluster=None) | Q(cluster__in=accounts.clusters_of(who))
+        row = get_object_or_404(PendingChange.objects.select_related("cluster").filter(seen), pk=pk)
+        require(request, base.ADMIN, row.cluster)
+        reason, now, actor = base.body_of(request, base.Act)["reason"], timezone.now(), accounts.actor(who)
+        try:
+            if verb == "confirm":
+                row = pending_changes.confirm(row, actor=actor, names=accounts.counted_as(who, at=now), now=now)
+            else:
+                row = pending_changes.reject(row, actor=actor, reason=reason, now=now)
+        except pending_changes.ChangeRefused as error:
+            raise http_errors.Conflict(error.reason) from error
+        return Response(ChangeSerializer(row).data)
+
+
+def ask(request: Request, cluster: Cluster | None, kind: str, changes: dict[str, Any], *, reason: str) -> Response:
+    """Stores the change for another admin and returns it (202)."""
+    who, now = principal(request), timezone.now()
+    row = pending_changes.request(
+        cluster,
+        kind,
+        changes,
+        actor=accounts.actor(who),
+        requesters=accounts.counted_as(who, at=now),
+        reason=reason,
+        now=now,
+    )
+    return Response(ChangeSerializer(row).data, status=202)

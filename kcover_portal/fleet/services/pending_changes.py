@@ -1,0 +1,162 @@
+"""Changes that loosen a limit: where the cluster asks for a second admin, they wait until another one confirms them.
+
+A change that only tightens is effective at once. So is every change by the shell.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+
+from kcover import audit, reasons
+from kcover.decisions import guards
+from kcover.policy import document
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries, services
+from kcover_portal.fleet.models import Cluster, PendingChange
+from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.ledger import services as ledger
+from kcover_portal.runtime import queries as runtime
+from kcover_portal.runtime.models import Installation, Mode
+
+VALID_FOR = timedelta(days=1)
+HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster.HandApproval.ALWAYS)  # strictest last
+Kind = PendingChange.Kind
+
+
+class ChangeRefused(reasons.ExplainedError):
+    """The change cannot be confirmed or rejected; the reason says why."""
+
+
+def loosens_mode(row: Cluster | Installation, mode: str | None) -> bool:
+    """Returns whether the mode is less strict than the present one; than the one before, during a pause."""
+    present = row.resumes_as or Mode.ENFORCE if row.mode == Mode.PAUSED else row.mode
+    return mode is not None and document.MODES.index(mode) > document.MODES.index(present)
+
+
+def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
+    """Returns whether the settings let the portal, or one person, do more than before."""
+    rank = HAND_APPROVALS.index
+    return (
+        loosens_mode(cluster, changes.get("mode"))
+        or rank(changes.get("hand_approval", cluster.hand_approval)) < rank(cluster.hand_approval)
+        or (cluster.second_admin and not changes.get("second_admin", True))
+    )
+
+
+def loosens_guards(cluster: Cluster, patch: object) -> bool:
+    """Returns whether the patch loosens a guard. Raises guards.SettingError."""
+    before = queries.guards_of(cluster)
+    return bool(guards.loosened(before, guards.merge(before, patch)))
+
+
+def needs_second(cluster: Cluster | None) -> bool:
+    """Returns whether a change that loosens waits: the cluster asks for it, or for all clusters, one of them."""
+    return cluster.second_admin if cluster is not None else Cluster.objects.filter(second_admin=True).exists()
+
+
+def request(
+    cluster: Cluster | None,
+    kind: str,
+    changes: Mapping[str, Any],
+    *,
+    actor: str,
+    requesters: Collection[str],
+    reason: str,
+    now: datetime,
+) -> PendingChange:
+    """Stores a change that waits for another admin. ``requesters``: the people who count as the requester."""
+    with transaction.atomic():
+        row = PendingChange.objects.create(
+            cluster=cluster,
+            kind=kind,
+            changes=dict(changes),
+            before=_before(cluster, kind, changes),
+            requested_by=actor,
+            requesters=list(requesters),
+            reason=reason,
+            requested_at=now,
+            expires_at=now + VALID_FOR,
+        )
+        _note(row, audit.ChangeRequested, actor=actor, reason=reason, now=now, requesters=tuple(requesters))
+    return row
+
+
+def confirm(change: PendingChange, *, actor: str, names: Collection[str], now: datetime) -> PendingChange:
+    """Carries out the change in the name of the confirming admin. ``names``: who could use that admin's account.
+
+    Raises ChangeRefused if the admin counts as the requester, or the change is closed, expired or outdated.
+    """
+    with transaction.atomic(), ledger.last():
+        row = _open(change, now=now)
+        if {actor, *names} & {row.requested_by, *row.requesters}:
+            raise ChangeRefused(reasons.of("change_own", change=str(row.pk)))
+        if _before(row.cluster, row.kind, row.changes) != row.before:
+            raise ChangeRefused(reasons.of("change_outdated", change=str(row.pk)))
+        _close(row, PendingChange.State.CONFIRMED, actor=actor, now=now)
+        _note(row, audit.ChangeConfirmed, actor=actor, reason=row.reason, now=now)
+        _APPLY[Kind(row.kind)](row, actor, now)
+    return row
+
+
+def reject(change: PendingChange, *, actor: str, reason: str, now: datetime) -> PendingChange:
+    """Closes the change without carrying it out. Raises ChangeRefused if it is closed or expired."""
+    with transaction.atomic():
+        row = _open(change, now=now)
+        _close(row, PendingChange.State.REJECTED, actor=actor, now=now)
+        _note(row, audit.ChangeRejected, actor=actor, reason=reason, now=now)
+    return row
+
+
+def _open(change: PendingChange, *, now: datetime) -> PendingChange:
+    row = PendingChange.objects.select_for_update(of=("self",)).select_related("cluster").get(pk=change.pk)
+    state = PendingChange.State.EXPIRED if row.expires_at <= now else row.state
+    if state != PendingChange.State.OPEN:
+        raise ChangeRefused(reasons.of("change_closed", change=str(row.pk), state=str(state)))
+    return row
+
+
+def _close(row: PendingChange, state: str, *, actor: str, now: datetime) -> None:
+    row.state, row.answered_by, row.answered_at = state, actor, now
+    row.save(update_fields=["state", "answered_by", "answered_at"])
+
+
+def _before(cluster: Cluster | None, kind: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    if kind == Kind.GUARDS and cluster is not None:
+        present = guards.to_json(queries.guards_of(cluster))
+        return {name: present[name] for name in changes}
+    if kind == Kind.SETTINGS and cluster is not None:
+        return {name: getattr(cluster, name) for name in changes}
+    row = cluster or runtime.installation()
+    return {"mode": row.mode, "resumes_as": row.resumes_as}
+
+
+def _set_guards(row: PendingChange, actor: str, now: datetime) -> None:
+    assert row.cluster is not None
+    cluster_settings.set_guards(row.cluster, row.changes, actor=actor, reason=row.reason, now=now)
+
+
+def _set_cluster(row: PendingChange, actor: str, now: datetime) -> None:
+    assert row.cluster is not None
+    cluster_settings.set_cluster(row.cluster, row.changes, actor=actor, reason=row.reason, now=now)
+
+
+def _resume(row: PendingChange, actor: str, now: datetime) -> None:
+    services.resume(cluster=row.cluster, reason=row.reason, actor=actor, now=now, mode=row.changes["mode"])
+
+
+_APPLY: Mapping[Kind, Callable[[PendingChange, str, datetime], None]] = {
+    Kind.GUARDS: _set_guards,
+    Kind.SETTINGS: _set_cluster,
+    Kind.RESUME: _resume,
+}
+
+
+def _note(
+    row: PendingChange, act: type[audit.PendingChangeAct], *, actor: str, reason: str, now: datetime, **more: Any
+) -> None:
+    name = row.cluster.name if row.cluster else ""
+    entry = act(cluster=name, change=row.pk, changes=row.changes, reason=reason, **more)
+    ledger.record(name, entry, actor=actor, now=now)
+    doorbell.publish("cluster", row.cluster.pk if row.cluster else 0, cluster=name)
