@@ -112,7 +112,7 @@ class Cluster(ModelWithSecrets):
 
 
 class PendingChange(models.Model):
-    """A change that loosens a limit and waits for another admin."""
+    """A change that loosens a limit, in a cluster or (null) in all, and waits for another admin."""
 
     class State(models.TextChoices):
         OPEN = "open", _("Open")
@@ -125,11 +125,9 @@ class PendingChange(models.Model):
         SETTINGS = "settings", _("Settings")
         RESUME = "resume", _("Resume")
 
-    cluster = models.ForeignKey(
-        Cluster, on_delete=models.CASCADE, null=True, related_name="pending_changes", help_text="null: all clusters"
-    )
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="pending_changes")
     kind = models.CharField(max_length=10, choices=Kind.choices)
-    changes = models.JSONField(help_text="the patch, as it was requested")
+    changes = models.JSONField(help_text="the patch that was requested")
     before = models.JSONField(help_text="what it changes, as it was at the request")
     requested_by = models.CharField(max_length=200)
     requesters = models.JSONField(default=list, help_text="the people who count as the requester")
@@ -139,9 +137,6 @@ class PendingChange(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
     answered_by = models.CharField(max_length=200, blank=True)
     answered_at = models.DateTimeField(null=True)
-
-    class Meta:
-        ordering = ("-id",)
 
 
 class Maintenance(models.Model):

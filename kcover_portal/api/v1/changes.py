@@ -45,7 +45,7 @@ class Changes(base.Reads[PendingChange]):
     def get_queryset(self) -> QuerySet[PendingChange]:
         """Returns the changes of visible clusters and of all clusters."""
         seen = Q(cluster=None) | Q(cluster__in=accounts.clusters_of(principal(self.request)))
-        return PendingChange.objects.select_related("cluster").filter(seen)
+        return PendingChange.objects.select_related("cluster").filter(seen).order_by("-pk")
 
 
 class ChangeAct(base.Acts):

@@ -131,7 +131,7 @@ def test_a_guard_is_changed_with_a_reason_on_record(person, fleet_of_ten: World)
     ],
 )
 def test_what_is_no_setting_is_refused_at_its_field(person, fleet_of_ten: World, guard, given, said):
-    response = person("operator").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "r"})
+    response = person("admin").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "r"})
     assert response.status_code == 422
     assert said in text(response)
     assert not Entry.objects.filter(verb="cluster.guards").exists()
@@ -142,7 +142,7 @@ def test_every_guards_form_saves_what_it_shows(person, fleet_of_ten: World, guar
     form = guard_settings.Guard(None, guard=guard, settings=fleet.guards_of(fleet_of_ten.cluster))
     shown = {name: form[name].value() for name in form.fields if name != "reason"}
     given = {name: "on" if value is True else value for name, value in shown.items() if value not in (None, False)}
-    response = person("operator").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "as it is"})
+    response = person("admin").post(f"/safety/c1/guards/{guard}/", {**given, "reason": "as it is"})
     assert response.status_code == 302
     assert not Entry.objects.filter(verb="cluster.guards").exists()  # nothing changed, so nothing is noted
 
@@ -152,7 +152,7 @@ def test_a_viewer_changes_nothing_and_a_strangers_cluster_is_not_there(person, f
     assert person("viewer").post("/safety/c1/mode/", {"mode": "paused", "reason": "r"}).status_code == 403
     west = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)
     assert person("admin", cluster=west).get("/safety/c1/guards/storm/").status_code == 404
-    assert person("operator").get("/safety/c1/guards/nonsense/").status_code == 404
+    assert person("admin").get("/safety/c1/guards/nonsense/").status_code == 404
 
 
 def test_one_cluster_is_paused_and_goes_on(person, fleet_of_ten: World):

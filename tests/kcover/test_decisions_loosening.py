@@ -1,0 +1,69 @@
+"""What counts as loosening a guard."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcover.decisions import guards
+
+NO: tuple[str, ...] = ()
+STRICT = {
+    "breaker": {"limit": 5},
+    "budget": {"limit": 5},
+    "floor": {"percent": 50},
+    "cooldown": 600,
+    "ladder": {"reboots": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("patch", "expected"),
+    [
+        ({"storm": {"enabled": False}}, ("storm",)),
+        ({"storm": {"nodes": 4}}, ("storm",)),
+        ({"storm": {"window": 60}}, ("storm",)),
+        ({"storm": {"nodes": 2, "window": 600}}, NO),
+        ({"rate": {"enabled": False}}, ("rate",)),
+        ({"breaker": {"enabled": False}}, ("breaker",)),
+        ({"breaker": {"limit": 6}}, ("breaker",)),
+        ({"breaker": {"limit": "1%"}}, ("breaker",)),
+        ({"breaker": {"limit": 4, "window": 600}}, NO),
+        ({"budget": {"limit": None}}, ("budget",)),
+        ({"budget": {"by": "pool"}}, ("budget",)),
+        ({"budget": {"limit": 1}}, NO),
+        ({"floor": {"percent": None}}, ("floor",)),
+        ({"floor": {"percent": 60}}, NO),
+        ({"cooldown": 0}, ("cooldown",)),
+        ({"cooldown": 900}, NO),
+        ({"hold_down": 0}, ("hold_down",)),
+        ({"plans": {"limit": 6}}, ("plans",)),
+        ({"repeats": {"limit": 100}}, ("repeats",)),
+        ({"repeats": {"window": 60}}, ("repeats",)),
+        ({"ladder": {"reboots": None}}, ("ladder",)),
+        ({"ladder": {"reboots": 1}}, NO),
+        ({"expiry": 172800}, ("expiry",)),
+        ({"expiry": 3600}, NO),
+        ({"floor": {"percent": 80}, "cooldown": 0}, ("cooldown",)),
+    ],
+)
+def test_what_loosens(patch: dict[str, Any], expected: tuple[str, ...]) -> None:
+    before = guards.parse(STRICT)
+    assert guards.loosened(before, guards.merge(before, patch)) == expected
+    assert guards.loosened(before, before) == NO
+
+
+def test_a_guard_that_is_off_is_not_loosened_by_its_numbers() -> None:
+    off = guards.parse({"storm": {"enabled": False}, "breaker": {"enabled": False}})
+    wide = {"storm": {"nodes": 50, "window": 1}, "breaker": {"limit": 99, "window": 1}, "ladder": {"window": 1}}
+    assert guards.loosened(off, guards.merge(off, wide)) == NO
+    assert guards.loosened(off, guards.merge(off, {"storm": {"enabled": True}, "budget": {"limit": 9}})) == NO
+
+
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(0, 900), st.integers(0, 900))
+def test_of_two_different_settings_at_least_one_way_loosens(one: int, other: int, cool: int, hot: int) -> None:
+    first = guards.parse({"breaker": {"limit": one}, "cooldown": cool})
+    second = guards.parse({"breaker": {"limit": other}, "cooldown": hot})
+    both = guards.loosened(first, second) + guards.loosened(second, first)
+    assert bool(both) == (first != second)

@@ -1,0 +1,186 @@
+"""Changes that loosen a limit: who may make them, and when another admin must confirm them."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import User
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, PendingChange
+from kcover_portal.fleet.services import pending_changes
+from kcover_portal.ledger.models import Entry
+from kcover_portal.runtime.models import Installation
+from tests.codes import refused
+from tests.portal.api.conftest import Api, fields, person, problem
+
+pytestmark = pytest.mark.django_db
+OFF = {"enabled": False}
+
+
+@pytest.fixture(autouse=True)
+def _quick(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture
+def east(now: datetime) -> Cluster:
+    return Cluster.objects.create(name="east", created_at=now, mode="approve")
+
+
+@pytest.fixture
+def ada(east: Cluster, now: datetime) -> Api:
+    return person("ada", "admin", now)
+
+
+@pytest.fixture
+def bea(east: Cluster, now: datetime) -> Api:
+    return person("bea", "admin", now)
+
+
+def patch(api: Api, path: str, body: dict[str, Any]) -> Any:
+    return api.call("patch", f"clusters/east{path}", body)
+
+
+@pytest.mark.parametrize("role", ["operator", "approver"])
+@pytest.mark.parametrize("guards", [{"storm": OFF}, {"rate": OFF}, {"breaker": OFF}, {"cooldown": 0}, {"cooldown": 60}])
+def test_guards_are_an_admins(east: Cluster, now: datetime, role: str, guards: dict[str, Any]) -> None:
+    before = fleet.guards_of(east)
+    assert problem(patch(person("olga", role, now), "/guards", guards), 403)["code"] == "role_required"
+    east.refresh_from_db()
+    assert fleet.guards_of(east) == before
+
+
+def test_an_operator_tightens_a_mode_and_loosens_none(east: Cluster, now: datetime) -> None:
+    olga = person("olga", "operator", now)
+    assert patch(olga, "", {"mode": "enforce"}).status_code == 403
+    assert patch(olga, "", {"mode": "shadow"}).status_code == 200
+    assert patch(olga, "", {"mode": "approve"}).status_code == 403
+    assert olga.post("pause", {"cluster": "east", "reason": "x"}).status_code == 200
+    assert olga.post("resume", {"cluster": "east", "reason": "x", "mode": "enforce"}).status_code == 403
+    assert patch(olga, "", {"mode": "enforce"}).status_code == 403, "not by way of a pause either"
+    assert olga.post("resume", {"cluster": "east", "reason": "x"}).json()["mode"] == "shadow"
+
+
+def test_the_mode_of_everything_is_loosened_by_an_admin(now: datetime) -> None:
+    Installation.objects.create(mode="shadow")
+    refusal = person("olga", "operator", now).post("resume", {"reason": "x", "mode": "enforce"})
+    assert (refusal.status_code, Installation.objects.get().mode) == (403, "shadow")
+    assert person("ada", "admin", now).post("resume", {"reason": "x", "mode": "enforce"}).status_code == 200
+
+
+@pytest.mark.parametrize("setting", [{"hand_approval": "never"}, {"second_admin": True}])
+def test_who_must_approve_is_an_admins_setting(east: Cluster, now: datetime, setting: dict[str, Any]) -> None:
+    assert patch(person("olga", "approver", now), "", setting).status_code == 403
+    assert patch(person("ada", "admin", now), "", setting).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "read"),
+    [
+        ("/guards", {"storm": OFF}, lambda east: fleet.guards_of(east).storm.enabled is False),
+        ("", {"mode": "enforce"}, lambda east: east.mode == "enforce"),
+        ("", {"hand_approval": "never"}, lambda east: east.hand_approval == "never"),
+        ("", {"second_admin": False}, lambda east: east.second_admin is False),
+    ],
+)
+def test_a_second_admin_confirms_what_loosens(
+    east: Cluster, ada: Api, bea: Api, path: str, body: dict[str, Any], read: Any
+) -> None:
+    Cluster.objects.update(second_admin=True)
+    waits = patch(ada, path, {**body, "reason": "tonight"})
+    assert (waits.status_code, waits.json()["state"]) == (202, "open")
+    east.refresh_from_db()
+    assert not read(east)
+    address = f"changes/{waits.json()['id']}"
+    assert problem(ada.post(f"{address}/confirm"), 409)["code"] == "change_own"
+    assert bea.post(f"{address}/confirm").json()["state"] == "confirmed"
+    east.refresh_from_db()
+    assert read(east)
+    assert problem(bea.post(f"{address}/confirm"), 409)["code"] == "change_closed"
+    verbs = [entry.verb for entry in Entry.objects.filter(cluster="east").order_by("pk")]
+    assert verbs[:2] == ["change.requested", "change.confirmed"]
+
+
+def test_a_resume_in_a_looser_mode_waits(east: Cluster, ada: Api, bea: Api) -> None:
+    Cluster.objects.update(second_admin=True)
+    for body in ({"reason": "go", "mode": "enforce", "cluster": "east"}, {"reason": "go", "mode": "enforce"}):
+        Cluster.objects.update(mode="paused", resumes_as="approve")
+        Installation.objects.update_or_create(pk=1, defaults={"mode": "shadow"})
+        waits = ada.post("resume", body)
+        assert waits.status_code == 202, waits.content
+        assert bea.post(f"changes/{waits.json()['id']}/confirm").status_code == 200
+        east.refresh_from_db()
+        assert "enforce" in (east.mode, Installation.objects.get().mode)
+
+
+def test_what_tightens_is_immediate(east: Cluster, ada: Api) -> None:
+    Cluster.objects.update(second_admin=True)
+    assert patch(ada, "/guards", {"breaker": {"limit": 2}, "floor": {"percent": 90}}).status_code == 200
+    assert patch(ada, "", {"mode": "shadow"}).status_code == 200
+    assert ada.post("pause", {"reason": "x"}).status_code == 200
+    assert not PendingChange.objects.exists()
+
+
+def test_one_admin_is_not_two(east: Cluster, ada: Api, bea: Api, now: datetime) -> None:
+    """Ada sets bea's password and confirms as bea."""
+    Cluster.objects.update(second_admin=True)
+    change = patch(ada, "", {"mode": "enforce"}).json()["id"]
+    accounts.set_password(User.objects.get(username="bea"), "another long one 1", actor="user:ada", now=now)
+    client = Client()
+    client.force_login(User.objects.get(username="bea"))
+    assert problem(Api(client=client).post(f"changes/{change}/confirm"), 409)["code"] == "change_own"
+    assert PendingChange.objects.get().state == "open"
+
+
+def test_a_change_is_of_what_was_seen(east: Cluster, ada: Api, bea: Api) -> None:
+    Cluster.objects.update(second_admin=True)
+    change = patch(ada, "/guards", {"breaker": {"limit": 50}}).json()["id"]
+    patch(bea, "/guards", {"breaker": {"limit": 1}})
+    assert problem(bea.post(f"changes/{change}/confirm"), 409)["code"] == "change_outdated"
+    assert bea.post(f"changes/{change}/reject", {"reason": "no"}).json()["state"] == "rejected"
+
+
+def test_a_change_waits_a_day(east: Cluster, now: datetime) -> None:
+    row = pending_changes.request(
+        east, "settings", {"mode": "enforce"}, actor="user:ada", requesters=["user:ada"], reason="", now=now
+    )
+    with refused(pending_changes.ChangeRefused, "change_closed"):
+        pending_changes.confirm(row, actor="user:bea", names=[], now=now + timedelta(days=1))
+
+
+def test_secrets_do_not_wait_with_it(east: Cluster, ada: Api) -> None:
+    Cluster.objects.update(second_admin=True)
+    body = {"mode": "enforce", "decision_secret": "x" * 32}
+    assert "decision_secret" in fields(patch(ada, "", body))
+    assert not PendingChange.objects.exists()
+
+
+def test_an_operator_confirms_nothing(east: Cluster, ada: Api, now: datetime) -> None:
+    Cluster.objects.update(second_admin=True)
+    change = patch(ada, "", {"mode": "enforce"}).json()["id"]
+    olga = person("olga", "approver", now)
+    assert [one["id"] for one in olga.get("changes").json()["results"]] == [change]
+    assert olga.post(f"changes/{change}/confirm").status_code == 403
+    assert (
+        person("zoe", "admin", now, cluster=Cluster.objects.create(name="west", created_at=now))
+        .post(f"changes/{change}/confirm")
+        .status_code
+        == 404
+    )
+    assert ada.post(f"changes/{change}/explode").status_code == 404
+
+
+def test_the_console_asks_the_second_admin(east: Cluster, ada: Api, bea: Api) -> None:
+    Cluster.objects.update(second_admin=True)
+    ada.client.post("/safety/east/mode/", {"mode": "enforce", "reason": "tonight"})
+    east.refresh_from_db()
+    assert east.mode == "approve"
+    pk = PendingChange.objects.get().pk
+    assert f"/safety/changes/{pk}/confirm/" in bea.client.get("/safety/").content.decode()
+    assert ada.client.post(f"/safety/changes/{pk}/confirm/", {"reason": "me"}).status_code == 422
+    assert bea.client.post(f"/safety/changes/{pk}/confirm/", {"reason": "agreed"}).status_code == 302
+    east.refresh_from_db()
+    assert east.mode == "enforce"
