@@ -23,7 +23,7 @@ from kcover_portal.fleet.services import pending_changes
 VERBS = ("confirm", "reject")
 
 
-class ChangeSerializer(serializers.ModelSerializer[PendingChange]):
+class PendingChangeSerializer(serializers.ModelSerializer[PendingChange]):
     """A change that waits for another admin. ``before``: the values at the request."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True, allow_null=True)
@@ -40,7 +40,7 @@ class Changes(base.Reads[PendingChange]):
     """Changes that wait, or waited, for another admin; newest first."""
 
     queryset = PendingChange.objects.select_related("cluster")
-    serializer_class = ChangeSerializer
+    serializer_class = PendingChangeSerializer
 
     def get_queryset(self) -> QuerySet[PendingChange]:
         """Returns the changes of visible clusters and of all clusters."""
@@ -55,7 +55,7 @@ class ChangeAct(base.Acts):
         operation_id="changes_act",
         parameters=[OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS)],
         request=base.Act,
-        responses={200: ChangeSerializer},
+        responses={200: PendingChangeSerializer},
     )
     def post(self, request: Request, pk: int, verb: str) -> Response:
         """Executes the action. 409 if the change is closed or outdated, or the caller counts as its requester."""
@@ -74,7 +74,7 @@ class ChangeAct(base.Acts):
                 row = pending_changes.reject(row, actor=actor, reason=reason, now=now)
         except pending_changes.ChangeRefused as error:
             raise http_errors.Conflict(error.reason) from error
-        return Response(ChangeSerializer(row).data)
+        return Response(PendingChangeSerializer(row).data)
 
 
 def ask(request: Request, cluster: Cluster | None, kind: str, changes: dict[str, Any], *, reason: str) -> Response:
@@ -89,4 +89,4 @@ def ask(request: Request, cluster: Cluster | None, kind: str, changes: dict[str,
         reason=reason,
         now=now,
     )
-    return Response(ChangeSerializer(row).data, status=202)
+    return Response(PendingChangeSerializer(row).data, status=202)

@@ -150,7 +150,7 @@ class Clusters(base.Reads[Cluster]):
         """Adds what the caller sees."""
         return {**super().get_serializer_context(), "scope": accounts.scope(principal(self.request))}
 
-    @extend_schema(request=ClusterBody, responses={200: ClusterSerializer, 202: changes.ChangeSerializer})
+    @extend_schema(request=ClusterBody, responses={200: ClusterSerializer, 202: changes.PendingChangeSerializer})
     def partial_update(self, request: Request, name: str) -> Response:
         """Changes the given settings, all or none. Decision and reboot settings require an admin.
 

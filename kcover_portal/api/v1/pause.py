@@ -77,7 +77,7 @@ class Resume(base.Acts):
         operation_id="resume",
         parameters=[KEY],
         request=ResumeBody,
-        responses={200: ModeSerializer, 202: changes.ChangeSerializer},
+        responses={200: ModeSerializer, 202: changes.PendingChangeSerializer},
     )
     @idempotency.once
     def post(self, request: Request) -> Response:

@@ -38,7 +38,7 @@ class Guards(base.Acts):
     @extend_schema(
         operation_id="clusters_guards_change",
         request=OpenApiTypes.OBJECT,
-        responses={200: OpenApiTypes.OBJECT, 202: changes.ChangeSerializer},
+        responses={200: OpenApiTypes.OBJECT, 202: changes.PendingChangeSerializer},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Changes the given guards, all or none; returns all guards. ``reason`` goes to the audit log.

@@ -5,28 +5,52 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('fleet', '0004_people_settings'),
+        ("fleet", "0004_people_settings"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='PendingChange',
+            name="PendingChange",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('guards', 'Guards'), ('settings', 'Settings'), ('resume', 'Resume')], max_length=10)),
-                ('changes', models.JSONField(help_text='the patch that was requested')),
-                ('before', models.JSONField(help_text='what it changes, as it was at the request')),
-                ('requested_by', models.CharField(max_length=200)),
-                ('requesters', models.JSONField(default=list, help_text='the people who count as the requester')),
-                ('reason', models.CharField(blank=True, max_length=500)),
-                ('requested_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField()),
-                ('state', models.CharField(choices=[('open', 'Open'), ('confirmed', 'Confirmed'), ('rejected', 'Rejected'), ('expired', 'Expired')], default='open', max_length=10)),
-                ('answered_by', models.CharField(blank=True, max_length=200)),
-                ('answered_at', models.DateTimeField(null=True)),
-                ('cluster', models.ForeignKey(null=True, on_delete=django.db.models.deletion.CASCADE, related_name='pending_changes', to='fleet.cluster')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("guards", "Guards"), ("settings", "Settings"), ("resume", "Resume")], max_length=10
+                    ),
+                ),
+                ("changes", models.JSONField(help_text="the patch that was requested")),
+                ("before", models.JSONField(help_text="what it changes, as it was at the request")),
+                ("requested_by", models.CharField(max_length=200)),
+                ("requesters", models.JSONField(default=list, help_text="the people who count as the requester")),
+                ("reason", models.CharField(blank=True, max_length=500)),
+                ("requested_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("open", "Open"),
+                            ("confirmed", "Confirmed"),
+                            ("rejected", "Rejected"),
+                            ("expired", "Expired"),
+                        ],
+                        default="open",
+                        max_length=10,
+                    ),
+                ),
+                ("answered_by", models.CharField(blank=True, max_length=200)),
+                ("answered_at", models.DateTimeField(null=True)),
+                (
+                    "cluster",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="pending_changes",
+                        to="fleet.cluster",
+                    ),
+                ),
             ],
         ),
     ]

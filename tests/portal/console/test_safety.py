@@ -107,7 +107,7 @@ def test_the_page_shows_every_cluster_and_what_is_left_out(person, fleet_of_ten:
 
 
 def test_a_guard_is_changed_with_a_reason_on_record(person, fleet_of_ten: World):
-    client = person("operator", name="omar")
+    client = person("admin", name="omar")
     address = "/safety/c1/guards/breaker/"
     shown = text(client.get(address))
     assert 'value="5 min"' in shown

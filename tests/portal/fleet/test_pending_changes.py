@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
@@ -124,11 +125,11 @@ def test_what_tightens_is_immediate(east: Cluster, ada: Api) -> None:
     assert not PendingChange.objects.exists()
 
 
-def test_one_admin_is_not_two(east: Cluster, ada: Api, bea: Api, now: datetime) -> None:
+def test_one_admin_is_not_two(east: Cluster, ada: Api, bea: Api) -> None:
     """Ada sets bea's password and confirms as bea."""
     Cluster.objects.update(second_admin=True)
     change = patch(ada, "", {"mode": "enforce"}).json()["id"]
-    accounts.set_password(User.objects.get(username="bea"), "another long one 1", actor="user:ada", now=now)
+    accounts.set_password(User.objects.get(username="bea"), "another long one 1", actor="user:ada", now=timezone.now())
     client = Client()
     client.force_login(User.objects.get(username="bea"))
     assert problem(Api(client=client).post(f"changes/{change}/confirm"), 409)["code"] == "change_own"
