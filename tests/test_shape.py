@@ -17,6 +17,8 @@ LONGEST = 300  # lines
 # Files that may be longer, each with the reason.
 LONGER: dict[str, str] = {
     "tools/verify_proof.py": "a stranger gets one file",
+    "kcover_portal/env.py": "one table of settings, read from top to bottom",
+    "kcover_portal/fleet/models.py": "all tables of one Django app",
 }
 
 # Lookups through a relation that a higher app declares: (app, name of the relation). This list only shrinks.

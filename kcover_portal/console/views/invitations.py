@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import Invitation, Role, User
+from kcover_portal.accounts.models import Invitation, User, Verb
 from kcover_portal.accounts.services import invitations
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, require, signed_in
@@ -27,7 +27,7 @@ from kcover_portal.console.forms import sign_in
 @signed_in
 def invite(request: Request) -> HttpResponse:
     """Create an account without a password, and a link for its owner. The response shows the link once."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     form = forms.Invite(request.POST or None)
     if request.method == "POST" and form.is_valid():
         confirm(request)
@@ -51,7 +51,7 @@ def invite(request: Request) -> HttpResponse:
 @signed_in
 def invite_again(request: Request, pk: int) -> HttpResponse:
     """Create a new link for a person who has no password yet. It replaces earlier links."""
-    require(request, Role.ADMIN, None)
+    require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():

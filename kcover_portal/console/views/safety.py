@@ -53,7 +53,7 @@ def safety(request: Request) -> HttpResponse:
                 "bounds": reads.bounds(cluster, now=now),
                 "plain": [(name, _plain(cluster, name)) for name in PLAIN],
                 "may": cluster.pk in operable,
-                "sets": accounts.may(request.user, Role.ADMIN, cluster),
+                "sets": accounts.may(request.user, Verb.CONFIGURE, cluster),
             }
             for cluster in clusters
         ],
@@ -140,7 +140,7 @@ def change(request: Request, pk: int, verb: str) -> HttpResponse:
     if verb not in ("confirm", "reject"):
         raise Http404
     row = get_object_or_404(reads.open_changes(list(accounts.clusters_of(request.user)), now=timezone.now()), pk=pk)
-    require(request, Role.ADMIN, row.cluster)
+    require(request, Verb.CONFIGURE, row.cluster)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
         actor, now = accounts.actor(request.user), timezone.now()

@@ -8,40 +8,75 @@ storms, runs over many nodes).
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import TypeVar
 
 from django.conf import settings
-from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Model, Q, QuerySet, prefetch_related_objects
 
-from kcover import audit
-from kcover_portal.accounts.models import (
-    VERBS_OF,
-    ApiToken,
-    Invitation,
-    Passkey,
-    Role,
-    Session,
-    TotpDevice,
-    User,
-    Verb,
+from kcover_portal.accounts.models import VERBS_OF, ApiToken, Role, User, Verb
+from kcover_portal.accounts.queries.people import (
+    USER,
+    Principal,
+    actor,
+    controllers,
+    counted_as,
+    find_user,
+    has_second_factor,
+    idle_limit,
+    invited_users,
+    live_sessions,
+    owner_of,
+    person,
+    place_key,
+    revoked_since,
+    shell_actor,
+    users_with_second_factor,
 )
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.ledger import queries as ledger
 
-Principal = User | ApiToken | AnonymousUser
+__all__ = [
+    "READ",
+    "ROLES",
+    "TOKEN_ROLES",
+    "USER",
+    "Grant",
+    "Place",
+    "Principal",
+    "Row",
+    "Scope",
+    "actor",
+    "clusters_of",
+    "controllers",
+    "counted_as",
+    "find_user",
+    "has_second_factor",
+    "idle_limit",
+    "invited_users",
+    "live_sessions",
+    "may",
+    "may_do_all_of",
+    "may_override",
+    "may_somewhere",
+    "needs",
+    "owner_of",
+    "person",
+    "place_key",
+    "revoked_since",
+    "role_with",
+    "scope",
+    "second_factor_required",
+    "sees_all",
+    "shell_actor",
+    "users_with_second_factor",
+    "verbs_at",
+    "verbs_in",
+    "verbs_of_kind",
+    "visible",
+]
+
 Place = Cluster | Node | None  # None: the whole installation
 Row = TypeVar("Row", bound=Model)
-
-USER = "user:"  # names of people begin with it
-CONTROL_LASTS = timedelta(days=1)
-# After these, whoever did them can use the account that they are about.
-CONTROL_VERBS = (
-    *(audit.PasswordChanged.VERB, audit.FactorsReset.VERB, audit.UserInvited.VERB),
-    *(audit.RoleGiven.VERB, audit.RoleTaken.VERB, audit.UserEnabled.VERB),
-)
 
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
 READ = Verb.READ.value
@@ -197,99 +232,10 @@ def may_do_all_of(who: Principal, other: User) -> bool:
     return all(grant.verbs <= _held(own, grant.cluster, grant.pool) for grant in _grants(other))
 
 
-def actor(who: Principal) -> str:
-    """Returns the name of the user or token in the audit log: ``user:anna``, ``token:decision kcd_Ab12``."""
-    if isinstance(who, ApiToken):
-        return f"token:{who.kind} {who.prefix}"
-    return f"{USER}{who.get_username()}" if who.is_authenticated else "nobody"
-
-
-def person(who: Principal) -> str:
-    """Returns the name of the person behind a principal; a token without an owner stands for itself."""
-    return actor(owner_of(who) or who)
-
-
-def counted_as(who: Principal, *, at: datetime) -> list[str]:
-    """Returns the people who count as the one who acts: the person behind the principal, and ``controllers``."""
-    name = person(who)
-    return [name, *controllers(name, at=at)]
-
-
-def controllers(name: str, *, at: datetime) -> list[str]:
-    """Returns the people who could have used the account of an actor at that time, besides its owner.
-
-    Within the day before, they set the password or the role of the account, reset its second factors, invited its
-    owner or enabled it, or did so with the account of such a person. The shell is left out: whoever has it needs no
-    account.
-    """
-    found, pending = {name}, [(name, at)]
-    while pending:
-        account, until = pending.pop()
-        if not account.startswith(USER):
-            continue
-        subject = f"user {account.removeprefix(USER)}"
-        changes = ledger.about(subject, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
-        by_people = changes.filter(actor__startswith=USER).exclude(actor__in=found)
-        news = list(by_people.values_list("actor", "at"))
-        found.update(by for by, _ in news)
-        pending += news
-    return sorted(found - {name})
-
-
-def place_key(who: Principal) -> str:
-    """Returns who a request counts for where people have few places: ``user:3``, or ``token:7`` without an owner."""
-    if isinstance(who, ApiToken):
-        return f"user:{who.owner_id}" if who.owner_id is not None else f"token:{who.pk}"
-    return f"user:{who.pk}"
-
-
-def shell_actor() -> str:
-    """Returns the name of the operating system's user in the audit log, for management commands."""
-    return f"command:{get_system_username() or 'unknown'}"
-
-
-def find_user(name: str) -> User | None:
-    return User.objects.filter(username=name).first()
-
-
-def has_second_factor(user: User) -> bool:
-    """Returns whether the user has an authenticator app or a passkey."""
-    return TotpDevice.objects.filter(user=user).exists() or user.passkeys.exists()
-
-
-def users_with_second_factor() -> frozenset[int]:
-    """Returns the ids of the users who have a second factor."""
-    held = TotpDevice.objects.values_list("user").union(Passkey.objects.order_by().values_list("user"))
-    return frozenset(pk for (pk,) in held)
-
-
-def invited_users() -> frozenset[int]:
-    """Returns the ids of the users who were invited and have not chosen a password yet."""
-    return frozenset(Invitation.objects.filter(ended_at=None).values_list("user", flat=True))
-
-
 def second_factor_required(user: User) -> bool:
     """Returns whether KCOVER_SECOND_FACTOR asks this user for a second factor."""
     required = settings.KCOVER_SECOND_FACTOR
     return required == "all" or (required == "approvers" and may_somewhere(user, Role.APPROVER))
-
-
-def live_sessions(now: datetime) -> QuerySet[Session]:
-    """Returns the sessions of signed-in people that have not ended, the last used first."""
-    live = Session.objects.filter(user__isnull=False, expire_date__gt=now, seen_at__gt=now - idle_limit())
-    return live.order_by("-seen_at")
-
-
-def idle_limit() -> timedelta:
-    """How long a session lasts without a request of the person."""
-    return timedelta(minutes=settings.KCOVER_SESSION_IDLE_MINUTES)
-
-
-def owner_of(who: Principal) -> User | None:
-    """Returns the person who counts as the requester: the user, or the owner of the token; None without one."""
-    if isinstance(who, ApiToken):
-        return who.owner
-    return who if isinstance(who, User) else None
 
 
 def _grants(who: Principal) -> list[Grant]:
@@ -322,8 +268,3 @@ def _grants_of_token(token: ApiToken) -> list[Grant]:
 def _held(grants: list[Grant], cluster: int | None, pool: str = "") -> frozenset[str]:
     """Returns the verbs that the grants give in a place."""
     return frozenset().union(*(grant.verbs for grant in grants if grant.covers(cluster, pool)))
-
-
-def revoked_since(moment: datetime) -> list[str]:
-    """Returns the digests of the tokens that were revoked at or after ``moment``."""
-    return list(ApiToken.objects.filter(revoked_at__gte=moment).order_by().values_list("digest", flat=True))

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("fleet", "0004_people_settings"),
+        ("fleet", "0006_topology"),
     ]
 
     operations = [
