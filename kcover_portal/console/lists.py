@@ -125,10 +125,8 @@ def _tab(listing: Listing, parameters: QueryDict) -> Tab | None:
     return next((tab for tab in listing.tabs if tab.name == parameters.get("tab")), None)
 
 
-def _visible(
-    rows: QuerySet[Any], cluster: str = "cluster", node: str | None = "node"
-) -> Callable[[User], QuerySet[Any]]:
-    """The rows that the person can see. See ``accounts.Scope.where`` for the paths."""
+def _visible(rows: QuerySet[Any], cluster: str = "cluster", node: str | None = "node") -> Any:
+    """A function that returns the rows that a person can see. See ``accounts.Scope.where`` for the paths."""
     return lambda user: accounts.visible(user, rows, cluster, node)
 
 
@@ -155,7 +153,7 @@ _WHERE: dict[str, str | Combinable] = {"cluster": "cluster__name", "node": "node
 NODES = Listing(
     "nodes",
     NodeFilter,
-    _visible(Node.objects.all(), node=""),
+    _visible(Node.objects.all(), "cluster", ""),
     {
         "id": "id",
         "cluster": "cluster__name",
@@ -189,7 +187,7 @@ INCIDENTS = Listing(
 OCCURRENCES = Listing(
     "occurrences",
     OccurrenceFilter,
-    _visible(Occurrence.objects.all(), "node__cluster"),
+    _visible(Occurrence.objects.all(), "node__cluster", "node"),
     {
         "id": "id",
         "incident": "incident_id",
@@ -262,7 +260,7 @@ DELIVERIES = Listing(
 CHECK_RUNS = Listing(
     "check-runs",
     CheckRunFilter,
-    _visible(CheckRun.objects.all(), node=None),
+    _visible(CheckRun.objects.all(), "cluster", None),
     {
         "id": "id",
         "cluster": "cluster__name",
@@ -274,7 +272,7 @@ CHECK_RUNS = Listing(
 PREFLIGHT_RUNS = Listing(
     "preflight-runs",
     PreflightRunFilter,
-    _visible(PreflightRun.objects.all(), node=None),
+    _visible(PreflightRun.objects.all(), "cluster", None),
     {
         "id": "id",
         "cluster": "cluster__name",

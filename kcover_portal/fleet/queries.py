@@ -43,8 +43,12 @@ OUT_OF_REACH_AFTER = timedelta(minutes=2)  # then the last state says nothing ab
 
 
 def pool_labels(cluster: Cluster) -> tuple[str, ...]:
-    """Returns the keys of the label that names the pool, the first one first: the cluster's, or the platforms'."""
-    own: str = cluster.topology.get("pool", "")
+    """Returns the keys of the label that names the pool, the first one first: the cluster's, or the platforms'.
+
+    Reads the setting as it is now; one query.
+    """
+    topology = Cluster.objects.filter(pk=cluster.pk).values_list("topology", flat=True).first() or {}
+    own: str = topology.get("pool", "")
     return (own,) if own else POOL_LABELS
 
 

@@ -127,7 +127,6 @@ class ClusterWatch:
 
     def list(self) -> str:
         """Synchronizes the rows of all nodes; returns the resource version to watch from."""
-        self._cluster.refresh_from_db(fields=["topology"])
         kube = queries.connect(self._cluster)
         listed = kube.list_nodes()
         server_version = kube.version()
@@ -140,7 +139,6 @@ class ClusterWatch:
 
     def stream(self, version: str) -> str:
         """Follows changes for STREAM_SECONDS; returns the resource version to continue from."""
-        self._cluster.refresh_from_db(fields=["topology"])
         kube = queries.connect(self._cluster)
         for events in event_batches.batches(kube.watch_nodes(version, timeout=STREAM_SECONDS)):
             if self._stop.is_set():

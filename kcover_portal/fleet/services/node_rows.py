@@ -4,8 +4,9 @@ A batch costs one SELECT. What differs is written with one UPDATE, and one INSER
 of nodes change no column, so they write nothing.
 """
 
+import functools
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -34,6 +35,7 @@ REQUIRED = {
 }
 WIDTHS = {column.name: column.max_length for column in Node._meta.fields if column.max_length}
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)  # what a node's values may cause
+_PoolKeys = Callable[[], tuple[str, ...]]  # the keys of the label that names the pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +126,16 @@ def _sync_storable(
 
 def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node], *, now: datetime) -> list[ChangedNode]:
     known = {row.name: row for row in rows}
+    keys = functools.cache(lambda: queries.pool_labels(cluster))  # read only for new nodes and new labels
     created = [
-        ChangedNode(_created(cluster, sighting.last, sighting, now=now), {}, new=sighting.present)
+        ChangedNode(_created(cluster, sighting.last, sighting, keys, now=now), {}, new=sighting.present)
         for name, sighting in seen.items()
         if name not in known and sighting.last is not None
     ]
     updated = [
         change
         for name, sighting in seen.items()
-        if name in known and (change := _update(cluster, known[name], sighting, now=now)) is not None
+        if name in known and (change := _update(known[name], sighting, keys, now=now)) is not None
     ]
     changes = [*created, *updated]
     if not changes:
@@ -145,16 +148,16 @@ def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node],
     return changes
 
 
-def _created(cluster: Cluster, last: port.Node, sighting: _Sighting, *, now: datetime) -> Node:
+def _created(cluster: Cluster, last: port.Node, sighting: _Sighting, keys: _PoolKeys, *, now: datetime) -> Node:
     row = Node(cluster=cluster, name=last.name, created_at=now, synced_at=now)
-    for column, value in _columns(cluster, row, sighting, now=now).items():
+    for column, value in _columns(row, sighting, keys, now=now).items():
         setattr(row, column, value)
     return row
 
 
-def _update(cluster: Cluster, row: Node, sighting: _Sighting, *, now: datetime) -> ChangedNode | None:
+def _update(row: Node, sighting: _Sighting, keys: _PoolKeys, *, now: datetime) -> ChangedNode | None:
     """Sets what differs on the row; None if nothing does."""
-    columns = _columns(cluster, row, sighting, now=now)
+    columns = _columns(row, sighting, keys, now=now)
     if sighting.deleted and sighting.present:
         row.in_cluster = False  # it left and came back
     before = {column: getattr(row, column) for column, value in columns.items() if getattr(row, column) != value}
@@ -187,12 +190,12 @@ def _write(changes: Sequence[ChangedNode], *, now: datetime) -> None:
     )
 
 
-def _columns(cluster: Cluster, row: Node, sighting: _Sighting, *, now: datetime) -> dict[str, Any]:
+def _columns(row: Node, sighting: _Sighting, keys: _PoolKeys, *, now: datetime) -> dict[str, Any]:
     """The columns as they are after the batch; of a node that is gone, those that the batch tells."""
-    columns = _shown(cluster, sighting.last) if sighting.last is not None else {}
+    columns = _shown(sighting.last) if sighting.last is not None else {}
     if columns:
-        if row.pk and row.labels == columns["labels"]:
-            columns["pool"] = row.pool  # a change of the topology has set it; this watch may not know of it yet
+        if not row.pk or row.labels != columns["labels"]:
+            columns["pool"] = _text("pool", queries.pool_of(columns["labels"], keys()))
         columns["past_boots"] = _past_boots(row, sighting.boots)
     if not sighting.present and (columns or row.in_cluster):
         columns |= {"in_cluster": False, "ready": False, "gone_at": now}
@@ -209,12 +212,11 @@ def _past_boots(row: Node, boots: Iterable[str]) -> list[str]:
     return past
 
 
-def _shown(cluster: Cluster, node: port.Node) -> dict[str, Any]:
+def _shown(node: port.Node) -> dict[str, Any]:
     labels = storable_values.json_value(dict(node.labels))
     return {
         "uid": _text("uid", node.uid),
         "in_cluster": True,
-        "pool": _text("pool", queries.pool_of(labels, queries.pool_labels(cluster))),
         "model": _text("model", labels.get(queries.MODEL_LABEL, "")),
         "labels": labels,
         "taints": storable_values.json_value(
