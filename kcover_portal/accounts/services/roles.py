@@ -93,9 +93,8 @@ def bind(
     _check_giver(giver, role, cluster, pool)
     defaults = {"role": role, "custom": _custom(role)}
     with transaction.atomic():
-        binding, _ = RoleBinding.objects.update_or_create(
-            user=user, cluster=cluster, pool=pool, source=Source.HAND, defaults=defaults
-        )
+        rows = RoleBinding.objects.select_related(None)  # PostgreSQL locks no row of an outer join
+        binding, _ = rows.update_or_create(user=user, cluster=cluster, pool=pool, source=Source.HAND, defaults=defaults)
         _record(audit.RoleGiven, user, Binding(role, cluster, pool), Source.HAND, actor=actor, now=now)
     return binding
 
