@@ -169,8 +169,9 @@ class Invite(Somewhere):
     """A person to invite, and their first role."""
 
     username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=_line())
-    role = forms.ChoiceField(choices=Role.choices, label=gettext_lazy("Role"), widget=_select())
-    field_order = ("username", "role", "cluster")
+    role = forms.ChoiceField(choices=_roles, label=gettext_lazy("Role"), widget=_select())
+    pool = _pool()
+    field_order = ("username", "role", "cluster", "pool")
 
 
 class GiveRole(Somewhere):

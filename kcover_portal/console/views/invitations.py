@@ -37,6 +37,8 @@ def invite(request: Request) -> HttpResponse:
                 given["username"],
                 role=given["role"],
                 cluster=given["cluster"],
+                pool=given["pool"],
+                giver=request.user,
                 actor=queries.actor(request.user),
                 now=timezone.now(),
             )
@@ -57,6 +59,7 @@ def invite_again(request: Request, pk: int) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         confirm(request)
         try:
+            services.check_may_change(request.user, user)
             made = invitations.invite(user, actor=queries.actor(request.user), now=timezone.now())
         except services.Refused as error:
             form.add_error(None, localization.say(error.reason))

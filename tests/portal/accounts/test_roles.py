@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.urls import reverse
 
 from kcover import audit
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import VERBS_OF, CustomRole, RoleBinding, User, Verb
+from kcover_portal.accounts.services import invitations
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from tests.codes import refused
@@ -111,6 +113,10 @@ def test_nobody_gives_or_takes_more_than_they_hold(clock: Clock) -> None:
     assert stan.post("/access/users/new/", new).status_code == 422
     assert stan.post(f"/access/users/{root.pk}/password/", {"password": "correct horse battery"}).status_code == 422
     assert stan.post(f"/access/users/{root.pk}/disable/", {"reason": "x"}).status_code == 422
+    invited, _ = invitations.invite_new("ida", role="admin", actor="command:root", now=clock.now)
+    assert stan.post(reverse("console:user-invite"), {"username": "bob", "role": "admin"}).status_code == 422
+    again = reverse("console:user-invite-again", args=(invited.user.pk,))
+    assert stan.post(again, {"reason": "x"}).status_code == 422
     assert queries.may(User.objects.get(username="root"), "admin", None)
     assert not User.objects.filter(username="eve").exists()
     assert stan.post(f"/access/users/{anna.pk}/role/", {"role": "staff"}).status_code == 302
