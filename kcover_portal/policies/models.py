@@ -71,7 +71,7 @@ class PolicyTry(models.Model):
     text = models.TextField()
     owner = models.CharField(max_length=40, help_text="who asked, as places name them; only they may read it")
     past = models.BooleanField(help_text="decide on the facts of the first decision instead of the present ones")
-    incidents = models.JSONField(default=list, help_text="ids of the incidents that are left, the next one last")
+    pending = models.JSONField(default=list, help_text="ids of the incidents that are left, the next one last")
     total = models.PositiveIntegerField()
     truncated = models.BooleanField(default=False)
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)

@@ -63,7 +63,7 @@ def begin(text: str, incidents: Iterable[int], *, owner: str, past: bool, now: d
                     text=text,
                     owner=owner,
                     past=past,
-                    incidents=found[:MAX_INCIDENTS][::-1],
+                    pending=found[:MAX_INCIDENTS][::-1],
                     total=min(len(found), MAX_INCIDENTS),
                     truncated=len(found) > MAX_INCIDENTS,
                     asked_at=now,
@@ -123,7 +123,7 @@ def _slice(pk: int, *, holder: str, clock: Clock) -> None:
 
 def _work(row: PolicyTry, rules: tuple[match.Candidate, ...], *, holder: str, clock: Clock) -> bool:
     """Decides incidents until the slice or the try is over. Returns whether incidents are left."""
-    left: list[int] = row.incidents
+    left: list[int] = row.pending
     began_at = row.begun_at or clock()
     until = time.monotonic() + SLICE_SECONDS
     while left and time.monotonic() < until:
@@ -164,7 +164,7 @@ def _store(row: PolicyTry, left: list[int], results: list[PolicyTryResult], *, h
     """Writes the progress if the try is still open and this worker's. Returns whether it is."""
     with transaction.atomic():
         mine = PolicyTry.objects.filter(pk=row.pk, holder=holder, state=PolicyTry.State.RUNNING)
-        if not mine.update(incidents=left, slices=0, lease_until=now + LEASE):
+        if not mine.update(pending=left, slices=0, lease_until=now + LEASE):
             return False
         PolicyTryResult.objects.bulk_create(results, ignore_conflicts=True)
     return True
@@ -199,7 +199,7 @@ def _decision(decision: core.Decision) -> dict[str, Any]:
 def _end(pk: int, state: str, reason: reasons.Reason | None, *, now: datetime) -> None:
     because = reason.to_json() if reason is not None else {}
     rows = PolicyTry.objects.filter(pk=pk, state__in=PolicyTry.OPEN)
-    rows.update(state=state, because=because, ended_at=now, lease_until=None, holder="", incidents=[])
+    rows.update(state=state, because=because, ended_at=now, lease_until=None, holder="", pending=[])
 
 
 def _free(now: datetime) -> Any:

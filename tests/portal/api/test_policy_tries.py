@@ -72,7 +72,7 @@ def test_a_try_that_lost_its_worker_goes_on_where_it_was(many: list[Incident], v
     row = PolicyTry.objects.get(pk=pk)
     died_at = timezone.now()
     rows = PolicyTry.objects.filter(pk=pk)
-    rows.update(state="running", holder="dead", lease_until=died_at + policy_tries.LEASE, incidents=row.incidents[:10])
+    rows.update(state="running", holder="dead", lease_until=died_at + policy_tries.LEASE, pending=row.pending[:10])
     policy_tries.advance(pk, clock=timezone.now)
     assert state(viewer, pk) == "running"  # the lease of the dead worker
     assert policy_tries.due(now=died_at) == []

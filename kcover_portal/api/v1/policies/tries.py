@@ -190,7 +190,7 @@ def _incidents(request: Request, body: dict[str, Any]) -> QuerySet[Incident]:
 def _content(request: Request, row: PolicyTry) -> dict[str, Any]:
     clusters = accounts.clusters_of(principal(request)).values_list("pk", flat=True)
     results = [_result(one) for one in row.results.filter(cluster__in=list(clusters))]
-    done = row.total - len(row.incidents) if row.state in PolicyTry.OPEN else row.results.count()
+    done = row.total - len(row.pending) if row.state in PolicyTry.OPEN else row.results.count()
     return {
         "id": row.pk,
         "state": row.state,
